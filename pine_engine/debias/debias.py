@@ -22,8 +22,8 @@ from pine_engine.debias.plan import DebiasPlan, Order, content_free_prompts
 from pine_engine.debias.table import TIE, Steps, Wrapper
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, RunFinished
-from pine_engine.engine.generation import ActiveGeneration, decode_answers
-from pine_engine.engine.likelihood import label_ids, label_log_probabilities, log_probabilities, read_prompt
+from pine_engine.engine.generation import ActiveGeneration, check_finite, decode_answers, prefill_answer
+from pine_engine.engine.likelihood import label_ids, label_log_probabilities, log_probabilities
 from pine_engine.engine.model_worker import stream_from_worker
 from pine_engine.methods.table import get_method
 from pine_engine.prompts.prompt import Document, Prompt
@@ -118,8 +118,9 @@ def _score_labels(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threa
         for prompt in prompts:
             layout = engine.tokenize(prompt)
             engine.check_length(layout, 0)
-            _, logits = read_prompt(engine, layout, method, reserved_tokens=0, emit=emit, cancelled=cancelled)
-            logprobs = label_log_probabilities(log_probabilities(logits[-1]), ids[len(observed) - 1])
+            answer = prefill_answer(engine, layout, method, reserved_tokens=0, emit=emit, cancelled=cancelled)
+            check_finite(answer.logits, method.name, 0)
+            logprobs = label_log_probabilities(log_probabilities(answer.logits[-1]), ids[len(observed) - 1])
             observed[-1].append(logprobs.tolist())
         if not plan.wrapper.has_prior:
             emit(_combine(plan, len(observed) - 1, observed[-1], None))
@@ -161,16 +162,10 @@ def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading
         for prompt in prompts:
             layout = engine.tokenize(prompt)
             engine.check_length(layout, plan.max_new_tokens)
-            prefilled.append(
-                read_prompt(
-                    engine,
-                    layout,
-                    method,
-                    reserved_tokens=plan.max_new_tokens,
-                    emit=emit,
-                    cancelled=cancelled,
-                )
+            answer = prefill_answer(
+                engine, layout, method, reserved_tokens=plan.max_new_tokens, emit=emit, cancelled=cancelled
             )
+            prefilled.append((answer.rows[0], answer.logits))
         yield calibrated_prompt(0, method.name, prefilled, steps, time.perf_counter() - began)
 
     for request in plan.requests:

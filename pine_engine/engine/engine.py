@@ -8,10 +8,9 @@ from typing import Unpack
 import torch
 
 from pine_engine.attention.trace import TraceConfig
-from pine_engine.engine import passes
-from pine_engine.engine.events import Event, RunResult
-from pine_engine.engine.likelihood import Score, score_answers
-from pine_engine.engine.model_worker import compute_on, raise_if_cancelled, run_in_worker, stream_from_worker
+from pine_engine.engine.events import Event, RunFinished, RunResult
+from pine_engine.engine.likelihood import Score, score_methods
+from pine_engine.engine.model_worker import Emit, compute_on, run_in_worker, stream_from_worker
 from pine_engine.engine.orders import OrderResult, ShuffleResult, choose_orders, run_orders
 from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
@@ -22,7 +21,6 @@ from pine_engine.engine.request_arguments import (
     PromptLike,
     RequestParts,
     RunOptions,
-    check_names,
     tokenize_request,
 )
 from pine_engine.engine.run import prepare_run
@@ -117,20 +115,21 @@ class Engine(PreparedModel):
                 prompt and its parts, or neither.
             ModelError: For logits that are not finite.
         """
-        options: RunOptions = {
-            "question": question,
-            "documents": documents,
-            "task": task,
-            "instruction": instruction,
-            "system": system,
-            "methods": methods,
-            "max_new_tokens": max_new_tokens,
-            "trace": trace,
-            "return_logits": return_logits,
-            "stop_at_eos": stop_at_eos,
-            "prefix_cache": prefix_cache,
-        }
-        run = prepare_run(self, prompt, options)
+        run = prepare_run(
+            self,
+            prompt,
+            question=question,
+            documents=documents,
+            task=task,
+            instruction=instruction,
+            system=system,
+            methods=methods,
+            max_new_tokens=max_new_tokens,
+            trace=trace,
+            return_logits=return_logits,
+            stop_at_eos=stop_at_eos,
+            prefix_cache=prefix_cache,
+        )
         return run_in_worker(lambda interrupted: run.finish(cancelled=interrupted))
 
     def generate(
@@ -148,7 +147,12 @@ class Engine(PreparedModel):
             InputError: At the call, as run, and for an unknown option.
             ModelError: As run.
         """
-        return stream_from_worker(prepare_run(self, prompt, options).work)
+        run = prepare_run(self, prompt, **options)
+
+        def work(emit: Emit, cancelled: threading.Event) -> None:
+            emit(RunFinished(run.finish(emit, cancelled)))
+
+        return stream_from_worker(work)
 
     def shuffle(
         self,
@@ -178,22 +182,19 @@ class Engine(PreparedModel):
         """
         if "prefix_cache" in options:
             raise InputError(
-                "prefix_cache is not an option of shuffle: each order has its own prefill",
-                field="prefix_cache",
+                "shuffle has no option prefix_cache: orders share no prefill", field="prefix_cache"
             )
         return_logits = options.get("return_logits", False)
-        run = prepare_run(self, prompt, {**options, "return_logits": True})
+        options["return_logits"] = True  # for the comparison
+        run = prepare_run(self, prompt, **options)
         chosen = choose_orders(run.layout, orders, count=count, seed=seed)
-        rows: list[OrderResult] = []
-
-        def collect(event: Event | OrderResult) -> None:
+        results: list[OrderResult] = []
+        for event in run_orders(run, chosen):
             if isinstance(event, OrderResult):
-                rows.append(event if return_logits else event.without_logits())
+                results.append(event if return_logits else event.without_logits())
                 if progress:
-                    progress(len(rows) / len(chosen), f"order {len(rows)} of {len(chosen)}")
-
-        run_in_worker(lambda interrupted: run_orders(run, chosen, collect, interrupted))
-        return ShuffleResult(tuple(rows))
+                    progress(len(results) / len(chosen), f"order {len(results)} of {len(chosen)}")
+        return ShuffleResult(tuple(results))
 
     def score(
         self,
@@ -219,26 +220,14 @@ class Engine(PreparedModel):
         Raises:
             InputError: As run, for no continuation, and for an empty one.
         """
-        check_names(request, RequestParts)
-        names = get_methods(methods)
+        selected = get_methods(methods)
         layout = tokenize_request(self, prompt, **request)
         texts = as_tuple_of(continuations, str, "continuation", "give at least one text to score")
-        answers = [self.tokenize_answer(text) for text in texts]
-        reserved_tokens = max(map(len, answers))
-        self.check_length(layout, reserved_tokens)
+        answers = [(text, self.tokenize_answer(text)) for text in texts]
+        self.check_length(layout, max(len(ids) for _, ids in answers))
 
         @torch.inference_mode()
         def work(interrupted: threading.Event) -> dict[str, list[Score]]:
-            rows, logits = passes.prefill_each(
-                self.patched_models,
-                layout,
-                names,
-                reserved_tokens=reserved_tokens,
-                on_layer_of=lambda _: lambda _: raise_if_cancelled(interrupted),
-            )
-            scores = [
-                score_answers(rows, logits, text, ids) for text, ids in zip(texts, answers, strict=True)
-            ]
-            return {name.name: [each[index] for each in scores] for index, name in enumerate(names)}
+            return score_methods(self, layout, selected, answers, cancelled=interrupted)
 
         return run_in_worker(work)

@@ -104,22 +104,21 @@ def _answers_table(answers: Iterable[Answer]) -> str:
 
 def answers_report(result: RunResult) -> dict[str, Any]:
     """Return the answers as JSON: for each method text, number of tokens, and times in seconds."""
-    return {
-        "results": [
-            {
-                "method": answer.method,
-                "text": answer.text,
-                "tokens": len(answer.token_ids),
-                "prefill_s": answer.prefill_s,
-                "decode_s_per_token": answer.decode_s_per_token,
-            }
-            for answer in result.answers.values()
-        ]
-    }
+    answers = [
+        {
+            "method": answer.method,
+            "text": answer.text,
+            "tokens": len(answer.token_ids),
+            "prefill_s": answer.prefill_s,
+            "decode_s_per_token": answer.decode_s_per_token,
+        }
+        for answer in result.answers.values()
+    ]
+    return {"results": answers}
 
 
 def trace_report(result: RunResult) -> dict[str, Any]:
-    """Return as JSON how the last token of the prompt, which determines the first of the answer, attends.
+    """Return as JSON the attention of the last prompt token, which determines the first answer token.
 
     For each traced method by layer, query head and document: the position of its first token, its importance
     (None for methods without ranking), and the shares of attention on prefix, documents and suffix. Methods

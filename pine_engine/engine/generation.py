@@ -1,12 +1,8 @@
-"""The decode loop: answers of several prompts in one batch, whose size stays fixed.
+"""Prefill and the decode loop: answers of several prompts in one batch, whose size stays fixed.
 
-Rounding and batch size, measured on x86 (docs/exactness.md):
-
-- In float32, and in bfloat16 and float16 where these are computed in float32, a row of a batch of 2 or more
-  is bitwise identical for every batch size and every neighbor. Elsewhere, the batch size is kept until the
-  last answer is finished. In float64, GEMMs of MKL differ by 4e-15.
-- A batch of one uses a different GEMM kernel. Its logits differ by up to 2e-6 of the largest logit in
-  float32. In bfloat16 most are equal, and the others differ by up to 2 %.
+In float32, and in bfloat16 and float16 where these are computed in float32, a row of a batch of 2 or more is
+bitwise identical for every batch size and every neighbor. Elsewhere, the batch size is kept until the last
+answer is finished. A batch of one uses another GEMM kernel (docs/exactness.md).
 """
 
 import threading
@@ -22,23 +18,26 @@ from pine_engine.attention.decode import batch_caches
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
-from pine_engine.engine.events import Answer, GenerationFinished, TokenGenerated
-from pine_engine.engine.model_worker import NEVER, Emit, iterate_in_worker, raise_if_cancelled
+from pine_engine.engine.events import Answer, GenerationFinished, PrefillDone, TokenGenerated
+from pine_engine.engine.model_worker import (
+    NEVER,
+    Emit,
+    iterate_in_worker,
+    layer_progress_callback,
+    raise_if_cancelled,
+)
 from pine_engine.engine.prepared_model import PreparedModel, check_engine
 from pine_engine.errors import InputError, ModelError
-from pine_engine.input_validation import as_int, sequence
+from pine_engine.input_validation import as_int, as_tuple_of, sequence
 from pine_engine.methods.table import Method, get_method
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.prompt import Prompt
+from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
 
 BATCH_ROWS = 8
-"""Default batch size."""
+"""Default number of answers that are decoded together."""
 
-ADVICE = {
-    torch.float16: "load it in bfloat16 or float32, whose range is larger",
-    torch.bfloat16: "load it in float32",
-}
-"""Advice for logits that are not finite, by dtype."""
+LARGER_DTYPES = {torch.float16: "bfloat16 or float32", torch.bfloat16: "float32"}
+"""Dtypes with a larger range, or more precision."""
 
 Choose = Callable[[Tensor], tuple[int, float]]
 """Choice of the next token: takes logits (n, V) and returns a token and its log-probability in nats."""
@@ -56,9 +55,7 @@ class ActiveGeneration:
     """Answer to one prompt under one method, from the end of its prefill."""
 
     method: str
-    rows: tuple[
-        SequenceState, ...
-    ]  # state of the prompt, then of prompts that are continued with the same answer
+    rows: tuple[SequenceState, ...]  # of the prompt, then of prompts continued with the same answer
     logits: Tensor  # of the next token, (n, V); after prefill, n may be larger than the number of rows
     prefill_s: float
     index: int = 0  # of the prompt
@@ -78,21 +75,53 @@ class ActiveGeneration:
     @property
     def answer(self) -> Answer:
         """The finished answer."""
-        return Answer(
-            method=self.method,
-            text=self.text,
-            token_ids=tuple(self.ids),
-            logprobs=tuple(self.logprobs),
-            prefill_s=self.prefill_s,
-            decode_s_per_token=self.decode_s / max(self.num_steps, 1),
-            finish_reason=self.finish_reason,
-        )
+        seconds = self.decode_s / max(self.num_steps, 1)
+        ids, logprobs = tuple(self.ids), tuple(self.logprobs)
+        return Answer(self.method, self.text, ids, logprobs, self.prefill_s, seconds, self.finish_reason)
 
     def num_bytes(self, max_new_tokens: int) -> int:
         """Return the memory of cache and kept logits at the longest answer."""
         num_kept = sum(map(len, self.kept_logits)) + max_new_tokens
         kept = num_kept * self.logits.shape[-1] * 4 if self.kept_logits else 0
         return kept + sum(row.cache.num_bytes for row in self.rows)
+
+
+def prefill_answer(
+    model: PreparedModel,
+    layout: TokenLayout,
+    method: Method,
+    *,
+    reserved_tokens: int,
+    index: int = 0,
+    return_logits: bool = False,
+    recorder: TraceRecorder | None = None,
+    emit: Emit | None = None,
+    cancelled: threading.Event = NEVER,
+    cached_sequences: Iterable[SequenceState] = (),
+) -> ActiveGeneration:
+    """Prefill a prompt whose answer can be decoded; emit PrefillProgress and PrefillDone.
+
+    Runs under torch.inference_mode. `return_logits` keeps those of the suffix. See passes.prefill.
+    """
+    began = time.perf_counter()
+    row, logits = passes.prefill(
+        model.patched_models,
+        layout,
+        method,
+        reserved_tokens=reserved_tokens,
+        logits_to_keep=layout.suffix_length if return_logits else 1,
+        recorder=recorder,
+        on_layer=layer_progress_callback(method.name, model.num_layers, emit, cancelled),
+        cached_sequences=cached_sequences,
+    )
+    synchronize(logits)
+    seconds = time.perf_counter() - began
+    if emit:
+        emit(PrefillDone(method.name, seconds))
+    kept = [logits.float().cpu()] if return_logits else []
+    return ActiveGeneration(
+        method.name, (row,), logits[-1:], seconds, index, recorder=recorder, kept_logits=kept
+    )
 
 
 @torch.inference_mode()
@@ -107,11 +136,10 @@ def decode_answers(
     cancelled: threading.Event = NEVER,
     num_requests: int = 1,
 ) -> Generator[ActiveGeneration, None, None]:
-    """Decode the answers of prompts in one batch, and yield each when it is finished or has an error.
+    """Decode the answers of prompts in one batch; yield each when it is finished or has an error.
 
-    A prompt is taken while the batch has free slots; none may have more rows than `batch_size`, the number of
-    rows of each step. `emit` receives TokenGenerated and GenerationFinished. `num_requests` share the
-    time per token.
+    A prompt is taken while the batch has free slots; no prompt may have more rows than `batch_size`, the
+    number of rows of each step. `num_requests` share the time per token.
     """
     active: list[ActiveGeneration] = []
     following: ActiveGeneration | None = None
@@ -169,12 +197,14 @@ def generate_batch(
         ModelError: After all other answers, if logits are not finite. It names the prompts without an answer.
     """
     check_engine(engine)
-    layouts = engine.tokenize_all(prompts)
+    several = as_tuple_of(prompts, (Prompt, TokenLayout), "prompt", PROMPT_HINT, least=0)
+    layouts = [engine.tokenize(prompt) for prompt in several]
     names: Sequence[Any] = sequence(method) or [method] * len(layouts)
     methods = [get_method(name) for name in names]
     if len(methods) != len(layouts):
         raise InputError(
-            f"{len(methods)} methods were given for {len(layouts)} prompts; give one name, or one for each"
+            f"methods do not match the prompts: got {len(methods)}, expected 1 or {len(layouts)}",
+            field="method",
         )
     max_new_tokens = as_int(max_new_tokens, "answer length", least=1)
     batch_size = as_int(batch_size, "batch size", least=1)
@@ -184,12 +214,7 @@ def generate_batch(
     @torch.inference_mode()
     def prefill() -> Iterator[ActiveGeneration]:
         for index, (layout, method) in enumerate(zip(layouts, methods, strict=True)):
-            began = time.perf_counter()
-            row, logits = passes.prefill(
-                engine.patched_models, layout, method, reserved_tokens=max_new_tokens, logits_to_keep=1
-            )
-            synchronize(logits)
-            yield ActiveGeneration(method.name, (row,), logits, time.perf_counter() - began, index)
+            yield prefill_answer(engine, layout, method, reserved_tokens=max_new_tokens, index=index)
 
     def answer() -> Generator[tuple[int, Answer], None, None]:
         errors: dict[int, ModelError] = {}
@@ -272,10 +297,9 @@ def check_finite(logits: Tensor, method: str, step: int, sequence: int | None = 
         return
     where = "" if sequence is None else f" of sequence {sequence}"
     when = f"after {step} tokens of the answer" if step else "for the first token of the answer"
-    dtype = str(logits.dtype).removeprefix("torch.")
-    advice = ADVICE.get(
-        logits.dtype, "its weights may be damaged, or too large for this prompt: try another model or dtype"
-    )
+    larger = LARGER_DTYPES.get(logits.dtype)
+    advice = f"Load it in {larger}." if larger else "Its weights may be damaged: try another model or dtype."
     raise ModelError(
-        f"under {method} the model's logits{where} {when} are not finite numbers, in {dtype}; {advice}"
+        f"under {method} the model's logits{where} {when} are not finite: got NaN or infinity, in "
+        f"{str(logits.dtype).removeprefix('torch.')}. {advice}"
     )

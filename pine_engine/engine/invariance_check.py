@@ -16,24 +16,23 @@ from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.parallel import num_processes
 from pine_engine.prompts.layout import TokenLayout
 
-TRIED = ("pcw", "pine")
-"""Methods of the check: in one the model rotates keys, the other ranks documents and arranges keys."""
+CHECKED_METHODS = ("pcw", "pine")
+"""In the first, the model rotates keys; the second ranks documents and arranges keys."""
 
 LENGTHS = (4, 9, 1, 14, 2, 9)
 """Lengths of prefix and five documents, in tokens. The suffix has the length of the prefix."""
 
-SAFE_PROCESSES = 2
-"""Largest number of processes of a split model: a sum of two is equal in either order, one of more is not."""
+MAX_PROCESSES = 2
+"""Maximum number of processes of a split model: a sum of two is equal in either order, one of more is not."""
 
 
-def check_invariance(patched_models: Sequence[PatchedModel], name: str, vocabulary: int) -> str | None:
-    """Return why a model is not bitwise order-invariant here, in a sentence; None if no reason was found."""
+def check_invariance(patched_models: Sequence[PatchedModel], name: str, vocab_size: int) -> str | None:
+    """Return a reason in a sentence if a model is not bitwise order-invariant here, otherwise None."""
     network = patched_models[0].network
-    processes = num_processes(network)
-    if processes > SAFE_PROCESSES:
+    if (processes := num_processes(network)) > MAX_PROCESSES:
         return (
             f"Bitwise order invariance of {name} is not guaranteed here: it is split among {processes} "
-            f"processes, whose sums depend on the position of a token. Up to {SAFE_PROCESSES} are supported."
+            f"processes, whose sums depend on the position of a token. Up to {MAX_PROCESSES} are supported."
         )
 
     def prefill(layout: TokenLayout, method: Method) -> Tensor:
@@ -41,7 +40,7 @@ def check_invariance(patched_models: Sequence[PatchedModel], name: str, vocabula
             patched_models, layout, method, reserved_tokens=0, logits_to_keep=layout.suffix_length
         )[1]
 
-    changes = changes_by_order(prefill, vocabulary)
+    changes = changes_by_order(prefill, vocab_size)
     if not changes:
         return None
     found = " and ".join(f"{label} (up to {change:.1e})" for label, change in changes.items())
@@ -54,17 +53,17 @@ def check_invariance(patched_models: Sequence[PatchedModel], name: str, vocabula
 
 
 @torch.inference_mode()
-def changes_by_order(prefill: Callable[[TokenLayout, Method], Tensor], vocabulary: int) -> dict[str, float]:
-    """Return the largest change of a logit by label, for each method of TRIED that has a change.
+def changes_by_order(prefill: Callable[[TokenLayout, Method], Tensor], vocab_size: int) -> dict[str, float]:
+    """Return the largest change of a logit by label, for each method of CHECKED_METHODS that has a change.
 
-    `prefill` returns the logits (T, V) of the suffix of a prompt. `vocabulary` is the number of tokens.
+    `prefill` returns the logits (T, V) of the suffix of a prompt.
     """
-    ids = torch.randint(vocabulary, (sum(LENGTHS) + LENGTHS[0],), generator=torch.Generator().manual_seed(0))
+    ids = torch.randint(vocab_size, (sum(LENGTHS) + LENGTHS[0],), generator=torch.Generator().manual_seed(0))
     prefix, *documents, suffix = (tuple(part.tolist()) for part in ids.split([*LENGTHS, LENGTHS[0]]))
     layout = TokenLayout(prefix, tuple(documents), suffix)
     shuffled = layout.reorder([3, 0, 4, 1, 2])
     changes = {}
-    for name in TRIED:
+    for name in CHECKED_METHODS:
         one, other = (prefill(order, METHODS[name]) for order in (layout, shuffled))
         if not torch.equal(one, other):
             changes[METHODS[name].label] = (one - other).abs().max().item()

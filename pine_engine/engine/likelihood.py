@@ -1,7 +1,6 @@
 """Log-probabilities of answers and of labels after a prefill."""
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,9 +10,8 @@ from torch import Tensor
 
 from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
-from pine_engine.engine.events import PrefillDone
 from pine_engine.engine.generation import check_finite
-from pine_engine.engine.model_worker import Emit, layer_progress_callback
+from pine_engine.engine.model_worker import NEVER, Emit, layer_progress_callback, raise_if_cancelled
 from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.errors import InputError
 from pine_engine.methods.table import Method
@@ -47,15 +45,40 @@ class Score:
         return sum(self.logprobs)
 
 
-def score_answer(
-    row: SequenceState,
-    logits: Tensor,
-    text: str,
-    ids: tuple[int, ...],
-    on_layer: Callable[[int], None] = lambda _: None,
-) -> Score:
-    """Return the score of an answer after one prompt, see score_answers."""
-    return score_answers([row], [logits], text, ids, on_layer)[0]
+def score_methods(
+    model: PreparedModel,
+    layout: TokenLayout,
+    methods: Sequence[Method],
+    answers: Sequence[tuple[str, tuple[int, ...]]],
+    *,
+    emit: Emit | None = None,
+    cancelled: threading.Event = NEVER,
+) -> dict[str, list[Score]]:
+    """Return the scores of answers, texts with token ids, under each method; emit PrefillProgress.
+
+    Runs under torch.inference_mode. Methods share equal parts of the prefill.
+    """
+    reserved_tokens = max(len(ids) for _, ids in answers)
+    rows: list[SequenceState] = []
+    logits: list[Tensor] = []
+    for method in methods:
+        row, last = passes.prefill(
+            model.patched_models,
+            layout,
+            method,
+            reserved_tokens=reserved_tokens,
+            logits_to_keep=1,
+            on_layer=layer_progress_callback(method.name, model.num_layers, emit, cancelled),
+            cached_sequences=rows,
+        )
+        rows.append(row)
+        logits.append(last)
+
+    def on_layer(_: int) -> None:
+        raise_if_cancelled(cancelled)
+
+    scores = [score_answers(rows, logits, text, ids, on_layer) for text, ids in answers]
+    return {method.name: [each[index] for each in scores] for index, method in enumerate(methods)}
 
 
 def score_answers(
@@ -88,35 +111,6 @@ def score_answers(
     return scores
 
 
-def read_prompt(
-    model: PreparedModel,
-    layout: TokenLayout,
-    method: Method,
-    *,
-    reserved_tokens: int,
-    emit: Emit,
-    cancelled: threading.Event,
-) -> tuple[SequenceState, Tensor]:
-    """Prefill a prompt and return its state and the logits (1, V) of its last token.
-
-    Runs under torch.inference_mode. Emits PrefillProgress and PrefillDone. Raises ModelError for logits that
-    are not finite.
-    """
-    on_layer = layer_progress_callback(method.name, model.num_layers, emit, cancelled)
-    began = time.perf_counter()
-    row, logits = passes.prefill(
-        model.patched_models,
-        layout,
-        method,
-        reserved_tokens=reserved_tokens,
-        logits_to_keep=1,
-        on_layer=on_layer,
-    )
-    emit(PrefillDone(method.name, time.perf_counter() - began))
-    check_finite(logits[-1], method.name, 0)
-    return row, logits
-
-
 def log_probabilities(logits: Tensor) -> Tensor:
     """Return log-probabilities in nats as float64 on the CPU, where none underflows to minus infinity."""
     return logits.cpu().double().log_softmax(-1)
@@ -129,14 +123,13 @@ def label_ids(model: PreparedModel, labels: Sequence[Label]) -> LabelIds:
     """
     ids = tuple(_spellings(model, label) for label in labels)
     counts = Counter(token for spellings in ids for token in spellings)
-    shared = [token for token, count in counts.items() if count > 1]
-    if shared:
-        names = [
-            repr(label if isinstance(label, str) else label[0])
-            for label, spellings in zip(labels, ids, strict=True)
-            if shared[0] in spellings
-        ]
-        raise InputError(f"the labels {' and '.join(names)} are the same token; give labels that differ")
+    shared = next((token for token, count in counts.items() if count > 1), None)
+    if shared is not None:
+        first_spellings = [label if isinstance(label, str) else label[0] for label in labels]
+        equal = [repr(text) for text, found in zip(first_spellings, ids, strict=True) if shared in found]
+        raise InputError(
+            f"labels are not distinct: got {' and '.join(equal)}, which are the same token", field="labels"
+        )
     return ids
 
 
@@ -148,15 +141,14 @@ def label_log_probabilities(logprobs: Tensor, ids: LabelIds) -> Tensor:
 def _spellings(model: PreparedModel, label: Label) -> tuple[int, ...]:
     texts = (label, f" {label}") if isinstance(label, str) else tuple(dict.fromkeys(label))
     if not texts or not all(texts) or not texts[0].strip():
-        raise InputError("a label is empty; give labels of one token, such as A and B")
+        raise InputError("a label is empty: expected one token, such as A or B", field="labels")
     # Labels are encoded separately and as data, like documents.
     segments = tuple((Piece(text),) for text in texts)
     encoded = model.tokenize(Prompt((), segments, (Piece(texts[0]),))).documents
     single = tuple(ids[0] for ids in encoded if len(ids) == 1)
-    needed = 1 if isinstance(label, str) else len(texts)
-    if len(single) < needed:
+    if len(single) < (1 if isinstance(label, str) else len(texts)):
         text, ids = next(pair for pair in zip(texts, encoded, strict=True) if len(pair[1]) > 1)
         raise InputError(
-            f"the label {text!r} has {len(ids)} tokens; give labels of one token, such as A and B"
+            f"label {text!r} is too long: got {len(ids)} tokens, expected one, such as A or B", field="labels"
         )
     return tuple(dict.fromkeys(single))

@@ -24,6 +24,8 @@ NEVER = threading.Event()
 
 
 class _Worker(threading.Thread):
+    """Thread that runs jobs until one returns False."""
+
     def __init__(self) -> None:
         super().__init__(name="pine-engine-model", daemon=True)
         self.jobs: queue.SimpleQueue[Callable[[], bool]] = queue.SimpleQueue()
@@ -38,11 +40,19 @@ class _Workers:
     """The idle worker, if there is one, and the number of torch threads that workers use."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the worker, which a fork does not have."""
         self._lock = threading.Lock()
         self._idle: _Worker | None = None
         self._num_threads: int | None = None
 
     def submit(self, job: Callable[[], None]) -> threading.Event:
+        """Submit a job that does not raise, and return an event that is set when the job is finished.
+
+        The worker uses as many torch threads as the main thread.
+        """
         import torch  # late: modules that only submit jobs load without torch
 
         if threading.current_thread() is threading.main_thread():
@@ -70,29 +80,14 @@ class _Workers:
 
 _workers = _Workers()
 
-
-def _replace_workers() -> None:
-    global _workers
-    _workers = _Workers()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_replace_workers)  # a fork has no worker
-
-
-def submit(job: Callable[[], None]) -> threading.Event:
-    """Submit a job that does not raise, and return an event that is set when the job is finished.
-
-    The worker uses as many torch threads as the main thread.
-    """
-    return _workers.submit(job)
+    os.register_at_fork(after_in_child=_workers.reset)
 
 
 def run_in_worker(work: Callable[[threading.Event], Result]) -> Result:
     """Run work in a worker and return its result; in the calling thread if this is a worker.
 
-    Args:
-        work: Function of a flag that is set if the caller is interrupted.
+    The argument of `work` is a flag that is set if the caller is interrupted.
     """
     interrupted = threading.Event()
     if isinstance(threading.current_thread(), _Worker):
@@ -105,7 +100,7 @@ def run_in_worker(work: Callable[[threading.Event], Result]) -> Result:
         except BaseException as error:  # raised again in the calling thread
             outcome.set_exception(error)
 
-    submit(job)
+    _workers.submit(job)
     try:
         return outcome.result()
     finally:
@@ -142,7 +137,7 @@ def stream_from_worker(
         finally:
             channel.put(None)
 
-    finished = submit(target)
+    finished = _workers.submit(target)
     try:
         while (item := channel.get()) is not None:
             if isinstance(item, BaseException):

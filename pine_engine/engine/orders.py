@@ -13,8 +13,8 @@ import torch
 
 from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.engine.events import Answer, Event, RunResult
-from pine_engine.engine.likelihood import score_answer
-from pine_engine.engine.model_worker import NEVER, stream_from_worker
+from pine_engine.engine.likelihood import score_answers
+from pine_engine.engine.model_worker import stream_from_worker
 from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel, check_engine
 from pine_engine.engine.request_arguments import RunOptions
@@ -72,7 +72,7 @@ class OrderResult:
         return replace(self, result=replace(self.result, logits={}))
 
     def __repr__(self) -> str:
-        answers = (f"{method}={shorten(cell.answer.text)}" for method, cell in self.comparisons.items())
+        answers = (f"{method}={shorten(one.text)}" for method, one in self.comparisons.items())
         return f"OrderResult({', '.join([str(self.order), *answers])})"
 
 
@@ -94,24 +94,20 @@ def summarize_orders(rows: Sequence[Mapping[str, OrderComparison]]) -> dict[str,
     Args:
         rows: `OrderResult.comparisons` of each order.
     """
-    summaries = {}
-    for method in rows[0]:
-        cells = [row[method] for row in rows]
-        logprobs = [cell.reference_logprob for cell in cells]
-        differences = [cell.max_abs_logit_diff for cell in cells]
-        summaries[method] = OrderStats(
-            orders=len(cells),
-            num_matching_answers=sum(cell.same_text for cell in cells),
-            num_distinct_answers=len({cell.answer.token_ids for cell in cells}),
-            max_abs_logit_diff=next(filter(math.isnan, differences), max(differences)),
-            bitwise_identical=all(cell.bitwise_identical for cell in cells),
-            logprob_spread=max(logprobs) - min(logprobs),
-        )
-    return summaries
+    return {method: _stats([row[method] for row in rows]) for method in rows[0]}
 
 
-INVARIANCE = {True: "kept", False: "broken", None: "none"}
-"""Cell of a notebook table for `ShuffleResult.invariance_held`."""
+def _stats(comparisons: Sequence[OrderComparison]) -> OrderStats:
+    logprobs = [one.reference_logprob for one in comparisons]
+    differences = [one.max_abs_logit_diff for one in comparisons]
+    return OrderStats(
+        orders=len(comparisons),
+        num_matching_answers=sum(one.same_text for one in comparisons),
+        num_distinct_answers=len({one.answer.token_ids for one in comparisons}),
+        max_abs_logit_diff=next(filter(math.isnan, differences), max(differences)),
+        bitwise_identical=all(one.bitwise_identical for one in comparisons),
+        logprob_spread=max(logprobs) - min(logprobs),
+    )
 
 
 @dataclass(frozen=True)
@@ -123,17 +119,17 @@ class ShuffleResult:
     @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
         """The orders, the reference first; orders[i][slot] is a document."""
-        return tuple(row.order for row in self.results)
+        return tuple(result.order for result in self.results)
 
     @property
     def comparisons(self) -> list[dict[str, OrderComparison]]:
         """Comparisons of each order, by method."""
-        return [row.comparisons for row in self.results]
+        return [result.comparisons for result in self.results]
 
     @property
     def answers(self) -> dict[str, list[str]]:
         """Text of each method's answers, in all orders."""
-        return {method: [row.comparisons[method].text for row in self.results] for method in self.summary}
+        return {method: [row[method].text for row in self.comparisons] for method in self.summary}
 
     @cached_property
     def summary(self) -> dict[str, OrderStats]:
@@ -144,8 +140,8 @@ class ShuffleResult:
     def invariance_held(self) -> dict[str, bool | None]:
         """For each method, True if all orders are bitwise identical; None if it is not order-invariant."""
         return {
-            method: summary.bitwise_identical if METHODS[method].is_order_invariant else None
-            for method, summary in self.summary.items()
+            method: stats.bitwise_identical if METHODS[method].is_order_invariant else None
+            for method, stats in self.summary.items()
         }
 
     @property
@@ -155,27 +151,29 @@ class ShuffleResult:
 
     def __repr__(self) -> str:
         parts = [f"{len(self.results)} order{'s' * (len(self.results) != 1)}"]
-        for method, summary in self.summary.items():
-            count = summary.num_distinct_answers
-            parts.append(f"{method}: {count} answer{'s' * (count != 1)}, {_describe_logits(summary)}")
+        for method, stats in self.summary.items():
+            count = stats.num_distinct_answers
+            parts.append(f"{method}: {count} answer{'s' * (count != 1)}, {_describe_logits(stats)}")
         return f"ShuffleResult({'; '.join(parts)})"
 
     def _repr_html_(self) -> str:
         rows = [
-            (" ".join(map(str, row.order)), *(cell.text for cell in row.comparisons.values()))
-            for row in self.results
+            (" ".join(map(str, result.order)), *(one.text for one in result.comparisons.values()))
+            for result in self.results
         ]
-        summaries = self.summary.values()
-        rows.append(("different answers", *(str(summary.num_distinct_answers) for summary in summaries)))
-        rows.append(("logits", *map(_describe_logits, summaries)))
-        rows.append(("promise", *(INVARIANCE[kept] for kept in self.invariance_held.values())))
+        rows.append(
+            ("different answers", *(str(stats.num_distinct_answers) for stats in self.summary.values()))
+        )
+        rows.append(("logits", *map(_describe_logits, self.summary.values())))
+        held = {True: "held", False: "violated", None: "not claimed"}
+        rows.append(("order invariance", *(held[value] for value in self.invariance_held.values())))
         return html_table(("order", *self.summary), rows)
 
 
-def _describe_logits(summary: OrderStats) -> str:
-    if summary.bitwise_identical:
+def _describe_logits(stats: OrderStats) -> str:
+    if stats.bitwise_identical:
         return "bitwise identical"
-    return f"differ by up to {summary.max_abs_logit_diff:.3g}"
+    return f"differ by up to {stats.max_abs_logit_diff:.3g}"
 
 
 def sample_orders(num_documents: int, shuffles: int | None = None, seed: int = 0) -> list[tuple[int, ...]]:
@@ -191,7 +189,7 @@ def sample_orders(num_documents: int, shuffles: int | None = None, seed: int = 0
         InputError: For a negative number of orders.
     """
     if shuffles is not None and shuffles < 0:
-        raise InputError(f"the number of shuffles is {shuffles}; give 0 or more", field="shuffles")
+        raise InputError(f"invalid number of shuffles: got {shuffles}, expected 0 or more", field="shuffles")
     unchanged = tuple(range(num_documents))
     count = math.factorial(num_documents)
     if shuffles is None:
@@ -216,12 +214,11 @@ def choose_orders(
         shuffles = None if count is None else as_int(count, "number of orders", least=1) - 1
         return sample_orders(layout.num_documents, shuffles, seed)
     if count is not None:
-        raise InputError("orders were given, and a count of them; give one of the two", field="count")
+        raise InputError("orders and count were passed. Pass one of them.", field="count")
     items = sequence(orders)
     if not items:
         raise InputError(
-            f"the orders are {describe(orders)}; give at least one, as sample_orders(num_documents) does: "
-            "[[0, 1, 2], [2, 0, 1]]",
+            f"invalid orders: got {describe(orders)}, expected at least one, such as [[0, 1, 2], [2, 0, 1]]",
             field="orders",
         )
     slots = [as_ints(order, "an order", PLACES) for order in items]
@@ -239,10 +236,9 @@ def compare_orders(
 ) -> Generator[Event | OrderResult, None, None]:
     """Answer a prompt in each document order and yield events; Engine.shuffle returns the result at once.
 
-    Yields the events of Engine.generate, and for each order an OrderResult instead of RunFinished.
-    Prefill runs for
-    each order separately. The answers of several orders are decoded in one batch, first of two orders, then
-    of as many as fit in memory, so that their events are interleaved. Closing the generator stops the model.
+    Yields the events of Engine.generate, and for each order an OrderResult instead of RunFinished. Each order
+    has its own prefill. The answers of several orders are decoded in one batch, first of two orders, then of
+    as many as fit in memory, so that their events are interleaved. Closing the generator stops the model.
 
     Args:
         engine: Engine that answers.
@@ -254,44 +250,40 @@ def compare_orders(
         InputError: For invalid orders, and as Engine.run.
     """
     check_engine(engine)
-    run = prepare_run(engine, prompt, {**options, "return_logits": True})
-    chosen = choose_orders(run.layout, orders)
-    return stream_from_worker(lambda emit, cancelled: run_orders(run, chosen, emit, cancelled))
+    options["return_logits"] = True
+    run = prepare_run(engine, prompt, **options)
+    return run_orders(run, choose_orders(run.layout, orders))
 
 
-@torch.inference_mode()
-def run_orders(
-    run: Run,
-    orders: Sequence[tuple[int, ...]],
-    emit: Callable[[Event | OrderResult], None],
-    cancelled: threading.Event = NEVER,
-) -> None:
+def run_orders(run: Run, orders: Sequence[tuple[int, ...]]) -> Generator[Event | OrderResult, None, None]:
     """Run a prompt, whose run keeps its logits, in several orders; see compare_orders."""
-    runs = [
-        replace(
-            run, layout=run.layout.reorder(order), settings=replace(run.settings, prefix_cache=PrefixCache())
-        )
-        for order in orders
-    ]
-    batch = [runs[0].prefill(emit, cancelled)]
-    num_bytes = sum(answer.num_bytes(run.settings.max_new_tokens) for answer in batch[0])
-    sizes = _batch_sizes(len(orders), max(1, BYTES_AT_ONCE // num_bytes))
-    # A batch of one uses a different GEMM kernel, and without oneDNN every batch size may.
-    batch_size = max(2, max(sizes) * len(batch[0]))
-    reference: RunResult | None = None
-    finished = 0
-    for size in sizes:
-        batch += [one.prefill(emit, cancelled) for one in runs[finished + len(batch) : finished + size]]
-        answers = list(itertools.chain(*batch))
-        for _ in run.decode(answers, emit, cancelled, batch_size=batch_size, num_requests=size):
-            while batch and all(answer.finish_reason for answer in batch[0]):
-                answers_of_order = batch.pop(0)
-                result = runs[finished].result(answers_of_order)
-                reference = reference or result
-                rows = {answer.method: answer.rows[0] for answer in answers_of_order}
-                cells = compare(run.model, reference, result, rows)
-                emit(OrderResult(orders[finished], cells, result))
-                finished += 1
+
+    @torch.inference_mode()
+    def work(emit: Callable[[Event | OrderResult], None], cancelled: threading.Event) -> None:
+        runs = [
+            replace(run, layout=run.layout.reorder(order), prefix_cache=PrefixCache()) for order in orders
+        ]
+        batch = [runs[0].prefill(emit, cancelled)]
+        num_bytes = sum(answer.num_bytes(run.max_new_tokens) for answer in batch[0])
+        sizes = _batch_sizes(len(orders), max(1, BYTES_AT_ONCE // num_bytes))
+        # A batch of one uses a different GEMM kernel, and without oneDNN every batch size may.
+        batch_size = max(2, max(sizes) * len(batch[0]))
+        reference: RunResult | None = None
+        finished = 0
+        for size in sizes:
+            batch += [one.prefill(emit, cancelled) for one in runs[finished + len(batch) : finished + size]]
+            answers = list(itertools.chain(*batch))
+            for _ in run.decode(answers, emit, cancelled, batch_size=batch_size, num_requests=size):
+                while batch and all(answer.finish_reason for answer in batch[0]):
+                    answers_of_order = batch.pop(0)
+                    result = runs[finished].result(answers_of_order)
+                    reference = reference or result
+                    rows = {answer.method: answer.rows[0] for answer in answers_of_order}
+                    comparisons = compare(run.model, reference, result, rows)
+                    emit(OrderResult(orders[finished], comparisons, result))
+                    finished += 1
+
+    return stream_from_worker(work)
 
 
 def _batch_sizes(num_orders: int, max_size: int) -> list[int]:
@@ -305,16 +297,17 @@ def compare(
     model: PreparedModel, first: RunResult, other: RunResult, rows: Mapping[str, SequenceState]
 ) -> dict[str, OrderComparison]:
     """Compare the answer of each method with that in the first order; rows: states after the other run."""
-    cells = {}
+    comparisons = {}
     for method, answer in other.answers.items():
         reference = first.answers[method]
-        difference = _first_difference(reference.token_ids, answer.token_ids)
+        pairs = enumerate(itertools.zip_longest(reference.token_ids, answer.token_ids))
+        difference = next((index for index, (one, another) in pairs if one != another), None)
         logits, reference_logits = other.logits[method], first.logits[method]
         comparable = min(len(logits), len(reference_logits))
         if difference is not None:
             comparable = min(comparable, other.layout.suffix_length + difference)
         logits, reference_logits = logits[:comparable], reference_logits[:comparable]
-        cells[method] = OrderComparison(
+        comparisons[method] = OrderComparison(
             answer=answer,
             same_text=difference is None,
             first_difference=difference,
@@ -324,12 +317,7 @@ def compare(
             token_text=_token_text(model, answer, difference),
             reference_token_text=_token_text(model, reference, difference),
         )
-    return cells
-
-
-def _first_difference(reference: tuple[int, ...], other: tuple[int, ...]) -> int | None:
-    pairs = itertools.zip_longest(reference, other)
-    return next((index for index, (left, right) in enumerate(pairs) if left != right), None)
+    return comparisons
 
 
 def _token_text(model: PreparedModel, answer: Answer, index: int | None) -> str | None:
@@ -344,7 +332,7 @@ def _reference_logprob(
 ) -> float:
     """Return OrderComparison.reference_logprob.
 
-    The cache goes back to the first different token, from which the rest of the reference is scored at once.
+    The cache is truncated to the first different token, from which the rest of the reference is scored.
     """
     ids, logprobs = reference.token_ids, other.answers[reference.method].logprobs
     if difference is None or difference == len(ids):
@@ -353,5 +341,5 @@ def _reference_logprob(
     row.cache.truncate(row.cache.length - num_extra)
     last = other.layout.suffix_length - 1 + difference
     logits = other.logits[reference.method][last : last + 1].to(input_device(row.state.patched_model.network))
-    rest = score_answer(row, logits, reference.text, ids[difference:])
+    (rest,) = score_answers([row], [logits], reference.text, ids[difference:])
     return sum([*logprobs[:difference], *rest.logprobs])

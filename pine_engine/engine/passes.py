@@ -1,7 +1,7 @@
 """The two forward passes: prefill of a prompt, and extend, which continues from its state."""
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import Tensor
@@ -44,12 +44,8 @@ def prefill(
         for each in patched_models
         if each.max_prompt_length is None or layout.num_tokens <= each.max_prompt_length
     )
-    state = new_state(
-        build_plan(method, layout),
-        patched_model=patched_model,
-        reserved_tokens=reserved_tokens,
-        recorder=recorder,
-    )
+    plan = build_plan(method, layout)
+    state = new_state(plan, patched_model=patched_model, reserved_tokens=reserved_tokens, recorder=recorder)
     # A trace needs the prefill of documents, and one of single tokens also that of the prefix.
     cached_sequences = [] if recorder and recorder.request.token_ranges else list(cached_sequences)
     if recorder is None and (source := find_documents(cached_sequences, state)):
@@ -59,47 +55,17 @@ def prefill(
     first = layout.prefix_length if prefix_of else 0
     ids = torch.tensor([layout.ids[first:]], device=input_device(patched_model.network))
     row = SequenceState(state, KVCache([]))
-    pace = (
-        patched_model.thread_tuner.prompt(method, ids.shape[1])
-        if _is_any_num_threads_exact(patched_model, ids)
-        else None
-    )
-    threads = attention_threads(layout.num_tokens) if pace else None
-    with pace or nullcontext(lambda: None) as begin_layer:
+    tuning, threads = None, None
+    if _can_change_num_threads(patched_model, ids):
+        tuning = patched_model.thread_tuner.prompt(method, ids.shape[1])
+        threads = attention_threads(layout.num_tokens)
+    with _tuned(tuning, on_layer) as begin_layer:
+        forward_pass = PrefillPass(row, begin_layer, prefix_of, threads)
+        position_ids = state.position_ids(first, ids.shape[1])
         logits = run_pass(
-            patched_model.network,
-            PrefillPass(row, _call_both(begin_layer, on_layer), prefix_of, threads),
-            ids,
-            state.position_ids(first, ids.shape[1]),
-            logits_to_keep=logits_to_keep,
+            patched_model.network, forward_pass, ids, position_ids, logits_to_keep=logits_to_keep
         )
     return row, logits[0]
-
-
-def prefill_each(
-    patched_models: Sequence[PatchedModel],
-    layout: TokenLayout,
-    methods: Iterable[Method],
-    *,
-    reserved_tokens: int,
-    on_layer_of: Callable[[Method], Callable[[int], None]],
-) -> tuple[list[SequenceState], list[Tensor]]:
-    """Return the states of a prompt under several methods, which share equal parts, and their last logits."""
-    rows: list[SequenceState] = []
-    last: list[Tensor] = []
-    for method in methods:
-        row, logits = prefill(
-            patched_models,
-            layout,
-            method,
-            reserved_tokens=reserved_tokens,
-            logits_to_keep=1,
-            on_layer=on_layer_of(method),
-            cached_sequences=rows,
-        )
-        rows.append(row)
-        last.append(logits)
-    return rows, last
 
 
 def extend(
@@ -132,31 +98,29 @@ def _extend_under(
     is_step: bool,
 ) -> Tensor:
     """Extend the rows of one network; the logits of all others are zero."""
-    places = batch_rows(patched_model, rows)
-    fed = [
-        row if (row := rows[place]) and row.state.patched_model is patched_model else None for place in places
+    slots = batch_rows(patched_model, rows)
+    batch = [
+        row if (row := rows[slot]) and row.state.patched_model is patched_model else None for slot in slots
     ]
-    tokens = torch.tensor([ids[place] for place in places], device=input_device(patched_model.network))
+    tokens = torch.tensor([ids[slot] for slot in slots], device=input_device(patched_model.network))
     zeros = torch.zeros_like(tokens[:1])
     position_ids = torch.cat(
         [
             zeros if row is None else row.state.position_ids(row.num_cached_tokens(), tokens.shape[1])
-            for row in fed
+            for row in batch
         ]
     )
-    pace = (
-        patched_model.thread_tuner.step(len(tokens))
-        if is_step and _is_any_num_threads_exact(patched_model, tokens)
-        else None
-    )
-    with pace or nullcontext(lambda: None) as begin_layer:
-        continuation = DecodePass(fed, _call_both(begin_layer, on_layer))
-        logits = run_pass(patched_model.network, continuation, tokens, position_ids, is_step=is_step)
-    if len(places) == len(rows):
+    tuning = None
+    if is_step and _can_change_num_threads(patched_model, tokens):
+        tuning = patched_model.thread_tuner.step(len(tokens))
+    with _tuned(tuning, on_layer) as begin_layer:
+        decode_pass = DecodePass(batch, begin_layer)
+        logits = run_pass(patched_model.network, decode_pass, tokens, position_ids, is_step=is_step)
+    if len(slots) == len(rows):
         return logits
-    whole = logits.new_zeros(len(rows), *logits.shape[1:])
-    whole[torch.tensor(places, device=logits.device)] = logits
-    return whole
+    of_all_rows = logits.new_zeros(len(rows), *logits.shape[1:])
+    of_all_rows[torch.tensor(slots, device=logits.device)] = logits
+    return of_all_rows
 
 
 def batch_rows(patched_model: PatchedModel, rows: Sequence[SequenceState | None]) -> list[int]:
@@ -169,20 +133,29 @@ def batch_rows(patched_model: PatchedModel, rows: Sequence[SequenceState | None]
     network = patched_model.network
     if not is_batch_invariant(network.dtype, input_device(network)):
         return list(range(len(rows)))
-    places = [place for place, row in enumerate(rows) if row and row.state.patched_model is patched_model]
-    if len(places) == 1 < len(rows):
-        return sorted((places[0], 0 if places[0] else 1))
-    return places
+    slots = [slot for slot, row in enumerate(rows) if row and row.state.patched_model is patched_model]
+    if len(slots) == 1 < len(rows):
+        return sorted((slots[0], 0 if slots[0] else 1))
+    return slots
 
 
-def _is_any_num_threads_exact(patched_model: PatchedModel, tokens: Tensor) -> bool:
+def _can_change_num_threads(patched_model: PatchedModel, tokens: Tensor) -> bool:
     """Check that the number of threads does not change the logits of tokens (B, n)."""
     return tokens.numel() > 1 and is_batch_invariant(patched_model.network.dtype, tokens.device)
 
 
-def _call_both(first: Callable[[], None], second: Callable[[int], None]) -> Callable[[int], None]:
-    def on_layer(layer: int) -> None:
-        first()
-        second(layer)
+@contextmanager
+def _tuned(
+    tuning: AbstractContextManager[Callable[[], None]] | None, on_layer: Callable[[int], None]
+) -> Iterator[Callable[[int], None]]:
+    """Yield the callback of a pass: `on_layer`, after the one of the thread tuner."""
+    if tuning is None:
+        yield on_layer
+        return
+    with tuning as begin_layer:
 
-    return on_layer
+        def begin_and_report(layer: int) -> None:
+            begin_layer()
+            on_layer(layer)
+
+        yield begin_and_report

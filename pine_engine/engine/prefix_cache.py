@@ -1,4 +1,4 @@
-"""Reuse of states: prefixes by all methods, documents by methods whose prefill of documents is equal.
+"""Reuse of states: prefixes by all methods, documents by methods whose document prefill is equal.
 
 The prefill of the prefix is equal in all methods. Documents do not attend to the suffix, so that another
 question about the same documents can start after them; in order-invariant methods, another order as well. The
@@ -30,17 +30,14 @@ class PrefixCache:
         return f"PrefixCache({len(self.rows)} rows)"
 
     def belong_to(self, model: Any) -> None:
-        """Bind the states to a model.
+        """Bind the states to a model; raise InputError if the cache has states of another model.
 
         Args:
             model: Model that computes the states.
-
-        Raises:
-            InputError: The cache has states of another model.
         """
         if self.rows and self._model is not model:
             raise InputError(
-                "the prefix cache belongs to another model. Create one PrefixCache per engine.",
+                "prefix_cache has states of another model. Create one PrefixCache per engine.",
                 field="prefix_cache",
             )
         self._model = model
@@ -78,16 +75,13 @@ def fork(source: SequenceState, state: PromptState, reserved_tokens: int) -> Seq
 
 
 def _shares_documents(source: PromptState, state: PromptState) -> bool:
-    theirs, ours = source.plan, state.plan
-    if source.patched_model is not state.patched_model:
+    cached, plan = source.plan, state.plan
+    if source.patched_model is not state.patched_model or cached.layout.prefix != plan.layout.prefix:
         return False
-    if (
-        theirs.layout.prefix != ours.layout.prefix
-        or theirs.method.document_encoding != ours.method.document_encoding
-    ):
+    if cached.method.document_encoding != plan.method.document_encoding:
         return False
-    if theirs.moves_documents and theirs.method.positions != ours.method.positions:
+    if cached.moves_documents and cached.method.positions != plan.method.positions:
         return False
-    if ours.method.is_order_invariant:
-        return sorted(theirs.layout.documents) == sorted(ours.layout.documents)
-    return theirs.layout.documents == ours.layout.documents
+    if plan.method.is_order_invariant:
+        return sorted(cached.layout.documents) == sorted(plan.layout.documents)
+    return cached.layout.documents == plan.layout.documents

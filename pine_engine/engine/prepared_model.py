@@ -34,9 +34,9 @@ class PreparedModel:
     are packed once, so both are updated when the user changes the model.
     """
 
-    _caveat: str | None
     _packed: dict[nn.Parameter, PackedWeight]
     _patched_models: tuple[PatchedModel, ...]
+    _invariance_warning: str | None
 
     def __init__(
         self,
@@ -57,11 +57,9 @@ class PreparedModel:
             tokenizer: Needed for prompts of text, not for a `TokenLayout`.
             name: Name in reports.
             revision: Commit of the weights on the hub.
-            address: Argument of `load` that loads the same model. Default: name.
-            stop_token_ids: Token ids that end an answer. Default: the end-of-sequence ids of model and
-            tokenizer.
-            max_context_length: Maximum of prompt and answer, in tokens. Default: from the model's
-            configuration.
+            model_ref: Argument of `load` that loads the same model. Default: name.
+            stop_token_ids: Token ids that end an answer. Default: end-of-sequence ids of model and tokenizer.
+            max_context_length: Maximum of prompt and answer, in tokens. Default: that of the configuration.
             decode_in_4bit: True to decode with 4-bit weights (float32 models on the CPU only).
 
         Raises:
@@ -71,8 +69,9 @@ class PreparedModel:
         check_model(model)
         if tokenizer is not None and not hasattr(tokenizer, "get_added_vocab"):
             raise InputError(
-                f"the tokenizer is {describe(tokenizer)}; give one that transformers has loaded, as by "
-                "AutoTokenizer.from_pretrained(name)"
+                f"invalid tokenizer: got {describe(tokenizer)}, expected one of transformers, as from "
+                "AutoTokenizer.from_pretrained(name).",
+                field="tokenizer",
             )
         self.model = model
         self.tokenizer = tokenizer
@@ -99,13 +98,14 @@ class PreparedModel:
         )
 
     def _prepare(self) -> None:
-        def work() -> tuple[dict[nn.Parameter, PackedWeight], tuple[PatchedModel, ...], str | None]:
+        def work() -> None:
             packed = pack(self.model) if self.decode_in_4bit else {}
             patched_models = validate_model(self.model, packed)
-            vocabulary = self.model.config.get_text_config().vocab_size
-            return packed, patched_models, check_invariance(patched_models, self.model_name, vocabulary)
+            vocab_size = self.model.config.get_text_config().vocab_size
+            self._invariance_warning = check_invariance(patched_models, self.model_name, vocab_size)
+            self._packed, self._patched_models = packed, patched_models
 
-        self._packed, self._patched_models, self._caveat = compute_on(self.model.device, work)
+        compute_on(self.model.device, work)
 
     @property
     def patched_models(self) -> tuple[PatchedModel, ...]:
@@ -118,28 +118,27 @@ class PreparedModel:
         """
         if not ModelSnapshot.of(self.model).is_same(self._snapshot):
             with self._update_lock:
-                self._update()
+                self._update(ModelSnapshot.of(self.model))
         return self._patched_models
 
-    def _update(self) -> None:
-        snapshot = ModelSnapshot.of(self.model)
+    def _update(self, snapshot: ModelSnapshot) -> None:
+        def repack() -> None:
+            for weight, packed in self._packed.items():
+                packed.update(weight)
+
         if snapshot.is_same(self._snapshot):  # updated by another thread
             return
-        if not snapshot.has_same_structure(self._snapshot):
-            self._prepare()
-        else:
-            compute_on(self.model.device, self._repack)
+        if snapshot.has_same_structure(self._snapshot):
+            compute_on(self.model.device, repack)
             self._patched_models = tuple(replace(patched_model) for patched_model in self._patched_models)
+        else:
+            self._prepare()
         self._snapshot = snapshot
-
-    def _repack(self) -> None:
-        for weight, packed in self._packed.items():
-            packed.update(weight)
 
     @property
     def invariance_warning(self) -> str | None:
-        """Why bitwise identical results are not guaranteed here, in a sentence. None if they are."""
-        return self._caveat
+        """Reason in a sentence if bitwise identical results are not guaranteed here, otherwise None."""
+        return self._invariance_warning
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model_name}, {self.dtype} on {self.device})"
@@ -164,19 +163,28 @@ class PreparedModel:
         return weight.shape[0]
 
     def check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
-        """Raise InputError if prompt and answer exceed the context of the model."""
-        as_int(max_new_tokens, "answer length", least=0, unit=" tokens")
-        if layout.num_tokens + max_new_tokens > self.max_context_length:
-            limit = f"the model reads {self.max_context_length} in all"
-            if self.max_context_length == stated_context(self.model.config):
-                limit = context_in_words(self.model.config)
-            raise InputError(
-                f"the prompt has {layout.num_tokens} tokens and the answer may take {max_new_tokens}, but "
-                f"{limit}; shorten or remove documents, or ask for a shorter answer"
-            )
+        """Raise InputError if prompt and answer exceed the context of the model.
+
+        Args:
+            layout: Tokens of the prompt.
+            max_new_tokens: Limit of the answer, in tokens.
+        """
+        if layout.num_tokens + as_int(max_new_tokens, "answer length", least=0) <= self.max_context_length:
+            return
+        limit = f"the context has {self.max_context_length}"
+        if self.max_context_length == stated_context(self.model.config):
+            limit = context_in_words(self.model.config)
+        raise InputError(
+            f"the prompt has {layout.num_tokens} tokens and the answer may have {max_new_tokens}, but "
+            f"{limit}. Shorten or remove documents, or lower the limit of the answer.",
+            field="prompt",
+        )
 
     def tokenize(self, prompt: Prompt | TokenLayout) -> TokenLayout:
         """Return the token ids of a prompt.
+
+        Args:
+            prompt: Prompt of text, or token ids, which are checked.
 
         Raises:
             InputError: For an empty part, ids outside the vocabulary, or text without a tokenizer.
@@ -185,17 +193,10 @@ class PreparedModel:
             prompt.check_vocabulary(self.vocab_size)
             return prompt
         if not isinstance(prompt, Prompt):
-            raise InputError(f"the prompt is {describe(prompt)}; {PROMPT_HINT}")
-        tokenizer = self._require_tokenizer("read a prompt of text")
+            raise InputError(f"the prompt is {describe(prompt)}; {PROMPT_HINT}", field="prompt")
+        tokenizer = self._require_tokenizer()
         with self._tokenizer_lock:
             return tokenize(prompt, tokenizer)
-
-    def tokenize_all(
-        self, prompts: Prompt | TokenLayout | Iterable[Prompt | TokenLayout]
-    ) -> list[TokenLayout]:
-        """Return the token ids of one or more prompts, as `tokenize` does."""
-        several = None if isinstance(prompts, Prompt | TokenLayout) else sequence(prompts)
-        return [self.tokenize(prompt) for prompt in ((prompts,) if several is None else several)]
 
     def tokenize_answer(self, text: str) -> tuple[int, ...]:
         """Return the token ids of an answer. Control tokens in the text are encoded as plain text.
@@ -203,13 +204,13 @@ class PreparedModel:
         Raises:
             InputError: If there are no tokens, or no tokenizer.
         """
-        tokenizer = self._require_tokenizer("score text")
+        tokenizer = self._require_tokenizer()
         if not isinstance(text, str):
-            raise InputError(f"the answer is {describe(text)}; give text")
+            raise InputError(f"invalid answer: got {describe(text)}, expected text", field="answer")
         with self._tokenizer_lock:
             ids = tokenize_text(text, tokenizer)
         if not ids:
-            raise InputError(f"the answer {text!r} has no tokens; give some text")
+            raise InputError(f"answer is empty: got {text!r}, which has no tokens", field="answer")
         return ids
 
     def decode_text(self, ids: Sequence[int]) -> str:
@@ -221,20 +222,21 @@ class PreparedModel:
 
     def decode_tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each token. Raises InputError without a tokenizer."""
-        tokenizer = self._require_tokenizer("tell the text of tokens")
+        tokenizer = self._require_tokenizer()
         return [tokenizer.decode([token]) for token in self._check_ids(ids)]
 
-    def _require_tokenizer(self, purpose: str) -> Any:
+    def _require_tokenizer(self) -> Any:
         if self.tokenizer is None:
             raise InputError(
-                f"this engine has no tokenizer to {purpose}; make it with Engine(model, tokenizer), or give "
-                "TokenLayout(prefix, documents, suffix) of token ids"
+                "the engine has no tokenizer for text. Create it with Engine(model, tokenizer), or pass a "
+                "TokenLayout of token ids.",
+                field="tokenizer",
             )
         return self.tokenizer
 
     def _check_ids(self, ids: Any) -> tuple[int, ...]:
-        numbers = as_ints((ids,) if sequence(ids) is None else ids, "what is decoded", TOKEN_IDS)
-        check_vocabulary("what is decoded", numbers, self.vocab_size)
+        numbers = as_ints((ids,) if sequence(ids) is None else ids, "token ids", TOKEN_IDS)
+        check_vocabulary("token ids", numbers, self.vocab_size)
         return numbers
 
     def allow_forks(self) -> None:
@@ -250,5 +252,6 @@ def check_engine(value: Any) -> None:
     """Raise InputError for a value that is not an engine, such as a plain model."""
     if not hasattr(value, "tokenize"):
         raise InputError(
-            f"the engine is {describe(value)}; give Engine(model, tokenizer) or Engine.load(name)"
+            f"invalid engine: got {describe(value)}, expected Engine(model, tokenizer) or Engine.load(name)",
+            field="engine",
         )

@@ -1,86 +1,71 @@
 """One run: prefill of the prompt under every method, then all answers in one batch."""
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import torch
 
 from pine_engine.attention.recorder import TraceRecorder
-from pine_engine.engine import passes
-from pine_engine.engine.events import PrefillDone, RunFinished, RunResult
-from pine_engine.engine.generation import ActiveGeneration, decode_answers, synchronize
-from pine_engine.engine.model_worker import NEVER, Emit, layer_progress_callback
+from pine_engine.attention.trace import TraceConfig
+from pine_engine.engine.events import RunResult
+from pine_engine.engine.generation import ActiveGeneration, decode_answers, prefill_answer
+from pine_engine.engine.model_worker import NEVER, Emit
+from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.engine.request_arguments import (
+    MAX_NEW_TOKENS,
+    MethodsLike,
     PromptLike,
-    RunOptions,
-    RunSettings,
-    check_options,
-    split_options,
+    RequestParts,
     tokenize_request,
 )
-from pine_engine.methods.table import Method
-from pine_engine.network.model_patching import PatchedModel
+from pine_engine.errors import InputError
+from pine_engine.input_validation import as_int, describe
+from pine_engine.methods.table import Method, get_methods
 from pine_engine.prompts.layout import TokenLayout
 
 
 @dataclass(frozen=True)
 class Run:
-    """One prompt under the methods of its settings, checked against the model.
-
-    Attributes:
-        patched_models: Networks of the model at the start of the run.
-    """
+    """One prompt and the validated options of Engine.run."""
 
     model: PreparedModel
-    patched_models: Sequence[PatchedModel]
     layout: TokenLayout
-    settings: RunSettings
-
-    def work(self, emit: Emit, cancelled: threading.Event) -> None:
-        """Emit the events of the run, RunFinished last."""
-        emit(RunFinished(self.finish(emit, cancelled)))
+    methods: tuple[Method, ...]
+    max_new_tokens: int
+    trace: TraceConfig | None
+    return_logits: bool
+    stop_at_eos: bool
+    prefix_cache: PrefixCache
 
     @torch.inference_mode()
     def finish(self, emit: Emit | None = None, cancelled: threading.Event = NEVER) -> RunResult:
-        """Return the result, and emit the other events.
-
-        Raises Cancelled if the flag is set, and ModelError for logits that are not finite.
-        """
+        """Return the result, and emit all events except RunFinished. Raises Cancelled if the flag is set."""
         answers = self.prefill(emit, cancelled)
         for _ in self.decode(answers, emit, cancelled):
             pass
         return self.result(answers)
 
-    def prefill(self, emit: Emit | None, cancelled: threading.Event) -> list[ActiveGeneration]:
+    def prefill(self, emit: Emit | None = None, cancelled: threading.Event = NEVER) -> list[ActiveGeneration]:
         """Prefill the prompt under every method, under torch.inference_mode."""
-        return [self._prefill(method, emit, cancelled) for method in self.settings.methods]
-
-    def _prefill(self, method: Method, emit: Emit | None, cancelled: threading.Event) -> ActiveGeneration:
-        settings = self.settings
-        recorder = TraceRecorder(settings.trace) if settings.trace else None
-        began = time.perf_counter()
-        row, logits = passes.prefill(
-            self.patched_models,
-            self.layout,
-            method,
-            reserved_tokens=settings.max_new_tokens,
-            logits_to_keep=self.layout.suffix_length if settings.return_logits else 1,
-            recorder=recorder,
-            on_layer=layer_progress_callback(method.name, self.model.num_layers, emit, cancelled),
-            cached_sequences=settings.prefix_cache.rows,
-        )
-        settings.prefix_cache.rows.append(row)
-        synchronize(logits)
-        seconds = time.perf_counter() - began
-        if emit:
-            emit(PrefillDone(method.name, seconds))
-        kept = [logits.float().cpu()] if settings.return_logits else []
-        return ActiveGeneration(
-            method.name, (row,), logits[-1:], seconds, recorder=recorder, kept_logits=kept
-        )
+        answers = []
+        for method in self.methods:
+            answer = prefill_answer(
+                self.model,
+                self.layout,
+                method,
+                reserved_tokens=self.max_new_tokens,
+                return_logits=self.return_logits,
+                recorder=TraceRecorder(self.trace) if self.trace else None,
+                emit=emit,
+                cancelled=cancelled,
+                cached_sequences=self.prefix_cache.rows,
+            )
+            self.prefix_cache.rows.append(answer.rows[0])
+            answers.append(answer)
+        return answers
 
     def decode(
         self,
@@ -91,16 +76,16 @@ class Run:
         batch_size: int = 0,
         num_requests: int = 1,
     ) -> Iterator[ActiveGeneration]:
-        """Decode answers of this run, or of several runs with its settings; see decode_answers.
+        """Decode answers of this run, or of several runs with its options; see decode_answers.
 
-        The batch size is the number of answers, if it is larger.
+        The batch size is at least the number of answers.
         """
         for answer in decode_answers(
             self.model,
             iter(answers),
-            max_new_tokens=self.settings.max_new_tokens,
+            max_new_tokens=self.max_new_tokens,
             batch_size=max(batch_size, len(answers)),
-            stop_at_eos=self.settings.stop_at_eos,
+            stop_at_eos=self.stop_at_eos,
             emit=emit,
             cancelled=cancelled,
             num_requests=num_requests,
@@ -111,26 +96,45 @@ class Run:
 
     def result(self, answers: Sequence[ActiveGeneration]) -> RunResult:
         """Return the result of finished answers."""
-        return RunResult(
-            layout=self.layout,
-            answers={answer.method: answer.answer for answer in answers},
-            traces={
-                answer.method: answer.recorder.finish(answer.rows[0].state.plan, answer.num_steps)
-                for answer in answers
-                if answer.recorder
-            },
-            logits={answer.method: torch.cat(answer.kept_logits) for answer in answers if answer.kept_logits},
+        traces = {
+            answer.method: answer.recorder.finish(answer.rows[0].state.plan, answer.num_steps)
+            for answer in answers
+            if answer.recorder
+        }
+        logits = {answer.method: torch.cat(answer.kept_logits) for answer in answers if answer.kept_logits}
+        return RunResult(self.layout, {answer.method: answer.answer for answer in answers}, traces, logits)
+
+
+def prepare_run(
+    model: PreparedModel,
+    prompt: PromptLike,
+    *,
+    methods: MethodsLike = None,
+    max_new_tokens: int = MAX_NEW_TOKENS,
+    trace: bool | TraceConfig = False,
+    return_logits: bool = False,
+    stop_at_eos: bool = True,
+    prefix_cache: PrefixCache | None = None,
+    **parts: Unpack[RequestParts],
+) -> Run:
+    """Return a run of validated options. Raises InputError as Engine.run."""
+    if trace is not None and not isinstance(trace, bool | TraceConfig):
+        raise InputError(
+            f"invalid trace: got {describe(trace)}, expected a bool or TraceConfig", field="trace"
         )
-
-
-def prepare_run(model: PreparedModel, prompt: PromptLike, options: RunOptions) -> Run:
-    """Return a run of validated arguments. Raises InputError and ModelError as Engine.run."""
-    parts, others = split_options(options)
-    settings = check_options(**others)
+    if prefix_cache is None:
+        prefix_cache = PrefixCache()
+    if not isinstance(prefix_cache, PrefixCache):
+        raise InputError(
+            f"invalid prefix_cache: got {describe(prefix_cache)}, expected a PrefixCache",
+            field="prefix_cache",
+        )
+    selected = get_methods(methods)
+    max_new_tokens = as_int(max_new_tokens, "answer length", least=0, unit=" tokens")
     layout = tokenize_request(model, prompt, **parts)
-    model.check_length(layout, settings.max_new_tokens)
-    settings.prefix_cache.belong_to(model.model)
-    if settings.trace:
-        num_tokens = layout.num_tokens + settings.max_new_tokens
-        settings.trace.check(model.num_layers, model.num_heads, num_tokens)
-    return Run(model, model.patched_models, layout, settings)
+    model.check_length(layout, max_new_tokens)
+    prefix_cache.belong_to(model.model)
+    config = TraceConfig() if trace is True else trace or None
+    if config:
+        config.check(model.num_layers, model.num_heads, layout.num_tokens + max_new_tokens)
+    return Run(model, layout, selected, max_new_tokens, config, return_logits, stop_at_eos, prefix_cache)

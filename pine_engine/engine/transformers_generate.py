@@ -1,8 +1,8 @@
 """Context manager that makes `generate` of a transformers model run under a method.
 
 `generate` calls the model once with the prompts and once for each further token, and passes the cache that
-the last call returned. So it is enough to replace `model.forward` by an object that computes the prefill of
-each prompt separately, and returns logits and a cache with one state per sequence.
+the last call returned. So it is enough to replace `model.forward` by an object that prefills each prompt
+separately, and returns logits and a cache with one state per sequence.
 """
 
 import copy
@@ -29,11 +29,11 @@ from pine_engine.network.model_patching import PatchedModel, generating_module
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Prompt
 
-ROOM = 64
-"""Space for new tokens of a sequence at first. It is doubled when it is used up."""
+RESERVED_TOKENS = 64
+"""Initial space for new tokens of a sequence. It is doubled when it is used up."""
 
-UNDERSTOOD = {"attention_mask", "position_ids", "logits_to_keep", "return_dict", "use_cache"}
-"""Arguments of forward that are ignored, because the layouts define their values."""
+IGNORED_ARGUMENTS = {"attention_mask", "position_ids", "logits_to_keep", "return_dict", "use_cache"}
+"""Arguments of forward whose values the layouts define."""
 
 
 @contextmanager
@@ -70,84 +70,77 @@ def patch_generate(
         ModelError: If the attention of the model is not supported; from generate, for logits that are not
             finite, and if it runs another model than the one found here.
     """
-    row = get_method(method)
+    selected = get_method(method)
     stock = model.model if isinstance(model, Engine) else check_model(model)
     prompts = as_tuple_of(layouts, (TokenLayout, Prompt), "prompt", "give at least one token layout")
     generating = generating_module(stock)
-    if isinstance(vars(generating).get("forward"), _AnsweringForward):
+    if isinstance(vars(generating).get("forward"), _MethodForward):
         raise InputError(
-            "the model is inside another `with patch_generate(...)` already; leave that one first, or "
-            "give all "
-            "layouts to one, or load the model once more for another thread"
+            "the model is already inside `with patch_generate(...)`. Leave that one first, pass all layouts "
+            "to one, or load the model once more for another thread.",
+            field="model",
         )
     engine = model if isinstance(model, Engine) else Engine(model)
-    read = engine.tokenize_all(prompts)
-    for layout in read:
+    tokenized = [engine.tokenize(prompt) for prompt in prompts]
+    for layout in tokenized:
         engine.check_length(layout, 0)
-    forward = _AnsweringForward(engine, read, row, generating.forward)
+    forward = _MethodForward(engine, tokenized, selected, generating.forward)
     with (
         # Module.compile keeps what calls the model's own forward.
-        _shadowed(generating, forward=forward, _compiled_call_impl=None),
-        _shadowed(stock, generate=_checked(stock, forward)),
+        _patched(generating, forward=forward, _compiled_call_impl=None),
+        _patched(stock, generate=_checked(stock, forward)),
     ):
         yield {"input_ids": forward.input_ids, "attention_mask": forward.attention_mask}
 
 
 @contextmanager
-def _shadowed(module: nn.Module, **attributes: Any) -> Generator[None, None, None]:
+def _patched(module: nn.Module, **attributes: Any) -> Generator[None, None, None]:
     """Set instance attributes of a module inside the `with`."""
-    own = {name: vars(module)[name] for name in attributes if name in vars(module)}
+    before = {name: vars(module)[name] for name in attributes if name in vars(module)}
     vars(module).update(attributes)
     try:
         yield
     finally:
         for name in attributes:
             vars(module).pop(name, None)
-        vars(module).update(own)
+        vars(module).update(before)
 
 
-def _checked(model: Any, forward: "_AnsweringForward") -> Callable[..., Any]:
+def _checked(model: Any, forward: "_MethodForward") -> Callable[..., Any]:
     """Return the model's `generate`, which raises ModelError if it has run another forward pass."""
     generate = model.generate
 
     @functools.wraps(generate)
     def checked(*args: Any, **options: Any) -> Any:
-        calls = forward.num_calls
+        num_calls = forward.num_calls
         output = generate(*args, **options)
-        if forward.num_calls == calls:
+        if forward.num_calls == num_calls:
             raise ModelError(
-                f"`generate` of this {type(model).__name__} did not run under patch_generate(): it "
-                f"calls another "
-                "model than the transformers model found in it. Give patch_generate() the model that "
-                "generates."
+                f"`generate` of {type(model).__name__} does not call the transformers model in it. Pass the "
+                "model that generates to patch_generate()."
             )
         return output
 
     return checked
 
 
-class _AnsweringForward:
+class _MethodForward:
     """Replacement of model.forward."""
 
     def __init__(
-        self,
-        engine: Engine,
-        layouts: Sequence[TokenLayout],
-        method: Method,
-        own_forward: Callable[..., Any],
+        self, engine: Engine, layouts: Sequence[TokenLayout], method: Method, own_forward: Callable[..., Any]
     ) -> None:
         self._engine = engine
         self._layouts = layouts
         self._method = method
         self._own_forward = own_forward
         self._patched_models: tuple[PatchedModel, ...] = ()
-        self._read: list[tuple[SequenceState, Tensor]] = []
+        self._prefilled: list[tuple[SequenceState, Tensor]] = []
         self.num_calls = 0
 
-        device = engine.device  # of a model spread over several, where the first tokens go
+        device = engine.device  # of a model on several devices, the one of the first tokens
         longest = max(layout.num_tokens for layout in layouts)
-        settings = engine.model.generation_config
-        padding = 0 if settings is None or settings.pad_token_id is None else settings.pad_token_id
+        padding = getattr(engine.model.generation_config, "pad_token_id", None) or 0
         self.input_ids = torch.full((len(layouts), longest), padding, device=device)
         self.attention_mask = torch.zeros_like(self.input_ids)
         for index, layout in enumerate(layouts):
@@ -164,33 +157,26 @@ class _AnsweringForward:
     ) -> CausalLMOutputWithPast:
         """Return logits (sequences, tokens, V) and cache; of prompts, from their last token on."""
         self.num_calls += 1
-        given = [name for name, value in options.items() if value is not None and value is not False]
-        unknown = [name for name in given if name not in UNDERSTOOD]
-        if unknown:
+        used = [name for name, value in options.items() if value is not None and value is not False]
+        unsupported = [name for name in used if name not in IGNORED_ARGUMENTS]
+        unsupported += ["use_cache=False"] * (options.get("use_cache") is False)
+        cache = past_key_values
+        if not isinstance(cache, _SequencesCache | None) and not _is_new_default_cache(cache):
+            unsupported.append(f"past_key_values or cache_implementation of {type(cache).__name__}")
+        if unsupported:
             raise InputError(
-                f"the model was called with {', '.join(unknown)}, which cannot be had under "
-                f"patch_generate(); "
-                "call generate without"
+                f"patch_generate() does not support {', '.join(unsupported)}. Call generate without.",
+                field=unsupported[0],
             )
-        if options.get("use_cache") is False:
-            raise InputError("patch_generate() needs the cache; call generate without use_cache=False")
-        if isinstance(past_key_values, _AnswerCache):
-            logits = past_key_values.feed(self._engine, input_ids)
-            return self._output(logits, past_key_values)
-
-        is_default = type(past_key_values) is DynamicCache and not past_key_values.offloading
-        if past_key_values is not None and not (is_default and past_key_values.get_seq_length() == 0):
-            raise InputError(
-                f"patch_generate() keeps a cache of its own and got a {type(past_key_values).__name__}; call "
-                "generate without past_key_values and without cache_implementation"
-            )
+        if isinstance(cache, _SequencesCache):
+            return self._output(cache.feed(self._engine, input_ids), cache)
         logits, cache = self._start(self._sequences_per_prompt(input_ids))
-        behind = input_ids[:, self.input_ids.shape[1] :]
-        if behind.shape[1]:
-            logits = torch.cat((logits, cache.feed(self._engine, behind)), dim=1)
+        after_prompt = input_ids[:, self.input_ids.shape[1] :]
+        if after_prompt.shape[1]:
+            logits = torch.cat((logits, cache.feed(self._engine, after_prompt)), dim=1)
         return self._output(logits, cache)
 
-    def _output(self, logits: Tensor, cache: "_AnswerCache") -> CausalLMOutputWithPast:
+    def _output(self, logits: Tensor, cache: "_SequencesCache") -> CausalLMOutputWithPast:
         for index, sequence in enumerate(logits):
             check_finite(sequence, self._method.name, cache.num_fed_tokens, index)
         return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
@@ -199,78 +185,79 @@ class _AnsweringForward:
         """Return the number of sequences per prompt. Raises InputError for tokens of other prompts."""
         count, length = self.input_ids.shape
         repeats, rest = divmod(len(input_ids), count)
-        expected = self.input_ids.repeat_interleave(repeats, dim=0)
-        if rest or not torch.equal(input_ids[:, :length], expected):
+        if rest or not torch.equal(input_ids[:, :length], self.input_ids.repeat_interleave(repeats, dim=0)):
             raise InputError(
-                f"the model was called with {tuple(input_ids.shape)} tokens that are not the {count} prompts "
-                "of patch_generate(); give generate the inputs that `with` yields, and no option that "
-                "changes or "
-                "splits them (prefill_chunk_size, guidance_scale, token_healing)"
+                f"invalid input_ids: got {tuple(input_ids.shape)} tokens, expected the {count} prompts of "
+                "patch_generate(). Pass the inputs that `with` yields, without prefill_chunk_size, "
+                "guidance_scale and token_healing.",
+                field="input_ids",
             )
         return repeats
 
-    def _start(self, repeats: int) -> tuple[Tensor, "_AnswerCache"]:
+    def _start(self, repeats: int) -> tuple[Tensor, "_SequencesCache"]:
         """Return the logits (prompts * repeats, 1, V) after the prompts, and a cache for each sequence."""
         patched_models = self._engine.patched_models
         if patched_models is not self._patched_models:  # at first, and after a change of the model
-            self._read = [
-                passes.prefill(patched_models, layout, self._method, reserved_tokens=ROOM, logits_to_keep=1)
-                for layout in self._layouts
+            options: dict[str, Any] = {"reserved_tokens": RESERVED_TOKENS, "logits_to_keep": 1}
+            self._prefilled = [
+                passes.prefill(patched_models, layout, self._method, **options) for layout in self._layouts
             ]
             self._patched_models = patched_models
         rows = [
-            SequenceState(row.state, row.cache.copy(ROOM)) for row, _ in self._read for _ in range(repeats)
+            SequenceState(row.state, row.cache.copy(RESERVED_TOKENS))
+            for row, _ in self._prefilled
+            for _ in range(repeats)
         ]
-        logits = torch.stack([logits for _, logits in self._read]).repeat_interleave(repeats, dim=0)
-        return logits, _AnswerCache(rows, self.input_ids.shape[1])
+        logits = torch.stack([logits for _, logits in self._prefilled]).repeat_interleave(repeats, dim=0)
+        return logits, _SequencesCache(rows, self.input_ids.shape[1])
 
 
-class _AnswerCache(Cache):
+def _is_new_default_cache(cache: Cache | None) -> bool:
+    return type(cache) is DynamicCache and not cache.offloading and not cache.get_seq_length()
+
+
+class _SequencesCache(Cache):
     """One state per sequence, all with the same number of new tokens."""
 
     def __init__(self, rows: list[SequenceState], prompt_length: int) -> None:
         super().__init__(layers=[])
         self._rows = rows
         self._prompt_length = prompt_length
+        self._reserved_tokens = RESERVED_TOKENS
         self.num_fed_tokens = 0
-        self._room = ROOM
 
     def feed(self, engine: Engine, input_ids: Tensor) -> Tensor:
         """Append tokens (sequences, n) and return their logits (sequences, n, V)."""
         num_fed_tokens = self.num_fed_tokens + input_ids.shape[1]
         for row in self._rows:
             engine.check_length(row.state.plan.layout, num_fed_tokens)
-        if num_fed_tokens > self._room:
-            self._make_room(2 * num_fed_tokens)
+        if num_fed_tokens > self._reserved_tokens:
+            self._reserve(2 * num_fed_tokens)
         logits = passes.extend(self._rows, input_ids.tolist(), is_step=input_ids.shape[1] == 1)
         self.num_fed_tokens = num_fed_tokens
         return logits
 
-    def _make_room(self, reserved_tokens: int) -> None:
+    def _reserve(self, reserved_tokens: int) -> None:
         states: dict[int, PromptState] = {}
         for row in self._rows:
+            plan, patched_model = row.state.plan, row.state.patched_model
             if id(row.state) not in states:
                 states[id(row.state)] = new_state(
-                    row.state.plan,
-                    patched_model=row.state.patched_model,
-                    reserved_tokens=reserved_tokens,
-                    recorder=None,
+                    plan, patched_model=patched_model, reserved_tokens=reserved_tokens, recorder=None
                 )
-        self._rows = [
-            SequenceState(states[id(row.state)], row.cache.copy(reserved_tokens - self.num_fed_tokens))
-            for row in self._rows
-        ]
-        self._room = reserved_tokens
+        self._reserved_tokens = reserved_tokens
+        self._rows = [self._copy(row, states[id(row.state)]) for row in self._rows]
 
-    def _take(self, indices: Sequence[int]) -> None:
+    def _copy(self, row: SequenceState, state: PromptState) -> SequenceState:
+        return SequenceState(state, row.cache.copy(self._reserved_tokens - self.num_fed_tokens))
+
+    def _select(self, indices: Sequence[int]) -> None:
         """Select sequences. One that is selected twice is copied."""
-        rows: list[SequenceState] = []
-        for place, index in enumerate(indices):
-            row = self._rows[index]
-            if index in indices[:place]:
-                row = SequenceState(row.state, row.cache.copy(self._room - self.num_fed_tokens))
-            rows.append(row)
-        self._rows = rows
+        rows = [self._rows[index] for index in indices]
+        self._rows = [
+            self._copy(row, row.state) if index in indices[:slot] else row
+            for slot, (index, row) in enumerate(zip(indices, rows, strict=True))
+        ]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Return the number of tokens, including the padding."""
@@ -278,15 +265,15 @@ class _AnswerCache(Cache):
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Select sequences, int64 (sequences,)."""
-        self._take(beam_idx.tolist())
+        self._select(beam_idx.tolist())
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Select sequences, int64 (n,)."""
-        self._take(indices.tolist())
+        self._select(indices.tolist())
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Repeat each sequence."""
-        self._take([index for index in range(len(self._rows)) for _ in range(repeats)])
+        self._select([index for index in range(len(self._rows)) for _ in range(repeats)])
 
     def crop(self, tokens_to_remove: int) -> None:
         """Remove the last tokens; their number is negative, as in transformers."""

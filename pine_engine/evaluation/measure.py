@@ -16,7 +16,7 @@ from pine_engine.debias.table import MeasuredMethod
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, PrefillProgress
 from pine_engine.engine.generation import BATCH_ROWS, ActiveGeneration, decode_answers
-from pine_engine.engine.likelihood import score_answer
+from pine_engine.engine.likelihood import score_answers
 from pine_engine.engine.model_worker import raise_if_cancelled, stream_from_worker
 from pine_engine.errors import InputError, ModelError
 from pine_engine.evaluation.combine import MethodOutput, Prior, combine
@@ -279,9 +279,9 @@ class _ExampleRun:
         logprobs = self._logprobs[prefill] = {}
         try:
             for text in self._texts[prefill]:
-                score = score_answer(
-                    row,
-                    logits,
+                (score,) = score_answers(
+                    [row],
+                    [logits],
                     text,
                     self._tokens[text],
                     on_layer=lambda _: raise_if_cancelled(self._cancelled),

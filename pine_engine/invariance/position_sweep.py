@@ -10,11 +10,10 @@ from statistics import fmean
 
 import torch
 
-from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
-from pine_engine.engine.likelihood import Score, score_answers
-from pine_engine.engine.model_worker import layer_progress_callback, raise_if_cancelled, stream_from_worker
+from pine_engine.engine.likelihood import Score, score_methods
+from pine_engine.engine.model_worker import stream_from_worker
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
 from pine_engine.prompts.layout import TokenLayout, moved_order
@@ -82,19 +81,9 @@ def sweep_document(
     def work(emit: Callable[[Event | SlotScored], None], cancelled: threading.Event) -> None:
         for slot in range(layout.num_documents):
             order = moved_order(layout.num_documents, document, slot)
-            rows, logits = passes.prefill_each(
-                engine.patched_models,
-                layout.reorder(order),
-                selected,
-                reserved_tokens=len(ids),
-                on_layer_of=lambda method: layer_progress_callback(
-                    method.name, engine.num_layers, emit, cancelled
-                ),
-            )
-            scores = score_answers(
-                rows, logits, answer, ids, on_layer=lambda _: raise_if_cancelled(cancelled)
-            )
-            emit(SlotScored(slot, order, {score.method: score for score in scores}))
+            moved, answers = layout.reorder(order), [(answer, ids)]
+            scores = score_methods(engine, moved, selected, answers, emit=emit, cancelled=cancelled)
+            emit(SlotScored(slot, order, {method: score for method, (score,) in scores.items()}))
 
     return stream_from_worker(work)
 

@@ -323,7 +323,7 @@ def test_nonfinite_error_advises_larger_dtype(dtype: torch.dtype) -> None:
         logits[1, 3] = value
         with pytest.raises(ModelError) as raised:
             check_finite(logits, "pine", 0)
-        assert ("load it in" in str(raised.value)) == (dtype != torch.float32)
+        assert ("Load it in" in str(raised.value)) == (dtype != torch.float32)
     with pytest.raises(ModelError):
         check_finite(torch.full((3,), -math.inf), "pine", 0)
 

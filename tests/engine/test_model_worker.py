@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from pine_engine.engine.model_worker import (
+    _workers,
     compute_on,
     iterate_in_worker,
     run_in_worker,
     stream_from_worker,
-    submit,
 )
 from pine_engine.network.thread_tuner import torch_num_threads
 
@@ -36,7 +36,7 @@ def test_second_worker_exists_only_while_first_is_busy() -> None:
     def wait() -> None:
         resume.wait(10)
 
-    finished = submit(wait)
+    finished = _workers.submit(wait)
     second = run_in_worker(here)
     assert second is not first
     resume.set()

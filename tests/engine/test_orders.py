@@ -130,7 +130,7 @@ def test_number_of_orders_per_batch_changes_no_bit(
     engine: Engine, methods: list[str], orders_at_once: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = engine.shuffle(LAYOUT, methods=methods, **FIXED, return_logits=True)
-    run = prepare_run(engine, LAYOUT, {"return_logits": True, "methods": methods, "max_new_tokens": 5})
+    run = prepare_run(engine, LAYOUT, return_logits=True, methods=methods, max_new_tokens=5)
     num_bytes = sum(answer.num_bytes(5) for answer in run.prefill(None, NEVER))
     monkeypatch.setattr(orders, "BYTES_AT_ONCE", num_bytes * orders_at_once)
     widths: list[int] = []

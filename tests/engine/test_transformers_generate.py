@@ -268,7 +268,7 @@ def test_reserved_space_grows(model: Model, monkeypatch: pytest.MonkeyPatch, opt
             return model.generate(**inputs, max_new_tokens=20, **options).tolist()
 
     expected = answers()
-    monkeypatch.setattr(module, "ROOM", 2)
+    monkeypatch.setattr(module, "RESERVED_TOKENS", 2)
     assert answers() == expected
 
 
