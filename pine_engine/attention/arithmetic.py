@@ -4,7 +4,7 @@ Shapes: H query heads, G key/value heads, Q queries, K keys, D documents in bloc
 head dimension. Query head h uses key head h // (H / G).
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,34 +26,29 @@ NEGATIVE_INFINITY = float("-inf")
 
 
 def copied(rows: Tensor) -> Tensor:
-    """Copy queries (heads, n, d) to new memory, because a kernel's result can depend on the address.
-
-    `contiguous` does not copy slices of a single token or head.
-    """
+    """Copy queries (heads, n, d) to new memory, because a kernel's result can depend on the address."""
+    # `contiguous` does not copy slices of a single token or head.
     return rows.clone(memory_format=torch.contiguous_format)
 
 
 def causal_tail(
     query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams, bias: Tensor | None = None
 ) -> Tensor:
-    """Return causal attention of queries that are the last tokens of the keys.
-
-    It is fused, with two exceptions: softcap, which fused attention does not support, and a single query on
-    the CPU, where fused attention depends on the number of threads and takes five times as long in half
-    precision.
+    """Return causal attention of queries (H, Q, d) that are the last tokens of the keys.
 
     Shape:
-        query: (H, Q, d). key, value: (G, K, d) or (H, K, d) with K >= Q.
-        bias: (K,), added to the scores of each key.
+        key, value: (G, K, d) or (H, K, d) with K >= Q. bias: (K,), added to the scores of each key.
         Returns: (H, Q, d).
     """
     num_queries, num_keys = query.shape[1], key.shape[1]
     if num_queries == 0:  # empty prefix
         return torch.empty_like(query)
+    # Fused attention does not support softcap. For a single query on the CPU it depends on the number of
+    # threads, and takes five times as long in half precision.
     can_fuse = scoring.softcap is None and (num_queries > 1 or query.device.type != "cpu")
     attend = _fused if can_fuse else _weighted
     if num_queries == num_keys and can_fuse and bias is None:
-        return _fused(query, key, value, None, scoring, is_causal=True)
+        return _fused(query, key, value, None, scoring)
     outputs = []
     for first in range(0, num_queries, QUERY_CHUNK):
         chunk = query[:, first : first + QUERY_CHUNK]
@@ -64,23 +59,15 @@ def causal_tail(
 
 
 def _fused(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    scoring: AttentionParams,
-    *,
-    is_causal: bool = False,
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scoring: AttentionParams
 ) -> Tensor:
-    return scaled_dot_product_attention(
-        query[None],
-        key[None],
-        value[None],
-        attn_mask=mask,
-        is_causal=is_causal,
-        scale=scoring.scale,
-        enable_gqa=key.shape[0] != query.shape[0],
-    )[0]
+    is_causal = mask is None and query.shape[1] == key.shape[1]
+    use_groups = key.shape[0] != query.shape[0]
+    batch = query[None], key[None], value[None]
+    output = scaled_dot_product_attention(
+        *batch, attn_mask=mask, is_causal=is_causal, scale=scoring.scale, enable_gqa=use_groups
+    )
+    return output[0]
 
 
 def _weighted(
@@ -92,12 +79,7 @@ def _weighted(
 
 
 def attention_weights(query: Tensor, key: Tensor, scoring: AttentionParams, mask: Tensor | None) -> Tensor:
-    """Return softmax weights in float32 or more; `mask` is added to the scores.
-
-    Shape:
-        query: (H, Q, d). key: (G, K, d) or (H, K, d). mask: (Q, K) or (1, K).
-        Returns: (H, Q, K).
-    """
+    """Return softmax weights (H, Q, K) in float32 or more; `mask` (Q, K) or (1, K) is added to the scores."""
     dtype = torch.promote_types(query.dtype, torch.float32)
     rows = query.reshape(key.shape[0], -1, query.shape[-1]).to(dtype)
     scores = cap(rows @ key.to(dtype).mT * scoring.scale, scoring.softcap)
@@ -108,9 +90,7 @@ def attention_weights(query: Tensor, key: Tensor, scoring: AttentionParams, mask
 def tail_mask(query: Tensor, num_keys: int, bias: Tensor | None = None) -> Tensor | None:
     """Return the additive causal mask of queries (H, Q, d) that are the last of `num_keys` tokens.
 
-    Shape:
-        bias: (num_keys or more,), added to the scores of each key.
-        Returns: (Q, num_keys) or (1, num_keys); None if nothing is added.
+    It is (Q, num_keys) or (1, num_keys), `bias` (num_keys or more,) included; None if nothing is added.
     """
     num_queries = query.shape[1]
     mask = None if bias is None else bias[None, :num_keys]
@@ -130,13 +110,11 @@ def document_importance(
 ) -> Tensor:
     """Return the importance of each other document for the tokens of one document, without positions.
 
-    Source: specification 3.5, I(a, b), and 3.9.
+    It is the reduction `kind` of softmax weights over all other documents, summed over the queries; 0 for the
+    document itself. Source: specification 3.5, I(a, b), and 3.9.
 
     Shape:
-        query: (G, H/G * Q, d), the document's queries before RoPE, scaled; per query head Q in a row.
-        keys: (G, P, d), document keys before RoPE.
-        Returns: (H, D), the reductions `kind` of softmax weights over all other documents, summed over the
-            queries; 0 for the document itself.
+        query: (G, H/G * Q, d), before RoPE, scaled. keys: (G, P, d), before RoPE. Returns: (H, D).
     """
     num_queries = int(blocks.lengths[document])
     num_kv_heads, rows, _ = query.shape
@@ -163,12 +141,9 @@ def per_length(reduced: Tensor, blocks: BlockLayout, kind: ImportanceKind) -> Te
 
 
 def rank_documents(importance: Tensor, own: int | None = None, *, reverse: bool = False) -> Tensor:
-    """Return the documents from the closest to the farthest: by decreasing importance, or increasing.
+    """Return the documents from the closest to the farthest, int64 (..., D), by importance (..., D).
 
     The document `own` is always first. Block order resolves exact ties.
-
-    Shape:
-        importance: (..., D). Returns: int64 (..., D).
     """
     closeness = -importance if reverse else importance
     if own is not None:
@@ -183,15 +158,11 @@ def starts_from_ranking(ranking: Tensor, lengths: Tensor, end: int) -> Tensor:
     return torch.empty_like(ranked_starts).scatter_(-1, ranking, ranked_starts)
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """Importance of the documents for queries, and the start positions that follow from it.
+class Ranking(NamedTuple):
+    """Importance of the documents for queries, and the start positions that follow from it, in block order.
 
-    Documents are in block order. For document queries, Q is the query document and precedes H.
-
-    Attributes:
-        importance: (D, H, D) for documents, (H, Q, D) for the suffix.
-        starts: int64 of the same shape; (D, 1, D) if no head can differ.
+    Shape: (D, H, D) for documents, the query document first; (H, Q, D) for the suffix. The starts of
+    documents are (D, 1, D) if no head can differ.
     """
 
     importance: Tensor
@@ -207,15 +178,9 @@ def rank_for_documents(
     kind: ImportanceKind,
     reverse: bool,
 ) -> Ranking:
-    """Rank the documents for every document and head.
-
-    One or two documents need no ranking. Their importance is known without scores, except for the maximum,
-    because the softmax weights on the only other document sum to 1 for each query.
-
-    Shape:
-        queries: (G, H/G * Q, d) per document, before RoPE, scaled. keys: (G, P, d), before RoPE.
-    """
+    """Rank the documents for every document and head; `queries` and `keys` as in document_importance."""
     count = len(queries)
+    # The softmax weights on the only other document sum to 1 for each query.
     is_certain = count == 1 or (count == 2 and kind != "max")
     if is_certain:
         num_heads = queries[0].shape[0] * queries[0].shape[1] // int(blocks.lengths[0])
@@ -226,25 +191,19 @@ def rank_for_documents(
         importance = torch.stack(
             [document_importance(query, keys, index, blocks, kind) for index, query in enumerate(queries)]
         )
-    starts = torch.stack(
-        [
-            starts_from_ranking(
-                rank_documents(of_document, own=index, reverse=reverse), blocks.lengths, documents_end
-            )
-            for index, of_document in enumerate(importance[:, :1] if is_certain else importance)
-        ]
-    )
-    return Ranking(importance, starts)
+    rankings = [
+        rank_documents(of_document, own=index, reverse=reverse)
+        for index, of_document in enumerate(importance[:, :1] if is_certain else importance)
+    ]
+    starts = [starts_from_ranking(ranking, blocks.lengths, documents_end) for ranking in rankings]
+    return Ranking(importance, torch.stack(starts))
 
 
 def lay_out(starts: Tensor, own: int, visible: Tensor, blocks: BlockLayout) -> Tensor:
-    """Return the slots that a document attends to, from the farthest to the closest.
-
-    The document `own` is always the closest.
+    """Return the slots that a document attends to, int64 (H, K), from the farthest to `own`, the closest.
 
     Shape:
         starts: (H, D), start of each document. visible: bool (D,), documents to attend to, K tokens in all.
-        Returns: int64 (H, K).
     """
     far_to_close = starts.clone()
     far_to_close[:, own] = torch.iinfo(starts.dtype).max
@@ -278,8 +237,7 @@ def rank_for_suffix(
     """Rank the documents for every suffix token and head.
 
     Shape:
-        query: (H, Q, d), before RoPE, scaled. unrotated_keys: (G, P, d), by slot.
-        padding: (P,), 0 for tokens and -inf for padding; None without padding.
+        query: (H, Q, d), before RoPE, scaled. unrotated_keys: (G, P, d). padding: see padding_bias.
     """
     rows = query.reshape(unrotated_keys.shape[0], -1, query.shape[-1])
     scores = rows @ unrotated_keys.mT
@@ -291,13 +249,12 @@ def rank_for_suffix(
 
 
 def document_queries(query_pairs: Tensor, positions: Tensor, starts: Tensor, table: Tensor) -> Tensor:
-    """Rotate suffix queries for each document by their distance to its start.
+    """Rotate suffix queries for each document by their distance to its start; keys by their offset.
 
-    Source: specification 4: keys are rotated by their offset, queries by position - start.
+    Source: specification 4.
 
     Shape:
-        query_pairs: complex (H, Q, d/2), unrotated. positions: (Q,). starts: (H, Q, D). table: see Rope.
-        Returns: (H, Q, D, d).
+        query_pairs: (H, Q, d/2), unrotated. positions: (Q,). starts: (H, Q, D). Returns: (H, Q, D, d).
     """
     return from_pairs(query_pairs[:, :, None] * table[positions[:, None] - starts])
 
@@ -315,10 +272,9 @@ def suffix_weights(
     Queries and keys are rotated, queries scaled, all of one dtype.
 
     Shape:
-        document_query: (H, Q, D, d). query: (H, Q, d), for prefix and suffix.
-        document_keys: (G, documents, length, d) per length class. padding: as in rank_for_suffix.
-        tail_keys: (G, K, d) of prefix and suffix; the queries are the last tokens.
-        Returns: (H, Q, P + K), slots in block order.
+        document_query: (H, Q, D, d). query: (H, Q, d). document_keys: (G, documents, length, d) per length
+            class. tail_keys: (G, K, d) of prefix and suffix, whose last tokens are the queries.
+        Returns: (H, Q, P + K).
     """
     num_heads, num_queries, _, head_dim = document_query.shape
     num_kv_heads, num_tail, _ = tail_keys.shape
@@ -342,12 +298,7 @@ def suffix_weights(
 
 
 def apply_weights(weights: Tensor, document_values: Tensor, tail_values: Tensor) -> Tensor:
-    """Return the sum of values, weighted as in suffix_weights.
-
-    Shape:
-        weights: (H, Q, P + K). document_values: (G, P, d). tail_values: (G, K, d).
-        Returns: (H, Q, d).
-    """
+    """Return the sum (H, Q, d) of values (G, P, d) and (G, K, d), weighted as in suffix_weights."""
     num_kv_heads, num_slots, head_dim = document_values.shape
     rows = weights.view(num_kv_heads, -1, weights.shape[-1])
     to_tail = rows[..., num_slots:] @ tail_values

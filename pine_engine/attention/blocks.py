@@ -1,14 +1,14 @@
 """Block order: storage of documents in which all sums are independent of the input order.
 
-Order-invariant methods store keys and values document by document, sorted by length class and token ids. All
-sums and sorts over documents run in this order, so floating-point results are bitwise identical in every
-input order, and exact ties are resolved by token ids. Block order affects neither positions nor masks, and
-hidden states stay in input order.
+Order-invariant methods store documents sorted by length class and token ids. All sums and sorts over
+documents run in this order, so they are bitwise identical in every input order, and token ids resolve exact
+ties. Block order affects neither positions nor masks, and hidden states stay in input order.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,18 +19,11 @@ MIN_LENGTH_RATIO = 0.7
 """Smallest ratio of document lengths in a length class, which is stored as one padded block."""
 
 
-@dataclass(frozen=True)
-class LengthClass:
-    """Documents first .. last - 1 in block order, each padded to `length` tokens."""
+class LengthClass(NamedTuple):
+    """Consecutive documents in block order, each padded to `length` tokens."""
 
-    first: int
-    last: int
+    num_documents: int
     length: int
-
-    @property
-    def size(self) -> int:
-        """Number of slots."""
-        return (self.last - self.first) * self.length
 
 
 @dataclass(frozen=True)
@@ -80,9 +73,9 @@ class BlockLayout:
 
     def _by_class(self, slots: Tensor, dim: int) -> Iterator[Tensor]:
         """Yield for each length class its slots, with dimension P split into documents and length."""
-        parts = slots.split([group.size for group in self.classes], dim=dim)
+        parts = slots.split([count * length for count, length in self.classes], dim=dim)
         for part, group in zip(parts, self.classes, strict=True):
-            yield part.unflatten(dim, (-1, group.length))
+            yield part.unflatten(dim, group)
 
     def to_input_order(self, values: Tensor, *dims: int) -> Tensor:
         """Permute the documents of some dimensions from block order to input order."""
@@ -102,11 +95,6 @@ def build_blocks(layout: TokenLayout, device: torch.device) -> BlockLayout:
     order = sorted(range(len(lengths)), key=lambda d: (class_of[lengths[d]], layout.documents[d]))
 
     padded = [class_of[lengths[d]] for d in order]
-    classes = []
-    for length in sorted(set(padded)):
-        first = padded.index(length)
-        classes.append(LengthClass(first, first + padded.count(length), length))
-
     order_index = torch.tensor(order)
     ordered_lengths = torch.tensor(lengths)[order_index]
     starts = torch.from_numpy(layout.document_starts)[order_index]
@@ -116,7 +104,7 @@ def build_blocks(layout: TokenLayout, device: torch.device) -> BlockLayout:
     first_slots = torch.tensor([0, *padded]).cumsum(0).tolist()
     token_index = starts[document] + torch.where(is_padding, 0, offset)
     return BlockLayout(
-        classes=tuple(classes),
+        classes=tuple(LengthClass(padded.count(length), length) for length in sorted(set(padded))),
         order=order_index.to(device),
         lengths=ordered_lengths.to(device),
         token_index=token_index.to(device),

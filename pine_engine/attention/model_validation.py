@@ -1,9 +1,8 @@
 """Validation of a loaded model: PINE's rotation and attention must agree with the model's own."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -25,18 +24,15 @@ from pine_engine.network.model_patching import (
     patch_attention,
 )
 from pine_engine.network.registration import AttentionParams, ForwardPass, run_pass
-from pine_engine.network.rope import LayerRopes, Rope, from_pairs, possible_ropes
+from pine_engine.network.rope import Rope, from_pairs, possible_ropes
 from pine_engine.prompts.layout import TokenLayout
 
 PREFIX_TOKENS, DOCUMENT_TOKENS, SUFFIX_TOKENS = 5, 23, 7
 PROBE_TOKENS = PREFIX_TOKENS + DOCUMENT_TOKENS + SUFFIX_TOKENS
 
-NOTHING_PACKED: Mapping[nn.Parameter, PackedWeight] = MappingProxyType({})
-
 TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
-"""Maximum relative deviation from the model's own results, by dtype. Rounding errors are well below, and
-errors of rotation, mask or scale orders of magnitude above. For float64 models, the softmax of transformers
-is float32."""
+"""Maximum relative deviation from the model's own results, far below errors of rotation, mask or scale. For
+float64 models, the softmax of transformers is float32."""
 
 
 @dataclass
@@ -59,22 +55,15 @@ class _CapturePass:
 
 
 def validate_model(
-    model: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight] = NOTHING_PACKED
+    model: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight]
 ) -> tuple[PatchedModel, ...]:
     """Validate a model, and return patched copies of it that share its weights.
 
     There is one copy, or one per range of prompt lengths if the frequencies change with the length
-    (longrope), the shortest first. The model itself is neither run nor changed. The steps are:
-
-    1. Check the configuration.
-    2. Check that tokens interact in attention only.
-    3. Compare the rotation in every layer.
-    4. Compare the logits of a short prompt with those of the model's own attention: vanilla, and PINE with
-       one document, which equals vanilla (specification 3.5).
-
-    Args:
-        model: Causal language model of transformers.
-        packed: 4-bit weights for decode steps, by the weights that they replace.
+    (longrope), the shortest first. The model itself is neither run nor changed. The configuration is checked,
+    the interaction of tokens outside attention, the rotation in every layer, and the logits of a short prompt
+    against the model's own attention: vanilla, and PINE with one document, which equals vanilla
+    (specification 3.5). `packed` are 4-bit weights for decode steps, by the weights that they replace.
 
     Raises:
         ModelError: The model is not supported; the message names the difference.
@@ -94,7 +83,6 @@ def validate_model(
 
 
 def _unsupported(model: nn.Module, reason: str) -> ModelError:
-    """Return the error for a model that PINE cannot patch."""
     return ModelError(f"{type(model).__name__}: {reason}; {ADVICE}")
 
 
@@ -111,9 +99,8 @@ def _validate_range(
     _check_finite(network, expected)
 
     patch_attention(network, packed)
-    callers = OpCallerRecorder()
-    with callers:
-        _capture(network, ids, torch.arange(len(ids), device=input_device(network)))
+    with OpCallerRecorder() as callers:
+        _capture(network, ids, range(PROBE_TOKENS))
     patch_op_callers(network, callers.modules)
     patched_model = PatchedModel(network, _find_rotation(network, ids), longest)
     parts = ids.split([PREFIX_TOKENS, DOCUMENT_TOKENS, SUFFIX_TOKENS])
@@ -162,17 +149,16 @@ def _check_finite(network: PreTrainedModel, logits: Tensor) -> None:
     raise ModelError(f"{type(network).__name__}: its own logits are not finite; {cause}")
 
 
-def _find_rotation(network: PreTrainedModel, ids: Tensor) -> LayerRopes:
+def _find_rotation(network: PreTrainedModel, ids: Tensor) -> tuple[Rope, ...]:
     """Return the rotation of each layer that reproduces the model's own."""
     candidates = possible_ropes(network)
-    positions = torch.arange(len(ids), device=input_device(network))
-    rotated, logits = _capture(network, ids, positions)
-    unrotated, _ = _capture(network, ids, torch.zeros_like(positions))
+    rotated, logits = _capture(network, ids, range(len(ids)))
+    unrotated, _ = _capture(network, ids, [0] * len(ids))
     _check_mixing(network, ids, logits)
     _check_softcap(network, rotated.softcaps)
-    selected: list[int] = []
+    selected: list[Rope] = []
     for layers in zip(unrotated.layers, rotated.layers, strict=True):
-        deviations = [_rotation_deviation(rope, layers) for rope in candidates]
+        deviations = [_rotation_deviation(rope, *layers) for rope in candidates]
         smallest = min(deviations)
         if not smallest <= TOLERANCE[logits.dtype]:
             raise _unsupported(
@@ -180,15 +166,14 @@ def _find_rotation(network: PreTrainedModel, ids: Tensor) -> LayerRopes:
                 f"its rotation by position deviates from plain RoPE by {smallest:.1e} in layer "
                 f"{len(selected)}, so PINE cannot place documents in it",
             )
-        selected.append(deviations.index(smallest))
-    kinds = list(dict.fromkeys(selected))
-    return LayerRopes(tuple(candidates[kind] for kind in kinds), tuple(map(kinds.index, selected)))
+        selected.append(candidates[deviations.index(smallest)])
+    return tuple(selected)
 
 
-def _capture(model: PreTrainedModel, ids: Tensor, positions: Tensor) -> tuple[_CapturePass, Tensor]:
+def _capture(model: PreTrainedModel, ids: Tensor, positions: Sequence[int]) -> tuple[_CapturePass, Tensor]:
     """Return queries and keys of every layer, and the logits (n, V), with attention outputs of zero."""
     capture = _CapturePass()
-    logits = _forward(model, ids, positions, capture)
+    logits = _forward(model, ids, torch.tensor(positions, device=input_device(model)), capture)
     num_layers: int = model.config.get_text_config().num_hidden_layers
     if len(capture.layers) != num_layers:
         raise _unsupported(
@@ -200,9 +185,9 @@ def _capture(model: PreTrainedModel, ids: Tensor, positions: Tensor) -> tuple[_C
 
 
 def _check_softcap(model: PreTrainedModel, softcaps: set[float | None]) -> None:
-    """Raise ModelError if the configuration has a softcap that layers do not pass to the attention function.
+    """Raise ModelError if layers do not pass the configured softcap to the attention function.
 
-    The logits do not show it in bfloat16, because the scores of the short prompt are far below the softcap.
+    In bfloat16 the logits do not show it, because scores of a short prompt are far below the softcap.
     """
     expected = getattr(model.config.get_text_config(), "attn_logit_softcapping", None)
     if softcaps != {expected}:
@@ -214,13 +199,10 @@ def _check_softcap(model: PreTrainedModel, softcaps: set[float | None]) -> None:
 
 
 def _check_mixing(model: PreTrainedModel, ids: Tensor, logits: Tensor) -> None:
-    """Raise ModelError if tokens interact outside attention.
-
-    With attention outputs of zero, every second token changes, and the logits of the others must not.
-    """
+    """Raise ModelError if other tokens change a token's logits when attention outputs are zero."""
     changed = ids.clone()
     changed[::2] = (changed[::2] + 1) % model.config.get_text_config().vocab_size
-    _, changed_logits = _capture(model, changed, torch.arange(len(ids), device=input_device(model)))
+    _, changed_logits = _capture(model, changed, range(len(ids)))
     if not _logit_deviation(changed_logits[1::2], logits[1::2]) <= TOLERANCE[logits.dtype]:
         raise _unsupported(
             model,
@@ -229,32 +211,24 @@ def _check_mixing(model: PreTrainedModel, ids: Tensor, logits: Tensor) -> None:
         )
 
 
-def _rotation_deviation(rope: Rope, layers: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]) -> float:
-    """Return the largest deviation of queries and keys rotated by PINE from those rotated by the model.
-
-    `layers` has the unrotated pair, then the pair rotated by the model, each tensor (heads, n, d).
-    """
-    unrotated, rotated = layers
-    return max(_deviation_of(rope, *pair) for pair in zip(unrotated, rotated, strict=True))
-
-
-def _deviation_of(rope: Rope, unrotated: Tensor, expected: Tensor) -> float:
-    if 2 * rope.inverse_frequencies.shape[-1] > unrotated.shape[-1]:  # of other heads, such as vision heads
-        return math.inf
-    dtype = torch.promote_types(unrotated.dtype, torch.float32)
-    table = rope.table(unrotated.shape[1], unrotated.shape[2], dtype)
-    unrotated, expected = (vectors.to(table.device, dtype) for vectors in (unrotated, expected))
-    result, expected = from_pairs(rope.to_pairs(unrotated) * table), from_pairs(rope.to_pairs(expected))
-    return _relative_to_largest((result.double() - expected.double()).abs().max(), expected)
+def _rotation_deviation(rope: Rope, unrotated: Sequence[Tensor], rotated: Sequence[Tensor]) -> float:
+    """Return the largest deviation of queries and keys rotated by PINE from those rotated by the model."""
+    deviations = []
+    for vectors, expected in zip(unrotated, rotated, strict=True):  # (heads, n, d)
+        if 2 * rope.inverse_frequencies.shape[-1] > vectors.shape[-1]:
+            return math.inf  # rotates other heads, such as vision heads
+        dtype = torch.promote_types(vectors.dtype, torch.float32)
+        table = rope.table(vectors.shape[1], vectors.shape[2], dtype)
+        pairs, expected_pairs = (rope.to_pairs(one.to(table.device, dtype)) for one in (vectors, expected))
+        deviation = from_pairs(pairs * table).double() - from_pairs(expected_pairs).double()
+        deviations.append(_relative_to_largest(deviation.abs().max(), from_pairs(expected_pairs)))
+    return max(deviations)
 
 
 def _logit_deviation(result: Tensor, expected: Tensor) -> float:
-    """Return the deviation of logits (n, V) of the worst token, relative to the largest logit.
-
-    In half precision it is that of the median token, because rounding may route single tokens of a mixture of
-    experts to other experts.
-    """
+    """Return the deviation of logits (n, V) of the worst token, relative to the largest logit."""
     by_token = (result.double() - expected.double()).abs().amax(-1)
+    # The median token in half precision, where rounding may route single tokens to other experts.
     is_half = expected.dtype.itemsize == 2
     return _relative_to_largest(by_token.median() if is_half else by_token.max(), expected)
 

@@ -101,12 +101,11 @@ class RankedAttention(Strategy):
             outputs.append(apply_weights(weights, cache.blocks.values, cache.values[:, :visible]))
             for index, member in enumerate(members):
                 if member and member.recorder:
-                    importance, starts, own_weights = (
-                        heads_of(part, index, len(members))
-                        for part in (ranking.importance, ranking.starts, weights)
+                    *ranked, own_weights = (
+                        heads_of(part, index, len(members)) for part in (*ranking, weights)
                     )
                     member.recorder.record_suffix(
-                        inputs.layer, first + start, Ranking(importance, starts), own_weights, member.stored
+                        inputs.layer, first + start, Ranking(*ranked), own_weights, member.stored
                     )
         return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)).to(inputs.query.dtype)
 

@@ -113,12 +113,13 @@ class PromptState:
 
     def rotations(self, device: torch.device) -> tuple[Rotation, ...]:
         """Return the rotation of each layer; raise ModelError as head_dim_of does."""
-        ropes, head_dim = self.patched_model.ropes, aligned_head_dim(head_dim_of(self.patched_model.network))
-        kinds = [
-            Rotation(rope, rope.table(self.num_tokens, head_dim, self.compute_dtype).to(device))
-            for rope in ropes.kinds
-        ]
-        return tuple(kinds[kind] for kind in ropes.of_layer)
+        head_dim = aligned_head_dim(head_dim_of(self.patched_model.network))
+        rotations: dict[int, Rotation] = {}  # by id, because layers share few ropes
+        for rope in self.patched_model.ropes:
+            if id(rope) not in rotations:
+                table = rope.table(self.num_tokens, head_dim, self.compute_dtype).to(device)
+                rotations[id(rope)] = Rotation(rope, table)
+        return tuple(rotations[id(rope)] for rope in self.patched_model.ropes)
 
 
 def head_dim_of(model: PreTrainedModel) -> int:

@@ -1,19 +1,16 @@
 """Batch-invariant operations: the result for one token is bitwise identical in every batch.
 
-Order invariance needs operations whose result for a token depends neither on its index in the prompt nor on
-the other tokens of the batch. On the CPU, torch's operations are not like that: a float32 GEMM uses other
-kernels for other batch sizes, and splits rows and sums between threads; an activation function computes the
-last elements of each thread's part with other instructions. The affected shapes and numbers of threads differ
-between processors and releases. So each kind of operation runs in the one way that is batch-invariant, as
+On the CPU, torch's operations are not like that: a float32 GEMM uses other kernels for other batch sizes, and
+splits rows and sums between threads; an activation function computes the last elements of each thread's part
+with other instructions. So each kind of operation runs in the one way that is batch-invariant, as
 docs/exactness.md and `verify --self-test` measure:
 
-- float32 GEMMs use oneDNN, whose rows are bitwise identical for every batch size of 2 or more, at every
-  index, with every number of threads;
-- bfloat16 and float16 GEMMs use torch where the processor multiplies in that dtype. Elsewhere torch emulates
-  them, slowly and not batch-invariantly: they are computed in float32 and rounded once;
+- float32 GEMMs use oneDNN, for every batch size of 2 or more;
+- bfloat16 and float16 GEMMs use torch where the processor multiplies in that dtype. Elsewhere they are
+  computed in float32 and rounded once;
 - elementwise functions are split into parts of whole SIMD blocks.
 
-All of this changes rounding only. On a GPU, torch's operations are used.
+This changes rounding only. On a GPU, torch's operations are used.
 """
 
 import itertools
@@ -35,12 +32,10 @@ from pine_engine.network.parallel import is_split
 from pine_engine.network.thread_tuner import torch_num_threads
 
 SIMD_BLOCK = 64
-"""Elements of a SIMD block: two AVX-512 registers of the narrowest dtype, a multiple of every loop step of
-torch's vectorized kernels."""
+"""Elements of two AVX-512 registers of the narrowest dtype, a multiple of all loop steps of torch."""
 
 SINGLE_THREAD_MAX_NUMEL = 16_384
-"""Largest number of elements for which no elementwise function uses a second thread; most need twice as
-many."""
+"""Largest number of elements for which no elementwise function uses a second thread."""
 
 PARALLEL_MIN_NUMEL_PER_THREAD = 32_768
 """Number of elements per thread from which every elementwise function uses all threads, in equal parts."""
@@ -52,11 +47,10 @@ HALF_PRECISION = (torch.bfloat16, torch.float16)
 
 PROBE_WEIGHT_SHAPES = ((576, 1536), (1536, 576), (333, 100))
 PROBE_BATCH_SIZES = (*range(2, 18), 36, 64, 109, 160)
-"""GEMMs that test whether torch is batch-invariant: shapes (out, in) of weights, and batch sizes."""
+"""GEMMs that test batch invariance of torch: shapes (out, in) of weights, and batch sizes."""
 
-PROBE_KEYS = (17, 100, 700)
-PROBE_SEQUENCES = (1, 2, 3, 4)
-"""Batched GEMMs of decode attention that test the same: numbers of keys, and of sequences in the batch."""
+PROBE_KEYS, PROBE_SEQUENCES = (17, 100, 700), (1, 2, 3, 4)
+"""Batched GEMMs that test decode attention: numbers of keys, and of sequences in the batch."""
 
 HAS_ONEDNN: bool = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
@@ -70,12 +64,7 @@ IN_DECODE_STEP: ContextVar[bool] = ContextVar("is_step", default=False)
 
 
 def invariant_linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Apply a linear layer, batch-invariantly.
-
-    Shape:
-        rows: (..., in). weight: (out, in). bias: (out,).
-        Returns: (..., out).
-    """
+    """Apply a linear layer, weight (out, in), batch-invariantly to rows (..., in)."""
     use_onednn = HAS_ONEDNN and rows.device.type == weight.device.type == "cpu" and rows.dtype == weight.dtype
     if not use_onednn or not rows.numel():
         return functional.linear(rows, weight, bias)
@@ -103,10 +92,7 @@ def is_batch_invariant(dtype: torch.dtype, device: torch.device) -> bool:
 
 @cache
 def native_gemm_is_batch_invariant(dtype: torch.dtype, threads: int) -> bool:
-    """Check whether torch's GEMM is batch-invariant with one thread and with `threads`, by a few GEMMs.
-
-    A processor that multiplies in half precision may do so in tiles of rows, and each processor has others.
-    """
+    """Check whether torch's GEMM is batch-invariant with one thread and with `threads`, by a few GEMMs."""
     generator = torch.Generator().manual_seed(0)
     for num_outputs, num_inputs in PROBE_WEIGHT_SHAPES:
         weight = torch.randn(num_outputs, num_inputs, generator=generator).to(dtype)
@@ -121,12 +107,10 @@ def native_gemm_is_batch_invariant(dtype: torch.dtype, threads: int) -> bool:
 
 
 def decode_attention_threads(query: Tensor, key: Tensor) -> int | None:
-    """Return the number of threads for the attention of a decode step; None keeps the current number.
-
-    Attention uses one thread if all threads would make a sequence depend on the others in the batch.
+    """Return 1 if all threads would make a sequence of a decode step depend on the others; else None.
 
     Shape:
-        query: (B, H, Q, head_dim). key: (B, G, Q, head_dim). For Q > 1, the number of threads is kept.
+        query: (B, H, Q, head_dim). key: (B, G, Q, head_dim). Q > 1 is no decode step.
     """
     threads = torch.get_num_threads()
     if threads == 1 or query.shape[2] > 1 or query.device.type != "cpu":
@@ -144,8 +128,7 @@ def _batched_gemm_is_invariant(
     """Check whether the batched GEMMs of decode attention are bitwise identical in every batch.
 
     MKL splits a GEMM between threads if a batch has fewer GEMMs than threads. The affected shapes differ
-    between processors, so each shape is tested once: `num_queries` queries per key head, and `num_kv_heads`
-    key heads per sequence.
+    between processors. `num_queries` is per key head, and `num_kv_heads` per sequence.
     """
     generator = torch.Generator().manual_seed(0)
     num_heads = num_kv_heads * max(PROBE_SEQUENCES)
@@ -161,8 +144,7 @@ def _batched_gemm_is_invariant(
     for num_keys in PROBE_KEYS:
         with torch_num_threads(1):
             expected = attend(num_keys, num_heads)
-        for num_sequences in PROBE_SEQUENCES:
-            heads = num_kv_heads * num_sequences
+        for heads in (num_kv_heads * num_sequences for num_sequences in PROBE_SEQUENCES):
             with torch_num_threads(threads):
                 results = attend(num_keys, heads)
             if not all(torch.equal(one, whole[:heads]) for one, whole in zip(results, expected, strict=True)):
@@ -187,10 +169,7 @@ def _fp32_gemm(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def invariant_elementwise(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
-    """Return function(values), where each element is independent of its index and of the other elements.
-
-    `function` maps each element on its own, and keeps shape and dtype.
-    """
+    """Return function(values), where each element is independent of its index and of the other elements."""
     if values.device.type != "cpu" or not values.is_floating_point():
         return function(values)
     count, threads = values.numel(), torch.get_num_threads()
@@ -219,27 +198,22 @@ def _elementwise_call(function: Callable[..., Tensor], values: Tensor, *args: An
     return values.copy_(result) if in_place else result
 
 
-_ELEMENTWISE: tuple[Callable[..., Tensor], ...] = (
-    *(functional.silu, functional.gelu, functional.mish, functional.softplus, functional.logsigmoid),
-    *(functional.elu, functional.selu, functional.celu),
-    *(
-        getattr(home, name)
-        for home in (torch, Tensor)
-        for name in ("exp", "expm1", "log", "log1p", "sigmoid", "tanh", "erf", "cos", "sin")
-    ),
-)
-"""Functions whose SIMD loop and scalar loop can round differently."""
+_ELEMENTWISE: dict[Any, str] = {
+    functional: "silu gelu mish softplus logsigmoid elu selu celu",
+    **dict.fromkeys((torch, Tensor), "exp expm1 log log1p sigmoid tanh erf cos sin"),
+}
+"""Functions whose SIMD loop and scalar loop can round differently, by module."""
 
 _REPLACEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
     functional.linear: invariant_linear,
     **dict.fromkeys(
-        (
-            *(torch.matmul, torch.mm, torch.bmm, Tensor.matmul, Tensor.mm, Tensor.bmm),
-            Tensor.__matmul__,
-        ),
-        _matmul,
+        (torch.matmul, torch.mm, torch.bmm, Tensor.matmul, Tensor.mm, Tensor.bmm, Tensor.__matmul__), _matmul
     ),
-    **{function: partial(_elementwise_call, function) for function in _ELEMENTWISE},
+    **{
+        (function := getattr(home, name)): partial(_elementwise_call, function)
+        for home, names in _ELEMENTWISE.items()
+        for name in names.split()
+    },
 }
 """Batch-invariant replacement of each torch function, for modules under BatchInvariantMode."""
 
@@ -247,9 +221,7 @@ _REPLACEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
 class BatchInvariantMode(TorchFunctionMode):
     """Replace torch functions by batch-invariant ones for all calls in this thread."""
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """See TorchFunctionMode."""
         return _REPLACEMENTS.get(func, func)(*args, **(kwargs or {}))
 
@@ -261,9 +233,7 @@ class OpCallerRecorder(TorchFunctionMode):
         super().__init__()
         self.modules: dict[nn.Module, None] = {}
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """See TorchFunctionMode."""
         if func in _REPLACEMENTS and (module := _calling_module(sys._getframe(1))):
             self.modules[module] = None
@@ -290,10 +260,8 @@ def patch_linear_layers(model: nn.Module, packed: Mapping[nn.Parameter, PackedWe
 
 
 def patch_op_callers(model: nn.Module, callers: Iterable[nn.Module]) -> None:
-    """Make the modules that call torch functions themselves batch-invariant.
-
-    All modules of the same types are included, because a short prompt does not reach every expert.
-    """
+    """Make the modules that call torch functions themselves batch-invariant."""
+    # All modules of the same types, because a short prompt does not reach every expert.
     types = {type(module) for module in callers} - {nn.Linear}
     modules = [module for module in model.modules() if type(module) in types]
     for module in modules:

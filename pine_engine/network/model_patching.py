@@ -20,11 +20,8 @@ from pine_engine.models.support import ADVICE, CHANGING_ROPE_TYPE
 from pine_engine.network.batch_invariant_ops import patch_linear_layers
 from pine_engine.network.parallel import reattach_hooks
 from pine_engine.network.registration import NAME, run_fused_calls
-from pine_engine.network.rope import FREQUENCIES, LayerRopes, rotary_modules
+from pine_engine.network.rope import FREQUENCIES, Rope, rotary_modules
 from pine_engine.network.thread_tuner import ThreadTuner
-
-FAR = 2**20
-"""Position beyond every length at which frequencies change."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +29,12 @@ class PatchedModel:
     """Patched model with the rotary embeddings of its layers.
 
     Attributes:
-        network: Patched copy of the model.
-        ropes: Rotary embeddings.
+        ropes: Rotary embedding of each layer.
         max_prompt_length: Longest prompt, in tokens, for which the frequencies are valid; None for any.
-        thread_tuner: Tuner of the number of threads.
     """
 
     network: PreTrainedModel
-    ropes: LayerRopes
+    ropes: tuple[Rope, ...]
     max_prompt_length: int | None
     thread_tuner: ThreadTuner = field(default_factory=ThreadTuner, repr=False, compare=False)
 
@@ -86,11 +81,7 @@ def _without_compile(module: nn.Module) -> nn.Module:
 
 
 def generating_module(model: nn.Module) -> PreTrainedModel:
-    """Return the module whose forward pass `model.generate` runs.
-
-    This is the model, or the transformers model inside a wrapper such as a PeftModel or what torch.compile
-    returns.
-    """
+    """Return the module whose forward pass `model.generate` runs: the model, or the one in a wrapper."""
     for module in model.modules():
         if isinstance(module, GenerationMixin):
             return cast(PreTrainedModel, module)
@@ -108,24 +99,23 @@ def freeze_rope_frequencies(network: PreTrainedModel, length: int) -> None:
     """
     for module in rotary_modules(network):
         kinds: Any = getattr(module, "rope_type", None)
-        if kinds == CHANGING_ROPE_TYPE:
-            _hold(module, length, {})
-        elif isinstance(kinds, dict):
-            for layer_type in [name for name, kind in kinds.items() if kind == CHANGING_ROPE_TYPE]:
-                _hold(module, length, {"layer_type": layer_type})
+        by_layer_type = kinds if isinstance(kinds, dict) else {None: kinds}
+        for layer_type in [name for name, kind in by_layer_type.items() if kind == CHANGING_ROPE_TYPE]:
+            _freeze(module, length, layer_type)
 
 
 @torch.no_grad()
-def _hold(module: Any, length: int, options: dict[str, Any]) -> None:
+def _freeze(module: Any, length: int, layer_type: str | None) -> None:
+    device = next(module.buffers()).device
+    options = {"layer_type": layer_type} if layer_type else {}
+
     def cosines(*positions: int) -> Tensor:
         ids = torch.tensor([positions], device=device)
         return cast(Tensor, module(torch.zeros(1, device=device), ids, **options)[0])
 
-    device = next(module.buffers()).device
     cosines(length - 1)  # sets the frequencies for that length
-    layer_type = options.get("layer_type")
     module.rope_type = {**module.rope_type, layer_type: "default"} if layer_type else "default"
-    if not torch.equal(cosines(1, FAR)[:, :1], cosines(1)):
+    if not torch.equal(cosines(1, 2**20)[:, :1], cosines(1)):  # beyond every length of a change
         raise ModelError(
             f"{type(module).__name__} changes its rotation with the prompt length by itself, which is not "
             f"supported; {ADVICE}"
@@ -135,11 +125,10 @@ def _hold(module: Any, length: int, options: dict[str, Any]) -> None:
 def patch_attention(network: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight]) -> None:
     """Replace the attention of a copied model, and make its linear layers batch-invariant.
 
-    Args:
-        network: Copy of a model, which is changed.
-        packed: 4-bit weights for decode steps, by the weights that they replace.
+    `packed` are 4-bit weights for decode steps, by the weights that they replace.
     """
-    for config in _configs(network):
+    configs = (getattr(module, "config", None) for module in network.modules())
+    for config in {id(one): one for one in configs if isinstance(one, PreTrainedConfig)}.values():
         config._attn_implementation_internal = NAME
         if network.device.type in ("cpu", "meta"):  # meta: offloaded to disk
             # Loop over experts, one GEMM for the tokens of each.
@@ -158,9 +147,3 @@ def _calls_fused_attention(module: Any) -> bool:
     has_name = type(module).__name__.endswith("Attention")
     is_attention = has_name and hasattr(module, "layer_idx") and hasattr(module, "config")
     return is_attention and not hasattr(sys.modules[type(module).__module__], "ALL_ATTENTION_FUNCTIONS")
-
-
-def _configs(network: PreTrainedModel) -> list[PreTrainedConfig]:
-    """Return each configuration of the network's modules once."""
-    found = (getattr(module, "config", None) for module in network.modules())
-    return list({id(one): one for one in found if isinstance(one, PreTrainedConfig)}.values())

@@ -1,6 +1,5 @@
 """Snapshot of a model's modules and weights, to detect later changes of the model."""
 
-import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,22 +12,19 @@ from pine_engine.network.rope import FREQUENCIES
 ADAPTER_STATE = ("_active_adapter", "_disable_adapters", "merged_adapters", "scaling")
 """Attributes of PEFT layers: active adapters and their scaling."""
 
-PLAIN = (Tensor, nn.Parameter)
-"""Tensor types that can be indexed; subclasses, such as quantized weights, may refuse."""
-
 
 @dataclass(frozen=True, eq=False)
 class ModelSnapshot:
     """Modules, tensors and adapter state of a model at one time.
 
     Frequencies of rotary modules and tensors with hooks of accelerate are excluded, because a forward pass
-    replaces them. Hooks of adapter layers are included, because PEFT selects adapters for one call with them.
+    replaces them.
 
     Attributes:
-        parts: Modules, hooks of adapter layers, parameters and buffers.
+        parts: Modules, parameters, buffers, and the hooks with which PEFT selects adapters for one call.
         settings: Adapter state of each module, dtype and device of each tensor.
         versions: Address and version counter of each tensor.
-        sample: Bytes of a few numbers of each tensor on the CPU. A change in place through `.data`, or of an
+        sample: Bytes of a few numbers of each tensor on the CPU, because a change through `.data`, or of an
             inference tensor, changes neither address nor version counter.
     """
 
@@ -55,19 +51,12 @@ class ModelSnapshot:
 
     def is_same(self, other: "ModelSnapshot") -> bool:
         """Check whether both snapshots show the same structure and the same values."""
-        return (
-            self.has_same_structure(other)
-            and self.versions == other.versions
-            and torch.equal(self.sample, other.sample)
-        )
+        is_equal = self.versions == other.versions and torch.equal(self.sample, other.sample)
+        return self.has_same_structure(other) and is_equal
 
     def has_same_structure(self, other: "ModelSnapshot") -> bool:
         """Check whether modules, tensors, adapter state, dtypes and devices are the same."""
-        return (
-            len(self.parts) == len(other.parts)
-            and all(map(operator.is_, self.parts, other.parts))
-            and self.settings == other.settings
-        )
+        return self.settings == other.settings and list(map(id, self.parts)) == list(map(id, other.parts))
 
 
 def _tensors(module: nn.Module) -> Iterator[Tensor]:
@@ -89,9 +78,13 @@ def _version(tensor: Tensor) -> tuple[int, int]:
 
 def _sample(tensors: list[Tensor]) -> Tensor:
     """Return the first weights along the last dimension of each tensor, as bytes."""
+    # Subclasses of tensors, such as quantized weights, may refuse to be indexed.
     rows = [
         tensor[(0,) * (tensor.dim() - 1)]
         for tensor in tensors
-        if type(tensor) in PLAIN and tensor.device.type == "cpu" and tensor.dim() and tensor.numel()
+        if type(tensor) in (Tensor, nn.Parameter)
+        and tensor.device.type == "cpu"
+        and tensor.dim()
+        and tensor.numel()
     ]
     return torch.cat(rows).view(torch.uint8) if rows else torch.empty(0)

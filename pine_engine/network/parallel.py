@@ -1,8 +1,7 @@
 """Models that transformers has split between the processes of `torchrun` (tensor parallelism).
 
-Each process has some heads of every layer, and ranks and places documents for these heads only. The output of
-a layer is the sum or the concatenation of all processes' parts. transformers computes it in hooks around the
-modules whose weights it has split.
+Each process ranks and places documents for its heads of every layer. transformers sums or concatenates the
+outputs of all processes in hooks around the modules whose weights it has split.
 """
 
 from typing import Any, cast

@@ -1,14 +1,13 @@
 """Attention function registered with transformers, and the forward pass that runs through it.
 
-The model runs with chosen position ids: real positions for methods in which a key has one position for all
-queries, and zeros where each query has its own. Rotation by zero is the identity, so queries and keys then
-arrive unrotated, and are rotated by PINE. The current pass is a context variable, because some families do
-not pass arguments of `forward` on to their attention. No state is stored on modules.
+The model runs with real position ids for methods in which a key has one position for all queries, and else
+with zeros: queries and keys then arrive unrotated, and are rotated by PINE. The current pass is a context
+variable, because some families do not pass arguments of `forward` on to their attention.
 """
 
 from collections.abc import Callable
-from contextvars import ContextVar
-from dataclasses import dataclass
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 import torch
@@ -50,9 +49,7 @@ class LayerInput:
     def tokens(self, start: int, stop: int | None = None) -> "LayerInput":
         """Return the input of tokens start .. stop - 1."""
         part = slice(start, stop)
-        return LayerInput(
-            self.layer, self.query[:, part], self.key[:, part], self.value[:, part], self.scoring
-        )
+        return replace(self, query=self.query[:, part], key=self.key[:, part], value=self.value[:, part])
 
 
 class ForwardPass(Protocol):
@@ -61,16 +58,10 @@ class ForwardPass(Protocol):
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams
     ) -> Tensor:
-        """Return the attention output of one layer.
-
-        Shape:
-            query: (B, H, n, head_dim). key, value: (B, G, n, head_dim).
-            Returns: (B, H, n, head_dim).
-        """
+        """Return the output of one layer, as `query` (B, H, n, head_dim); key, value: (B, G, n, head_dim)."""
 
 
 _RUNNING: ContextVar[ForwardPass] = ContextVar("running_pass")
-"""Current pass of this thread."""
 
 
 def run_pass(
@@ -82,32 +73,20 @@ def run_pass(
     is_step: bool = False,
     **options: Any,
 ) -> Tensor:
-    """Run a patched model with the attention of a pass, and return its logits.
+    """Run a patched model with the attention of a pass, and return its logits (B, n or logits_to_keep, V).
 
-    Args:
-        network: Patched model.
-        attend: Forward pass whose `attend` is called in each layer.
-        ids: Token ids.
-        position_ids: Positions that the model rotates by.
-        is_step: Use packed weights where the model has them (decode step).
-        **options: Options of the model's `forward`, such as `logits_to_keep`.
-
-    Shape:
-        ids, position_ids: (B, n).
-        Returns: (B, n, V), or (B, logits_to_keep, V).
+    `ids` and `position_ids` are (B, n). A decode step uses packed weights where the model has them. `options`
+    are those of the model's `forward`, such as `logits_to_keep`.
     """
-    running, one_row, step = (
-        _RUNNING.set(attend),
-        SINGLE_ROW_PASS.set(ids.numel() == 1),
-        IN_DECODE_STEP.set(is_step),
-    )
-    try:
+
+    def forward() -> Tensor:
+        _RUNNING.set(attend)
+        SINGLE_ROW_PASS.set(ids.numel() == 1)
+        IN_DECODE_STEP.set(is_step)
         logits: Tensor = network(input_ids=ids, position_ids=position_ids, use_cache=False, **options).logits
-    finally:
-        _RUNNING.reset(running)
-        SINGLE_ROW_PASS.reset(one_row)
-        IN_DECODE_STEP.reset(step)
-    return logits
+        return logits
+
+    return copy_context().run(forward)
 
 
 def running_pass() -> ForwardPass:
@@ -171,10 +150,7 @@ class _FusedCalls(TorchFunctionMode):
         super().__init__()
         self._module = module
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """See TorchFunctionMode."""
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = kwargs or {}
         if func is not functional.scaled_dot_product_attention:
             return func(*args, **options)

@@ -4,8 +4,7 @@ Queries and keys keep the pair layout (real and imaginary parts side by side) th
 product does not depend on the order of dimensions.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
@@ -18,9 +17,8 @@ Pairing = Literal["half", "interleaved"]
 """Pairs of dimensions that rotate together: i and i + d/2 (half), or 2i and 2i + 1. Families differ."""
 
 ALIGNED_DIMS = 4
-"""Head dimensions are padded to multiples of this number, so that float32 heads begin at multiples of 16
-bytes. At other addresses MKL computes some GEMMs with other instructions, and heads are not
-batch-invariant."""
+"""Head dimensions are padded to multiples of this number. If float32 heads do not begin at multiples of 16
+bytes, MKL computes some GEMMs with other instructions, and heads are not batch-invariant."""
 
 FREQUENCIES = "inv_freq"
 """Last part of the names of buffers with inverse frequencies."""
@@ -32,9 +30,7 @@ class Rope:
 
     Attributes:
         inverse_frequencies: (rotary_dim / 2,), radians per token; negative if the model rotates backward.
-        pairing: Pairs of dimensions.
-        scale: Factor that the model multiplies into the rotary dimensions of queries and keys (yarn,
-            longrope); mostly 1.
+        scale: Factor in the rotary dimensions of queries and keys (yarn, longrope); mostly 1.
     """
 
     inverse_frequencies: Tensor
@@ -42,17 +38,10 @@ class Rope:
     scale: float
 
     def table(self, length: int, head_dim: int, dtype: torch.dtype) -> Tensor:
-        """Return the rotations to positions 0 .. length - 1 as unit complex numbers.
+        """Return the rotations to positions 0 .. length - 1 as unit complex numbers (length, head_dim / 2).
 
-        Dimensions beyond the rotary ones are multiplied by 1. transformers computes angles in float32 too.
-
-        Args:
-            length: Number of positions.
-            head_dim: Dimensions of a head.
-            dtype: float32 or float64; the result is its complex counterpart.
-
-        Shape:
-            Returns: (length, head_dim / 2).
+        Dimensions beyond the rotary ones are multiplied by 1. Angles are computed in `dtype`, float32 (as in
+        transformers) or float64.
         """
         positions = torch.arange(length, device=self.inverse_frequencies.device, dtype=dtype)
         angles = positions[:, None] * self.inverse_frequencies.to(dtype)
@@ -73,10 +62,7 @@ class Rope:
         return torch.view_as_complex(pairs)
 
     def unscaled(self, pairs: Tensor) -> Tensor:
-        """Divide queries, complex pairs (..., head_dim / 2), by the scale of queries and keys.
-
-        Dot products with the keys are then those without the scale. Only rotary dimensions are divided.
-        """
+        """Divide the rotary dimensions of queries (..., head_dim / 2) by the scale of queries and keys."""
         if self.scale == 1:
             return pairs
         half = self.inverse_frequencies.shape[-1]
@@ -107,48 +93,29 @@ def as_pairs(vectors: Tensor) -> Tensor:
     return torch.view_as_complex(vectors.contiguous().unflatten(-1, (-1, 2)))
 
 
-@dataclass(frozen=True)
-class LayerRopes:
-    """Rotary embeddings of all layers: the distinct ones, and for each layer the index of its own."""
-
-    kinds: tuple[Rope, ...]
-    of_layer: tuple[int, ...]
-
-    def __getitem__(self, layer: int) -> Rope:
-        """Return the rotary embedding of a layer."""
-        return self.kinds[self.of_layer[layer]]
-
-
 def rotary_modules(model: nn.Module) -> list[nn.Module]:
     """Return the modules that hold frequencies."""
-    return [module for module in model.modules() if any(_own_frequencies(module))]
+    return [module for module in model.modules() if _own_frequencies(module)]
 
 
 def possible_ropes(model: nn.Module) -> list[Rope]:
-    """Return all rotations that the frequencies of the model's rotary modules allow.
-
-    Only a forward pass can show which of them a layer uses.
+    """Return all rotations that the model's frequencies allow; only a forward pass shows which a layer uses.
 
     Raises:
         ModelError: The model has no rotary module.
     """
-    found = []
+    found: list[Rope] = []
     for module in rotary_modules(model):
         for name, frequencies in _own_frequencies(module):
-            scale = getattr(module, name.removesuffix(FREQUENCIES) + "attention_scaling", 1.0)
-            found.append(Rope(frequencies, "half", float(scale)))
+            scale = float(getattr(module, name.removesuffix(FREQUENCIES) + "attention_scaling", 1.0))
+            signed = frequencies, -frequencies
+            found += [Rope(one, pairing, scale) for one in signed for pairing in get_args(Pairing)]
     if not found:
         raise ModelError(f"the model has no rotary position embedding, which PINE needs; {ADVICE}")
-    return [
-        replace(rope, inverse_frequencies=sign * rope.inverse_frequencies, pairing=pairing)
-        for rope in found
-        for sign in (1, -1)
-        for pairing in get_args(Pairing)
-    ]
+    return found
 
 
-def _own_frequencies(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield name and value of the module's current frequencies: one set, or one for each type of layer."""
-    for name, buffer in module.named_buffers(recurse=False):
-        if name.endswith(FREQUENCIES) and "original" not in name:
-            yield name, buffer
+def _own_frequencies(module: nn.Module) -> list[tuple[str, Tensor]]:
+    """Return names and values of the module's current frequencies: one set, or one for each type of layer."""
+    buffers = module.named_buffers(recurse=False)
+    return [each for each in buffers if each[0].endswith(FREQUENCIES) and "original" not in each[0]]

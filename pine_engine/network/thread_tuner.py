@@ -1,33 +1,24 @@
 """Number of torch threads of a forward pass: all threads or one, whichever is faster at the moment.
 
-A forward pass is hundreds of small operations, and after each of them every thread waits for the slowest. On
-free cores all threads are about a third faster than one. If another process occupies one of the cores, they
-are ten times slower than one. Other processes start and end at any time, so the layers are timed:
+All threads are about a third faster than one on free cores, but ten times slower if another process occupies
+a core, because every thread waits for the slowest after each small operation. So layers are timed.
 
-- `ThreadPolicy` compares all threads with one for one kind of layer, and tries again at growing intervals.
-- `ContentionMonitor` makes every kind of layer use one thread after all threads have lost much more time than
-  a few layers take.
-
-The attention of a prompt is excluded, because fused attention can depend on the number of threads: 100
-queries with heads of 128 dimensions have other bits with one thread than with two. Its number of threads
-depends on the prompt length alone (`attention_threads`), and so does not change with the order of documents.
+The attention of a prompt is excluded, because fused attention can depend on the number of threads. Its number
+of threads depends on the prompt length alone (`attention_threads`), and so not on the order of documents.
 """
 
 import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 MAX_SINGLE_THREAD_PROMPT = 256
 """Prompt length in tokens up to which attention gains nothing from a second thread."""
 
-NUM_BASELINE_LAYERS = 6
-"""Layers timed with one thread before all threads are tried."""
-
-NUM_TRIAL_LAYERS = 12
-"""Layers timed with all threads before a decision."""
+NUM_BASELINE_LAYERS, NUM_TRIAL_LAYERS = 6, 12
+"""Layers timed with one thread before all threads are tried, and then with all threads before a decision."""
 
 MAX_TIME_RATIO = 0.9
 """All threads are kept if their layers take at most this share of the time with one thread."""
@@ -66,40 +57,33 @@ def attention_threads(num_tokens: int) -> int:
 
 @dataclass
 class ContentionMonitor:
-    """Contention by other processes, shared by all kinds of layers."""
+    """Contention by other processes, shared by all kinds of layers, which then use one thread."""
 
     until: float = 0.0  # time in seconds up to which one thread is used
-    num_reports: int = 0
     pause: float = MIN_PAUSE  # next pause, as a multiple of the time lost
 
     def report_slowdown(self, now: float, lost_s: float) -> None:
         """Start a pause, because all threads have lost `lost_s` seconds."""
         self.until = now + lost_s * self.pause
         self.pause = min(2 * self.pause, MAX_PAUSE)
-        self.num_reports += 1
-
-    def reset(self) -> None:
-        """Use the shortest pause again, because all threads have gained time."""
-        self.pause = MIN_PAUSE
 
 
 @dataclass
 class ThreadPolicy:
-    """Decision for one kind of layer: all threads, or one."""
+    """Decision for one kind of layer: all threads, or one. It is tried again at growing intervals."""
 
     monitor: ContentionMonitor
     single_s: float | None = None  # moving average of a layer with one thread
     num_waiting: int = NUM_BASELINE_LAYERS  # layers with one thread before the next trial
     retry_interval: int = MIN_RETRY_INTERVAL  # layers until another trial, if the next gains nothing
-    num_tried: int = 0  # layers of the current trial, NUM_TRIAL_LAYERS after it
-    trial_s: float = 0.0  # seconds of these layers
+    trial_s: list[float] = field(default_factory=list)  # of each layer, NUM_TRIAL_LAYERS after the trial
     lost_s: float = 0.0  # seconds that all threads have lost against one, at least 0
-    num_reports: int = 0  # reports of contention taken into account
+    pause_until: float = 0.0  # of the last contention taken into account
 
     def should_use_all(self, now: float) -> bool:
         """Return True if the next layer is to be computed with all threads."""
-        if self.num_reports != self.monitor.num_reports:
-            self.num_reports = self.monitor.num_reports
+        if self.pause_until != self.monitor.until:
+            self.pause_until = self.monitor.until
             self._start_trial()
         return self.num_waiting <= 0 and now >= self.monitor.until
 
@@ -115,19 +99,18 @@ class ThreadPolicy:
         self.lost_s = max(0.0, self.lost_s + seconds - self.single_s)
         if self.lost_s > max(MAX_LOSS_S, MAX_LOSS_LAYERS * self.single_s):
             self.monitor.report_slowdown(now, self.lost_s)
-        elif self.num_tried < NUM_TRIAL_LAYERS:
-            self.num_tried += 1
-            self.trial_s += seconds
-            if self.num_tried == NUM_TRIAL_LAYERS:
+        elif len(self.trial_s) < NUM_TRIAL_LAYERS:
+            self.trial_s.append(seconds)
+            if len(self.trial_s) == NUM_TRIAL_LAYERS:
                 self._finish_trial(self.single_s)
 
     def _start_trial(self) -> None:
-        self.num_tried, self.trial_s, self.lost_s = 0, 0.0, 0.0
+        self.trial_s, self.lost_s = [], 0.0
 
     def _finish_trial(self, single_s: float) -> None:
-        if self.trial_s <= MAX_TIME_RATIO * NUM_TRIAL_LAYERS * single_s:
+        if sum(self.trial_s) <= MAX_TIME_RATIO * NUM_TRIAL_LAYERS * single_s:
             self.retry_interval = MIN_RETRY_INTERVAL
-            self.monitor.reset()
+            self.monitor.pause = MIN_PAUSE
         else:
             self._start_trial()
             self.num_waiting = self.retry_interval
@@ -143,15 +126,12 @@ class ThreadTuner:
         self._policies: dict[Hashable, ThreadPolicy] = {}
 
     def step(self, batch_size: int) -> AbstractContextManager[Callable[[], None]]:
-        """Tune a decode step; the context manager returns a function to call when a layer begins."""
+        """Tune a decode step; the context is a function to call when a layer begins."""
         return self._tuned(("step", batch_size), NUM_BASELINE_LAYERS)
 
     def prompt(self, method: Hashable, num_tokens: int) -> AbstractContextManager[Callable[[], None]]:
-        """Tune the prefill of a prompt, as `step` does.
-
-        Layers of a long prompt always gain from more threads, and one of them with one thread may take as
-        long as many with all. So one thread is timed only after contention.
-        """
+        """Tune the prefill of a prompt, as `step` does."""
+        # Layers of a long prompt gain from more threads; one thread is timed only after contention.
         is_long = num_tokens > MAX_SINGLE_THREAD_PROMPT
         return self._tuned((method, num_tokens.bit_length()), 0 if is_long else NUM_BASELINE_LAYERS)
 

@@ -52,21 +52,20 @@ def test_length_classes_are_sorted_and_limit_padding(layout: TokenLayout) -> Non
     blocks = build_blocks(layout, CPU)
     documents = [layout.documents[d] for d in blocks.order.tolist()]
     end = 0
-    for group in blocks.classes:
-        members = documents[group.first : group.last]
-        assert group.first == end and group.size == len(members) * group.length
+    for num_documents, length in blocks.classes:
+        members = documents[end : end + num_documents]
         assert members == sorted(members)
         lengths = [len(document) for document in members]
-        assert max(lengths) == group.length and min(lengths) >= MIN_LENGTH_RATIO * group.length
-        end = group.last
+        assert max(lengths) == length and min(lengths) >= MIN_LENGTH_RATIO * length
+        end += num_documents
     assert end == layout.num_documents
-    assert len(blocks.token_index) == sum(group.size for group in blocks.classes)
+    assert len(blocks.token_index) == sum(count * length for count, length in blocks.classes)
 
 
 def test_length_classes_of_worked_example() -> None:
     documents = tuple(tuple(range(length)) for length in (100, 70, 69, 49))
     blocks = build_blocks(TokenLayout((), documents, (1,)), CPU)
-    assert [(group.first, group.last, group.length) for group in blocks.classes] == [(0, 2, 69), (2, 4, 100)]
+    assert blocks.classes == ((2, 69), (2, 100))
 
 
 @given(layout=LAYOUTS, seed=st.integers(0, 9))

@@ -113,7 +113,7 @@ CHANGING = longrope(long_from=12, short_mscale=1.0, long_mscale=1.2)
 )
 def test_unsupported_family_is_refused(family: str, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ModelError, match=f"{reason}.*; {ADVICE}$"):
-        validate_model(make(family, **options))
+        validate_model(make(family, **options), {})
 
 
 def _with_silent_layer(model: PreTrainedModel) -> None:
@@ -163,24 +163,24 @@ def test_changed_model_is_refused(
         model = make("llama", dtype)
         change(model)
         with pytest.raises(ModelError, match=f"^LlamaForCausalLM: .*{reason}"):
-            validate_model(model)
+            validate_model(model, {})
 
 
 def test_other_architectures_are_refused() -> None:
     config = T5Config(vocab_size=97, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
     with pytest.raises(ModelError, match="encoder-decoder"):
-        validate_model(T5ForConditionalGeneration(config))
+        validate_model(T5ForConditionalGeneration(config), {})
     with pytest.raises(ModelError, match="'dynamic'"):
-        validate_model(make("llama", **rope("dynamic")))
+        validate_model(make("llama", **rope("dynamic")), {})
     with pytest.raises(ModelError, match="PhimoeRotaryEmbedding changes its rotation"):
-        validate_model(make("phimoe", num_local_experts=4, **CHANGING))
+        validate_model(make("phimoe", num_local_experts=4, **CHANGING), {})
 
 
 def test_attention_that_deviates_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sliding window that the configuration does not show is an example of what only the logits show."""
     monkeypatch.setattr(model_validation, "sliding_window", lambda _: None)
     with pytest.raises(ModelError, match=r"\(vanilla, one document\) deviates"):
-        validate_model(make("mistral", sliding_window=8))
+        validate_model(make("mistral", sliding_window=8), {})
 
 
 def test_error_of_the_model_is_raised_unchanged() -> None:
@@ -191,4 +191,4 @@ def test_error_of_the_model_is_raised_unchanged() -> None:
 
     model.model.layers[0].register_forward_hook(fail)
     with pytest.raises(RuntimeError, match="out of memory"):
-        validate_model(model)
+        validate_model(model, {})

@@ -51,7 +51,7 @@ def difference(result: Tensor, expected: Tensor) -> float:
 def test_vanilla_equals_the_model_and_pine_is_invariant(name: str) -> None:
     engine, tolerance = engine_of(name), TOLERANCE[torch.float64]
     expected = expected_logits(engine)
-    assert {rope.pairing for rope in engine.patched_models[0].ropes.kinds} == {FAMILIES[name].pairing}
+    assert {rope.pairing for rope in engine.patched_models[0].ropes} == {FAMILIES[name].pairing}
     assert difference(prefill_logits(engine, LAYOUT, "vanilla"), expected) <= tolerance
 
     pine, shuffled = (prefill_logits(engine, layout, "pine")[-1] for layout in (LAYOUT, REORDERED))
