@@ -25,7 +25,7 @@ from plotly.graph_objects import Figure
 
 import pine_engine as pine
 from pine_engine.cli.main import main as run_cli
-from pine_engine.invariance.certificate import hardware_of
+from pine_engine.invariance.platform_facts import hardware_of
 from pine_engine.prompts.request import Request
 from tests.support import families
 from tests.support.measured_rows import PAIR, QUESTION, pairs

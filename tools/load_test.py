@@ -308,10 +308,8 @@ def load(
         if "Traceback" in app.log.read_text():
             report.errors["a traceback in the log of the server"] = 1
     rows = [{"figure": name.replace("_", " "), "value": value} for name, value in asdict(report).items()]
-    output.print_report(asdict(report), as_json, rows)
-    for fault in report.faults:
-        output.stderr.print(fault)
-    raise typer.Exit(bool(report.faults))
+    result = output.CommandResult(asdict(report), rows, report.faults, int(bool(report.faults)))
+    output.print_result(result, as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
+from pine_engine.cli.train_molecules import Recipe
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.models.checkpoint import quiet_transformers
@@ -79,61 +80,6 @@ IGNORE_INDEX = -100
 
 DECIMALS = (2, 2, 2, 1)
 """One in four values has one decimal, the others have two."""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """All settings that determine the weights, apart from the data.
-
-    Attributes:
-        steps: Number of optimizer steps.
-        batch_size: Examples per step.
-        learning_rate: Highest learning rate.
-        seed: Seed of weights, orders, noise and spellings.
-        hidden_size: Hidden size.
-        intermediate_size: Size of the feed-forward layers.
-        layers: Number of layers.
-        heads: Number of heads; `hidden` must be a multiple of twice this number.
-        noise_std: Standard deviation of the noise of a value, in standard deviations of its property.
-        random_smiles_prob: Fraction of the examples that are answered with a random spelling.
-        eval_every: Steps between two measurements of the held-out loss. The best weights are kept.
-    """
-
-    steps: int
-    batch_size: int
-    learning_rate: float
-    seed: int
-    hidden_size: int
-    intermediate_size: int
-    layers: int
-    heads: int
-    noise_std: float
-    random_smiles_prob: float
-    eval_every: int
-
-    def __post_init__(self) -> None:
-        for name in (
-            "steps",
-            "batch_size",
-            "hidden_size",
-            "intermediate_size",
-            "layers",
-            "heads",
-            "eval_every",
-        ):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; give 1 or more")
-        if self.hidden_size % (2 * self.heads):
-            raise InputError(
-                f"hidden_size is {self.hidden_size} with {self.heads} heads; give a multiple of "
-                f"{2 * self.heads}"
-            )
-        if not (self.learning_rate > 0 and self.noise_std >= 0 and 0 <= self.random_smiles_prob <= 1):
-            raise InputError(
-                f"learning_rate is {self.learning_rate}, noise_std {self.noise_std} and "
-                f"random_smiles_prob {self.random_smiles_prob}; "
-                "give more than 0, at least 0, and 0 to 1"
-            )
 
 
 @dataclass(frozen=True)

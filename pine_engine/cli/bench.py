@@ -1,5 +1,6 @@
 """Subcommand `bench`: time and memory against the stock model, profiles, and times of whole jobs."""
 
+from itertools import product
 from typing import Annotated, Any
 
 import typer
@@ -7,15 +8,14 @@ import typer
 from pine_engine.benchmark.workload import Sweep, Workload, sweep_over
 from pine_engine.cli import output
 from pine_engine.cli.options import (
-    AnyModelName,
-    AsJson,
-    Device,
-    Dtype,
+    EMBEDDED_MODEL,
     Methods,
+    ModelOptions,
     Positive,
     method_names,
     parse_numbers,
 )
+from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
 from pine_engine.models.load import TENSOR_PARALLEL
 
@@ -34,11 +34,8 @@ def bench(
     trace: bool = False,
     profile: bool = False,
     end_to_end: bool = False,
-    model: AnyModelName = None,
-    dtype: Dtype = "auto",
-    device: Device = "cpu",
-    as_json: AsJson = False,
-) -> None:
+    model: ModelOptions = EMBEDDED_MODEL,
+) -> CommandResult:
     """Time every method against the stock model, in turns on the same random tokens.
 
     Args:
@@ -54,22 +51,19 @@ def bench(
         profile: Show the share of each operation in the time, instead of times.
         end_to_end: Time traced runs and a shuffle as on the page, instead of prefill and decode.
         model: Model to measure.
-        dtype: Dtype of the model.
-        device: Device of the model.
-        as_json: Print JSON.
     """
     names = method_names(methods)
-    if device == TENSOR_PARALLEL:
-        raise InputError(f"--device {device} is not supported by `bench`, which measures one process")
-    work = Workload(model, dtype, device, documents, document_tokens, max_new_tokens)
+    if model.device == TENSOR_PARALLEL:
+        raise InputError("--device tp is not supported by `bench`, which measures one process")
     if sizes is not None and sweep is None:
         raise InputError("--sizes needs a sweep: give --sweep tokens or --sweep documents")
     if end_to_end and (sweep or trace or profile or methods):
         raise InputError("--end-to-end cannot be combined with --sweep, --trace, --profile and --methods")
+    work = Workload(model.model, model.dtype, model.device, documents, document_tokens, max_new_tokens)
     numbers = None if sizes is None else parse_numbers(sizes, "--sizes")
     works = sweep_over(work, sweep, numbers) if sweep else [work]
 
-    engine = output.load(model, dtype, device)
+    engine = model.load()
 
     from pine_engine.benchmark import end_to_end as jobs
     from pine_engine.benchmark import throughput
@@ -80,21 +74,17 @@ def bench(
             report = jobs.measure_jobs(engine, work, layouts[0], repeats, advance)
         rows: list[dict[str, Any]] = [{"job": "stock model, one answer", "seconds": report["stock_s"]}]
         rows += [{"job": jobs.JOBS[name], **values} for name, values in report["jobs"].items()]
-        output.print_report(report, as_json, rows)
     elif profile:
-        profiles: list[dict[str, Any]] = []
+        profiles, rows = [], []
         with output.progress(len(works) * len(names)) as advance:
-            for layout in layouts:
+            for layout, name in product(layouts, names):
+                advance(f"{layout.num_tokens} tokens: {name}")
                 size = {"n": layout.num_tokens, "documents": layout.num_documents}
-                for name in names:
-                    advance(f"{layout.num_tokens} tokens: {name}")
-                    parts = jobs.profile_method(engine, layout, name, max_new_tokens)
-                    profiles += [
-                        {**size, "method": name, "part": part, "places": places}
-                        for part, places in parts.items()
-                    ]
+                for part, places in jobs.profile_method(engine, layout, name, max_new_tokens).items():
+                    profiles.append({**size, "method": name, "part": part, "places": places})
+                    heads = {"method": name, "part": part, "tokens": layout.num_tokens}
+                    rows += [{**heads, **place} for place in places if place["share"] >= MIN_SHARE]
         report = output.report_header(engine) | {"profiles": profiles}
-        output.print_report(report, as_json, _profile_rows(profiles))
     else:
         with output.progress(len(works) * throughput.num_steps(names, repeats, trace=trace)) as advance:
             points = [
@@ -102,7 +92,8 @@ def bench(
                 for work, layout in zip(works, layouts, strict=True)
             ]
         report = {"sweep": sweep, "dtype": engine.dtype, "points": points} if sweep else points[0]
-        output.print_report(report, as_json, [row for point in points for row in _point_rows(point)])
+        rows = [row for point in points for row in _point_rows(point)]
+    return CommandResult(report, rows)
 
 
 def _point_rows(point: dict[str, Any]) -> list[dict[str, Any]]:
@@ -111,12 +102,3 @@ def _point_rows(point: dict[str, Any]) -> list[dict[str, Any]]:
     together = {key: value for key, value in point["together"].items() if key != "methods"}
     named = {"stock": point["stock"], **point["methods"], "all together": together}
     return [{"method": name, **size, **values} for name, values in named.items()]
-
-
-def _profile_rows(profiles: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        {"method": each["method"], "part": each["part"], "tokens": each["n"], **place}
-        for each in profiles
-        for place in each["places"]
-        if place["share"] >= MIN_SHARE
-    ]

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from pine_engine.cli import output
-from pine_engine.cli.options import AsJson, Device, Dtype, Methods, ModelName, method_names
+from pine_engine.cli.options import EMBEDDED_MODEL, Methods, ModelOptions, method_names
+from pine_engine.cli.output import CommandResult
 from pine_engine.engine.events import GenerationFinished, PrefillDone, RunFinished, answers_report
 from pine_engine.prompts.request import Request, read_request
 
@@ -12,11 +13,8 @@ def compare(
     file: Path,
     methods: Methods = None,
     max_new_tokens: int = 64,
-    model: ModelName = None,
-    dtype: Dtype = "auto",
-    device: Device = "cpu",
-    as_json: AsJson = False,
-) -> None:
+    model: ModelOptions = EMBEDDED_MODEL,
+) -> CommandResult:
     """Answer one question over documents with every method.
 
     Args:
@@ -24,13 +22,10 @@ def compare(
         methods: Names of methods.
         max_new_tokens: Maximum length of an answer, in tokens.
         model: Model that answers.
-        dtype: Dtype of the model.
-        device: Device of the model.
-        as_json: Print JSON.
     """
     names = method_names(methods)
     request = read_request(file, Request)
-    engine = output.load(model, dtype, device, needs_tokenizer=True)
+    engine = model.load(needs_tokenizer=True)
     layout = request.tokenize(engine)
     with output.progress(2 * len(names)) as advance:
         for event in engine.generate(layout, methods=names, max_new_tokens=max_new_tokens):
@@ -40,4 +35,4 @@ def compare(
                 advance(f"{event.answer.method}: answer finished")
             elif isinstance(event, RunFinished):
                 report = output.report_header(engine) | answers_report(event.result)
-    output.print_report(report, as_json, report["results"])
+    return CommandResult(report, report["results"])

@@ -2,12 +2,13 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from pine_engine.cli import output
-from pine_engine.cli.options import AsJson, Device, Dtype, ModelName, split_names
+from pine_engine.cli.options import EMBEDDED_MODEL, ModelOptions, split_names
+from pine_engine.cli.output import CommandResult
 from pine_engine.debias.plan import MAX_ORDERS, plan_debias
 from pine_engine.engine.events import PrefillDone
 from pine_engine.methods.table import METHODS
@@ -24,11 +25,8 @@ def debias(
     samples: int = 10,
     seed: int = 0,
     max_orders: int = MAX_ORDERS,
-    model: ModelName = None,
-    dtype: Dtype = "auto",
-    device: Device = "cpu",
-    as_json: AsJson = False,
-) -> None:
+    model: ModelOptions = EMBEDDED_MODEL,
+) -> CommandResult:
     """Answer questions with a wrapper around one method: permutation, PriDe or contextual calibration.
 
     Args:
@@ -42,9 +40,6 @@ def debias(
         seed: Seed of the sampled orders, and of the questions from which pride estimates its prior.
         max_orders: Maximum number of orders of permutation_full.
         model: Model that answers.
-        dtype: Dtype of the model.
-        device: Device of the model.
-        as_json: Print JSON.
     """
     requests = [read_request(file, LabeledRequest) for file in files]
     if labels is not None:
@@ -61,7 +56,7 @@ def debias(
         max_orders=max_orders,
     )
 
-    engine = output.load(model, dtype, device, needs_tokenizer=True)
+    engine = model.load(needs_tokenizer=True)
 
     from pine_engine.debias.debias import DebiasResult, run_debias
 
@@ -80,15 +75,15 @@ def debias(
             {"file": str(file), **asdict(result)} for file, result in zip(files, results, strict=True)
         ],
     }
-    rows = [_row(result, METHODS[base].label) for result in report["results"]]
-    output.print_report(report, as_json, rows)
-
-
-def _row(result: dict[str, Any], base: str) -> dict[str, Any]:
-    base_answers = result["base_answers"].items()
-    return {
-        "file": result["file"],
-        "answer": result["answer"] or "none",
-        "scores": ", ".join(f"{label} {score:.3g}" for label, score in result["scores"].items()),
-        f"{base} alone": ", ".join(f"{answer or 'none'} {count}x" for answer, count in base_answers),
-    }
+    rows = []
+    for file, result in zip(files, results, strict=True):
+        base_answers = [f"{answer or 'none'} {count}x" for answer, count in result.base_answers.items()]
+        rows.append(
+            {
+                "file": file,
+                "answer": result.answer or "none",
+                "scores": ", ".join(f"{label} {score:.3g}" for label, score in result.scores.items()),
+                f"{METHODS[base].label} alone": ", ".join(base_answers),
+            }
+        )
+    return CommandResult(report, rows)

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from pine_engine.cli import output
-from pine_engine.cli.options import AsJson, Limit
+from pine_engine.cli.options import Limit
+from pine_engine.cli.output import CommandResult
 from pine_engine.data import registry
 
 
@@ -15,26 +16,23 @@ def download_data(
     name: Annotated[str | None, typer.Argument()] = None,
     output_dir: Path = Path("data"),
     limit: Limit = None,
-    as_json: AsJson = False,
-) -> None:
+) -> CommandResult:
     """Download a public dataset and convert it to JSONL. Without a name, list all datasets.
 
     Args:
         name: Name of a dataset. Default: list all datasets.
         output_dir: Folder for NAME.jsonl and downloads.
         limit: Maximum number of examples. Default: all.
-        as_json: Print JSON.
     """
     if name is None:
         sets = _list_sets()
-        output.print_report({"sets": sets}, as_json, sets)
-        return
+        return CommandResult({"sets": sets}, sets)
     public_set = registry.get_set(name)
     paths = registry.download(public_set, output_dir)
     with output.progress(min(limit or public_set.records, public_set.records)) as advance:
         num_examples = registry.convert(public_set, paths, output_dir, limit=limit, advance=advance)
     path = output_dir / f"{public_set.name}.jsonl"
-    downloads = [
+    downloads: list[dict[str, Any]] = [
         {
             "file": str(path),
             "bytes": path.stat().st_size,
@@ -54,25 +52,18 @@ def download_data(
         "source": public_set.source,
         "downloads": downloads,
     }
-    output.print_report(report, as_json, downloads)
-    output.print_note(
-        f"{num_examples} examples in {path}; license: {public_set.license}; from {public_set.source}"
-    )
+    origin = f"license: {public_set.license}; from {public_set.source}"
+    return CommandResult(report, downloads, [f"{num_examples} examples in {path}; {origin}"])
 
 
 def _list_sets() -> list[dict[str, Any]]:
-    unknown = dict.fromkeys(("records", "bytes", "license", "source"))
-    return [
-        {
-            "set": each.name,
-            "task": each.task,
-            "records": each.records,
-            "bytes": each.size,
-            "license": each.license,
-            "source": each.source,
-        }
-        for each in registry.PUBLIC_SETS.values()
-    ] + [{"set": name, "task": task, **unknown} for name, task in registry.NOT_PUBLIC.items()]
+    fields = {"set": "name", "task": "task", "records": "records", "bytes": "size", "license": "license"}
+    fields["source"] = "source"
+    public = [
+        {key: getattr(each, field) for key, field in fields.items()} for each in registry.PUBLIC_SETS.values()
+    ]
+    unknown = dict.fromkeys(fields)
+    return public + [unknown | {"set": name, "task": task} for name, task in registry.NOT_PUBLIC.items()]
 
 
 def file_sha256(path: Path) -> str:

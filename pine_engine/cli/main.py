@@ -16,7 +16,7 @@ from pine_engine.cli.evaluate import evaluate
 from pine_engine.cli.methods import methods
 from pine_engine.cli.models import models
 from pine_engine.cli.molecules import molecules
-from pine_engine.cli.options import add_subcommand
+from pine_engine.cli.options import as_command
 from pine_engine.cli.output import BAD_INPUT, STOPPED
 from pine_engine.cli.report import report
 from pine_engine.cli.reproduce import reproduce
@@ -37,8 +37,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for function in SUBCOMMANDS:
-    add_subcommand(app, function)
-app.command("repeat", hidden=True)(reproduce)  # the name in certificates of earlier versions
+    app.command(function.__name__.replace("_", "-"))(as_command(function))
+app.command("repeat", hidden=True)(as_command(reproduce))  # the name in certificates of earlier versions
 
 
 def main() -> None:

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pine_engine.cli import output
-from pine_engine.cli.options import AsJson
+from pine_engine.cli.output import CommandResult
 from pine_engine.debias.table import DEBIASERS, NAMING
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS, KeyWeighting, MaskKind, PositionKind
@@ -35,46 +34,38 @@ BEGIN = "<!-- methods: written by `python -m pine_engine methods --into docs/met
 END = "<!-- end of methods -->"
 
 
-def methods(markdown: bool = False, into: Path | None = None, as_json: AsJson = False) -> None:
+def methods(markdown: bool = False, into: Path | None = None) -> CommandResult:
     """List every method and wrapper: description, order invariance, cost and source.
 
     Args:
         markdown: Print the tables of docs/methods.md.
         into: Write the tables into this file, between its markers.
-        as_json: Print JSON.
     """
     if into is not None:
         write_into(into)
-        return
+        return CommandResult({}, [])
     if markdown:
         print(markdown_tables(), end="")
-        return
+        return CommandResult({}, [])
     method_rows, wrapper_rows = _method_rows(), _wrapper_rows()
-    rows = [
-        {
-            "name": row["name"],
-            "what it does": row["description"],
-            "documents see": row.get("sees"),
-            "positions": row.get("positions"),
-            "weight for the suffix": row.get("weight"),
-            "order-invariant": row["invariance"],
-            "cost": row["cost"],
-            "source": row["source"],
-        }
-        for row in [*method_rows, *wrapper_rows]
-    ]
-    output.print_report({"methods": method_rows, "wrappers": wrapper_rows}, as_json, rows)
-    if not as_json:
-        print(NAMING)
+    titles = {
+        "name": "name",
+        "what it does": "description",
+        "other documents visible": "sees",
+        "positions": "positions",
+        "weight for the suffix": "weight",
+        "order-invariant": "invariance",
+        "cost": "cost",
+        "source": "source",
+    }
+    rows = [{title: row.get(key) for title, key in titles.items()} for row in [*method_rows, *wrapper_rows]]
+    return CommandResult({"methods": method_rows, "wrappers": wrapper_rows}, rows, caption=NAMING)
 
 
 def markdown_tables() -> str:
     """Return both tables in Markdown."""
-    columns = {"name": "name", "what it does": "description", "order-invariant": "invariance"}
-    columns |= {"cost": "cost", "source": "source"}
-    method_table = _markdown_table({"method": "label"} | columns, _method_rows())
-    wrapper_table = _markdown_table({"wrapper": "label"} | columns, _wrapper_rows())
-    return f"{method_table}\n\nAround any of them:\n\n{wrapper_table}\n"
+    method_table = _markdown_table("method", _method_rows())
+    return f"{method_table}\n\nAround any of them:\n\n{_markdown_table('wrapper', _wrapper_rows())}\n"
 
 
 def write_into(path: Path) -> None:
@@ -116,8 +107,12 @@ def _wrapper_rows() -> list[dict[str, Any]]:
     return [{field: getattr(wrapper, field) for field in fields} for wrapper in DEBIASERS.values()]
 
 
-def _markdown_table(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
-    lines = [list(columns), ["---"] * len(columns)]
+def _markdown_table(kind: str, rows: Sequence[dict[str, Any]]) -> str:
+    lines = [
+        f"| {kind} | name | what it does | order-invariant | cost | source |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     for row in rows:
-        lines.append([f"`{row[key]}`" if key == "name" else row[key] for key in columns.values()])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        cells = (row["label"], f"`{row['name']}`", row["description"], row["invariance"], row["cost"])
+        lines.append(f"| {' | '.join(cells)} | {row['source']} |")
+    return "\n".join(lines)

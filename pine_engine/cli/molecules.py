@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from pine_engine.cli import output
-from pine_engine.cli.options import AsJson, Device, Dtype, Limit, Methods, method_names
+from pine_engine.cli.options import Limit, Methods, method_names
+from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.molecules.metrics import (
@@ -32,10 +33,9 @@ def molecules(
     orders: Annotated[int, typer.Option(min=1, max=MAX_ORDERS)] = 3,
     limit: Limit = None,
     seed: int = 0,
-    dtype: Dtype = "auto",
-    device: Device = "cpu",
-    as_json: AsJson = False,
-) -> None:
+    dtype: str = "auto",
+    device: str = "cpu",
+) -> CommandResult:
     """Generate molecules for requested properties, and measure their validity and property errors.
 
     Args:
@@ -46,9 +46,8 @@ def molecules(
         orders: Number of random orders of each request's properties.
         limit: Maximum number of rows. Default: all.
         seed: Seed of the orders.
-        dtype: Dtype of the model.
-        device: Device of the model.
-        as_json: Print JSON.
+        dtype: float32, bfloat16, float16, 4bit, or auto: the dtype of the stored weights where it is fast.
+        device: cpu, cuda, ...
     """
     names = method_names(methods)
     requests = read_molecules(data, limit).molecules
@@ -81,35 +80,29 @@ def molecules(
         "methods": [one.model_dump(mode="json") for one in metrics],
         "references": references.model_dump(mode="json"),
     }
-    output.print_report(report, as_json, _rows(metrics, references))
-    if not as_json:
-        output.print_note(
-            f"{len(requests)} requests in {orders} orders each; errors are of valid molecules only, with "
-            "95 % intervals over requests"
-        )
+    caption = (
+        f"{len(requests)} requests in {orders} orders each; errors are of valid molecules only, with 95 % "
+        "intervals over requests"
+    )
+    return CommandResult(report, _rows(metrics, references), caption=caption)
 
 
 def _rows(metrics: list[MethodMetrics], references: References) -> list[dict[str, Any]]:
     """Return rows of fractions, then of errors per property, with a column per method and reference."""
-    labels = [METHODS[one.method].label for one in metrics]
+    labels = {one.method: METHODS[one.method].label for one in metrics}
     rows: list[dict[str, Any]] = []
     for name in ("valid", "unique", "novel", "changed"):
-        fractions = [getattr(one, name) for one in metrics]
-        percents = [None if value is None else f"{value:.1%}" for value in fractions]
-        rows.append({"": name, **dict(zip(labels, percents, strict=True))})
+        fractions = {labels[one.method]: getattr(one, name) for one in metrics}
+        percents = {label: None if value is None else f"{value:.1%}" for label, value in fractions.items()}
+        rows.append({"": name, **percents})
     for name, unit in PROPERTIES.items():
-        errors = [_interval(one.errors, name) for one in metrics]
-        rows.append(
-            {
-                "": f"{name}, {unit}",
-                **dict(zip(labels, errors, strict=True)),
-                "predictor": _interval(references.predictor, name),
-                "mismatched_baseline": _interval(references.mismatched_baseline, name),
-            }
-        )
-    for name in PROPERTIES if len(metrics) > 1 else ():
-        differences = [_interval(one.more_error, name, "+") for one in metrics[1:]]
-        rows.append({"": f"{name} above {labels[0]}", **dict(zip(labels[1:], differences, strict=True))})
+        columns = {labels[one.method]: one.errors for one in metrics} | dict(references)
+        rows.append({"": f"{name}, {unit}"})
+        rows[-1] |= {title: _interval(errors, name) for title, errors in columns.items()}
+    first, *others = metrics
+    for name in PROPERTIES if others else ():
+        differences = {labels[one.method]: _interval(one.more_error, name, "+") for one in others}
+        rows.append({"": f"{name} above {labels[first.method]}", **differences})
     return rows
 
 

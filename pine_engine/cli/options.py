@@ -1,16 +1,20 @@
-"""Options of several subcommands, and the help texts of all options, from docstrings."""
+"""Options of the subcommands: their types, their help texts from docstrings, and lists in options."""
 
+import dataclasses
 import inspect
 import re
 from collections.abc import Callable
 from copy import copy
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from pine_engine.debias.table import measured_methods
+from pine_engine.cli import output
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
+
+if TYPE_CHECKING:
+    from pine_engine.engine.engine import Engine
 
 Positive = Annotated[int, typer.Option(min=1)]
 Limit = Annotated[int | None, typer.Option(min=1)]
@@ -20,50 +24,70 @@ Methods = Annotated[
     str | None,
     typer.Option(help="Methods, separated by commas, or all. Default: vanilla, nia, pcw and pine."),
 ]
-MeasuredNames = Annotated[
-    str | None,
-    typer.Option(
-        "--methods",
-        help="Methods, and wrappers around methods such as permutation_full:vanilla, separated by commas; "
-        "or all for every method. Default: vanilla, nia, pcw and pine.",
-    ),
-]
-ModelName = Annotated[
-    str | None,
-    typer.Option(
-        "--model", envvar="PINE_MODEL", help="Hub id, folder or GGUF file. Default: the embedded model."
-    ),
-]
-AnyModelName = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        envvar="PINE_MODEL",
-        help="Hub id, folder, GGUF file, or random:SHAPE for random weights, such as random:tiny or "
-        "random:llama-8b. Default: the embedded model.",
-    ),
-]
-Dtype = Annotated[
-    str,
-    typer.Option(
-        help="float32, bfloat16, float16, 4bit (float32 with 4-bit weights for decode), or auto: the dtype "
-        "of the stored weights if the processor has instructions for it, else float32; bfloat16 on a GPU."
-    ),
-]
-Device = Annotated[
-    str, typer.Option(help="cpu, cuda, ...; for a model larger than one GPU: auto (layers) or tp (tensors).")
-]
+KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
 
-def add_subcommand(app: typer.Typer, function: Callable[..., None]) -> None:
-    """Add a subcommand whose help is the docstring: its description, and an entry of `Args:` per option.
+@dataclasses.dataclass(frozen=True)
+class ModelOptions:
+    """Options of the subcommands that load a model.
 
-    A parameter without a default is an argument. A boolean option is a flag.
+    Attributes:
+        model: Hub id, folder or GGUF file; in `bench` and `verify --self-test` also random:SHAPE for random
+            weights, such as random:tiny or random:llama-8b. Default: the embedded model.
+        dtype: float32, bfloat16, float16, 4bit (float32 with 4-bit weights for decode), or auto: the dtype of
+            the stored weights if the processor has instructions for it, else float32; bfloat16 on a GPU.
+        device: cpu, cuda, ...; for a model larger than one GPU: auto (layers) or tp (tensors).
     """
-    description, _, entries = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
+
+    model: Annotated[str | None, typer.Option(envvar="PINE_MODEL")] = None
+    dtype: str = "auto"
+    device: str = "cpu"
+
+    def load(self, *, needs_tokenizer: bool = False) -> "Engine":
+        """Load the engine."""
+        return output.load(self.model, self.dtype, self.device, needs_tokenizer=needs_tokenizer)
+
+
+EMBEDDED_MODEL = ModelOptions()
+
+
+def as_command(function: Callable[..., output.CommandResult]) -> Callable[..., None]:
+    """Return a typer command that prints the result of a function, with the option --json added.
+
+    Its help is the docstring: the description, and an entry of `Args:` per option. A parameter without a
+    default is an argument, and a boolean option is a flag. A dataclass as the type of a parameter is replaced
+    by one option per field, with help from `Attributes:`.
+    """
+    parameters = _parameters(function)
+    parameters.append(inspect.Parameter("as_json", KEYWORD_ONLY, default=False, annotation=AsJson))
+    hints = function.__annotations__.items()
+    groups: dict[str, Any] = {key: hint for key, hint in hints if dataclasses.is_dataclass(hint)}
+
+    def run(*, as_json: bool, **options: Any) -> None:
+        for key, group in groups.items():
+            names = [field.name for field in dataclasses.fields(group)]
+            options[key] = group(**{name: options.pop(name) for name in names})
+        output.print_result(function(**options), as_json=as_json)
+
+    run.__name__ = function.__name__
+    run.__doc__ = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")[0]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def _parameters(documented: Any) -> list[inspect.Parameter]:
+    """Return the parameters of a function or dataclass as options with help."""
+    _, _, entries = (inspect.getdoc(documented) or "").partition(
+        "\n\nAttributes:\n" if dataclasses.is_dataclass(documented) else "\n\nArgs:\n"
+    )
     texts = dict(re.findall(r"^    (\w+): (.+(?:\n     .+)*)", entries, re.MULTILINE))
-    for key, parameter in inspect.signature(function).parameters.items():
+    parameters: list[inspect.Parameter] = []
+    for key, parameter in inspect.signature(documented).parameters.items():
+        if dataclasses.is_dataclass(parameter.annotation):
+            parameters += _parameters(parameter.annotation)
+            continue
         is_annotated = hasattr(parameter.annotation, "__metadata__")
         hint, *infos = get_args(parameter.annotation) if is_annotated else (parameter.annotation,)
         if infos:
@@ -73,18 +97,13 @@ def add_subcommand(app: typer.Typer, function: Callable[..., None]) -> None:
         else:
             info = typer.Option(*([f"--{key.replace('_', '-')}"] if hint is bool else []))
         info.help = info.help or " ".join(texts[key].split())
-        function.__annotations__[key] = Annotated[hint, info]
-    app.command(help=description)(function)
+        parameters.append(parameter.replace(kind=KEYWORD_ONLY, annotation=Annotated[hint, info]))
+    return parameters
 
 
 def method_names(methods: str | None) -> list[str]:
     """Return the names of methods separated by commas, checked before a model is loaded."""
     return [method.name for method in get_methods(split_names(methods))]
-
-
-def measured_names(methods: str | None) -> list[str]:
-    """Return the names of methods and wrapped methods separated by commas, checked likewise."""
-    return [method.name for method in measured_methods(split_names(methods))]
 
 
 def split_names(names: str | None) -> list[str] | None:

@@ -3,11 +3,13 @@
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import TextWrapper
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import (
@@ -80,19 +82,39 @@ def progress(total: int, done: int = 0) -> Iterator[Callable[[str], None]]:
         yield lambda step: bar.update(task, advance=1, description=step)
 
 
+class CommandResult(NamedTuple):
+    """Result of a subcommand: JSON, rows and caption of the table, notes for stderr, and exit status."""
+
+    report: dict[str, Any]
+    rows: list[dict[str, Any]]
+    notes: Sequence[str] = ()
+    status: int = 0
+    caption: str = ""
+
+
 def report_header(engine: "Engine") -> dict[str, Any]:
     """Return the first fields of a report: name and dtype of the model."""
     return {"model": engine.model_name, "dtype": engine.dtype}
 
 
-def print_report(report: dict[str, Any], as_json: bool, rows: list[dict[str, Any]]) -> None:
-    """Print the report as one line of JSON, or its table rows on stdout and its dtype on stderr."""
-    if as_json:
-        print(json.dumps(_without_nan(report), allow_nan=False))
-        return
-    print_rows(stdout, rows)
-    if "dtype" in report:
-        print_note(f"dtype: {report['dtype']}")
+def print_result(result: CommandResult, *, as_json: bool) -> None:
+    """Print the report as one line of JSON or as a table, then the notes on stderr.
+
+    Raises:
+        Exit: The status is not 0.
+    """
+    if as_json and result.report:
+        print(json.dumps(_without_nan(result.report), allow_nan=False))
+    elif result.rows:
+        print_rows(stdout, result.rows)
+        if "dtype" in result.report:
+            print_note(f"dtype: {result.report['dtype']}")
+        if result.caption:
+            print_note(result.caption)
+    for note in result.notes:
+        print_note(note)
+    if result.status:
+        raise typer.Exit(result.status)
 
 
 def print_note(note: str) -> None:
@@ -103,43 +125,27 @@ def print_note(note: str) -> None:
 def print_rows(console: Console, rows: Sequence[dict[str, Any]]) -> None:
     """Print rows as a table, or as one block per row where a table would break words.
 
-    Args:
-        console: Console to print on; its width decides.
-        rows: Values by JSON key or title. The first one names the row. A missing one is "-" in a table.
+    The first value names a row. In a narrow table, titles and the widest column have several lines.
     """
     rows = [{_title(key): value for key, value in row.items()} for row in rows]
     titles = list(dict.fromkeys(title for row in rows for title in row))
     cells = [[_cell_text(row.get(title)) for title in titles] for row in rows]
-    widths = _column_widths(titles, cells, console.width)
-    if widths is None:
-        for index, row in enumerate(rows):
-            _print_block(console, row, is_first=index == 0)
-        return
-    table = Table()
-    for title, width in zip(titles, widths, strict=True):
-        table.add_column(title, width=width)
-    for texts in cells:
-        table.add_row(*map(Text, texts))  # Text, because brackets in an answer are not markup
-    console.print(table)
-
-
-def _column_widths(titles: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[int] | None:
-    """Return the columns' widths in a table that breaks no word, or None if there is none.
-
-    Only the widest column has cells of several lines. Titles have several lines where needed.
-    """
-    widths = [
-        max((_width(row[column].split("\n")) for row in cells), default=0) for column in range(len(titles))
-    ]
-    available = width - 3 * len(titles) - 1  # borders, and a space on both sides of each cell
-    for title_parts in ([[title] for title in titles], [title.split() for title in titles]):
-        full_widths = [max(pair) for pair in zip(widths, map(_width, title_parts), strict=True)]
-        if sum(full_widths) <= available:
-            return full_widths
-    widest = full_widths.index(max(full_widths))
-    full_widths[widest] += available - sum(full_widths)
-    words = [word for text in (titles[widest], *(row[widest] for row in cells)) for word in text.split()]
-    return full_widths if full_widths[widest] >= max(MIN_WRAPPED_WIDTH, _width(words)) else None
+    widths = [_width("\n".join(column)) for column in zip(*cells, strict=True)]
+    unlimited = console.options.update(max_width=sys.maxsize)
+    for is_narrow in (False, True):
+        table = Table()
+        for title, width in zip(titles, widths, strict=True):
+            is_wrapped = is_narrow and width == max(widths)
+            head = "\n".join(title.split()) if is_narrow else title
+            min_width = MIN_WRAPPED_WIDTH if is_wrapped else max(width, _width(head))
+            table.add_column(head, no_wrap=not is_wrapped, min_width=min_width)
+        for texts in cells:
+            table.add_row(*map(Text, texts))  # Text, because brackets in an answer are not markup
+        if console.measure(table, options=unlimited).minimum <= console.width:
+            console.print(table)
+            return
+    for index, row in enumerate(rows):
+        _print_block(console, row, is_first=index == 0)
 
 
 def _print_block(console: Console, row: dict[str, Any], *, is_first: bool) -> None:
@@ -148,7 +154,7 @@ def _print_block(console: Console, row: dict[str, Any], *, is_first: bool) -> No
         console.print()
     (_, heading), *others = ((title, _cell_text(value)) for title, value in row.items() if value is not None)
     console.print(Text(heading, style="bold"), soft_wrap=True)
-    indent = _width([title for title, _ in others]) + 4
+    indent = max((_width(title) for title, _ in others), default=0) + 4
     wrapper = TextWrapper(max(console.width - indent, 1), break_long_words=False, break_on_hyphens=False)
     for title, text in others:
         start = f"  {title}".ljust(indent)
@@ -163,9 +169,9 @@ def _title(key: str) -> str:
     return re.sub(r"_(s|mb)$", r", \1", key).replace("_", " ")
 
 
-def _width(texts: Sequence[str]) -> int:
-    """Return the width of the widest text on a terminal, in characters."""
-    return max(map(cell_len, texts), default=0)
+def _width(text: str) -> int:
+    """Return the width of the widest line on a terminal, in characters."""
+    return max(map(cell_len, text.splitlines()), default=0)
 
 
 def _cell_text(value: Any) -> str:

@@ -8,7 +8,8 @@ import typer
 
 from pine_engine.cli import output
 from pine_engine.cli.evaluate import evaluate
-from pine_engine.cli.options import Device, Dtype, Limit, ModelName
+from pine_engine.cli.options import EMBEDDED_MODEL, Limit, ModelOptions
+from pine_engine.cli.output import CommandResult
 from pine_engine.cli.report import report
 from pine_engine.errors import InputError
 from pine_engine.evaluation.shards import parse_shard
@@ -54,10 +55,8 @@ def reproduce_paper(
     limit: Limit = None,
     sample_seed: int | None = None,
     max_new_tokens: Limit = None,
-    model: ModelName = None,
-    dtype: Dtype = "auto",
-    device: Device = "cpu",
-) -> None:
+    model: ModelOptions = EMBEDDED_MODEL,
+) -> CommandResult:
     """Evaluate the paper's datasets in its orders, with its wrappers, and write a report.
 
     The report leaves out datasets with missing records; then the exit status is 1. An interrupted command
@@ -71,37 +70,36 @@ def reproduce_paper(
         sample_seed: Seed of a random sample of examples. Default: the first examples.
         max_new_tokens: Maximum length of an answer, in tokens. Default: that of the task.
         model: Model to evaluate.
-        dtype: Dtype of the model.
-        device: Device of the model.
     """
     studies = [STUDIES[name] for name in dict.fromkeys(sets or STUDIES)]
     if missing := [study.name for study in studies if not (data / f"{study.name}.jsonl").is_file()]:
         commands = [f"python -m pine_engine download-data {name} --output-dir {data}" for name in missing]
         files = ", ".join(f"{name}.jsonl" for name in missing)
         raise InputError(f"{data} has no {files}. Download first: {' && '.join(commands)}")
-    unfinished = []
+    finished: dict[str, Path] = {}
     for study in studies:
-        output.print_note(f"{study.name}, to {output_dir / study.name}")
-        try:
-            evaluate(
-                data / f"{study.name}.jsonl",
-                output_dir / study.name,
-                methods=study.methods,
-                orders=study.orders,
-                limit=limit,
-                sample_seed=sample_seed,
-                max_new_tokens=max_new_tokens,
-                model=model,
-                dtype=dtype,
-                device=device,
-            )
-        except typer.Exit as ended:
-            if ended.exit_code != output.FAILED:
-                raise
-            unfinished.append(study.name)
-    finished = [output_dir / study.name for study in studies if study.name not in unfinished]
+        run = output_dir / study.name
+        output.print_note(f"{study.name}, to {run}")
+        result = evaluate(
+            data / f"{study.name}.jsonl",
+            run,
+            methods=study.methods,
+            orders=study.orders,
+            limit=limit,
+            sample_seed=sample_seed,
+            max_new_tokens=max_new_tokens,
+            model=model,
+        )
+        output.print_result(result._replace(status=0), as_json=False)
+        if result.status not in (0, output.FAILED):
+            return CommandResult({}, [], status=result.status)
+        if not result.status:
+            finished[study.name] = run
+    report_result = CommandResult({}, [])
     if finished and parse_shard().index == 0:
-        report(output_dir / REPORT, finished)
-    if unfinished:
-        output.print_note(f"not in the report, for the reasons above: {', '.join(unfinished)}")
-        raise typer.Exit(output.FAILED)
+        report_result = report(output_dir / REPORT, list(finished.values()))
+    if len(finished) == len(studies):
+        return report_result
+    unfinished = ", ".join(study.name for study in studies if study.name not in finished)
+    notes = [*report_result.notes, f"not in the report, for the reasons above: {unfinished}"]
+    return report_result._replace(notes=notes, status=output.FAILED)

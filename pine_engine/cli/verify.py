@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,22 +10,20 @@ import typer
 
 from pine_engine.cli import output
 from pine_engine.cli.options import (
-    AnyModelName,
-    AsJson,
-    Device,
-    Dtype,
+    EMBEDDED_MODEL,
     Limit,
     Methods,
+    ModelOptions,
     Positive,
     method_names,
     parse_numbers,
 )
+from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.request import DataRow, read_rows
 
 if TYPE_CHECKING:
-    from pine_engine.engine.engine import Engine
     from pine_engine.engine.orders import OrderComparison
 
 STATISTICS = ("orders", "num_distinct_answers", "max_abs_logit_diff", "bitwise_identical")
@@ -39,11 +38,8 @@ def verify(
     methods: Methods = None,
     max_new_tokens: Positive = 16,
     seed: int = 0,
-    model: AnyModelName = None,
-    dtype: Dtype = "auto",
-    device: Device = "cpu",
-    as_json: AsJson = False,
-) -> None:
+    model: ModelOptions = EMBEDDED_MODEL,
+) -> CommandResult:
     """Compare all logits across document orders; exit 1 if an order-invariant method changes.
 
     Args:
@@ -56,21 +52,16 @@ def verify(
         max_new_tokens: Number of tokens generated in each order.
         seed: Seed of the orders.
         model: Model to test.
-        dtype: Dtype of the model.
-        device: Device of the model.
-        as_json: Print JSON.
     """
     if self_test == (data is not None):
         raise InputError("verify needs either a file of data or --self-test; give one of them")
     if threads is not None and not self_test:
         raise InputError("--threads belongs to the self-test; give --self-test, or set OMP_NUM_THREADS")
     if data is None:
-        counts = _thread_counts(threads)
-        _self_test(output.load(model, dtype, device), counts, num_orders, seed, as_json)
-        return
+        return _self_test(model, None if threads is None else _thread_counts(threads), num_orders, seed)
     names = method_names(methods)
     examples = list(read_rows(data, DataRow, limit).values())
-    engine = output.load(model, dtype, device, needs_tokenizer=True)
+    engine = model.load(needs_tokenizer=True)
 
     from pine_engine.engine.orders import OrderResult, compare_orders, sample_orders, summarize_orders
 
@@ -94,10 +85,10 @@ def verify(
     summary = {name: _total(name, [one for one in entries if one["method"] == name]) for name in names}
     report = output.report_header(engine) | {"rows": entries, "summary": summary}
     rows = [{"method": name, **total} for name, total in summary.items()]
-    output.print_report(report, as_json, rows)
     if changed := [name for name, total in summary.items() if total["invariance_held"] is False]:
-        output.print_note(f"the order of the documents changed the output of: {', '.join(changed)}")
-        raise typer.Exit(output.FAILED)
+        note = f"the order of the documents changed the output of: {', '.join(changed)}"
+        return CommandResult(report, rows, [note], output.FAILED)
+    return CommandResult(report, rows)
 
 
 def _total(method: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
@@ -113,10 +104,7 @@ def _total(method: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _thread_counts(threads: str | None) -> Sequence[int | None]:
-    """Return the numbers of threads to test; None is torch's number."""
-    if threads is None:
-        return [None]
+def _thread_counts(threads: str) -> list[int]:
     counts = parse_numbers(threads, "--threads")
     if min(counts) < 1:
         raise InputError(f"invalid --threads: got {min(counts)}, expected whole numbers from 1 on")
@@ -124,22 +112,25 @@ def _thread_counts(threads: str | None) -> Sequence[int | None]:
 
 
 def _self_test(
-    engine: "Engine", counts: Sequence[int | None], num_orders: int, seed: int, as_json: bool
-) -> None:
-    """Run every check with every number of threads, and add the number to its name if there are several."""
+    model: ModelOptions, thread_counts: list[int] | None, num_orders: int, seed: int
+) -> CommandResult:
+    """Run every check with every number of threads, or with torch's."""
+    engine = model.load()
+
     from pine_engine.invariance.selftest import plan_checks
     from pine_engine.network.thread_tuner import torch_num_threads
 
     planned = plan_checks(engine, shuffles=num_orders, seed=seed)
+    counts: Sequence[int | None] = thread_counts or [None]
     checks = []
     with output.progress(len(counts) * len(planned)) as advance:
-        for count in counts:
-            for run_check in planned:
-                with torch_num_threads(count):
-                    check = run_check()
-                name = check.name if len(counts) == 1 else f"threads {count}: {check.name}"
-                checks.append(dataclasses.replace(check, name=name))
-                advance(name)
+        for count, run_check in product(counts, planned):
+            with torch_num_threads(count):
+                check = run_check()
+            if len(counts) > 1:
+                check = dataclasses.replace(check, name=f"threads {count}: {check.name}")
+            checks.append(check)
+            advance(check.name)
     failed = [check.name for check in checks if not check.holds]
     report = output.report_header(engine) | {
         "device": engine.device,
@@ -150,7 +141,7 @@ def _self_test(
         {"check": check.name, "verdict": check.verdict, "found": check.found, "meaning": check.meaning}
         for check in checks
     ]
-    output.print_report(report, as_json, rows)
     if failed:
-        output.print_note(f"not invariant: {'; '.join(failed)}. Use another --dtype, or --threads.")
-        raise typer.Exit(output.FAILED)
+        note = f"not invariant: {'; '.join(failed)}. Use another --dtype, or --threads."
+        return CommandResult(report, rows, [note], output.FAILED)
+    return CommandResult(report, rows)

@@ -15,7 +15,7 @@ from pine_engine.evaluation.document_orders import DocumentOrder, names_of
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.rewardbench import find_subset
 from pine_engine.evaluation.settings import Key, Settings
-from pine_engine.invariance.certificate import Platform, platform_of
+from pine_engine.invariance.platform_facts import Platform, platform_of
 from pine_engine.prompts.request import parse_json, read_text
 
 if TYPE_CHECKING:

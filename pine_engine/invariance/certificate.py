@@ -1,8 +1,7 @@
 """Certificate of a shuffle test: request, platform and results, as one JSON file."""
 
 import hashlib
-import importlib.metadata
-import platform as python_platform
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 
 from pine_engine.errors import InputError
 from pine_engine.input_validation import describe
+from pine_engine.invariance.platform_facts import Platform, platform_of
 from pine_engine.methods.table import get_methods
 from pine_engine.prompts.request import Request, parse_json, read_text
 
@@ -34,30 +34,6 @@ VERSION_1_KEYS = {
     "bitwise_equal": "bitwise_identical",
 }
 """Current keys by the keys of version 1."""
-
-
-class Platform(BaseModel):
-    """Model, hardware and software that compute the logits."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
-
-    model: str
-    revision: str | None
-    dtype: str
-    device: str
-    hardware: str  # name of the processor or GPU
-    threads: PositiveInt  # of torch on the CPU
-    python: str
-    torch: str
-    transformers: str
-    pine_explorer: str
-
-
-ASPECTS = {name: name for name in Platform.model_fields} | {
-    "python": "Python",
-    "pine_explorer": "PINE Explorer",
-}
-"""Labels of the fields of Platform: what logits depend on besides the prompt."""
 
 
 class MethodResult(BaseModel):
@@ -163,21 +139,20 @@ class Certificate(BaseModel):
         """Names of the methods, in the order in which they run."""
         return [result.method for result in self.results]
 
+    @property
+    def hashes(self) -> list[str]:
+        """Hashes of the logits of the methods."""
+        return [result.logits_sha256 for result in self.results]
+
 
 def _convert_version_1(content: dict[str, Any]) -> dict[str, Any]:
-    def rename(value: Any) -> Any:
-        if isinstance(value, list):
-            return [rename(item) for item in value]
-        if isinstance(value, dict):
-            return {VERSION_1_KEYS.get(key, key): item for key, item in value.items()}
-        return value
+    def rename(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {VERSION_1_KEYS.get(key, key): value for key, value in pairs}
 
-    converted: dict[str, Any] = rename(content) | {"version": VERSION}
-    if "results" in converted:
-        converted["results"] = rename(converted["results"])
+    converted: dict[str, Any] = json.loads(json.dumps(content), object_pairs_hook=rename)
     if converted.get("command") == VERSION_1_COMMAND:
         converted["command"] = REPRODUCE_COMMAND
-    return converted
+    return converted | {"version": VERSION}
 
 
 def read_certificate(path: Path) -> Certificate:
@@ -257,42 +232,3 @@ def hash_logits(result: "RunResult") -> dict[str, str]:
         method: hashlib.sha256(logits.contiguous().numpy().astype("<f4", copy=False).tobytes()).hexdigest()
         for method, logits in result.logits.items()
     }
-
-
-def platform_of(engine: "Engine") -> Platform:
-    """Return the model of an engine and the hardware and software it runs on."""
-    import torch
-
-    return Platform(
-        model=engine.model_name,
-        revision=engine.revision,
-        dtype=engine.dtype,
-        device=engine.device,
-        hardware=hardware_of(engine.device),
-        threads=torch.get_num_threads(),
-        python=python_platform.python_version(),
-        torch=torch.__version__,
-        transformers=importlib.metadata.version("transformers"),
-        pine_explorer=installed_version("pine-explorer"),
-    )
-
-
-def hardware_of(device: str, cpu_info: Path = Path("/proc/cpuinfo")) -> str:
-    """Return the name of the GPU, or of the CPU and the instruction set that torch uses."""
-    import torch
-
-    if device.startswith("cuda"):
-        name: str = torch.cuda.get_device_name(device)
-        return name
-    instructions = torch.backends.cpu.get_cpu_capability()
-    lines = cpu_info.read_text(encoding="utf-8").splitlines() if cpu_info.is_file() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return f"{next(names, python_platform.machine())}, {instructions}"
-
-
-def installed_version(package: str) -> str:
-    """Return the version of a package, or a note that it runs from its sources."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed, run from its sources"

@@ -1,21 +1,16 @@
 """Reproduction of a certificate by computing it again."""
 
+import dataclasses
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import OrderComparison, OrderResult, compare_orders, sample_orders
-from pine_engine.invariance.certificate import (
-    ASPECTS,
-    Certificate,
-    MethodResult,
-    Platform,
-    create_certificate,
-    hash_logits,
-)
+from pine_engine.invariance.certificate import Certificate, MethodResult, create_certificate, hash_logits
+from pine_engine.invariance.platform_facts import ASPECTS
 
 
 @dataclass(frozen=True)
@@ -40,6 +35,7 @@ Rounding errors grow over the layers to about 100 units in the last place of a l
 use bfloat16 activations.
 """
 
+LOGITS = "the logits"
 MODEL_FIELDS = ("model", "revision", "dtype")
 """Fields of Platform that identify the model. They must be equal on both platforms."""
 
@@ -60,12 +56,16 @@ class Reproduction:
     """Comparison of a certificate with its reproduction.
 
     Attributes:
+        certified: Certificate.
+        found: Certificate of the reproduction.
         platform_differences: Differences of the platforms, without the model.
         overrides: Differences that the caller requested.
         tolerance: Tolerance of numbers. None if they must be equal.
         checks: All comparisons, those of the certificate as a whole first.
     """
 
+    certified: Certificate
+    found: Certificate
     platform_differences: list[str]
     overrides: list[str]
     tolerance: Tolerance | None
@@ -73,26 +73,73 @@ class Reproduction:
 
     @property
     def holds(self) -> bool:
-        """True if no completed comparison found a difference."""
+        """True if no completed comparison found a difference beyond its tolerance."""
         return not any(check.problem for check in self.checks)
 
-    def checks_of(self, method: str | None) -> list[CertificateCheck]:
-        """Return the comparisons of one method, or of the certificate as a whole."""
-        return [check for check in self.checks if check.method == method]
+    @property
+    def bitwise_reproduced(self) -> bool:
+        """True if everything holds and the logits of all methods are bitwise identical."""
+        return self.holds and self.found.hashes == self.certified.hashes
 
     def problems_of(self, method: str | None) -> list[str]:
         """Return the differences of one method, or of the certificate as a whole."""
-        return [check.problem for check in self.checks_of(method) if check.problem]
+        return [check.problem for check in self.checks if check.problem and check.method == method]
+
+    def unchecked(self) -> dict[tuple[str, str], list[str]]:
+        """Return the methods by label and reason of each comparison that was not possible."""
+        methods: dict[tuple[str, str], list[str]] = {}
+        for check in self.checks:
+            if check.unchecked:
+                names = methods.setdefault((check.label, check.unchecked), [])
+                names += [check.method] if check.method else []
+        return methods
+
+    def report(self) -> dict[str, Any]:
+        """Return the JSON of the subcommand `reproduce`."""
+        methods: list[dict[str, Any]] = []
+        for found, certified in zip(self.found.results, self.certified.results, strict=True):
+            (logits,) = [
+                check for check in self.checks if (check.method, check.label) == (found.method, LOGITS)
+            ]
+            methods.append(
+                {
+                    "method": found.method,
+                    "found": found.model_dump(mode="json"),
+                    "certified": certified.model_dump(mode="json"),
+                    "logits_identical": None if logits.unchecked else logits.problem is None,
+                    "problems": self.problems_of(found.method),
+                    "checked": self._checked(found.method),
+                }
+            )
+        return {
+            "made": self.certified.made,
+            "model": self.certified.platform.model,
+            "orders": len(self.certified.orders),
+            "platform_differences": self.platform_differences,
+            "overrides": self.overrides,
+            "tolerance": self.tolerance and dataclasses.asdict(self.tolerance),
+            "problems": self.problems_of(None),
+            "checked": self._checked(None),
+            "methods": methods,
+            "unchecked": [
+                {"what": label, "methods": names, "why": reason}
+                for (label, reason), names in self.unchecked().items()
+            ],
+            "bitwise_reproduced": self.bitwise_reproduced,
+            "dtype": self.found.platform.dtype,
+        }
+
+    def _checked(self, method: str | None) -> dict[str, str]:
+        """Return the tolerance of each completed comparison."""
+        return {
+            check.label: f"within {check.tolerance:g}" if check.tolerance else "exactly"
+            for check in self.checks
+            if check.method == method and check.unchecked is None
+        }
 
 
 def reproduce(engine: Engine, certified: Certificate, *, on_order: Callable[[str], None]) -> Certificate:
-    """Compute the request of a certificate again and return the new certificate.
-
-    Args:
-        engine: Engine with the certified model.
-        certified: Certificate that defines request, orders and methods.
-        on_order: Called with a status after each order.
-    """
+    """Compute the request of a certificate again; on_order is called with a status after each order."""
     comparisons: list[dict[str, OrderComparison]] = []
     hashes: dict[str, str] = {}
     for event in compare_orders(
@@ -124,34 +171,39 @@ def compare_certificates(
 ) -> Reproduction:
     """Compare a certificate with its reproduction.
 
-    Numbers must be equal if the platforms are equal, or if the logits of all methods are bitwise identical
-    on both platforms.
-
-    Args:
-        certified: Certificate to check.
-        found: Certificate of the reproduction.
-        overrides: Fields of Platform for which the caller requested another value than the certified one.
+    Numbers must be equal if the platforms are equal, or if the logits of all methods are bitwise identical.
+    overrides are the fields of Platform for which the caller requested another value.
     """
     here, there = found.platform, certified.platform
-    pairs = list(zip(found.results, certified.results, strict=True))
-    fields = ((field, getattr(here, field), getattr(there, field)) for field in ASPECTS)
-    compared = {field: _compare(ASPECTS[field], *values) for field, *values in fields}
-    differences = {field: problem for field, problem in compared.items() if problem}
+    differences: dict[str, str] = {}
+    for field, label in ASPECTS.items():
+        if problem := _compare(label, getattr(here, field), getattr(there, field)):
+            differences[field] = problem
     requested = [field for field in differences if field in overrides]
     elsewhere = [field for field in differences if field not in (*overrides, *MODEL_FIELDS)]
     tolerance, reason = None, None
-    if differences and any(result.logits_sha256 != expected.logits_sha256 for result, expected in pairs):
+    if differences and found.hashes != certified.hashes:
         tolerances = [TOLERANCES.get(platform.dtype, EXACT) for platform in (here, there)]
         tolerance = max(tolerances, key=lambda of_dtype: of_dtype.logit_diff)
         reason = f"logits depend on the platform, which differs: {', '.join(ASPECTS[f] for f in differences)}"
-    checks = [*_check_model(differences, requested, there), _check_orders(certified)]
+    checks: list[CertificateCheck] = []
+    for field in MODEL_FIELDS:
+        check = CertificateCheck(None, f"the {ASPECTS[field]}", problem=differences.get(field))
+        if field in requested:
+            check = CertificateCheck(None, check.label, unchecked="an option replaced it")
+        elif check.problem and getattr(there, field) is None:
+            check = CertificateCheck(None, check.label, unchecked="the certificate does not name it")
+        checks.append(check)
+    checks.append(CertificateCheck(None, "the orders", problem=_check_orders(certified)))
     if elsewhere:
         checks.append(CertificateCheck(None, "where it was computed", unchecked="this is another platform"))
     if reason and here.revision is None:
         checks.append(CertificateCheck(None, "the weights", unchecked="the model has no revision"))
-    for pair in pairs:
+    for pair in zip(found.results, certified.results, strict=True):
         checks += _check_method(*pair, tolerance or EXACT, reason)
     return Reproduction(
+        certified,
+        found,
         platform_differences=[differences[field] for field in elsewhere],
         overrides=[differences[field] for field in requested],
         tolerance=tolerance,
@@ -159,20 +211,7 @@ def compare_certificates(
     )
 
 
-def _check_model(
-    differences: Mapping[str, str], requested: Collection[str], certified: Platform
-) -> Iterator[CertificateCheck]:
-    for field in MODEL_FIELDS:
-        check = partial(CertificateCheck, None, f"the {ASPECTS[field]}")
-        if field in requested:
-            yield check(unchecked="an option replaced it")
-        elif field in differences and getattr(certified, field) is None:
-            yield check(unchecked="the certificate does not name it")
-        else:
-            yield check(problem=differences.get(field))
-
-
-def _check_orders(certified: Certificate) -> CertificateCheck:
+def _check_orders(certified: Certificate) -> str | None:
     """Check that the orders are those of the seed, or the first permutations; a stopped test has fewer."""
     orders = [tuple(order) for order in certified.orders]
     first = orders[0]
@@ -183,9 +222,7 @@ def _check_orders(certified: Certificate) -> CertificateCheck:
         sampled = sample_orders(len(first), len(orders) - 1, certified.seed)
         expected = [tuple(first[slot] for slot in order) for order in sampled]
         source = f"the orders of seed {certified.seed}"
-    return CertificateCheck(
-        None, "the orders", problem=None if expected == orders else f"orders: expected {source}"
-    )
+    return None if expected == orders else f"orders: expected {source}"
 
 
 def _check_method(
@@ -210,13 +247,9 @@ def _check_method(
         yield check(label, within, _compare_logprobs(found, certified, within))
     else:
         yield check(label, within, unchecked="the first answers differ")
-    label = "the logits"
-    if found.logits_sha256 == certified.logits_sha256:
-        yield check(label)
-    elif reason is None:
-        yield check(label, problem="logits: got another hash")
-    else:
-        yield check(label, unchecked=reason)
+    is_identical = found.logits_sha256 == certified.logits_sha256
+    problem = None if is_identical or reason else "logits: got another hash"
+    yield check(LOGITS, problem=problem, unchecked=None if is_identical else reason)
 
 
 def _compare_logprobs(found: MethodResult, certified: MethodResult, within: float) -> str | None:

@@ -59,10 +59,10 @@ def test_missing_value_is_dash_in_table_and_absent_in_block() -> None:
 
 
 def test_report_is_printed_without_markup_and_nan(capsys: pytest.CaptureFixture[str]) -> None:
-    output.print_report({}, as_json=False, rows=[{"text": "[red]a[/x] [b]"}])
+    output.print_result(output.CommandResult({}, [{"text": "[red]a[/x] [b]"}]), as_json=False)
     assert "[red]a[/x] [b]" in capsys.readouterr().out
     report = {"a": float("nan"), "b": [{"c": float("inf")}, (1.5, None)]}
-    output.print_report(report, as_json=True, rows=[])
+    output.print_result(output.CommandResult(report, []), as_json=True)
     assert capsys.readouterr().out == '{"a": null, "b": [{"c": null}, [1.5, null]]}\n'
 
 

@@ -16,7 +16,7 @@ from pine_engine.evaluation.records import (
     read_records,
     read_run,
 )
-from pine_engine.invariance.certificate import Platform
+from pine_engine.invariance.platform_facts import Platform
 
 PLATFORM = Platform(
     model="tiny", revision=None, dtype="float32", device="cpu", hardware="a CPU", threads=2, python="3.11",

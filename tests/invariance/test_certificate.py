@@ -15,11 +15,10 @@ from pine_engine.engine.orders import OrderResult
 from pine_engine.errors import InputError
 from pine_engine.invariance.certificate import (
     Certificate,
-    hardware_of,
     hash_logits,
-    installed_version,
     read_certificate,
 )
+from pine_engine.invariance.platform_facts import hardware_of, installed_version
 from pine_engine.models.load import ModelSource
 from tests.invariance.conftest import COMPARISON, METHODS, PINE, VANILLA, write_changes
 

@@ -5,7 +5,7 @@ from itertools import product
 from pathlib import Path
 
 from pine_engine.evaluation.records import Record, RunInfo, Writer, open_run
-from pine_engine.invariance.certificate import Platform
+from pine_engine.invariance.platform_facts import Platform
 
 SWAPS = {
     "as-is": ((0, 1), (0, 1)),

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from pine_engine.engine.events import trace_report
-from pine_engine.invariance.certificate import FILE_NAME, REPRODUCE_COMMAND, installed_version
+from pine_engine.invariance.certificate import FILE_NAME, REPRODUCE_COMMAND
+from pine_engine.invariance.platform_facts import installed_version
 from pine_engine.methods.table import METHODS
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import FIGURE_SCRIPTS, figure_styles

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pine_engine.invariance.certificate import ASPECTS, FILE_NAME, Certificate
+from pine_engine.invariance.certificate import FILE_NAME, Certificate
+from pine_engine.invariance.platform_facts import ASPECTS
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.request import Request
 from viz.cards.certificate import certificate_page

@@ -1,0 +1,74 @@
+"""Model, hardware and software that logits depend on."""
+
+import importlib.metadata
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, PositiveInt
+
+if TYPE_CHECKING:  # a certificate is read without torch
+    from pine_engine.engine.engine import Engine
+
+
+class Platform(BaseModel):
+    """Model, hardware and software that compute the logits."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    model: str
+    revision: str | None
+    dtype: str
+    device: str
+    hardware: str  # name of the processor or GPU
+    threads: PositiveInt  # of torch on the CPU
+    python: str
+    torch: str
+    transformers: str
+    pine_explorer: str
+
+
+ASPECTS = {name: name for name in Platform.model_fields} | {
+    "python": "Python",
+    "pine_explorer": "PINE Explorer",
+}
+"""Labels of the fields of Platform: what logits depend on besides the prompt."""
+
+
+def platform_of(engine: "Engine") -> Platform:
+    """Return the model of an engine and the hardware and software it runs on."""
+    import torch
+
+    return Platform(
+        model=engine.model_name,
+        revision=engine.revision,
+        dtype=engine.dtype,
+        device=engine.device,
+        hardware=hardware_of(engine.device),
+        threads=torch.get_num_threads(),
+        python=platform.python_version(),
+        torch=torch.__version__,
+        transformers=importlib.metadata.version("transformers"),
+        pine_explorer=installed_version("pine-explorer"),
+    )
+
+
+def hardware_of(device: str, cpu_info: Path = Path("/proc/cpuinfo")) -> str:
+    """Return the name of the GPU, or of the CPU and the instruction set that torch uses."""
+    import torch
+
+    if device.startswith("cuda"):
+        name: str = torch.cuda.get_device_name(device)
+        return name
+    instructions = torch.backends.cpu.get_cpu_capability()
+    lines = cpu_info.read_text(encoding="utf-8").splitlines() if cpu_info.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return f"{next(names, platform.machine())}, {instructions}"
+
+
+def installed_version(package: str) -> str:
+    """Return the version of a package, or a note that it runs from its sources."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed, run from its sources"
