@@ -42,12 +42,7 @@ if TYPE_CHECKING:
         hash_logits,
         read_certificate,
     )
-    from pine_engine.invariance.position_sweep import (
-        OrderEffects,
-        SlotScored,
-        order_effects,
-        sweep_document,
-    )
+    from pine_engine.invariance.position_sweep import OrderEffects, SlotScored, order_effects, sweep_document
     from pine_engine.methods.plan import AttentionPlan, build_plan
     from pine_engine.methods.table import METHODS, Method, get_methods
     from pine_engine.prompts.layout import TokenLayout
@@ -86,54 +81,13 @@ _LAZY_IMPORTS = {
 """Module of each name."""
 
 __all__ = [
-    "DEBIASERS",
-    "METHODS",
-    "TASKS",
-    "Answer",
-    "AttentionPlan",
-    "Certificate",
-    "DebiasResult",
-    "Document",
-    "Engine",
-    "GenerationFinished",
-    "InputError",
-    "LabeledRequest",
-    "Method",
-    "ModelError",
-    "OrderComparison",
-    "OrderEffects",
-    "OrderResult",
-    "OrderStats",
-    "PineError",
-    "PrefillDone",
-    "PrefillProgress",
-    "PrefixCache",
-    "Prompt",
-    "Request",
-    "RunFinished",
-    "RunResult",
-    "Score",
-    "ShuffleResult",
-    "SlotScored",
-    "TokenGenerated",
-    "TokenLayout",
-    "TokenRange",
-    "Trace",
-    "TraceConfig",
-    "build_plan",
-    "compare_orders",
-    "create_certificate",
-    "generate_batch",
-    "get_methods",
-    "hash_logits",
-    "order_effects",
-    "patch_generate",
-    "plan_debias",
-    "read_certificate",
-    "run_debias",
-    "sample_orders",
-    "summarize_orders",
-    "sweep_document",
+    "DEBIASERS", "METHODS", "TASKS", "Answer", "AttentionPlan", "Certificate", "DebiasResult", "Document",
+    "Engine", "GenerationFinished", "InputError", "LabeledRequest", "Method", "ModelError", "OrderComparison",
+    "OrderEffects", "OrderResult", "OrderStats", "PineError", "PrefillDone", "PrefillProgress", "PrefixCache",
+    "Prompt", "Request", "RunFinished", "RunResult", "Score", "ShuffleResult", "SlotScored", "TokenGenerated",
+    "TokenLayout", "TokenRange", "Trace", "TraceConfig", "build_plan", "compare_orders", "create_certificate",
+    "generate_batch", "get_methods", "hash_logits", "order_effects", "patch_generate", "plan_debias",
+    "read_certificate", "run_debias", "sample_orders", "summarize_orders", "sweep_document",
 ]  # fmt: skip
 
 

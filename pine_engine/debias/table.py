@@ -80,7 +80,7 @@ _ROWS = (
         False,
         "nothing",
         "always",
-        "Runs all orders of the documents; takes the mean of what they say, or their most frequent answer.",
+        "Runs all orders of the documents; takes their mean probability, or their most frequent answer.",
         "yes",
         "k! times the base method",
         _PERMUTATION,

@@ -24,7 +24,7 @@ PositionKind = Literal[
 - `own_last`: input order without gaps, but the query's document is last.
 - `own_at_end`: positions in the input, but the query's document is at the end, where it overlaps others.
 - `shared`: all documents start at the same position.
-- `shared_right`: as `shared`, but for the suffix all documents end at the same position.
+- `shared_right`: as `shared`, except that all documents end at the same position for the suffix.
 - `importance`: ranked, the most important document closest to the query.
 - `importance_reversed`: ranked, the most important document farthest from the query.
 
@@ -207,7 +207,7 @@ _METHODS = (
         mask="none",
         positions="shared_right",
         role="variant",
-        description="As PCW, but for the suffix all documents end at the same position.",
+        description="As PCW, except that all documents end at the same position for the suffix.",
         cost=_ISOLATED,
         source=f"{_PCW}, right_indentation",
     ),
@@ -218,7 +218,7 @@ _METHODS = (
         positions="shared_right",
         key_weighting="documents",
         role="variant",
-        description="As SP, but for the suffix all documents end at the same position.",
+        description="As SP, except that all documents end at the same position for the suffix.",
         cost=_ISOLATED,
         source=f"{_SP}, fairseq version",
     ),

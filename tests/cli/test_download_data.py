@@ -4,13 +4,12 @@ import dataclasses
 import hashlib
 import json
 import re
-import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,19 @@ from pine_engine.prompts.tasks import TASKS
 from tests.data.test_readers import COMPARED, TABLE
 from tests.support.commands import Run
 
+REQUESTS: list[str] = []
+"""Requests of the running test."""
+
+Serve = Callable[..., PublicSet]
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Handler that records requests."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Record a request or an error."""
+        REQUESTS.append(format % args)
+
 
 @pytest.fixture
 def run(pine: Run) -> Run:
@@ -28,72 +40,38 @@ def run(pine: Run) -> Run:
     return partial(pine, "download-data")
 
 
-@dataclasses.dataclass
-class FileServer:
-    """Content of each response, failure settings, and the number of requests.
-
-    Attributes:
-        drop_after: Close the connection after this many bytes.
-        status: Status of each response, in place of the content.
-    """
-
-    content: bytes = b""
-    drop_after: int | None = None
-    status: int | None = None
-    url: str = ""
-    num_requests: int = 0
+@pytest.fixture
+def served(tmp_path: Path) -> Path:
+    (tmp_path / "served").mkdir()
+    return tmp_path / "served"
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
+def serve(served: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    """Serve the files of a set locally, all with the same content; without content they are missing."""
     monkeypatch.setattr(time, "sleep", lambda _: None)  # between retries
-    served = FileServer()
+    REQUESTS.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=served)) as local:
 
-    class Handler(BaseHTTPRequestHandler):
-        """Handler that closes each connection after its response."""
+        def put(name: str, content: str | None, sha256: str | None = None) -> PublicSet:
+            public = PUBLIC_SETS[name]
+            url = f"http://127.0.0.1:{local.server_port}/"
+            files = [dataclasses.replace(file, url=url + file.name, sha256=sha256) for file in public.files]
+            for file in files if content is not None else ():
+                (served / file.name).write_text(content or "")
+            changed = dataclasses.replace(public, files=tuple(files))
+            monkeypatch.setitem(PUBLIC_SETS, name, changed)
+            return changed
 
-        def do_GET(self) -> None:
-            served.num_requests += 1
-            body = served.content if served.status is None else b""
-            self.send_response(served.status or 200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body[: served.drop_after])
-
-        def log_message(self, *_: object) -> None:
-            """Write no log."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as local:
-        served.url = f"http://127.0.0.1:{local.server_port}/file"
         thread = threading.Thread(target=local.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield served
+        yield put
         local.shutdown()
         thread.join()
 
 
-Serve = Callable[..., PublicSet]
-
-
-@pytest.fixture
-def serve(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> Serve:
-    """Serve the files of a set locally, all with the same content."""
-
-    def put(name: str, content: str, sha256: str | None = None) -> PublicSet:
-        server.content = content.encode()
-        public = PUBLIC_SETS[name]
-        files = tuple(
-            dataclasses.replace(file, url=f"{server.url}/{file.name}", sha256=sha256) for file in public.files
-        )
-        changed = dataclasses.replace(public, files=files)
-        monkeypatch.setitem(PUBLIC_SETS, name, changed)
-        return changed
-
-    return put
-
-
-def sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def sha256(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def test_data_lists_all_sets(run: Run) -> None:
@@ -115,72 +93,51 @@ def test_sources_are_pinned() -> None:
         assert len({file.part for file in public.files}) == len(public.files)
 
 
-def test_data_downloads_and_converts_set_once(
-    run: Run, serve: Serve, server: FileServer, tmp_path: Path
-) -> None:
-    public = serve("llmbar", json.dumps([COMPARED]))
-    report = run("llmbar", "--output-dir", tmp_path, "--json").json
-    path = tmp_path / "llmbar.jsonl"
-    downloads = [tmp_path / "downloads" / "llmbar" / file.name for file in public.files]
-    assert [one.read_bytes() for one in downloads] == [server.content] * 5
+def test_data_downloads_and_converts_set_once(run: Run, serve: Serve, served: Path, tmp_path: Path) -> None:
+    content = json.dumps([COMPARED])
+    public = serve("llmbar", content)
+    output = tmp_path / "out"
+    report = run("llmbar", "--output-dir", output, "--json").json
+    path = output / "llmbar.jsonl"
+    downloads = [output / "downloads" / "llmbar" / file.name for file in public.files]
+    assert [one.read_text() for one in downloads] == [content] * 5
     assert (report["set"], report["task"], report["examples"]) == ("llmbar", "judge_pair", 5)
-    assert (report["file"], report["sha256"]) == (str(path), sha256(path.read_bytes()))
-    assert [one["file"] for one in report["downloads"]] == list(map(str, downloads))
-    for one, file in zip(report["downloads"], public.files, strict=True):
-        assert (one["bytes"], one["sha256"]) == (len(server.content), sha256(server.content))
+    assert (report["file"], report["sha256"]) == (str(path), sha256(path.read_text()))
+    for one, file, download in zip(report["downloads"], public.files, downloads, strict=True):
+        assert (one["file"], one["bytes"], one["sha256"]) == (str(download), len(content), sha256(content))
         assert (one["checked"], one["from"]) == ("no published checksum", file.url)
-    assert server.num_requests == 5
-    server.status = 503
-    outcome = run("llmbar", "--output-dir", tmp_path, "--limit", 2)
+    for served_file in served.iterdir():
+        served_file.unlink()
+    outcome = run("llmbar", "--output-dir", output, "--limit", 2)
     assert outcome.status == 0 and public.license in outcome.stderr
-    assert len(read_examples(path)) == 2 and server.num_requests == 5
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["downloads", "llmbar.jsonl"]
+    assert len(read_examples(path)) == 2 and len(REQUESTS) == 5
+    assert sorted(entry.name for entry in output.iterdir()) == ["downloads", "llmbar.jsonl"]
 
 
-def test_hash_mismatch_is_refused_and_damaged_file_replaced(
-    run: Run, serve: Serve, server: FileServer, tmp_path: Path
-) -> None:
-    serve("qm9", TABLE.replace("1.50", "1.51"), sha256=sha256(TABLE.encode()))
-    outcome = run("qm9", "--output-dir", tmp_path)
+def test_hash_mismatch_is_refused_and_damaged_file_replaced(run: Run, serve: Serve, tmp_path: Path) -> None:
+    serve("qm9", TABLE.replace("1.50", "1.51"), sha256=sha256(TABLE))
+    output = tmp_path / "out"
+    outcome = run("qm9", "--output-dir", output)
     assert (outcome.status, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)
-    assert sha256(TABLE.encode()) in outcome.stderr
-    folder = tmp_path / "downloads" / "qm9"
-    assert not list(folder.iterdir()) and not (tmp_path / "qm9.jsonl").exists()
+    assert sha256(TABLE) in outcome.stderr
+    folder = output / "downloads" / "qm9"
+    assert not list(folder.iterdir()) and not (output / "qm9.jsonl").exists()
     (folder / "qm9.csv").write_text(TABLE[:-9])
-    server.content = TABLE.encode()
-    report = run("qm9", "--output-dir", tmp_path, "--json").json
+    serve("qm9", TABLE, sha256=sha256(TABLE))
+    report = run("qm9", "--output-dir", output, "--json").json
     assert [one["checked"] for one in report["downloads"]] == ["as published"]
     assert (folder / "qm9.csv").read_text() == TABLE
 
 
-@pytest.mark.parametrize("failure", ["offline", "status", "dropped"])
-def test_failed_download_names_place_for_copy(
-    failure: str, run: Run, serve: Serve, server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    public = serve("qm9", TABLE)
-    path = tmp_path / "downloads" / "qm9" / "qm9.csv"
-    if failure == "offline":
-        with socket.socket() as unused:
-            unused.bind(("127.0.0.1", 0))
-            url = f"http://127.0.0.1:{unused.getsockname()[1]}/qm9.csv"
-        offline = dataclasses.replace(public.files[0], url=url)
-        monkeypatch.setitem(PUBLIC_SETS, "qm9", dataclasses.replace(public, files=(offline,)))
-    elif failure == "status":
-        server.status = 404
-    else:
-        server.drop_after = 100
-    outcome = run("qm9", "--output-dir", tmp_path)
+def test_failed_download_names_place_for_copy(run: Run, serve: Serve, tmp_path: Path) -> None:
+    serve("qm9", None)
+    path = tmp_path / "out" / "downloads" / "qm9" / "qm9.csv"
+    outcome = run("qm9", "--output-dir", tmp_path / "out")
     assert (outcome.status, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)
-    assert str(path) in outcome.stderr
-    assert not path.exists() and not (tmp_path / "qm9.jsonl").exists()
+    assert str(path) in outcome.stderr and not path.exists()
     path.write_text(TABLE)
-    assert run("qm9", "--output-dir", tmp_path).status == 0
-
-
-def test_output_folder_that_is_file_is_refused(run: Run, serve: Serve, tmp_path: Path) -> None:
-    serve("qm9", TABLE)
-    (tmp_path / "file").write_text("")
-    outcome = run("qm9", "--output-dir", tmp_path / "file")
+    assert run("qm9", "--output-dir", tmp_path / "out").status == 0
+    outcome = run("qm9", "--output-dir", path)  # a file
     assert outcome.status == 2 and "--output-dir" in outcome.stderr
 
 

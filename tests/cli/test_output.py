@@ -38,24 +38,24 @@ def test_no_word_of_titles_and_cells_is_broken(rows: list[Row], width: int) -> N
     assert cells | titles <= set(words)
 
 
-def test_table_where_it_fits_and_blocks_otherwise() -> None:
-    rows: list[Row] = [{"method": "pine", "max |Δ logit|": 0.0}, {"method": "vanilla", "max |Δ logit|": 3.25}]
-    assert "│ vanilla │ 3.25          │" in printed(rows, 27)
-    assert printed(rows, 17) == "pine\n  max |Δ logit|  0\n\nvanilla\n  max |Δ logit|  3.25\n"
+SCORES: list[Row] = [{"method": "pine", "max |Δ logit|": 0.0}, {"method": "vanilla", "max |Δ logit|": 3.25}]
+CHECKS: list[Row] = [{"check": "rows", "meaning": "a row does not depend on others in the same batch"}]
+CASES: list[Row] = [{"case": "a", "problem": "one two three four\nfive", "path": "/a/path", "none": None}]
 
 
-def test_only_widest_column_wraps_and_is_not_narrow() -> None:
-    rows: list[Row] = [{"check": "rows", "meaning": "a row does not depend on others in the same batch"}]
-    assert "│ rows  │ a row does not depend on others in  │" in printed(rows, 47)
-    assert "│" not in printed(rows, 39)
-    block = printed([{"case": "a", "problem": "one two three four\nfive", "path": "/a/path"}], 24)
-    assert block.splitlines()[1:4] == ["  problem  one two three", "           four", "           five"]
-
-
-def test_missing_value_is_dash_in_table_and_absent_in_block() -> None:
-    rows: list[Row] = [{"method": "a", "tokens": None, "is new": True}, {"method": "b", "tokens": 3}]
-    assert "│ a      │ -      │ yes    │" in printed(rows, 80)
-    assert printed(rows[:1], 10) == "a\n  is new  yes\n"
+@pytest.mark.parametrize(
+    ("rows", "width", "part"),
+    [
+        (SCORES, 27, "│ vanilla │ 3.25          │"),
+        (SCORES, 17, "pine\n  max |Δ logit|  0\n\nvanilla\n  max |Δ logit|  3.25\n"),
+        (CHECKS, 47, "│ rows  │ a row does not depend on others in  │"),  # only the widest column wraps
+        (CHECKS, 39, "rows\n  meaning  a row does"),
+        (CASES, 24, "  problem  one two three\n           four\n           five\n  path     /a/path\n"),
+        (CASES, 80, "│ /a/path │ -    │"),
+    ],
+)
+def test_rows_are_table_where_it_fits_and_blocks_otherwise(rows: list[Row], width: int, part: str) -> None:
+    assert part in printed(rows, width)
 
 
 def test_report_is_printed_without_markup_and_nan(capsys: pytest.CaptureFixture[str]) -> None:
