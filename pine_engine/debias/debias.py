@@ -1,8 +1,7 @@
 """Permutation, PriDe and contextual calibration: their arithmetic, and run_debias (specification, section 8).
 
 Sources: Zheng et al. 2024, chujiezheng/LLM-MCQ-Bias; Zhao et al. 2021, tonyzhaozh/few-shot-learning.
-Calibration
-of every token is a definition of this project.
+Calibration of every token is a definition of this project.
 """
 
 import math
@@ -12,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -26,8 +26,8 @@ from pine_engine.engine.generation import ActiveGeneration, check_finite, decode
 from pine_engine.engine.likelihood import label_ids, label_log_probabilities, log_probabilities
 from pine_engine.engine.model_worker import stream_from_worker
 from pine_engine.methods.table import get_method
-from pine_engine.prompts.prompt import Document, Prompt
-from pine_engine.prompts.request import LabeledRequest, Request
+from pine_engine.prompts.prompt import Prompt
+from pine_engine.prompts.request import LabeledRequest
 
 CANDIDATES = 100
 """Number of the most likely first tokens that are calibrated; the others cannot be chosen."""
@@ -76,11 +76,8 @@ def run_debias(engine: Engine, plan: DebiasPlan) -> Generator[Event | DebiasResu
             yield from _vote(engine, plan, request, orders)
         return
 
-    def work(emit: Emit, cancelled: threading.Event) -> None:
-        run = _generate if plan.wrapper.steps else _score_labels
-        run(engine, plan, emit, cancelled)
-
-    yield from stream_from_worker(work)
+    run = _generate if plan.wrapper.steps else _score_labels
+    yield from stream_from_worker(partial(run, engine, plan))
 
 
 def _vote(
@@ -107,56 +104,48 @@ def _vote(
 @torch.inference_mode()
 def _score_labels(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Event) -> None:
     """Combine the probabilities that the labels have as the next token."""
-    method = get_method(plan.base)
+    method, wrapper = get_method(plan.base), plan.wrapper
     ids = [label_ids(engine, request.labels) for request in plan.requests]
     observed: list[list[list[float]]] = []
-    for request, orders in zip(plan.requests, plan.orders, strict=True):
+
+    def combine(index: int, prior: Sequence[float] | None = None) -> None:
+        labels, orders, runs = plan.requests[index].labels, plan.orders[index], observed[index]
+        scores = combine_labels(wrapper, runs, orders, prior)
+        # The runs behind those of the orders are content-free.
+        favorites = Counter(labels[order[_argmax(run)]] for order, run in zip(orders, runs, strict=False))
+        emit(DebiasResult(labels[_argmax(scores)], dict(zip(labels, scores, strict=True)), dict(favorites)))
+
+    for index, (request, orders) in enumerate(zip(plan.requests, plan.orders, strict=True)):
         prompts = [_in_order(request, order).prompt(engine) for order in orders]
-        if plan.wrapper.calibrated == "labels":
-            prompts += content_free(engine, request)
+        if wrapper.calibrated == "labels":
+            prompts += content_free_prompts(engine, request)
         observed.append([])
         for prompt in prompts:
             layout = engine.tokenize(prompt)
             engine.check_length(layout, 0)
             answer = prefill_answer(engine, layout, method, reserved_tokens=0, emit=emit, cancelled=cancelled)
             check_finite(answer.logits, method.name, 0)
-            logprobs = label_log_probabilities(log_probabilities(answer.logits[-1]), ids[len(observed) - 1])
+            logprobs = label_log_probabilities(log_probabilities(answer.logits[-1]), ids[index])
             observed[-1].append(logprobs.tolist())
-        if not plan.wrapper.has_prior:
-            emit(_combine(plan, len(observed) - 1, observed[-1], None))
-    if plan.wrapper.has_prior:
+        if not wrapper.has_prior:
+            combine(index)
+    if wrapper.has_prior:
         prior = mean_prior([pride_prior(observed[index]) for index in sorted(plan.prior_samples)])
-        for index, logprobs_of_runs in enumerate(observed):
-            is_learned = index in plan.prior_samples
-            emit(_combine(plan, index, logprobs_of_runs, None if is_learned else prior))
-
-
-def _combine(
-    plan: DebiasPlan, index: int, logprobs: Sequence[Sequence[float]], prior: Sequence[float] | None
-) -> DebiasResult:
-    labels, orders = plan.requests[index].labels, plan.orders[index]
-    scores = combine_labels(plan.wrapper, logprobs, orders, prior)
-    # The runs behind those of the orders are content-free.
-    favorites = Counter(
-        labels[order[most_probable(run)]] for order, run in zip(orders, logprobs, strict=False)
-    )
-    return DebiasResult(
-        labels[most_probable(scores)], dict(zip(labels, scores, strict=True)), dict(favorites)
-    )
+        for index in range(len(observed)):
+            combine(index, None if index in plan.prior_samples else prior)
 
 
 @torch.inference_mode()
 def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Event) -> None:
     """Generate answers with the first or every token calibrated.
 
-    With `every`, all prompts are continued with the same answer, one batch row each. The log-probabilities of
-    the answer are those of its prompt, before calibration.
+    With `every`, all prompts are continued with the same answer in one batch. The log-probabilities of the
+    answer are those of its prompt, before calibration.
     """
-    method = get_method(plan.base)
-    steps = plan.wrapper.steps
+    method, steps = get_method(plan.base), plan.wrapper.steps
     assert steps
 
-    def read(prompts: Sequence[Prompt]) -> Iterator[ActiveGeneration]:
+    def prefill(prompts: Sequence[Prompt]) -> Iterator[ActiveGeneration]:
         began = time.perf_counter()
         prefilled = []
         for prompt in prompts:
@@ -169,10 +158,10 @@ def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading
         yield calibrated_prompt(0, method.name, prefilled, steps, time.perf_counter() - began)
 
     for request in plan.requests:
-        prompts = [request.prompt(engine), *content_free(engine, request)]
+        prompts = [request.prompt(engine), *content_free_prompts(engine, request)]
         (written,) = decode_answers(
             engine,
-            read(prompts),
+            prefill(prompts),
             max_new_tokens=plan.max_new_tokens,
             batch_size=num_continued(len(prompts), steps),
             emit=emit,
@@ -185,21 +174,7 @@ def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading
 
 def _in_order(request: LabeledRequest, order: Order) -> LabeledRequest:
     """Reorder the documents. The prompt is built afterwards, so labels in it stay at their places."""
-    documents = [request.documents[index] for index in order]
-    return request.model_copy(update={"documents": documents})
-
-
-def content_free(engine: Engine, request: Request) -> list[Prompt]:
-    """Return the prompts of a request without the content of its documents, see content_free_prompts."""
-
-    def build(contents: list[str]) -> Prompt:
-        documents = [
-            Document(text=text, title=document.title)
-            for text, document in zip(contents, request.documents, strict=True)
-        ]
-        return request.model_copy(update={"documents": documents}).prompt(engine)
-
-    return content_free_prompts(build, len(request.documents))
+    return request.model_copy(update={"documents": [request.documents[index] for index in order]})
 
 
 def named_label(text: str, labels: Sequence[str]) -> int | None:
@@ -208,12 +183,10 @@ def named_label(text: str, labels: Sequence[str]) -> int | None:
     The first label that occurs as [[label]] (specification 9.1), otherwise the label that is the answer or
     begins it, followed by one of . : , ) or the end of the line.
     """
-    for index, label in enumerate(labels):
-        if f"[[{label}]]" in text:
-            return index
-    for index, label in enumerate(labels):
-        if re.match(rf"\W*{re.escape(label)}([.:,)\n]|\s*$)", text):
-            return index
+    for pattern in (r"(?s).*\[\[{}\]\]", r"\W*{}([.:,)\n]|\s*$)"):
+        for index, label in enumerate(labels):
+            if re.match(pattern.format(re.escape(label)), text):
+                return index
     return None
 
 
@@ -223,15 +196,10 @@ def combine_labels(
     orders: Sequence[Order],
     prior: Sequence[float] | None = None,
 ) -> tuple[float, ...]:
-    """Combine the log-probabilities of labels over the base runs of a wrapper.
+    """Return the mean probability of each document over the base runs, or the calibrated scores of labels.
 
-    Returns the calibrated scores of the labels, or the mean probability of each document.
-
-    Args:
-        wrapper: Wrapper that averages orders, or calibrates labels.
-        logprobs: One list per run; for calibration, of the prompt and then of the content-free prompts.
-        orders: orders[i][p] is the document that label p names in run i.
-        prior: Prior of the labels by which each run is divided.
+    logprobs: of the labels in each run; with calibration, of the prompt and then the content-free prompts.
+    orders: orders[i][p] is the document that label p names in run i. prior: divides the probabilities.
     """
     if wrapper.calibrated == "labels":
         return calibrate(torch.tensor(logprobs, dtype=torch.float64))
@@ -242,9 +210,9 @@ def combine_labels(
 
 
 def calibrate(logprobs: Tensor) -> tuple[float, ...]:
-    """Return the calibrated scores of labels from log-probabilities (1 + n, labels), float64.
+    """Return the scores of labels from float64 log-probabilities (1 + n, labels), the prompt first.
 
-    The probabilities of the prompt, and the mean of the n content-free prompts, are normalized to sum 1.
+    Score: probability of the prompt over the mean of the n content-free prompts, both with sum 1.
     """
     free = logprobs[1:].logsumexp(0).log_softmax(0)
     return tuple((logprobs[0].log_softmax(0) - free).exp().tolist())
@@ -253,8 +221,8 @@ def calibrate(logprobs: Tensor) -> tuple[float, ...]:
 def average(orders: Sequence[Order], observed: Sequence[Sequence[float]]) -> tuple[float, ...]:
     """Return for each document the mean probability of the label that it had.
 
-    Sums are exactly rounded, so the order of the runs does not matter: all orders of the documents give
-    bitwise identical results for every given order.
+    Sums are exactly rounded and therefore independent of the order of the runs: full permutation gives
+    bitwise identical results for every input order.
     """
     runs = list(zip(orders, observed, strict=True))
     return tuple(
@@ -306,9 +274,9 @@ def most_voted(votes: Iterable[Vote | None]) -> list[Vote]:
     return sorted(vote for vote, count in counts.items() if count == most)
 
 
-def most_probable(probabilities: Sequence[float]) -> int:
+def _argmax(numbers: Sequence[float]) -> int:
     """Return the index of the largest number, the first of equals."""
-    return max(range(len(probabilities)), key=probabilities.__getitem__)
+    return max(range(len(numbers)), key=numbers.__getitem__)
 
 
 def calibrated_prompt(
@@ -316,18 +284,13 @@ def calibrated_prompt(
 ) -> ActiveGeneration:
     """Return a prompt whose answer is calibrated, for decoding in a batch.
 
-    Args:
-        index: Number of the prompt.
-        method: Name of the base method.
-        prompts: State and logits (1, V) of the prompt, then of the content-free prompts.
-        steps: Tokens that are calibrated.
-        seconds: Time of all prefills.
+    prompts: state and logits (1, V) of the prompt, then of the content-free prompts. seconds: all prefills.
     """
-    rows = tuple(row for row, _ in prompts)
+    states = tuple(state for state, _ in prompts)
     return ActiveGeneration(
         index=index,
         method=method,
-        rows=rows[: num_continued(len(rows), steps)],
+        rows=states[: num_continued(len(states), steps)],
         logits=torch.cat([logits for _, logits in prompts]),
         prefill_s=seconds,
         choose=lambda logits: _choose(log_probabilities(logits), steps),

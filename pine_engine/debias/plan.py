@@ -7,15 +7,16 @@ import hashlib
 import itertools
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 
-from pine_engine.debias.table import CONTENT_FREE, DEBIASERS, OrderKind, Wrapper, get_wrapper
+from pine_engine.debias.table import CONTENT_FREE, DEBIASERS, OrderKind, Wrapper
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_method
-from pine_engine.prompts.prompt import Prompt, segment_text
-from pine_engine.prompts.request import LabeledRequest
+from pine_engine.prompts.prompt import Document, Prompt, Segment
+from pine_engine.prompts.request import LabeledRequest, Request
 
 Order = tuple[int, ...]
 
@@ -40,16 +41,9 @@ def document_orders(
     seed: int = 0,
     max_orders: int = MAX_ORDERS,
 ) -> list[Order]:
-    """Return the orders to run: all in lexicographic order, the rotations, a sample, or the given one alone.
+    """Return the orders to run: all in lexicographic order, the rotations, a sample, or the input order.
 
-    Raises InputError for too many orders and for a sample of none.
-
-    Args:
-        num_documents: Number of documents.
-        kind: Column `orders` of the wrapper.
-        samples: Number of sampled orders; all orders if there are no more.
-        seed: Seed of the sampled orders.
-        max_orders: Limit of `full`.
+    Raises InputError for more than `max_orders` full orders and for a sample of none.
     """
     places = tuple(range(num_documents))
     count = math.factorial(num_documents)
@@ -59,7 +53,7 @@ def document_orders(
         return [places[start:] + places[:start] for start in places]
     if kind == "sampled":
         if samples < 1:
-            raise InputError(f"the number of sampled orders is {samples}; give 1 or more")
+            raise InputError(f"samples is invalid: got {samples}, expected 1 or more", field="samples")
         if samples < count:
             generator, orders = random.Random(seed), dict[Order, None]()
             while len(orders) < samples:
@@ -68,7 +62,8 @@ def document_orders(
     elif count > max_orders:
         raise InputError(
             f"all orders of {num_documents} documents are {num_documents}! = {Decimal(count):.4g} runs, more "
-            f"than the limit of {max_orders}; run the {num_documents} cyclic orders or sampled ones"
+            f"than the limit of {max_orders}; run the {num_documents} cyclic orders or sampled ones",
+            field="max_orders",
         )
     return list(itertools.permutations(places))
 
@@ -84,34 +79,22 @@ def is_prior_example(example: str) -> bool:
     return int.from_bytes(digest[:8]) < PRIOR_FRACTION * 2**64
 
 
-def content_free_prompts(build: Callable[[list[str]], Prompt], num_documents: int) -> list[Prompt]:
+def content_free_prompts(engine: Any, request: Request) -> list[Prompt]:
     """Return one prompt per content-free text, in which the text replaces the content of every document.
 
-    Titles, headers and labels stay. Raises InputError for a document without content, and for one of which
-    nothing else is left.
-
-    Args:
-        build: Makes the prompt from the contents of the documents.
-        num_documents: Number of documents.
+    Titles, headers and labels stay.
     """
-    template = build([_PLACEHOLDER] * num_documents)
-    for index, segment in enumerate(template.documents):
-        if _PLACEHOLDER not in segment_text(segment):
-            raise InputError(f"document {index + 1} of the prompt is without its content; build it in")
-    prompts = []
-    for content in CONTENT_FREE:
-        documents = tuple(
-            tuple(replace(piece, text=piece.text.replace(_PLACEHOLDER, content)) for piece in segment)
-            for segment in template.documents
-        )
-        for index, segment in enumerate(documents):
-            if not segment_text(segment):
-                raise InputError(
-                    f"nothing is left of document {index + 1} without its content; put a title or a header "
-                    "around it"
-                )
-        prompts.append(replace(template, documents=documents))
-    return prompts
+    # An empty document is invalid, so the prompt is built with a placeholder.
+    documents = [Document(text=_PLACEHOLDER, title=document.title) for document in request.documents]
+    template = request.model_copy(update={"documents": documents}).prompt(engine)
+
+    def fill(segment: Segment, content: str) -> Segment:
+        return tuple(replace(piece, text=piece.text.replace(_PLACEHOLDER, content)) for piece in segment)
+
+    return [
+        replace(template, documents=tuple(fill(segment, content) for segment in template.documents))
+        for content in CONTENT_FREE
+    ]
 
 
 @dataclass(frozen=True)
@@ -165,13 +148,14 @@ def plan_debias(
     Raises:
         InputError: For an unknown name, no request, labels that do not fit, or too many orders.
     """
-    row = get_wrapper(wrapper)
+    row = DEBIASERS[wrapper]
     get_method(base)
     if not requests:
-        raise InputError("no request to answer: expected at least one")
+        raise InputError("no request to answer: expected at least one", field="requests")
     if majority and not row.votes:
         names = [other.name for other in DEBIASERS.values() if other.votes]
-        raise InputError(f"{wrapper} takes no majority of answers; choose from: {', '.join(names)}")
+        message = f"{wrapper} takes no majority of answers; choose from: {', '.join(names)}"
+        raise InputError(message, field="majority")
     _check_labels(row, requests)
     learned = prior_samples(len(requests), seed) if row.has_prior else set()
     orders = []
@@ -192,16 +176,15 @@ def plan_debias(
 
 def _check_labels(wrapper: Wrapper, requests: Sequence[LabeledRequest]) -> None:
     for request in requests:
-        labels, documents = len(request.labels), len(request.documents)
-        if not labels and (wrapper.orders or wrapper.calibrated == "labels"):
-            raise InputError(
-                f"{wrapper.name} needs the labels that the model may answer; give some, such as A and B"
+        num_labels, num_documents = len(request.labels), len(request.documents)
+        message = None
+        if not num_labels and (wrapper.orders or wrapper.calibrated == "labels"):
+            message = f"{wrapper.name} needs the labels that the model may answer; give some, such as A and B"
+        elif wrapper.orders and num_labels != num_documents:
+            message = (
+                f"labels do not fit: got {num_labels} labels, expected {num_documents}, one per document"
             )
-        if wrapper.orders and labels != documents:
-            raise InputError(
-                f"there are {labels} labels for {documents} documents; give one label per document"
-            )
-    if wrapper.has_prior and len({tuple(request.labels) for request in requests}) > 1:
-        raise InputError(
-            f"{wrapper.name} learns about labels, which differ here; give the same labels throughout"
-        )
+        elif wrapper.has_prior and request.labels != requests[0].labels:
+            message = f"{wrapper.name} has requests with different labels; give the same labels throughout"
+        if message:
+            raise InputError(message, field="labels")

@@ -1,12 +1,13 @@
 """Wrappers that reduce a position bias of any base method, and the names of wrapped methods: `wrapper:base`.
 
 A wrapper runs a method several times and combines the outputs (docs/specification.md, section 8). All
-differences
-between two wrappers are columns of the table.
+differences between two wrappers are columns of the table.
 """
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from pine_engine.errors import InputError
@@ -45,14 +46,14 @@ class Wrapper:
 
     name: str
     label: str
-    orders: OrderKind | None
-    has_prior: bool
-    calibrated: Calibrated
     invariance_kind: Invariance
     description: str
     invariance: str
     cost: str
     source: str
+    orders: OrderKind | None = None
+    has_prior: bool = False
+    calibrated: Calibrated = "nothing"
 
     @property
     def votes(self) -> bool:
@@ -62,110 +63,16 @@ class Wrapper:
     @property
     def steps(self) -> Steps | None:
         """Generated tokens that are calibrated, None if none are."""
-        if self.calibrated == "nothing" or self.calibrated == "labels":
-            return None
-        return self.calibrated
+        return None if self.calibrated == "nothing" or self.calibrated == "labels" else self.calibrated
 
 
-_PERMUTATION = "Zheng et al. 2024, chujiezheng/LLM-MCQ-Bias"
-_CALIBRATION = "Zhao et al. 2021, tonyzhaozh/few-shot-learning"
-_SAME_ORDERS = "only if the same orders of the contents are visited"
-_CALIBRATION_PROMISE = "no, unless the base method is"
-
-_ROWS = (
-    Wrapper(
-        "permutation_full",
-        "Permutation, full",
-        "full",
-        False,
-        "nothing",
-        "always",
-        "Runs all orders of the documents; takes their mean probability, or their most frequent answer.",
-        "yes",
-        "k! times the base method",
-        _PERMUTATION,
-    ),
-    Wrapper(
-        "permutation_cyclic",
-        "Permutation, cyclic",
-        "cyclic",
-        False,
-        "nothing",
-        "never",
-        "As full permutation, over the k rotations of the documents.",
-        _SAME_ORDERS,
-        "k times the base method",
-        _PERMUTATION,
-    ),
-    Wrapper(
-        "permutation_sampled",
-        "Permutation, sampled",
-        "sampled",
-        False,
-        "nothing",
-        "never",
-        "As full permutation, over a seeded random sample of the orders.",
-        _SAME_ORDERS,
-        "as many times the base method as orders are drawn",
-        "specification 8.1, for many documents",
-    ),
-    Wrapper(
-        "pride",
-        "PriDe",
-        "cyclic",
-        True,
-        "nothing",
-        "never",
-        "Learns on a few samples how much the model likes each label, and divides by it on all others.",
-        "no: most samples are run in one order",
-        "k times the base method on 5 % of the samples, once on all others",
-        _PERMUTATION,
-    ),
-    Wrapper(
-        "calibration_labels",
-        "Calibration, labels",
-        None,
-        False,
-        "labels",
-        "of base",
-        "Divides the probability of each label by the one it has when the documents have no content.",
-        _CALIBRATION_PROMISE,
-        "four prompts of the base method",
-        _CALIBRATION,
-    ),
-    Wrapper(
-        "calibration_first",
-        "Calibration, first token",
-        None,
-        False,
-        "first",
-        "of base",
-        "Subtracts from the first token's probability the one it has when the documents have no content.",
-        _CALIBRATION_PROMISE,
-        "four prompts of the base method, one answer",
-        _CALIBRATION,
-    ),
-    Wrapper(
-        "calibration_every",
-        "Calibration, every token",
-        None,
-        False,
-        "every",
-        "of base",
-        "Divides every token's probability by the one it has when the documents have no content.",
-        _CALIBRATION_PROMISE,
-        "four times the base method",
-        f"specification 8.2, after {_CALIBRATION}",
-    ),
-)
-
-DEBIASERS: dict[str, Wrapper] = Registry("wrapper", _ROWS)
+def _load_wrappers() -> Registry[Wrapper]:
+    entries = tomllib.loads(Path(__file__).with_name("wrappers.toml").read_text(encoding="utf-8"))
+    return Registry("wrapper", (Wrapper(**entry) for entry in entries["wrapper"]))
 
 
-def get_wrapper(name: str) -> Wrapper:
-    """Return the wrapper of a name. Raises InputError for an unknown one."""
-    return DEBIASERS[name]
-
+DEBIASERS: dict[str, Wrapper] = _load_wrappers()
+"""Wrappers by name, from wrappers.toml."""
 
 SEPARATOR = ":"
 """Between the names of a wrapper and of its base method."""
@@ -248,15 +155,15 @@ def measured_method(name: str) -> MeasuredMethod:
         return MeasuredMethod(METHODS[name])
     wrapper, separator, base = name.partition(SEPARATOR)
     if not separator and wrapper not in DEBIASERS:
-        raise InputError(
+        message = (
             f"unknown method {name!r}; choose from: {', '.join(METHODS)}, or {ALL!r} alone, or put a wrapper "
             f"around one, as in {_FIRST}{SEPARATOR}{DEFAULT_BASE}: {', '.join(DEBIASERS)}"
         )
-    row = get_wrapper(wrapper)
+        raise InputError(message, field="methods")
+    row = DEBIASERS[wrapper]
     if base.partition(SEPARATOR)[0] in DEBIASERS:
-        raise InputError(
-            f"{name} is a wrapper around a wrapper; put {wrapper} around a method: {', '.join(METHODS)}"
-        )
+        message = f"{name} is a wrapper around a wrapper; put {wrapper} around a method: {', '.join(METHODS)}"
+        raise InputError(message, field="methods")
     return MeasuredMethod(get_method(base if separator else DEFAULT_BASE), row)
 
 
@@ -269,7 +176,8 @@ def measured_methods(names: Sequence[str] | None = None) -> tuple[MeasuredMethod
         return tuple(map(MeasuredMethod, get_methods(names)))
     methods = tuple(map(measured_method, names))
     if len(set(methods)) < len(methods):
-        raise InputError(f"a method was named twice in {', '.join(names)}; name each method once")
+        message = f"a method is named twice in {', '.join(names)}; name each method once"
+        raise InputError(message, field="methods")
     return methods
 
 

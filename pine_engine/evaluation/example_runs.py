@@ -9,8 +9,8 @@ from collections.abc import Container, Hashable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from pine_engine.debias.debias import content_free, num_continued
-from pine_engine.debias.plan import document_orders
+from pine_engine.debias.debias import num_continued
+from pine_engine.debias.plan import content_free_prompts, document_orders
 from pine_engine.debias.table import MeasuredMethod, Steps
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
@@ -178,7 +178,9 @@ class _Planner:
         if key not in self._layouts:
             request = order.request(self._example)
             prompts = (
-                content_free(self._engine, request) if is_content_free else [request.prompt(self._engine)]
+                content_free_prompts(self._engine, request)
+                if is_content_free
+                else [request.prompt(self._engine)]
             )
             self._layouts[key] = list(map(self._engine.tokenize, prompts))
         version = order.name if self._settings.recompute else ""

@@ -8,7 +8,6 @@ import pytest
 from pine_engine.debias.table import (
     DEBIASERS,
     NUM_MEASURED,
-    Wrapper,
     find_measured,
     measured_method,
     measured_methods,
@@ -24,54 +23,42 @@ from tests.support.records import swept
 ALL_NAMES = [*METHODS, *(f"{wrapper}:{base}" for wrapper, base in product(DEBIASERS, METHODS))]
 
 
-def test_every_method_can_be_wrapped() -> None:
+def test_measured_methods_are_all_methods_alone_and_wrapped() -> None:
     found = measured_methods(ALL_NAMES)
     assert [one.name for one in found] == ALL_NAMES
     assert [one.rank for one in found] == list(range(NUM_MEASURED))
     assert len({one.label for one in found}) == len({one.mark for one in found}) == NUM_MEASURED
     assert [one.mark for one in found[: len(METHODS)]] == list(range(len(METHODS)))
-
-
-def test_name_has_wrapper_and_base() -> None:
-    around_pine = measured_method("calibration_every:pine")
-    assert (around_pine.wrapper, around_pine.base) == (DEBIASERS["calibration_every"], METHODS["pine"])
-    assert around_pine.label == "Calibration, every token (PINE)"
-    alone = measured_method("permutation_full")
-    assert (alone.name, alone.label) == ("permutation_full:vanilla", "Permutation, full (Vanilla)")
-    assert measured_method("pine").wrapper is None
-
-
-@pytest.mark.parametrize(
-    ("name", "promised"),
-    [
-        ("vanilla", False),
-        ("pine", True),
-        ("permutation_full:vanilla", True),
-        ("permutation_cyclic:vanilla", False),
-        ("permutation_cyclic:pine", False),
-        ("permutation_sampled:pcw", False),
-        ("pride:pine", False),
-        ("calibration_labels:vanilla", False),
-        ("calibration_labels:pine", True),
-        ("calibration_first:nia", False),
-        ("calibration_every:pcw", True),
-    ],
-)
-def test_invariance_depends_on_wrapper_and_base(name: str, promised: bool) -> None:
-    assert measured_method(name).is_order_invariant == promised
-
-
-@pytest.mark.parametrize("row", DEBIASERS.values(), ids=lambda row: row.name)
-def test_columns_of_each_wrapper_agree(row: Wrapper) -> None:
-    words = {"always": "yes", "of base": "no, unless the base method is"}
-    assert row.invariance.startswith(words.get(row.invariance_kind, ("no:", "only if")))
-    # Either the order of the documents changes or their content does.
-    assert (row.orders is None) == (row.calibrated != "nothing")
-
-
-def test_default_methods_and_all_have_no_wrapper() -> None:
     assert [one.base for one in measured_methods()] == list(get_methods())
     assert [one.name for one in measured_methods(["all"])] == list(METHODS)
+    alone = measured_method("permutation_full")
+    assert (alone.name, alone.label) == ("permutation_full:vanilla", "Permutation, full (Vanilla)")
+
+
+def test_invariance_depends_on_wrapper_and_base() -> None:
+    always = {"permutation_full"}
+    of_base = {"calibration_labels", "calibration_first", "calibration_every"}
+    for one in measured_methods(ALL_NAMES):
+        name = one.wrapper.name if one.wrapper else ""
+        is_invariant = name in always or ((not name or name in of_base) and one.base.is_order_invariant)
+        assert one.is_order_invariant == is_invariant
+
+
+@pytest.mark.parametrize("name", DEBIASERS)
+def test_columns_of_each_wrapper_agree(name: str) -> None:
+    wrapper = DEBIASERS[name]
+    words = {"always": "yes", "of base": "no, unless the base method is"}
+    assert wrapper.invariance.startswith(words.get(wrapper.invariance_kind, ("no:", "only if")))
+    # Either the order of the documents changes or their content does.
+    assert (wrapper.orders is None) == (wrapper.calibrated != "nothing")
+    is_generated = name in ("calibration_first", "calibration_every")
+    assert (
+        measured_method(name).generates
+        == (wrapper.votes or is_generated)
+        == (name not in ("pride", "calibration_labels"))
+    )
+    assert measured_method(name).scores_choices == (not is_generated)
+    assert measured_method(name).scores_answers == name.startswith("permutation")
 
 
 @pytest.mark.parametrize(
@@ -82,13 +69,12 @@ def test_default_methods_and_all_have_no_wrapper() -> None:
         ["pride", "pride:vanilla"], ["all", "pride"],
     ],
 )  # fmt: skip
-def test_unknown_nested_and_duplicate_names_are_refused(names: Sequence[str]) -> None:
+def test_measured_methods_invalid_name_raises(names: Sequence[str]) -> None:
     with pytest.raises(InputError):
         measured_methods(names)
 
 
-def test_records_of_wrapped_methods_follow_the_methods() -> None:
-    """Methods that the tables no longer have come last, by their names."""
+def test_records_of_unknown_methods_come_last() -> None:
     names = ["pine", "lost", "permutation_full:pine", "calibration_every:vanilla", "vanilla"]
     names += ["permutation_full:vanilla", "lost_too"]
     grid = make_grid([swept("q", name, slot, score=1.0) for slot in (0, 1, 2) for name in names])
@@ -96,38 +82,23 @@ def test_records_of_wrapped_methods_follow_the_methods() -> None:
         "vanilla", "pine", "permutation_full:vanilla", "permutation_full:pine", "calibration_every:vanilla",
         "lost", "lost_too",
     )  # fmt: skip
-    assert [method_label(name) for name in grid.methods[1:3]] == ["PINE", "Permutation, full (Vanilla)"]
     assert method_label("lost") == "lost" and find_measured("lost") is None
     assert method_mark("lost") == NUM_MEASURED > max(method_mark(name) for name in ALL_NAMES)
 
 
-def test_cost_is_compared_without_reuse() -> None:
-    """Both orders are reused from vanilla: half of the seconds, twice the work."""
+def test_cost_is_compared_without_reuse_and_without_answers_by_prefill() -> None:
+    """Permutation reuses vanilla's prompts: half of its seconds, twice the work. PriDe has no answers."""
     alone = [swept(f"q{index}", "vanilla", 0, score=1.0, seconds=4.0) for index in range(3)]
-    wrapped = [
-        record.model_copy(
-            update={"method": "permutation_full:vanilla", "prompts": 2, "prefill_s": 8.0, "seconds": 2.0}
-        )
-        for record in alone
-    ]
-    (task,) = estimate_tasks([*alone, *wrapped])
-    costs = {
-        (one.method.partition(":")[0], one.group): one.mean for one in task.estimates if one.metric == "cost"
-    }
-    assert costs["permutation_full", "ratio"] == costs["permutation_full", "prefill_ratio"] == 2
-    assert (costs["vanilla", "prompts"], costs["permutation_full", "prompts"]) == (1, 2)
-    assert costs["permutation_full", "seconds"] == 2
-
-
-def test_method_without_answers_is_compared_by_prefill() -> None:
-    alone = [swept(f"q{index}", "vanilla", 0, score=1.0, seconds=4.0) for index in range(3)]
+    cost = {"method": "permutation_full:vanilla", "prompts": 2, "prefill_s": 8.0, "seconds": 2.0}
+    permuted = [record.model_copy(update=cost) for record in alone]
     silent = [
         swept(f"q{index}", "pride:vanilla", 0, logprob=-1.0, seconds=4.0).model_copy(
             update={"prefill_s": 6.0}
         )
         for index in range(3)
     ]
-    (task,) = estimate_tasks([*alone, *silent])
-    assert task.get("pride:vanilla", "cost", "ratio") is None
-    ratio = task.get("pride:vanilla", "cost", "prefill_ratio")
-    assert ratio is not None and ratio.mean == 1.5
+    (task,) = estimate_tasks([*alone, *permuted, *silent])
+    found = {(one.method, one.group): one.mean for one in task.estimates if one.metric == "cost"}
+    for group in ("ratio", "prefill_ratio", "prompts", "seconds"):
+        assert found["permutation_full:vanilla", group] == 2
+    assert ("pride:vanilla", "ratio") not in found and found["pride:vanilla", "prefill_ratio"] == 1.5

@@ -12,8 +12,8 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine.debias.debias import DebiasResult, content_free, run_debias
-from pine_engine.debias.plan import document_orders, plan_debias
+from pine_engine.debias.debias import DebiasResult, run_debias
+from pine_engine.debias.plan import content_free_prompts, document_orders, plan_debias
 from pine_engine.debias.table import DEBIASERS, measured_method
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
@@ -264,7 +264,7 @@ def test_calibrated_answers_are_those_of_run_debias(engine: Engine, base: str) -
         record = found["p", name, "as-is"]
         assert record.text == result.answer
         assert (record.prompts, record.answer_logprob, record.choice_logprobs) == (4, None, None)
-        prompts = [request.prompt(engine), *content_free(engine, request)]
+        prompts = [request.prompt(engine), *content_free_prompts(engine, request)]
         assert record.prompt_tokens == sum(engine.tokenize(prompt).num_tokens for prompt in prompts)
     assert len({record.text for record in found.values()}) > 1
 
@@ -276,7 +276,7 @@ def test_calibrated_choices_are_divided_by_content_free_choices(engine: Engine, 
     for order_name in SWAPS:
         order = arrange(PAIR, order_name)
         request = order.request(PAIR)
-        prompts = [request.prompt(engine), *content_free(engine, request)]
+        prompts = [request.prompt(engine), *content_free_prompts(engine, request)]
         layouts = [engine.tokenize(prompt).reorder(order.permutation) for prompt in prompts]
         scores = [engine.score(layout, ["[[A]]", "[[B]]"], methods=[base])[base] for layout in layouts]
         own, *free = (np.exp([score.total for score in pair]) for pair in scores)
