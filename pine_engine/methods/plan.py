@@ -19,14 +19,11 @@ class AttentionPlan:
     """Attention of one method for one prompt. Positions are in tokens, arrays int64.
 
     Attributes:
-        method: Inference method.
-        layout: Token layout of the prompt.
         visible: bool (D, D), True if document a attends to document b. Attention inside a document is causal.
-        query_starts: (D,), position of each document's first token as a query. Inside the document, keys are
-            at the same positions.
+        query_starts: (D,), position of each document's first token as a query, and as a key for the document.
         suffix_start: Position of the first suffix token as a query and as a key.
-        document_starts: (D, D), start of document b as seen from document a, where visible; None if ranked.
-        suffix_document_starts: (D,), start of each document as seen from the suffix; None if ranked.
+        document_starts: (D, D), start of document b for document a, where visible; None if ranked.
+        suffix_document_starts: (D,), start of each document for the suffix; None if ranked.
     """
 
     method: Method
@@ -50,20 +47,16 @@ class AttentionPlan:
         return self.document_starts is None
 
     @cached_property
-    def has_fixed_keys(self) -> bool:
-        """True if each key of prefix and documents has the same position for all queries but the suffix."""
-        if self.document_starts is None:
+    def model_rotates(self) -> bool:
+        """True if the model rotates by position ids; else its position ids are 0, and PINE rotates."""
+        if self.document_starts is None or self.method.mask == "bidirectional":
             return False
+        # Each key of the documents has one position for all queries but those of the suffix.
         return bool((self.document_starts == self.query_starts)[self.visible].all())
 
     @cached_property
-    def model_rotates(self) -> bool:
-        """True if the model rotates by position ids; else its position ids are 0, and PINE rotates."""
-        return self.has_fixed_keys and self.method.mask != "bidirectional"
-
-    @cached_property
     def moves_documents(self) -> bool:
-        """True if the suffix sees a document at other positions than the document itself."""
+        """True if a document has other positions for the suffix than for itself."""
         starts = self.suffix_document_starts
         return starts is not None and bool((starts != self.query_starts).any())
 
@@ -78,14 +71,7 @@ class AttentionPlan:
         return self.method.mask == "bidirectional" and (self.is_ranked or self.method.positions == "own_last")
 
     def query_positions(self, num_decoded: int = 0) -> IntArray:
-        """Return the position of every token as a query.
-
-        Args:
-            num_decoded: Number of decoded tokens after the prompt.
-
-        Shape:
-            Returns: (n + num_decoded,).
-        """
+        """Return the position of every token of prompt and answer as a query, (n + num_decoded,)."""
         layout = self.layout
         moved = np.repeat(self.query_starts - layout.document_starts, layout.lengths)
         positions = np.arange(layout.num_tokens + num_decoded)
@@ -95,14 +81,7 @@ class AttentionPlan:
 
 
 def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
-    """Return the plan of a method for a prompt.
-
-    Source: docs/specification.md, section 3; section 6 has worked examples.
-
-    Args:
-        method: Inference method.
-        layout: Token layout of the prompt.
-    """
+    """Return the plan of a method for a prompt. Source: specification 3; section 6 has worked examples."""
     count, lengths = layout.num_documents, layout.lengths
     end = layout.documents_end
     shared_end = layout.prefix_length + int(lengths.max())
@@ -125,14 +104,7 @@ def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
         "importance_reversed": (own_at_end, end, None, None),
     }[method.positions]
     visible = {"causal": np.tril(all_pairs), "none": is_own, "bidirectional": all_pairs}
-    return AttentionPlan(
-        method=method,
-        layout=layout,
-        visible=visible[method.mask],
-        query_starts=query_starts,
-        suffix_start=suffix_start,
-        document_starts=None
-        if document_starts is None
-        else np.broadcast_to(document_starts, all_pairs.shape),
-        suffix_document_starts=suffix_document_starts,
-    )
+    if document_starts is not None:
+        document_starts = np.broadcast_to(document_starts, all_pairs.shape)
+    starts = (query_starts, suffix_start, document_starts, suffix_document_starts)
+    return AttentionPlan(method, layout, visible[method.mask], *starts)

@@ -1,7 +1,4 @@
-"""Masks and positions of single tokens under an attention plan.
-
-Attention, traces and figures share this arithmetic.
-"""
+"""Masks and positions of single tokens under an attention plan, for attention, traces and figures."""
 
 from typing import Any
 
@@ -47,8 +44,8 @@ def position_matrix(
     """Return the position of each key for each query: the matrices of docs/specification.md, section 6.
 
     Shape:
-        document_starts: (D, D), start of document b as seen from document a.
-        suffix_starts: (T, D), start of each document as seen from suffix and decoded tokens.
+        document_starts: (D, D), start of document b for document a.
+        suffix_starts: (T, D), start of each document for suffix and decoded tokens.
         queries, keys: (Q,) and (K,), tokens of the result; None for all tokens.
         Returns: int64 (Q, K), MASKED if the query does not attend to the key.
     """
@@ -67,14 +64,10 @@ def position_matrix(
 def starts_from_ranking(ranking: Tokens, lengths: IntArray, end: int) -> IntArray:
     """Return the start of each document if ranked documents fill the positions before `end` without gaps.
 
-    `arithmetic.starts_from_ranking` is the same for tensors.
-
-    Source: specification 3.5, start(a, b) = E - L_b - shift(a, b).
+    `arithmetic.starts_from_ranking` is the same for tensors. Source: specification 3.5, start(a, b).
 
     Shape:
-        ranking: (..., D), the most important document first; it ends at position end - 1.
-        lengths: (D,), in tokens.
-        Returns: int64 (..., D).
+        ranking: (..., D), the most important document first. lengths: (D,). Returns: int64 (..., D).
     """
     ranked_starts = end - lengths[ranking].cumsum(-1)
     return np.take_along_axis(ranked_starts, ranking.argsort(-1), -1)

@@ -1,8 +1,4 @@
-"""Table of inference methods: one frozen record per method, with its source.
-
-Methods differ by data, not by branches. All that the engine does differently for two methods follows from the
-columns of this table.
-"""
+"""Table of inference methods: all that the engine does differently for two methods follows from it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,27 +8,23 @@ from pine_engine.errors import InputError
 from pine_engine.input_validation import Registry, as_tuple_of, describe
 
 MaskKind = Literal["causal", "none", "bidirectional"]
-"""Other documents that a document attends to: the earlier ones, none, or all. Attention inside a document is
-causal, and the suffix attends to all documents."""
+"""Other documents that a document attends to: the earlier ones, none, or all."""
 
 PositionKind = Literal[
     "input", "own_last", "own_at_end", "shared", "shared_right", "importance", "importance_reversed"
 ]
-"""Positions of the documents as seen from a query.
+"""Positions of the documents for a query.
 
-- `input`: positions in the input.
+- `input`: those in the input.
 - `own_last`: input order without gaps, but the query's document is last.
-- `own_at_end`: positions in the input, but the query's document is at the end, where it overlaps others.
+- `own_at_end`: those in the input, but the query's document is at the end, where it overlaps others.
 - `shared`: all documents start at the same position.
 - `shared_right`: as `shared`, except that all documents end at the same position for the suffix.
-- `importance`: ranked, the most important document closest to the query.
-- `importance_reversed`: ranked, the most important document farthest from the query.
-
-The query's document is the closest one, except under `input`."""
+- `importance`, `importance_reversed`: ranked, the most important document closest to the query or farthest.
+"""
 
 ImportanceKind = Literal["mean", "sum", "max"]
-"""Reduction of the attention on a document's tokens to its importance. `mean` is independent of the
-length."""
+"""Reduction of the attention on a document's tokens to its importance."""
 
 KeyWeighting = Literal["nothing", "documents", "documents_and_prefix"]
 """Keys that the suffix weights by 1/k, where k is the number of documents."""
@@ -49,7 +41,7 @@ class Method:
         name: Name in Python, JSON and on the command line.
         label: Name in figures and on the page.
         mask: Other documents that a document attends to.
-        positions: Positions of the documents as seen from a query.
+        positions: Positions of the documents for a query.
         description: One sentence for users.
         cost: Computation compared with vanilla, in words.
         source: Paper and code that define the method.
@@ -76,23 +68,18 @@ class Method:
     @property
     def is_order_invariant(self) -> bool:
         """True if the output is independent of the document order (specification 2, last column)."""
-        return self.mask != "causal" and self.positions in (
-            "shared",
-            "shared_right",
-            "importance",
-            "importance_reversed",
-        )
+        return self.mask != "causal" and self.positions.startswith(("shared", "importance"))
+
+    @property
+    def invariance(self) -> str:
+        """`is_order_invariant` as a word, for tables."""
+        return "yes" if self.is_order_invariant else "no"
 
     @property
     def document_encoding(self) -> tuple[MaskKind, PositionKind, ImportanceKind]:
         """Columns that affect the prefill of documents; methods with equal ones differ in the suffix only."""
         positions: PositionKind = "shared" if self.positions == "shared_right" else self.positions
         return self.mask, positions, self.importance
-
-    @property
-    def invariance(self) -> str:
-        """`is_order_invariant` as a word, for tables."""
-        return "yes" if self.is_order_invariant else "no"
 
 
 _ISOLATED = "less than vanilla: documents skip each other"
@@ -166,9 +153,8 @@ _METHODS = (
         label="PINE, input order",
         mask="bidirectional",
         positions="own_last",
-        description="PINE without re-assignment: other documents keep the input order, the query's "
-        "document is "
-        "last.",
+        description="PINE without re-assignment: other documents keep the input order, the query's document "
+        "is last.",
         cost=_ALL_PAIRS,
         source="PINE paper, ablations (no code released)",
     ),
@@ -292,20 +278,23 @@ def get_methods(methods: str | Method | Iterable[str | Method] | None = None) ->
     methods = tuple(methods) if isinstance(methods, Mapping) else methods  # METHODS itself
     items = as_tuple_of(methods, (str, Method), "method", f"choose from: {known}", least=0)
     if not items:
-        raise InputError(f"no method was chosen; choose at least one of: {known}")
+        raise InputError(f"no method was chosen; choose at least one of: {known}", field="methods")
     names = [item.name if isinstance(item, Method) else item for item in items]
     if names == [ALL]:
         return _METHODS
-    for name in names:
-        if name not in METHODS:
-            raise InputError(f"unknown method {name!r}; choose from: {known}, or {ALL!r} alone")
+    if ALL in names:
+        raise InputError(f"{ALL!r} selects every method; name it alone", field="methods")
     if len(set(names)) < len(names):
-        raise InputError(f"a method was named twice in {', '.join(names)}; name each method once")
+        raise InputError(
+            f"a method was named twice in {', '.join(names)}; name each method once", field="methods"
+        )
     return tuple(METHODS[name] for name in names)
 
 
 def get_method(method: str | Method) -> Method:
     """Return one method by its name; raise InputError if the name is unknown, or if there are several."""
-    if isinstance(method, str | Method):
-        return METHODS[method] if isinstance(method, str) else method
-    raise InputError(f"the method is {describe(method)}; choose one of: {', '.join(METHODS)}")
+    if isinstance(method, Method):
+        return method
+    if isinstance(method, str):
+        return METHODS[method]
+    raise InputError(f"the method is {describe(method)}; choose one of: {', '.join(METHODS)}", field="method")

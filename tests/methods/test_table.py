@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pine_engine.errors import InputError
-from pine_engine.methods.table import METHODS, TUTORIAL_METHODS, get_methods
+from pine_engine.methods.table import METHODS, TUTORIAL_METHODS, get_method, get_methods
 
 SPECIFICATION = Path(__file__).parents[2] / "docs" / "specification.md"
 
@@ -76,15 +76,23 @@ def test_selection_keeps_its_order_and_has_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "reason"),
+    ("names", "field"),
     [
-        ([], "no method was chosen.*vanilla, nia, pcw"),
-        (["pine", "magic"], "'magic'.*vanilla, nia, pcw"),
-        (["PINE"], "'PINE'"),
-        (["all", "pine"], "'all' alone"),
-        (["pine", "pcw", "pine"], "pine, pcw, pine"),
+        ([], "methods"),
+        (["pine", "magic"], "method"),
+        (["PINE"], "method"),
+        (["all", "pine"], "methods"),
+        (["pine", "pcw", "pine"], "methods"),
     ],
 )
-def test_invalid_selection_is_refused(names: list[str], reason: str) -> None:
-    with pytest.raises(InputError, match=reason):
+def test_get_methods_refuses_an_invalid_selection(names: list[str], field: str) -> None:
+    with pytest.raises(InputError) as raised:
         get_methods(names)
+    assert raised.value.field == field
+
+
+def test_get_method_refuses_several_methods() -> None:
+    assert get_method("pine") is get_method(METHODS["pine"]) is METHODS["pine"]
+    with pytest.raises(InputError) as raised:
+        get_method(["pine"])  # type: ignore[arg-type]
+    assert raised.value.field == "method"
