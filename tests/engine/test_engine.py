@@ -25,7 +25,7 @@ from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.network.thread_tuner import torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
-from tests.support.families import FAMILIES, by_tier, defined_logits, make
+from tests.support.families import FAMILIES, by_tier, make
 from tests.support.forward import count_tokens, prefill_logits
 from tests.support.reference import exact_llama, reference_logits
 from tests.support.tokenizers import letter_tokenizer
@@ -77,7 +77,7 @@ def test_logits_are_those_of_the_definition(
 def test_families_without_prefix_follow_the_definition(name: str) -> None:
     family = FAMILIES[name]
     model = make(family.kind, torch.float64, **family.options)
-    expected = {method: defined_logits(model, WITHOUT_PREFIX, method) for method in METHODS}
+    expected = {method: reference_logits(model, WITHOUT_PREFIX, method) for method in METHODS}
     engine = Engine(model)
     for method, logits in expected.items():
         deviation = (prefill_logits(engine, WITHOUT_PREFIX, method) - logits).abs().max()

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from pine_engine.engine.engine import Engine
-from tests.support.families import FAMILIES, LAYOUT, by_tier, defined_logits, make
+from tests.support.families import FAMILIES, LAYOUT, by_tier, make
 from tests.support.forward import prefill_logits
+from tests.support.reference import reference_logits
 
 TOLERANCE = {torch.float64: 2e-5, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 """Relative to the largest logit. Norms, angles and experts are float32 in float64 models too."""
@@ -91,5 +92,5 @@ def test_mixture_of_experts_is_valid_in_half_precision(name: str) -> None:
 @pytest.mark.parametrize("name", by_tier(DEFINED))
 def test_method_equals_its_definition(name: str, method: str) -> None:
     engine = engine_of(name)
-    expected = defined_logits(engine.model, LAYOUT, method)
+    expected = reference_logits(engine.model, LAYOUT, method)
     assert difference(prefill_logits(engine, LAYOUT, method), expected) <= TOLERANCE[torch.float64]

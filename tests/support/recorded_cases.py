@@ -1,4 +1,4 @@
-"""Conformance cases of any family, recorded from the definition (families.py), one query at a time."""
+"""Conformance cases of any family, recorded from the definition (reference.py), one query at a time."""
 
 import copy
 import json
@@ -12,8 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from pine_engine.prompts.layout import TokenLayout
-from tests.support.families import defined_logits
-from tests.support.reference import importance_seen, positions_seen
+from tests.support.reference import importance_seen, positions_seen, reference_pass
 
 STEPS = 4
 
@@ -57,7 +56,7 @@ def _run(model: PreTrainedModel, layout: TokenLayout, method: str) -> tuple[Tens
     def keep(layer: int, head: int, raw: Tensor) -> None:
         scores[layer][head] = raw
 
-    logits = defined_logits(model, layout, method, keep)
+    logits, _ = reference_pass(model, layout, method, keep)
     return logits, torch.stack([torch.stack(list(heads.values())) for _, heads in sorted(scores.items())])
 
 

@@ -1,17 +1,20 @@
-"""Plain implementation of the definition: an independent reference for the engine.
+"""Definition of all methods, applied to models of any family: an independent reference for the engine.
 
-One query at a time, explicit positions, transformers' own rotation, float64. Nothing here is shared with
-`pine_engine.attention.arithmetic`.
+The family's own code runs with position ids of zero, so that queries and keys arrive unrotated, and its own
+functions rotate every key for every query. Nothing is shared with `pine_engine.attention.arithmetic` or
+`pine_engine.network.rope`.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
-from transformers import LlamaForCausalLM
-from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+from transformers import AttentionInterface, AttentionMaskInterface, LlamaForCausalLM, PreTrainedModel
 
 from pine_engine.prompts.layout import TokenLayout
 
@@ -37,58 +40,122 @@ def exact_llama(tiny_llama: Callable[..., LlamaForCausalLM], **options: Any) -> 
     return model
 
 
-def reference_logits(model: LlamaForCausalLM, layout: TokenLayout, method: str) -> Tensor:
-    """Return the logits (n, V) of the prompt under a method. Source: specification 1, 3."""
+Mix = Callable[[nn.Module, Tensor, Tensor, Tensor, float, float | None], Tensor]
+"""(attention module, query (H, n, d), key and value (G, n, d), scale, softcap) to the output (H, n, d)."""
+
+REFERENCE = "reference_for_tests"
+
+_mix: list[Mix] = []
+"""Current attention of the reference; some families pass no arguments to their attention."""
+
+
+def _reference_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float,
+    softcap: float | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    output = _mix[-1](module, query[0], key[0], value[0], scaling, softcap)
+    return output[None].transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(REFERENCE, _reference_attention)
+AttentionMaskInterface.register(REFERENCE, lambda *_, **__: None)
+
+
+@contextmanager
+def mixed_by(model: PreTrainedModel, mix: Mix) -> Iterator[None]:
+    """Replace the attention of the model inside the block."""
+    is_fused = model.config.model_type == "falcon"  # which uses no registry
+    configs = [part.config for part in model.modules() if isinstance(part, PreTrainedModel)]
+    before = [config._attn_implementation for config in configs]
+    attention = next(part for part in model.modules() if type(part).__name__.endswith("Attention"))
+
+    def fused(query: Tensor, key: Tensor, value: Tensor, **_: Any) -> Tensor:
+        return mix(attention, query[0], key[0], value[0], query.shape[-1] ** -0.5, None)[None]
+
+    _mix.append(mix)
+    try:
+        for config in configs:
+            config._attn_implementation_internal = "sdpa" if is_fused else REFERENCE
+        with patch("torch.nn.functional.scaled_dot_product_attention", fused):
+            yield
+    finally:
+        for config, implementation in zip(configs, before, strict=True):
+            config._attn_implementation_internal = implementation
+        _mix.pop()
+
+
+def reference_logits(model: PreTrainedModel, layout: TokenLayout, method: str) -> Tensor:
+    """Return the logits (n, V) of the prompt under a method."""
     return reference_pass(model, layout, method)[0]
 
 
-def reference_pass(model: LlamaForCausalLM, layout: TokenLayout, method: str) -> tuple[Tensor, Tensor]:
-    """Return logits (n, V) and attention weights (A, H, n, n), NaN where masked."""
-    ids = torch.tensor(layout.ids)
-    hidden = model.model.embed_tokens(ids)
-    layers = []
-    for layer in model.model.layers:
-        attention = layer.self_attn
-        normed = layer.input_layernorm(hidden)
-        heads = [
-            projection(normed).view(len(ids), -1, attention.head_dim).transpose(0, 1)
-            for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
-        ]
-        mixed, weights = _attend(model, layout, method, *heads)
-        layers.append(weights)
-        hidden = hidden + attention.o_proj(mixed.transpose(0, 1).flatten(1))
-        hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
-    logits: Tensor = model.lm_head(model.model.norm(hidden))
-    return logits, torch.stack(layers)
-
-
-def _attend(
-    model: LlamaForCausalLM, layout: TokenLayout, method: str, query: Tensor, key: Tensor, value: Tensor
+def reference_pass(
+    model: PreTrainedModel,
+    layout: TokenLayout,
+    method: str,
+    observe: Callable[[int, int, Tensor], None] = lambda *_: None,
 ) -> tuple[Tensor, Tensor]:
-    head_dim = query.shape[-1]
-    group = len(query) // len(key)
-    output = torch.empty_like(query)
-    weights_of = query.new_full((len(query), layout.num_tokens, layout.num_tokens), math.nan)
-    for head in range(len(query)):
-        keys, values = key[head // group], value[head // group]
-        raw = query[head] @ keys.T / math.sqrt(head_dim)
-        for index in range(layout.num_tokens):
-            own, keys_at, weights = positions_seen(layout, method, index, raw)
-            visible = sorted(keys_at)
-            rotated_query = _rotate(model, query[head, index][None], [own])
-            rotated_keys = _rotate(model, keys[visible], [keys_at[j] for j in visible])
-            scores = (rotated_query @ rotated_keys.T)[0] / math.sqrt(head_dim)
-            scores = scores + raw.new_tensor([math.log(weights.get(j, 1.0)) for j in visible])
-            weights_of[head, index, visible] = scores.softmax(-1)
-            output[head, index] = scores.softmax(-1) @ values[visible]
-    return output, weights_of
+    """Return logits (n, V) and attention weights (A, H, n, n), NaN where masked. Source: specification 1, 3.
+
+    observe: called with layer, head and the unrotated scores (n, n).
+    """
+    text = getattr(getattr(model, "model", None), "language_model", model)
+    rotary = next(module for module in text.modules() if "inv_freq" in " ".join(vars(module)["_buffers"]))
+    ids = torch.tensor(layout.ids)[None]
+    config = model.config.get_text_config()
+    size = (config.num_hidden_layers, config.num_attention_heads, layout.num_tokens, layout.num_tokens)
+    weights_of = torch.full(size, math.nan, dtype=model.dtype)
+
+    def mix(
+        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, scaling: float, softcap: float | None
+    ) -> Tensor:
+        layer = cast(int, module.layer_idx)
+        rotate = sys.modules[type(module).__module__].apply_rotary_pos_emb
+        has_kinds = isinstance(getattr(rotary, "rope_type", None), dict)
+        of_layer = [config.layer_types[layer]] if has_kinds else []
+        cos, sin = rotary(query, torch.arange(layout.num_tokens)[None], *of_layer)
+        # At position 0 the model has already applied the factor of yarn in cos and sin to the rotated
+        # dimensions.
+        factor = torch.ones(query.shape[-1])
+        factor[: cos.shape[-1]] = cos[0, 0, 0]
+        query, key = query / factor, key / factor
+        rotated_query, rotated_key = (_at_every_position(rotate, x, cos, sin) for x in (query, key))
+        group = len(query) // len(key)
+        output = torch.empty_like(query)
+        for head in range(len(query)):
+            raw = query[head] @ key[head // group].T * scaling
+            observe(layer, head, raw)
+            for index in range(layout.num_tokens):
+                own, keys_at, factors = positions_seen(layout, method, index, raw)
+                visible = sorted(keys_at)
+                keys = rotated_key[visible, head // group, [keys_at[j] for j in visible]]
+                scores = keys @ rotated_query[index, head, own] * scaling
+                if softcap is not None:
+                    scores = (scores / softcap).tanh() * softcap
+                scores = scores + scores.new_tensor([factors.get(key, 1.0) for key in visible]).log()
+                weights = scores.softmax(-1)
+                weights_of[layer, head, index, visible] = weights
+                output[head, index] = weights @ value[head // group, visible]
+        return output
+
+    with mixed_by(model, mix), torch.inference_mode():
+        output = model(input_ids=ids, position_ids=torch.zeros_like(ids), use_cache=False)
+    return output.logits[0], weights_of
 
 
-def _rotate(model: LlamaForCausalLM, vectors: Tensor, positions: list[int]) -> Tensor:
-    cos, sin = model.model.rotary_emb(vectors, torch.tensor(positions)[None])
-    rotated, _ = apply_rotary_pos_emb(vectors[None, None], vectors[None, None], cos, sin)
-    result: Tensor = rotated[0, 0]
-    return result
+def _at_every_position(rotate: Any, vectors: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate vectors (heads, n, d) to each of P positions, (n, heads, P, d). cos, sin: (1, P, turning)."""
+    turning = cos.shape[-1]
+    spread = vectors.transpose(0, 1)[:, :, None].expand(-1, -1, cos.shape[1], -1)
+    turned, _ = rotate(spread[..., :turning], spread[..., :turning], cos, sin)
+    return torch.cat((turned, spread[..., turning:]), dim=-1)
 
 
 def positions_seen(
