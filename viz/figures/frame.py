@@ -21,15 +21,7 @@ _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def new_figure(*, name: str, title: str, caption: str, height: int, **layout: Any) -> go.Figure:
-    """Create an empty figure with the template of the project.
-
-    Args:
-        name: Stem of the files that it is saved as.
-        title: Quantity shown; text from users must have gone through `plain`.
-        caption: One line that explains the marks. It is always shown as text.
-        height: Height in pixels.
-        layout: Layout of plotly; `meta` is extended by name and caption.
-    """
+    """Create an empty figure; `name` is the stem of its files, and text of users in the title is escaped."""
     meta = {"name": name, "caption": caption, **layout.pop("meta", {})}
     return go.Figure(layout={"template": TEMPLATE, "title": title, "height": height, "meta": meta, **layout})
 
@@ -86,8 +78,8 @@ def add_cells(
     x: list[str] | NDArray[np.int16],
     *,
     hover: str,
-    titles: tuple[str, str],
     meta: Mapping[str, Any],
+    titles: tuple[str | None, str | None] = (None, None),
     texts: Sequence[Sequence[str]] | None = None,
     gap: int = 2,
     **options: Any,

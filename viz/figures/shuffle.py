@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pine_engine as pine
 from viz.drawing.identity import document_letter, ink_on
 from viz.drawing.text import format_difference, shorten
-from viz.figures.frame import FloatArray, method_labels, new_figure, plain
+from viz.figures.frame import FloatArray, add_cells, method_labels, new_figure, plain
 
 _MAX_CHARACTERS = 90
 """Maximum characters of an answer in hover text."""
@@ -36,12 +36,10 @@ def plot_shuffle(
     """
     methods = list(rows[0].comparisons) if rows else []
     cells = [[row.comparisons.get(method) for method in methods] for row in rows]
+    texts = [[cell.text if cell else None for cell in row] for row in cells]
     return plot_answers(
         [row.order for row in rows],
-        {
-            method: [None if cell is None else cell.text for cell in column]
-            for method, column in zip(methods, zip(*cells, strict=True), strict=True)
-        },
+        {method: [row[column] for row in texts] for column, method in enumerate(methods)},
         labels=labels,
         is_right=is_right,
         hover=[[_hover_text(cell) for cell in row] for row in cells],
@@ -61,11 +59,10 @@ def plot_answers(
     z, numbers = _shuffle_info(rows, len(answers))
     count = max(len(numbers), 1)
     scale = [[edge / count, answer_color(number)] for number in range(count) for edge in (number, number + 1)]
-    kinds = [len({text for text in texts if text is not None}) for texts in answers.values()]
-    columns = [
-        f"{name}<br>{kind} answer{'s' * (kind != 1)}"
-        for name, kind in zip(method_labels(list(answers), labels), kinds, strict=True)
-    ]
+    columns = []
+    for name, texts in zip(method_labels(list(answers), labels), answers.values(), strict=True):
+        num_answers = len({*texts} - {None})
+        columns.append(f"{name}<br>{num_answers} answer{'s' * (num_answers != 1)}")
     figure = new_figure(
         name="shuffle",
         title="The answer in every order",
@@ -74,33 +71,28 @@ def plot_answers(
         coloraxis={"showscale": False, "colorscale": scale, "cmin": -0.5, "cmax": count - 0.5},
         margin={"b": 16},
     )
-    figure.add_heatmap(
-        z=z,
-        x=columns,
+    selections = {
+        "x": [{"method": method} for method in answers],
+        "y": [{"tried": number} for number in range(len(rows))],
+    }
+    contents = [
+        [text if text is None else f"{answer_letter(numbers[text])}: {text}" for text in row] for row in rows
+    ]
+    add_cells(
+        figure,
+        z,
+        columns,
         y=list(range(len(rows))),
-        coloraxis="coloraxis",
-        xgap=3,
-        ygap=3,
+        gap=3,
         text=[[_cell_text(text, numbers, is_right) for text in row] for row in rows],
         texttemplate="%{text}",
         textfont={"size": 15},
         customdata=hover or [[_broken_text(text or "") for text in row] for row in rows],
-        hovertemplate="order %{y}, %{x}: %{text}<br>%{customdata}<extra></extra>",
-        meta={
-            "x": [{"method": method} for method in answers],
-            "y": [{"tried": number} for number in range(len(rows))],
-            "cells": [
-                [None if text is None else f"{answer_letter(numbers[text])}: {text}" for text in row]
-                for row in rows
-            ],
-        },
+        hover="order %{y}, %{x}: %{text}<br>%{customdata}",
+        meta={**selections, "cells": contents},
     )
-    figure.update_xaxes(side="top", type="category")
-    figure.update_yaxes(
-        autorange="reversed",
-        tickvals=list(range(len(rows))),
-        ticktext=[" ".join(map(document_letter, order)) for order in orders],
-    )
+    letters = [" ".join(map(document_letter, order)) for order in orders]
+    figure.update_yaxes(tickvals=list(range(len(rows))), ticktext=letters)
     return figure
 
 
