@@ -1,8 +1,4 @@
-"""Letter, color and border of each document, the same in all figures.
-
-They belong to the document as entered and move with it when documents are reordered. The slot, its place in
-the input, is always written separately ("slot 3").
-"""
+"""Letter, color and border of each document as entered, the same in all figures and orders."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,12 +10,9 @@ from viz.drawing.markup import render
 
 Role = Literal["prefix", "document", "suffix", "decoded"]
 
-PREFIX_COLOR = "#E69F00"
-SUFFIX_COLOR = "#009E73"
-
-# Okabe-Ito without its orange and green, which are the colors of prefix and suffix.
+# Okabe-Ito. With four CSS borders, 20 documents before a pair repeats.
+_PREFIX_COLOR, _SUFFIX_COLOR = "#E69F00", "#009E73"
 _DOCUMENT_COLORS = ("#56B4E9", "#CC79A7", "#F0E442", "#0072B2", "#D55E00")
-# CSS border styles. Four borders and five colors: 20 documents before a pair repeats.
 _BORDERS = ("solid", "dashed", "double", "dotted")
 _LABELS = {"prefix": "SYS", "suffix": "SUF", "decoded": "OUT"}
 _NAMES = {"prefix": "the prefix", "suffix": "the suffix", "decoded": "the answer"}
@@ -27,12 +20,8 @@ _NAMES = {"prefix": "the prefix", "suffix": "the suffix", "decoded": "the answer
 
 def document_letter(index: int) -> str:
     """Return the letter of the document entered at `index` (from 0): A .. Z, AA, AB, ..."""
-    letters = ""
-    index += 1
-    while index:
-        index, digit = divmod(index - 1, 26)
-        letters = chr(ord("A") + digit) + letters
-    return letters
+    rest, digit = divmod(index, 26)
+    return (document_letter(rest - 1) if rest else "") + chr(ord("A") + digit)
 
 
 def relative_luminance(color: str) -> float:
@@ -78,7 +67,7 @@ class Segment:
         """Fill color as #RRGGBB."""
         if self.document is not None:
             return _DOCUMENT_COLORS[self.document % len(_DOCUMENT_COLORS)]
-        return PREFIX_COLOR if self.role == "prefix" else SUFFIX_COLOR
+        return _PREFIX_COLOR if self.role == "prefix" else _SUFFIX_COLOR
 
     @property
     def ink(self) -> str:

@@ -20,10 +20,7 @@ _ENVIRONMENT = jinja2.Environment(
 
 
 def render(template: str, **data: Any) -> str:
-    """Render a template of viz/templates, with every value escaped.
-
-    The result is a plain str, so that joining it with other HTML does not escape it again.
-    """
+    """Render a template of viz/templates, with every value escaped, as a str that is not escaped again."""
     return str(_ENVIRONMENT.get_template(template).render(**data))
 
 

@@ -1,8 +1,4 @@
-"""Frame of an HTML picture: caption, numbers as a table, and buttons that save it.
-
-viz/drawing/pictures.js shows the numbers as a table, saves the picture as PNG, SVG, HTML, CSV and JSON, moves
-the focus by arrow keys, previews a cell on hover, and sends the selection to the page.
-"""
+"""Frame of an HTML picture: caption, numbers and buttons, which viz/drawing/pictures.js makes interactive."""
 
 import json
 import math
@@ -30,31 +26,19 @@ class Numbers:
 def picture(
     body: str, *, name: str, caption: str, numbers: Numbers, title: str = "", readout: str = ""
 ) -> str:
-    """Render a picture with caption, numbers and buttons.
+    """Render the escaped HTML of a picture with caption, numbers and buttons.
 
-    Args:
-        body: Escaped HTML of the picture.
-        name: Stem of the files that it is saved as.
-        caption: Sentence with layer, head, aggregation and dtype.
-        numbers: Numbers of the picture.
-        title: Heading; none if empty.
-        readout: Preview line before anything is hovered; no such line if empty.
+    `name` is the stem of its files, and `readout` the preview line before a cell is hovered.
     """
     rows = [
         [None if isinstance(value, float) and not math.isfinite(value) else value for value in row]
         for row in numbers.rows
     ]
     content = {"name": name, "caption": caption, "columns": numbers.columns, "rows": rows}
-    return render(
-        "picture.html",
-        body=body,
-        name=name,
-        title=title,
-        caption=caption,
-        readout=readout,
-        # Escaped as JSON and not as HTML, where every quote would take five characters.
-        numbers=htmlsafe_json_dumps(content, ensure_ascii=False, separators=(",", ":")),
-    )
+    # Escaped as JSON and not as HTML, where every quote would take five characters.
+    escaped = htmlsafe_json_dumps(content, ensure_ascii=False, separators=(",", ":"))
+    texts = {"name": name, "title": title, "caption": caption, "readout": readout}
+    return render("picture.html", body=body, numbers=escaped, **texts)
 
 
 def beside(*pictures: str) -> str:

@@ -27,13 +27,11 @@ class NamedNumbers(NamedTuple):
 
 def picture_numbers(html: str) -> list[NamedNumbers]:
     """Return the numbers of every picture that viz.drawing.picture rendered into some HTML."""
-    contents = map(json.loads, _NUMBERS.findall(html))
-    return [
-        NamedNumbers(
-            one["name"], one["caption"], Numbers(tuple(one["columns"]), tuple(map(tuple, one["rows"])))
-        )
-        for one in contents
-    ]
+    found = []
+    for content in map(json.loads, _NUMBERS.findall(html)):
+        numbers = Numbers(tuple(content["columns"]), tuple(map(tuple, content["rows"])))
+        found.append(NamedNumbers(content["name"], content["caption"], numbers))
+    return found
 
 
 def figure_numbers(figure: go.Figure) -> NamedNumbers:
@@ -41,11 +39,8 @@ def figure_numbers(figure: go.Figure) -> NamedNumbers:
     layout = figure.layout
     if figure.data[0].type == "heatmap":
         first = figure.data[0]
-        headings = [
-            str(_tick(layout, first.xaxis or "x", value))
-            for value in _axis_values(first, "x", first.z.shape[1])
-        ]
-        columns = ("", "row", *headings)
+        values = _axis_values(first, "x", first.z.shape[1])
+        columns = ("", "row", *(str(_tick(layout, first.xaxis or "x", value)) for value in values))
         rows = [row for trace in figure.data for row in _map_rows(layout, trace)]
     else:
         has_starts = any(trace.type == "bar" and trace.base is not None for trace in figure.data)

@@ -14,20 +14,13 @@ from viz.export.packed import packed_json
 from viz.figures.bias_curve import plot_bias_curve
 
 if TYPE_CHECKING:
-    from pine_engine.evaluation.report.tables import Curve, Part, Table
+    from pine_engine.evaluation.report.tables import Part, Table
 
-_IMAGE_WIDTH = 900
-"""Pixels of a PNG file at scale 1."""
+_IMAGE_WIDTH = 900  # pixels of a PNG file at scale 1
 
 
 def report_page(parts: "Sequence[Part]", *, title: str, made: str) -> str:
-    """Return an HTML document that needs no server and no network; it is light or dark as the system is.
-
-    Args:
-        parts: Parts of the report.
-        title: Heading of the document.
-        made: Time at which the report was made, in UTC.
-    """
+    """Return an HTML document that needs no server and no network; it is light or dark as the system is."""
     return render(
         "report.html",
         title=title,
@@ -50,32 +43,16 @@ def report_page(parts: "Sequence[Part]", *, title: str, made: str) -> str:
 def report_markdown(
     parts: "Sequence[Part]", *, title: str, made: str, page: str, images: Mapping[str, str]
 ) -> str:
-    """Return the report as Markdown, in the dialect of GitHub.
-
-    Args:
-        parts: Parts of the report.
-        title: Heading of the document.
-        made: Time at which the report was made, in UTC.
-        page: Name of the HTML file, which has the figures that `images` lacks.
-        images: Names of image files by the names of their curves.
-    """
-    blocks = [
-        f"# {escape_markdown(title)}",
-        f"Made with PINE Explorer on {escape_markdown(made)}.",
-        *(block for part in parts for block in _part_blocks(part, page, images)),
-    ]
-    return "\n\n".join(blocks) + "\n"
+    """Return the report as GitHub Markdown; `page` is the HTML file, `images` are files by curve name."""
+    heading = [f"# {escape_markdown(title)}", f"Made with PINE Explorer on {escape_markdown(made)}."]
+    blocks = [block for part in parts for block in _part_blocks(part, page, images)]
+    return "\n\n".join(heading + blocks) + "\n"
 
 
 def write_images(parts: "Sequence[Part]", folder: Path) -> dict[str, str]:
     """Write the figures as PNG files if kaleido is installed, and return the file names by curve names.
 
-    Args:
-        parts: Parts of the report.
-        folder: Folder of the files.
-
-    Raises:
-        RuntimeError: kaleido finds no browser, or its browser fails.
+    Raises RuntimeError if kaleido finds no browser, or its browser fails.
     """
     curves = [curve for part in parts for curve in part.curves]
     if not curves or find_spec("kaleido") is None:
@@ -87,10 +64,7 @@ def write_images(parts: "Sequence[Part]", folder: Path) -> dict[str, str]:
 
 
 def row_spans(table: "Table") -> list[list[int]]:
-    """Return how many rows each heading of each row covers: 0 where the heading above covers the row, too.
-
-    The last heading of a row covers this row alone, so that each row keeps a name.
-    """
+    """Return how many rows each heading covers: 0 where the heading above covers it, 1 for the last."""
     spans: list[list[int]] = []
     for number, row in enumerate(table.rows):
         above = table.rows[number - 1] if number else ()
@@ -105,15 +79,13 @@ def row_spans(table: "Table") -> list[list[int]]:
 
 def follow_system(styles: str) -> str:
     """Return the style sheet with the rules of the dark page applied where the system is dark."""
-    return re.sub(
-        r"\bbody\.dark\b([^{}]*\{[^{}]*\})", r"@media (prefers-color-scheme: dark) {\nbody\1\n}", styles
-    )
+    dark = r"\bbody\.dark\b([^{}]*\{[^{}]*\})"
+    return re.sub(dark, r"@media (prefers-color-scheme: dark) {\nbody\1\n}", styles)
 
 
 def escape_markdown(text: str) -> str:
     """Return Markdown that shows the text as it is, in one line, also within a table."""
-    line = " ".join(text.split())
-    return re.sub(r"([\\`*_\[\]<>|~$&])", r"\\\1", line)
+    return re.sub(r"([\\`*_\[\]<>|~$&])", r"\\\1", " ".join(text.split()))
 
 
 def _paragraph(text: str) -> str:
@@ -130,28 +102,19 @@ def _part_blocks(part: "Part", page: str, images: Mapping[str, str]) -> Iterator
         if table.note:
             yield _paragraph(table.note)
     for curve in part.curves:
-        yield _markdown_figure(curve, page, images)
+        title = escape_markdown(curve.title)
+        link = f"Figure: {title}, in [{escape_markdown(page)}]({page})."
+        yield f"![{title}]({images[curve.name]})" if curve.name in images else link
         if curve.note:
             yield _paragraph(curve.note)
     if part.commands:
         yield _fenced("\n".join(part.commands))
 
 
-def _markdown_figure(curve: "Curve", page: str, images: Mapping[str, str]) -> str:
-    """Return the image of a curve, or else a link to the HTML file."""
-    title = escape_markdown(curve.title)
-    if curve.name in images:
-        return f"![{title}]({images[curve.name]})"
-    return f"Figure: {title}, in [{escape_markdown(page)}]({page})."
-
-
 def _markdown_table(table: "Table") -> str:
-    rows = [table.columns, ("---",) * len(table.columns), *table.rows]
-    lines = []
-    for number, row in enumerate(rows):
-        cells = row if number == 1 else map(escape_markdown, row)
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    heading, *rows = [map(escape_markdown, row) for row in (table.columns, *table.rows)]
+    lines = [heading, ["---"] * len(table.columns), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _fenced(text: str) -> str:

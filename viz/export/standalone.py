@@ -27,22 +27,14 @@ def strip_interaction(html: str) -> str:
 def pictures_page(
     sections: Sequence[Section], *, title: str, about: str, styles: str, scripts: Sequence[str]
 ) -> str:
-    """Render a document of pictures.
+    """Render a document of pictures, `about` the origin of its numbers.
 
-    Args:
-        sections: Parts of the document.
-        title: Title of the document.
-        about: Origin of the numbers.
-        styles: Style sheet of the project, inserted without escaping.
-        scripts: Scripts of the project, inserted without escaping; with figures, plotly.js first.
+    Styles and scripts are inserted without escaping; with figures, plotly.js is the first script.
     """
     assert "</style" not in styles and not any("</script" in script for script in scripts)
     static = [
-        Section(
-            section.heading, strip_interaction(section.html), tuple(map(strip_interaction, section.figures))
-        )
-        for section in sections
+        Section(heading, strip_interaction(html), tuple(map(strip_interaction, figures)))
+        for heading, html, figures in sections
     ]
-    return render(
-        "pictures_page.html", sections=static, title=title, about=about, styles=styles, scripts=scripts
-    )
+    texts = {"title": title, "about": about}
+    return render("pictures_page.html", sections=static, styles=styles, scripts=scripts, **texts)

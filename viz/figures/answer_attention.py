@@ -13,12 +13,8 @@ from viz.figures.frame import new_figure, plain
 from viz.theme import INK, LINES, PATTERNS
 
 _BAR_PX, _GAP_PX = 20, 8
-
-_ROW_HEIGHT = 0.84
-"""Height of the bars of a row together, as a share of the row."""
-
-_AXIS_LENGTH = 1.7
-"""Length of the axis relative to the longest bar, with space for its text on a phone."""
+_ROW_HEIGHT = 0.84  # of the bars of a row together, as a share of the row
+_AXIS_LENGTH = 1.7  # relative to the longest bar, with space for its text on a phone
 
 NO_DIFFERENCE = "Every difference is 0 exactly."
 
@@ -88,15 +84,10 @@ def add_bars(
     *,
     with_gains: bool = False,
 ) -> None:
-    """Add a bar per row and answer, the first row on top.
+    """Add a bar per escaped row name and answer, the first row on top.
 
-    Args:
-        figure: Figure without traces.
-        answers: A answers, one or two.
-        rows: Escaped names of the R rows.
-        values: (A, R), NaN for no bar; not rounded, so that only equal values are called equal.
-        texts: Texts (A, R) after the bars, or in place of them.
-        with_gains: Add to the text of the longer bar by how much it is longer.
+    values are (A, R), NaN for no bar. texts, (A, R), are after the bars or in place of them; with_gains adds
+    to the text of the longer bar by how much it is longer.
     """
     width = _ROW_HEIGHT / len(answers)
     for index, (answer, lengths, row_texts) in enumerate(zip(answers, values, texts, strict=True)):

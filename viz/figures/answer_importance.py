@@ -6,27 +6,10 @@ import plotly.graph_objects as go
 
 import pine_engine as pine
 from viz.drawing.text import shorten
-from viz.figures.frame import (
-    FloatArray,
-    add_cells,
-    answer_queries,
-    document_labels,
-    new_figure,
-    outlined_row,
-    plain,
-)
-from viz.figures.importance import (
-    MEASURES,
-    Normalization,
-    cell_texts,
-    color_axis,
-    normalize,
-    place_name,
-    select_importance,
-)
+from viz.figures.frame import FloatArray, answer_queries, document_labels, new_figure, plain
+from viz.figures.importance import Normalization, add_importances, normalize, place_name, select_importance
 
-MAX_TOKEN_CHARACTERS = 16
-"""Maximum characters of a token beside its row."""
+_MAX_TOKEN_CHARACTERS = 16
 
 
 def plot_answer_importance(
@@ -55,7 +38,6 @@ def plot_answer_importance(
     """
     values, is_ranked = _answer_importance_info(trace, len(tokens), layer, head, normalization)
     quantity = "importance" if is_ranked else "attention"
-    measure = MEASURES[normalization].format(quantity)
     names = document_labels(values.shape[1], order)
     figure = new_figure(
         name="answer-importance",
@@ -63,25 +45,24 @@ def plot_answer_importance(
         caption="A row is a token of the answer, a column a document."
         + ("" if is_ranked else " The method does not rank documents; the values are its attention."),
         height=160 + max(16 * len(values), 120),
-        coloraxis=color_axis(values, normalization, measure),
     )
     first = trace.layout.suffix_length - 1
-    add_cells(
+    add_importances(
         figure,
         values,
         names,
-        texts=cell_texts(values),
-        hover=f"%{{y}}, document %{{x}}<br>{measure} %{{z:.3g}}",
+        normalization,
+        quantity=quantity,
+        cell="%{y}, document %{x}",
         titles=("document", "token of the answer"),
         meta={"y": [{"query": f"suffix {first + index}"} for index in range(len(values))]},
+        selected_row=step,
     )
-    labels = [plain(shorten(text, MAX_TOKEN_CHARACTERS)) for text in tokens[: len(values)]]
+    labels = [plain(shorten(text, _MAX_TOKEN_CHARACTERS)) for text in tokens[: len(values)]]
     figure.update_yaxes(
         tickvals=list(range(len(values))),
         ticktext=[f"{number} {label}" for number, label in enumerate(labels, start=1)],
     )
-    if step is not None:
-        figure.add_shape(outlined_row(step, len(names)))
     return figure
 
 

@@ -12,8 +12,7 @@ from viz.figures.panels import add_panels, prompt_parts
 MIN_WEIGHT = 1e-6
 """Smaller weights are drawn as this."""
 
-_TICKS = (-6, -5, -4, -3, -2, -1, 0)
-_TICK_TEXTS = ("1e-6", "1e-5", "1e-4", "0.001", "0.01", "0.1", "1")
+_TICKS = {-6: "1e-6", -5: "1e-5", -4: "1e-4", -3: "0.001", -2: "0.01", -1: "0.1", 0: "1"}
 
 
 def plot_attention(
@@ -58,13 +57,9 @@ def plot_attention(
     )
     visible = np.concatenate([matrix[~np.isnan(matrix)] for matrix in matrices])
     low, high = np.percentile(visible, [5, 99.9]) if visible.size else (-6, 0)
-    figure.update_layout(
-        coloraxis={
-            "cmin": float(low),
-            "cmax": float(high),
-            "colorbar": {"title": {"text": "weight"}, "tickvals": _TICKS, "ticktext": _TICK_TEXTS},
-        }
-    )
+    ticks = {"tickvals": list(_TICKS), "ticktext": list(_TICKS.values())}
+    color_bar = {"title": {"text": "weight"}, **ticks}
+    figure.update_layout(coloraxis={"cmin": float(low), "cmax": float(high), "colorbar": color_bar})
     return figure
 
 

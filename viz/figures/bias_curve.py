@@ -16,12 +16,8 @@ if TYPE_CHECKING:
     from pine_engine.evaluation.report.tables import Curve, CurveLine
 
 _HEIGHT = 400
-
-_LEGEND_ROW, _FREE_LEGEND_ROWS = 30, 6
-"""Pixels of one row of the legend on a narrow screen, and rows for which _HEIGHT has room."""
-
-_AREAS = (("rgba(107,114,128,0.25)", None), ("rgba(183,159,0,0.6)", "|"))
-"""Fill color and pattern of the first and the second area."""
+_LEGEND_ROW, _FREE_LEGEND_ROWS = 30, 6  # pixels on a narrow screen, and rows for which _HEIGHT has space
+_AREAS = (("rgba(107,114,128,0.25)", None), ("rgba(183,159,0,0.6)", "|"))  # colors and patterns
 
 
 def plot_bias_curve(curves: "Curve | Sequence[Curve]") -> go.Figure:

@@ -67,11 +67,6 @@ def outline(columns: tuple[int, int], rows: tuple[int, int]) -> dict[str, Any]:
     return {"type": "rect", **corners, "line": {"color": CHOSEN, "width": 3}}
 
 
-def outlined_row(row: int, num_columns: int) -> dict[str, Any]:
-    """Return the shape around a selected row of a matrix."""
-    return outline((0, num_columns - 1), (row, row))
-
-
 def add_cells(
     figure: go.Figure,
     values: FloatArray,
@@ -81,6 +76,7 @@ def add_cells(
     meta: Mapping[str, Any],
     titles: tuple[str | None, str | None] = (None, None),
     texts: Sequence[Sequence[str]] | None = None,
+    selected_row: int | None = None,
     gap: int = 2,
     **options: Any,
 ) -> None:
@@ -89,5 +85,8 @@ def add_cells(
         options |= {"text": texts, "texttemplate": "%{text}"}
     style = {"coloraxis": "coloraxis", "xgap": gap, "ygap": gap, "hovertemplate": f"{hover}<extra></extra>"}
     figure.add_heatmap(z=values, x=x, meta=meta, **style, **options)
-    figure.update_xaxes(title=titles[0], side="top", type="category" if isinstance(x, list) else None)
-    figure.update_yaxes(title=titles[1], autorange="reversed")
+    x_title, y_title = ({"title": title} if title else {} for title in titles)
+    figure.update_xaxes(x_title, side="top", type="category" if isinstance(x, list) else None)
+    figure.update_yaxes(y_title, autorange="reversed")
+    if selected_row is not None:
+        figure.add_shape(outline((0, len(x) - 1), (selected_row, selected_row)))

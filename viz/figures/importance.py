@@ -7,12 +7,11 @@ import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.figures.frame import FloatArray, add_cells, document_labels, new_figure, outlined_row
+from viz.figures.frame import FloatArray, add_cells, document_labels, new_figure
 
 Normalization = Literal["raw", "share", "log"]
 
-MEASURES: dict[Normalization, str] = {"raw": "{}", "share": "share of {}", "log": "log10 of {}"}
-"""Quantities of the color scales; the place is for "importance" or "attention"."""
+_MEASURES: dict[Normalization, str] = {"raw": "{}", "share": "share of {}", "log": "log10 of {}"}
 
 
 def plot_importance(
@@ -39,27 +38,24 @@ def plot_importance(
     """
     values = _importance_info(trace, layer, head, normalization)
     names = document_labels(len(values), order)
-    measure = MEASURES[normalization].format("importance")
     figure = new_figure(
         name="importance",
         title=f"Importance of each document for each other document, {place_name(layer, head)}",
         caption="A row is a query document, a column a key document; PINE places the most important closest.",
         height=160 + 32 * len(values),
-        coloraxis=color_axis(values, normalization, measure),
     )
-    add_cells(
+    add_importances(
         figure,
         values,
         names,
+        normalization,
         y=names,
-        texts=cell_texts(values),
-        hover=f"query document %{{y}}, key document %{{x}}<br>{measure} %{{z:.3g}}",
+        cell="query document %{y}, key document %{x}",
         titles=("key document", "query document"),
         meta={"y": [{"query": f"document {slot}"} for slot in range(len(values))]},
+        selected_row=document,
     )
     figure.update_yaxes(type="category")
-    if document is not None:
-        figure.add_shape(outlined_row(document, len(values)))
     return figure
 
 
@@ -98,14 +94,21 @@ def place_name(layer: int | None, head: int | None) -> str:
     return place + (", mean over heads" if head is None else f", head {head}")
 
 
-def color_axis(values: FloatArray, normalization: Normalization, measure: str) -> dict[str, Any]:
-    """Return the color scale of importances: from zero, or from the minimum of log10."""
+def add_importances(
+    figure: go.Figure,
+    values: FloatArray,
+    x: list[str],
+    normalization: Normalization,
+    *,
+    cell: str,
+    quantity: str = "importance",
+    **options: Any,
+) -> None:
+    """Add cells with their numbers, colored from zero, or from the minimum of log10; `cell` names one."""
     known = values[~np.isnan(values)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
     low = low if normalization == "log" else 0.0
-    return {"cmin": low, "cmax": high, "colorbar": {"title": {"text": measure}}}
-
-
-def cell_texts(values: FloatArray) -> list[list[str]]:
-    """Format the numbers of a matrix for its cells."""
-    return [["" if np.isnan(value) else f"{value:.2g}" for value in row] for row in values]
+    measure = _MEASURES[normalization].format(quantity)
+    figure.update_layout(coloraxis={"cmin": low, "cmax": high, "colorbar": {"title": {"text": measure}}})
+    texts = [["" if np.isnan(value) else f"{value:.2g}" for value in row] for row in values]
+    add_cells(figure, values, x, texts=texts, hover=f"{cell}<br>{measure} %{{z:.3g}}", **options)

@@ -18,18 +18,10 @@ PromptPart = tuple[Segment, int, int]
 MAX_BINS = 400
 """Maximum cells per side of one of at most two panels; in longer prompts one cell is several tokens."""
 
-_BAND = 0.02
-"""Width of the band of a segment, as a share of the tokens."""
-
-_GAP = 0.05
-"""Gap between panels, as a share of the figure."""
-
-_MAX_TITLE_CHARACTERS = 72
-"""Characters of the panel titles side by side, which fit into a figure 600 pixels wide."""
-
-_MAX_TITLE_LINE_CHARACTERS = 44
-"""Characters in a line of one panel title, which fit on a phone."""
-
+_BAND = 0.02  # width of the band of a segment, as a share of the tokens
+_GAP = 0.05  # between panels, as a share of the figure
+_MAX_TITLE_CHARACTERS = 72  # of the panel titles side by side, in a figure 600 pixels wide
+_MAX_TITLE_LINE_CHARACTERS = 44  # of one panel title, on a phone
 _TITLE_LINE_PX = 20
 
 
@@ -68,16 +60,9 @@ def add_panels(
     query: int | None,
     columns: int,
 ) -> None:
-    """Add a heatmap per matrix over the same tokens, queries in rows, keys in columns; all zoom together.
+    """Add a heatmap per matrix (N, N) over the parts of N tokens, queries in rows; all zoom together.
 
-    Args:
-        figure: Figure without traces.
-        matrices: float32 (N, N) each, NaN where masked.
-        labels: Escaped title of each panel.
-        parts: Parts of the N tokens.
-        hover: Hover text of a cell, after the label.
-        query: Token whose row is marked.
-        columns: Panels side by side.
+    Labels are escaped. `columns` panels are side by side, and the row of `query` is marked.
     """
     titles = [_title_lines(label, columns) for label in labels]
     title_px = _TITLE_LINE_PX * max(map(len, titles)) + 8

@@ -6,10 +6,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.figures.frame import FloatArray, add_cells, document_labels, new_figure, outlined_row
+from viz import theme
+from viz.figures.frame import FloatArray, add_cells, document_labels, new_figure
 from viz.figures.positions import MASKED, IntArray, at_place
-from viz.theme import BLUES
-from viz.theme import MASKED as MASKED_COLOR
 
 
 def plot_position_map(
@@ -50,13 +49,16 @@ def plot_position_map(
         title=f"Position of each document for each query{place}",
         caption="A cell has the first and last position of a document; gray: masked.",
         height=150 + 32 * len(values),
-        plot_bgcolor=MASKED_COLOR,
+        plot_bgcolor=theme.MASKED,
         coloraxis={
-            "colorscale": [[index / (len(BLUES) - 1), color] for index, color in enumerate(BLUES)],
+            "colorscale": list(theme.BLUES),
             "colorbar": {"title": {"text": "first position (tokens)"}},
         },
     )
     queries = [f"document {slot}" for slot in range(len(names))] + [f"suffix {token}" for token in tokens]
+    selected = document
+    if document is None and query is not None:
+        selected = len(names) + tokens.index(query)
     add_cells(
         figure,
         values,
@@ -67,13 +69,9 @@ def plot_position_map(
         hover="query %{y}, document %{x} at %{customdata}",
         titles=("document", "query"),
         meta={"y": [{"query": query} for query in queries]},
+        selected_row=selected,
     )
     figure.update_yaxes(type="category")
-    selected = document
-    if selected is None and query is not None:
-        selected = len(names) + tokens.index(query)
-    if selected is not None:
-        figure.add_shape(outlined_row(selected, len(names)))
     return figure
 
 

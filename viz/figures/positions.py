@@ -17,8 +17,7 @@ IntArray = NDArray[np.integer[Any]]
 MASKED = -1
 """Position of a document that the query may not attend to."""
 
-_ROW_HEIGHT = 0.9
-"""Height of the bars of a row, as a share of the row."""
+_ROW_HEIGHT = 0.9  # of the bars of a row together, as a share of the row
 
 
 def plot_positions(

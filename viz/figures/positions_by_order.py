@@ -13,12 +13,8 @@ from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.figures.positions import IntArray, at_place, document_bars
 from viz.theme import INK
 
-_MOVE = {
-    "frame": {"duration": 700, "redraw": False},
-    "transition": {"duration": 500},
-    "mode": "immediate",
-    "fromcurrent": True,
-}
+_FRAME = {"frame": {"duration": 700, "redraw": False}, "transition": {"duration": 500}}
+_MOVE = {**_FRAME, "mode": "immediate", "fromcurrent": True}
 
 
 class DocumentPositions(NamedTuple):
@@ -100,11 +96,12 @@ def plot_document_positions(
     figure.add_traces(_bars(orders[0], names))
     figure.frames = frames
     letters = [" ".join(map(document_letter, one.order)) for one in orders]
+    steps = [
+        {"method": "animate", "label": label, "args": [[str(index)], _MOVE]}
+        for index, label in enumerate(letters)
+    ]
     slider = {
-        "steps": [
-            {"method": "animate", "label": label, "args": [[str(index)], _MOVE]}
-            for index, label in enumerate(letters)
-        ],
+        "steps": steps,
         **{"x": 0.22, "len": 0.76, "y": 0, "pad": {"t": 30, "b": 0}, "ticklen": 0, "minorticklen": 0},
         "currentvalue": {"prefix": "order "},
         "font": {"color": "rgba(0,0,0,0)", "size": 1},

@@ -10,11 +10,7 @@ from viz.drawing.identity import document_letter, ink_on
 from viz.drawing.text import format_difference, shorten
 from viz.figures.frame import FloatArray, add_cells, method_labels, new_figure, plain
 
-_MAX_CHARACTERS = 90
-"""Maximum characters of an answer in hover text."""
-
-_LINE_CHARACTERS = 45
-
+_MAX_CHARACTERS, _LINE_CHARACTERS = 90, 45  # of an answer in hover text
 _COLORS = ("#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999", "#009E73")
 
 
