@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.viz_reading import read_html
+from viz.drawing import text as texts
 from viz.drawing.identity import (
     DECODED,
     PREFIX,
@@ -20,15 +21,6 @@ from viz.drawing.identity import (
     segment_badge,
 )
 from viz.drawing.picture import Numbers, pick, picture, switch
-from viz.drawing.text import (
-    format_difference,
-    format_percent,
-    format_value,
-    join_words,
-    plain_values,
-    shorten,
-    visible_text,
-)
 from viz.export.numbers import picture_numbers
 
 
@@ -67,25 +59,25 @@ def test_letter_belongs_to_the_document_and_slot_to_the_order() -> None:
 
 def test_numbers_are_never_rounded_to_zero_or_one() -> None:
     values = (0.0, 1e-7, 0.02, 1.5, 12345.0)
-    assert [format_value(v) for v in values] == ["0", "1.00e-07", "0.0200", "1.50", "1.23e+04"]
-    differences = [format_difference(v) for v in (0.0, 3.2e-6, 5.2341, math.nan)]
+    assert [texts.format_value(v) for v in values] == ["0", "1.00e-07", "0.0200", "1.50", "1.23e+04"]
+    differences = [texts.format_difference(v) for v in (0.0, 3.2e-6, 5.2341, math.nan)]
     assert differences == ["0.0", "3.2e-06", "5.23", "not a number"]
-    percents = [format_percent(p) for p in (1, 0.99999, 0.621, 0.00012, 0)]
+    percents = [texts.format_percent(p) for p in (1, 0.99999, 0.621, 0.00012, 0)]
     assert percents == ["100 %", ">99.9 %", "62.1 %", "0.0120 %", "0 %"]
 
 
 @given(st.lists(st.floats(width=32, allow_infinity=False), max_size=5))
 def test_plain_values_are_the_same_float32(values: list[float]) -> None:
     array = np.array(values, np.float32)
-    plain = [math.nan if value is None else value for value in plain_values(array)]
+    plain = [math.nan if value is None else value for value in texts.plain_values(array)]
     np.testing.assert_array_equal(np.array(plain, np.float32), array)
 
 
 def test_texts_are_visible_and_shortened() -> None:
-    assert visible_text(" a\n\tb") == "␣a⏎⇥b" and visible_text("") == "∅"
-    assert visible_text("\x00\u202e") == "\\u0000\\u202e"
-    assert (shorten("abcdef", 4), shorten("abcd", 4)) == ("abc…", "abcd")
-    assert [join_words("abc"[:n]) for n in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
+    assert texts.visible_text(" a\n\tb") == "␣a⏎⇥b" and texts.visible_text("") == "∅"
+    assert texts.visible_text("\x00\u202e") == "\\u0000\\u202e"
+    assert (texts.shorten("abcdef", 4), texts.shorten("abcd", 4)) == ("abc…", "abcd")
+    assert [texts.join_words("abc"[:n]) for n in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
 
 
 def test_picture_has_caption_numbers_and_buttons() -> None:

@@ -12,14 +12,8 @@ from hypothesis import strategies as st
 import viz
 from pine_engine.engine.orders import ShuffleResult
 from tests.support.figure_records import answer_with
-from viz.export.numbers import figure_numbers
-from viz.figures.answer_tokens import (
-    AnswerTokens,
-    answer_tokens,
-    attention_by_part,
-    comparison_step,
-    first_difference,
-)
+from viz.figures.answer_attention import _answer_attention_info
+from viz.figures.answer_tokens import AnswerTokens, answer_tokens, comparison_step, first_difference
 from viz.figures.next_token_candidates import _likely_tokens, _next_token_candidates_info
 
 LEFT = answer_with(
@@ -39,6 +33,7 @@ RIGHT = answer_with(
     attention=[[0.5, 0.125, 0.25, 0.125], [0.5, 0.125, 0.25, 0.125], [0.25, 0.125, 0.5, 0.125]],
 )
 SAME = answer_with("NIA", LEFT.tokens, probabilities=[0.9, 0.8, 0.7, 0.99])
+SHORTER = answer_with("SP", LEFT.tokens[:3])
 EMPTY = answer_with("PCW", [])
 
 
@@ -66,16 +61,15 @@ def test_answer_tokens_are_those_of_the_run(tiny_shuffle: ShuffleResult) -> None
     assert record.alternatives[1][0][0] == f"<{run.traces['pine'].alternatives[1][0].token_id}>"
 
 
-def test_first_difference_may_be_the_end_of_an_answer() -> None:
-    assert first_difference(LEFT, RIGHT) == first_difference(RIGHT, LEFT) == 2
-    assert first_difference(LEFT, SAME) is None
-    shorter = answer_with("SP", LEFT.tokens[:3])
-    assert first_difference(LEFT, shorter) == first_difference(shorter, LEFT) == 3
-    assert first_difference(EMPTY, LEFT) == 0
-
-
-def test_comparison_step_of_equal_answers_has_the_largest_gap() -> None:
-    assert (comparison_step(LEFT, RIGHT), comparison_step(LEFT, SAME)) == (2, 2)
+@pytest.mark.parametrize(
+    ("other", "difference", "step"),
+    [(RIGHT, 2, 2), (SAME, None, 2), (SHORTER, 3, 3), (EMPTY, 0, 0), (LEFT, None, 0)],
+)
+def test_comparison_step_is_first_difference_or_largest_gap(
+    other: AnswerTokens, difference: int | None, step: int
+) -> None:
+    assert first_difference(LEFT, other) == first_difference(other, LEFT) == difference
+    assert comparison_step(LEFT, other) == comparison_step(other, LEFT) == step
     assert comparison_step(EMPTY, EMPTY) == 0
 
 
@@ -84,30 +78,20 @@ def test_candidates_are_sorted_by_the_larger_probability() -> None:
     assert tokens == [" red", " green", " white", " blue"]
     expected = [[0.6, 0.25, math.nan, 0.05], [0.375, 0.5, 0.0625, math.nan]]
     np.testing.assert_allclose(values, expected, rtol=1e-6)
+    assert _likely_tokens(RIGHT, 3) == {}
 
 
 def test_candidates_are_labeled_with_probability_or_bound() -> None:
     figure = viz.plot_next_token_candidates(LEFT, RIGHT)
     assert row_names(figure) == ["␣red", "␣green", "␣white", "␣blue"]
     left, right = figure.data
-    assert list(left.text) == ["60.0 % decoded", "25.0 %", "below 5.00 %", "5.00 %"]
-    assert list(right.text) == ["37.5 %", "50.0 % decoded", "6.25 %", "below 6.25 %"]
+    assert [text.split()[-2] for text in left.text] == ["%", "25.0", "5.00", "5.00"]
+    assert [text.startswith("below") for text in right.text] == [False, False, False, True]
     assert "“␣green”: 25.0 % under Vanilla, 50.0 % under PINE." in caption(figure)
-    notes = {(note.y < 2.5, note.text) for note in figure.layout.annotations}
-    assert notes == {(True, "below 5.00 %"), (False, "below 6.25 %")}
-
-
-@pytest.mark.parametrize(
-    ("other", "part"),
-    [
-        (RIGHT, "first token"),
-        (SAME, "differs most"),
-        (LEFT, "0 exactly"),
-        (answer_with("SP", LEFT.tokens[:3]), "SP had ended"),
-    ],
-)
-def test_candidates_caption_explains_the_step(other: AnswerTokens, part: str) -> None:
-    assert part in caption(viz.plot_next_token_candidates(LEFT, other))
+    assert [note.y < 2.5 for note in figure.layout.annotations] == [True, False]
+    assert (left.marker.pattern.shape, left.offset + left.width) != (right.marker.pattern.shape, right.offset)
+    captions = [caption(viz.plot_next_token_candidates(LEFT, one)) for one in (RIGHT, SAME, LEFT, SHORTER)]
+    assert len({text.partition(".")[0] for text in captions}) == 3 and "SP had ended" in captions[-1]
 
 
 def test_shortened_candidates_keep_a_row_each() -> None:
@@ -116,24 +100,17 @@ def test_shortened_candidates_keep_a_row_each() -> None:
     answer = answer_with("PINE", dashes[:1], alternatives=likely)
     figure = viz.plot_next_token_candidates(answer, answer_with("SP", ["x"]))
     assert row_names(figure)[0] == "-" * 23 + "…" and len(set(figure.data[0].y)) == 4
-    assert [row[2] for row in figure_numbers(figure).numbers.rows] == row_names(figure) * 2
 
 
-def test_attention_at_a_step_is_that_of_its_query() -> None:
-    figure = viz.plot_answer_attention([LEFT, RIGHT], step=2)
-    assert row_names(figure) == ["SYS", "A", "B", "SUF"]
-    for bars, answer in zip(figure.data, (LEFT, RIGHT), strict=True):
-        np.testing.assert_array_equal(bars.x, answer.attention[2])
-
-
-def test_attention_of_an_answer_is_the_mean_over_its_tokens() -> None:
-    figure = viz.plot_answer_attention([LEFT, RIGHT])
-    assert figure.data[0].x.tolist() == [0.5625, 0.25, 0.09375, 0.09375]
-    assert "A (25.0 %) under Vanilla and B (33.3 %) under PINE." in caption(figure)
-    rest = list(attention_by_part(LEFT, with_prefix=False).values())  # the last token attends to the prefix
-    assert rest == pytest.approx(
-        [(0.5 + 0.5 + 2 / 3) / 4, (0.25 + 0.25 + 1 / 6) / 4, (0.25 + 0.25 + 1 / 6) / 4]
-    )
+@pytest.mark.parametrize("with_prefix", [True, False])
+def test_attention_is_that_of_a_step_or_their_mean(with_prefix: bool) -> None:
+    skipped = 0 if with_prefix else 1
+    rows = LEFT.attention[:, skipped:] / LEFT.attention[:, skipped:].sum(1, keepdims=True).clip(1e-9)
+    for step, expected in ((2, rows[2]), (None, rows.mean(0))):
+        parts, values = _answer_attention_info([LEFT, EMPTY], step, with_prefix=with_prefix)
+        assert [part.label for part in parts] == ["SYS", "A", "B", "SUF"][skipped:]
+        np.testing.assert_allclose(values[0], expected, rtol=1e-6)
+        assert np.isnan(values[1]).all()
 
 
 ATTENTION = st.lists(
@@ -156,12 +133,14 @@ def test_bars_and_texts_of_any_two_answers_agree(
         assert [", +" in text for text in bars.text] == (gains > 0).tolist()
         assert ["exactly" in hover for hover in bars.customdata] == (gains == 0).tolist()
         assert ["more than" in hover for hover in bars.customdata] == (gains > 0).tolist()
-    assert ("Every difference is 0 exactly." in caption(figure)) == bool((x == y).all())
+    text = caption(figure)
+    most = [f"{'ABC'[int(np.argmax(shares[1:4]))]} (" for shares in (x, y)]
+    assert text.index(most[0]) <= text.rindex(most[1])
     if (x != y).any():
         row = int(np.abs(x - y).argmax())
         name = ("the prefix", "document A", "document B", "document C", "the suffix")[row]
-        assert f"difference: {name}, " in caption(figure)
-        assert f"more under {'left' if x[row] > y[row] else 'right'}." in caption(figure)
+        assert f"difference: {name}, " in text
+        assert f"more under {'left' if x[row] > y[row] else 'right'}." in text
 
 
 def test_document_is_compared_with_itself_in_another_slot() -> None:
@@ -174,13 +153,5 @@ def test_document_is_compared_with_itself_in_another_slot() -> None:
 def test_single_or_empty_answer_has_no_comparison() -> None:
     (bars,) = viz.plot_answer_attention([LEFT]).data
     assert list(bars.customdata) == ["SYS: 56.2 %", "A: 25.0 %", "B: 9.38 %", "SUF: 9.38 %"]
-    figure = viz.plot_answer_attention([EMPTY, LEFT])
-    assert list(figure.data[0].text) == ["no token"] * 4 and np.isnan(figure.data[0].x).all()
-    assert "difference" not in caption(figure)
+    assert "difference" not in caption(viz.plot_answer_attention([EMPTY, LEFT]))
     assert row_names(viz.plot_next_token_candidates(EMPTY, replace(EMPTY, label="SP"))) == []
-
-
-def test_bars_differ_without_color() -> None:
-    left, right = viz.plot_answer_attention([LEFT, RIGHT]).data
-    assert left.marker.pattern.shape != right.marker.pattern.shape
-    assert left.offset + left.width == right.offset == 0

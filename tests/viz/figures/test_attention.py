@@ -16,7 +16,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 from viz.figures.attention import _attention_info
 from viz.figures.masks import _masks_info, mask_states
-from viz.figures.panels import MAX_BINS, binned
+from viz.figures.panels import MAX_BINS
 
 LAYOUT = TokenLayout((5, 9), ((11, 12, 13), (21, 22)), (51, 52))
 COUNT = LAYOUT.num_tokens
@@ -41,6 +41,7 @@ def test_attention_draws_each_weight_and_leaves_masked_blank() -> None:
         np.testing.assert_allclose(10.0**trace.z, expected, rtol=1e-5)
     layout = figure.layout
     assert (layout.xaxis2.matches, layout.yaxis2.matches, layout.yaxis.scaleanchor) == ("x", "y", "x")
+    assert layout.xaxis.domain[1] < layout.xaxis2.domain[0] and layout.meta["columns"] == 2
     np.testing.assert_allclose(_attention_info(np.zeros((2, 2), np.float32), with_sink=True), -6)
 
 
@@ -54,20 +55,21 @@ def test_attention_without_sink_scales_to_the_other_keys() -> None:
     assert viz.plot_attention(weights, LAYOUT, with_sink=True).layout.coloraxis.cmax > -1
 
 
-def test_long_prompt_is_binned_by_maximum() -> None:
+def test_long_prompt_is_binned_by_maximum_into_a_small_figure() -> None:
     count = 2 * MAX_BINS + 1
     weights = causal(count)
-    layout = TokenLayout((1,), ((2,) * (count - 2),), (3,))
-    (trace,) = viz.plot_attention(weights, layout, with_sink=True).data
+    figure = viz.plot_attention(weights, TokenLayout((1,), ((2,) * (count - 2),), (3,)), with_sink=True)
+    (trace,) = figure.data
     assert trace.z.shape == (-(-count // 3),) * 2 and max(trace.z.shape) <= MAX_BINS
     np.testing.assert_allclose(10 ** trace.z[100, 50], np.nanmax(weights[300:303, 150:153]), rtol=1e-5)
     assert np.isnan(trace.z[50, 100]) and (trace.x0, trace.dx) == (1, 3)
-    assert binned(weights, count)[1] == 1
+    assert len(figure.to_json()) < MAX_BINS**2 * 4 * 4 / 3 + 20_000
 
 
 def test_bands_mark_the_segments_and_a_line_the_query() -> None:
     figure = viz.plot_attention(causal(COUNT + 2), LAYOUT, order=[1, 0], query=4)
     assert list(figure.layout.xaxis.ticktext) == ["SYS", "B", "A", "SUF", "OUT"]
+    assert list(figure.layout.xaxis.tickvals) == [0.5, 3, 5.5, 7.5, 9.5]
     bands = [shape for shape in figure.layout.shapes if shape.type == "rect" and shape.y1 == -0.5]
     assert [(band.x0, band.x1) for band in bands] == [
         *((-0.5, 1.5), (1.5, 4.5), (4.5, 6.5), (6.5, 8.5), (8.5, 10.5))
@@ -78,10 +80,9 @@ def test_bands_mark_the_segments_and_a_line_the_query() -> None:
 
 def test_query_attention_is_a_row_of_the_weights() -> None:
     weights = causal(COUNT)
-    (bars,) = viz.plot_query_attention(
-        weights, 5, tokens=list("abcdefghi"), with_sink=True, layout=LAYOUT
-    ).data
-    np.testing.assert_array_equal(bars.y, weights[5])
+    figure = viz.plot_query_attention(weights, 5, tokens=list("abcdefghi"), with_sink=True, layout=LAYOUT)
+    np.testing.assert_array_equal(figure.data[0].y, weights[5])
+    assert [line.x0 for line in figure.layout.shapes] == [1.5, 4.5]
     (rest,) = viz.plot_query_attention(weights, -1).data
     np.testing.assert_array_equal(rest.y, weights[-1, 1:])
     assert rest.x[0] == 1
@@ -102,14 +103,13 @@ def test_mask_states_equal_the_paper(name: str, expected: list[list[int]]) -> No
 
 
 def test_masks_equal_the_plans_and_equal_masks_share_a_panel() -> None:
-    masks = _masks_info([build_plan(method, LAYOUT) for method in METHODS.values()])
-    tokens = np.arange(COUNT)
+    plans = [build_plan(method, LAYOUT) for method in METHODS.values()]
+    masks = _masks_info(plans)
     assert next(iter(masks)) == "Vanilla; Re-assignment only" and len(masks) == 3
-    for method in METHODS.values():
-        expected = attention_mask(build_plan(method, LAYOUT), tokens, tokens)
+    for plan in plans:
+        expected = attention_mask(plan, np.arange(COUNT), np.arange(COUNT))
         (label,) = [label for label, z in masks.items() if np.array_equal(~np.isnan(z), expected)]
-        assert method.label in label.split("; ")
-    assert [trace.name for trace in viz.plot_masks(LAYOUT, query=4).data] == list(masks)
+        assert plan.method.label in label.split("; ")
 
 
 def test_masks_of_a_result_are_those_of_its_methods(tiny_shuffle: ShuffleResult) -> None:
@@ -117,16 +117,14 @@ def test_masks_of_a_result_are_those_of_its_methods(tiny_shuffle: ShuffleResult)
     plans = [build_plan(METHODS[name], result.layout) for name in result.answers]
     for source in (result, plans, iter(plans)):
         assert [panel.name for panel in viz.plot_masks(source).data] == ["Vanilla", "PCW", "PINE"]
-    assert [panel.name for panel in viz.plot_masks(plans[2]).data] == ["PINE"]
+    assert len(viz.plot_masks(plans[2]).data) == 1 and len(viz.plot_masks(LAYOUT).data) == 3
 
 
-@pytest.mark.parametrize("source", [[], ["pine"], {}, causal(3)])
-def test_masks_without_plans_raise_input_error(source: Any) -> None:
+OTHER_PROMPT = replace(LAYOUT, suffix=(51,))
+PINES = [build_plan(METHODS["pine"], layout) for layout in (LAYOUT, OTHER_PROMPT)]
+
+
+@pytest.mark.parametrize("source", [[], ["pine"], {}, causal(3), PINES])
+def test_masks_without_plans_of_one_prompt_raise_input_error(source: Any) -> None:
     with pytest.raises(InputError):
         viz.plot_masks(source)
-
-
-def test_masks_of_different_prompts_raise_input_error() -> None:
-    layouts = (LAYOUT, replace(LAYOUT, suffix=(51,)))
-    with pytest.raises(InputError):
-        viz.plot_masks(build_plan(METHODS["pine"], layout) for layout in layouts)

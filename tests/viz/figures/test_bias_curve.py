@@ -21,94 +21,70 @@ CURVE = Curve(
     areas=(("causal", (1.0, 2.0, 3.0), (2.0, 1.0, 5.0)),),
 )
 BARE = CurveLine("PINE", 1, (Estimate(50, None, None, 9), None, Estimate(70, None, None, 9)))
+HAS_BARS = pytest.mark.parametrize("has_bars", [True, False])
 
 
-@pytest.mark.parametrize("has_bars", [True, False])
+@HAS_BARS
 def test_means_have_their_intervals_and_gaps(has_bars: bool) -> None:
     area_start, area_end, line, level = viz.plot_bias_curve(replace(CURVE, has_bars=has_bars)).data
     assert line.type == ("bar" if has_bars else "scatter")
     np.testing.assert_array_equal(line.y, np.array([50, np.nan, 70], np.float32))
     assert (line.error_y.array.tolist(), line.error_y.arrayminus.tolist()) == ([15, 0, 0], [10, 0, 0])
+    assert [text.split()[-3:] for text in line.customdata][:2] == [["40", "to", "65"], []]
     assert set(level.y) == {55.0}
     assert (area_start.y.tolist(), area_end.y.tolist()) == ([1, 2, 3], [2, 1, 5])
 
 
-def test_curves_stand_below_each_other_and_a_method_is_named_once() -> None:
+def test_curves_are_below_each_other_and_share_a_legend() -> None:
     figure = viz.plot_bias_curve([CURVE, CURVE])
     assert figure.layout.yaxis.domain[0] > figure.layout.yaxis2.domain[1]
     assert [line.showlegend for line in figure.data if line.name == "PINE"] == [True, False]
+    assert [line.yaxis for line in figure.data if line.name == "PINE"] == ["y", "y2"]
 
 
-def test_bias_curve_areas_break_at_missing_values() -> None:
+def test_areas_break_at_missing_values() -> None:
     none = float("nan")
     areas = (
         ("causal", (1.0, 2.0, 3.0, none, 5.0, None), (2.0, 1.5, None, 4.0, 7.0, 1.0)),
         ("positions", (0.0, None, 0.0, 0.0, None, None), (1.0, 2.0, 3.0, 4.0, 5.0, None)),
     )
-    curve = replace(CURVE, places=tuple("123456"), lines=(), levels=(), areas=areas)
-    drawn = viz.plot_bias_curve(curve).data
-    edges = [
-        (list(start.x), start.y.tolist(), end.y.tolist())
-        for start, end in zip(drawn[::2], drawn[1::2], strict=True)
+    drawn = viz.plot_bias_curve(replace(CURVE, places=tuple("123456"), lines=(), levels=(), areas=areas)).data
+    starts, ends = drawn[::2], drawn[1::2]
+    assert [(list(one.x), one.y.tolist()) for one in starts] == [
+        *((["1", "2"], [1, 2]), (["5"], [5]), (["1"], [0]), (["3", "4"], [0, 0]))
     ]
-    assert edges == [
-        (["1", "2"], [1, 2], [2, 1.5]),
-        (["5"], [5], [7]),
-        (["1"], [0], [1]),
-        (["3", "4"], [0, 0], [3, 4]),
-    ]
-    assert all(end.fill == "tonexty" for end in drawn[1::2]) and not any(start.fill for start in drawn[::2])
-    assert [end.customdata.tolist() for end in drawn[1::2]] == [[1, -0.5], [2], [1], [3, 4]]
-    assert [end.fillpattern.shape for end in drawn[1::2]] == [None, None, "|", "|"]
+    assert [one.y.tolist() for one in ends] == [[2, 1.5], [7], [1], [3, 4]]
+    assert [one.customdata.tolist() for one in ends] == [[1, -0.5], [2], [1], [3, 4]]
+    assert [one.fillpattern.shape for one in ends] == [None, None, "|", "|"]
     assert [trace.name for trace in drawn if trace.showlegend] == ["causal", "positions"]
 
 
-@pytest.mark.parametrize("has_bars", [True, False])
-def test_bias_curve_caption_names_intervals_only_where_drawn(has_bars: bool) -> None:
-    curve = replace(CURVE, areas=(), levels=(), has_bars=has_bars, note="A note.")
-    bare = replace(curve, lines=(BARE,))
-    captions = [viz.plot_bias_curve(one).layout.meta["caption"] for one in (curve, bare)]
-    assert "95 %" in captions[0] and captions[0].endswith(" A note.")
-    assert captions[1] == "A note."
-
-
-def test_bias_curve_error_bars_do_not_overlap() -> None:
+@HAS_BARS
+def test_intervals_are_explained_and_separate_where_drawn(has_bars: bool) -> None:
     lines = (CURVE.lines[0], replace(CURVE.lines[0], label="NIA", mark=0))
-    figure = viz.plot_bias_curve(replace(CURVE, lines=lines))
-    assert figure.layout.scattermode == "group"
-    *_, pine, nia, _ = figure.data
-    assert len({pine.offsetgroup, nia.offsetgroup}) == 2
-    bare = replace(CURVE, lines=tuple(replace(BARE, label=line.label) for line in lines))
-    assert viz.plot_bias_curve(bare).layout.scattermode != "group"
+    curve = replace(CURVE, lines=lines, areas=(), levels=(), has_bars=has_bars, note="A note.")
+    figure, bare = (viz.plot_bias_curve(one) for one in (curve, replace(curve, lines=(BARE,))))
+    assert "95 %" in figure.layout.meta["caption"] and bare.layout.meta["caption"] == "A note."
+    assert (figure.layout.scattermode, bare.layout.scattermode) == ("group", None)
+    assert len({line.offsetgroup for line in figure.data}) == 2
 
 
-def test_bias_curve_with_intervals_does_not_include_zero() -> None:
-    curve = replace(
-        CURVE,
-        areas=(),
-        lines=(replace(CURVE.lines[0], values=(Estimate(50, 40, 65, 9), None, Estimate(70, None, None, 9))),),
-    )
+def test_range_of_intervals_does_not_include_zero() -> None:
+    values = (Estimate(50, 40, 65, 9), None, Estimate(70, None, None, 9))
+    curve = replace(CURVE, areas=(), lines=(replace(CURVE.lines[0], values=values),))
     low, high = viz.plot_bias_curve(curve).layout.yaxis.range
-    assert 37 < low < 40 and 70 < high < 73
+    assert (low, high) == pytest.approx((40 - 0.06 * 30, 70 + 0.06 * 30))
 
 
-def test_bars_are_distinct_without_color() -> None:
-    lines = tuple(replace(CURVE.lines[0], label=str(mark), mark=mark) for mark in range(24))
-    bars = viz.plot_bias_curve(replace(CURVE, has_bars=True, lines=lines, areas=(), levels=())).data
-    assert len({bar.marker.pattern.shape for bar in bars[:8]}) == 8
-    assert len({(bar.marker.pattern.shape, bar.marker.color) for bar in bars}) == 24
-
-
-@pytest.mark.parametrize("has_bars", [True, False])
-def test_bias_curve_escapes_untrusted_text(has_bars: bool) -> None:
+@HAS_BARS
+def test_curve_escapes_untrusted_text(has_bars: bool) -> None:
     text = " ".join(HOSTILE)
     curve = replace(
-        CURVE,
-        title=text, x_title=text, y_title=text, places=(text, "2", "3"), has_bars=has_bars,
+        replace(CURVE, title=text, x_title=text, y_title=text, places=(text, "2", "3"), has_bars=has_bars),
         lines=(replace(CURVE.lines[0], label=text),),
         levels=(replace(CURVE.levels[0], label=text),),
         areas=((text, *CURVE.areas[0][1:]),),
-    )  # fmt: skip
+    )
     figure = viz.plot_bias_curve(curve)
     layout = figure.layout
     shown = [layout.title.text, layout.xaxis.title.text, layout.yaxis.title.text]

@@ -11,7 +11,7 @@ from pine_engine.engine.orders import ShuffleResult
 from viz.figures.answer_importance import _answer_importance_info
 from viz.figures.attention_shares import _attention_shares_info
 from viz.figures.head_decisiveness import decisiveness, most_decisive
-from viz.figures.importance import _importance_info, color_axis, normalize, place_name, select_importance
+from viz.figures.importance import Normalization, _importance_info, normalize, place_name, select_importance
 
 NAN = np.nan
 MATRIX = np.array([[NAN, 0.5, 1.5], [0.0, NAN, 0.25], [3.0, 1.0, NAN]], dtype=np.float32)
@@ -44,31 +44,36 @@ def test_importance_is_the_trace_and_blank_on_the_diagonal(trace: Trace) -> None
     np.testing.assert_array_equal(raw, trace.document_importance[1, 2])
     assert np.isnan(raw).sum() == 3
     figure = viz.plot_importance(trace, layer=1, head=2, normalization="log", document=1)
-    np.testing.assert_allclose(10 ** figure.data[0].z, raw, rtol=1e-5)
+    (heat,) = figure.data
+    np.testing.assert_allclose(10**heat.z, raw, rtol=1e-5)
+    assert heat.text[0][0] == "" and float(heat.text[0][1]) == pytest.approx(heat.z[0, 1], rel=0.05)
     (outline,) = figure.layout.shapes
     assert (outline.x0, outline.x1, outline.y0, outline.y1) == (-0.5, 2.5, 0.5, 1.5)
-    assert figure.layout.xaxis.title.text and figure.layout.yaxis.title.text
 
 
-def test_importance_scale_begins_at_zero_except_for_log() -> None:
-    assert color_axis(MATRIX, "raw", "m")["cmin"] == 0 and color_axis(MATRIX, "raw", "m")["cmax"] == 3
-    assert color_axis(MATRIX - 5, "log", "m")["cmin"] == -5
+@pytest.mark.parametrize(("normalization", "is_zero"), [("raw", True), ("share", True), ("log", False)])
+def test_importance_scale_begins_at_zero_except_for_log(
+    trace: Trace, normalization: Normalization, is_zero: bool
+) -> None:
+    figure = viz.plot_importance(trace, normalization=normalization)
+    known = figure.data[0].z[~np.isnan(figure.data[0].z)]
+    scale = figure.layout.coloraxis
+    assert (scale.cmin, scale.cmax) == (0 if is_zero else known.min(), known.max())
 
 
-def test_answer_importance_begins_at_the_last_question_token(trace: Trace) -> None:
-    assert trace.suffix_importance is not None
+@pytest.mark.parametrize(("method", "is_ranking"), [("pine", True), ("vanilla", False)])
+def test_answer_importance_begins_at_the_last_question_token(
+    tiny_shuffle: ShuffleResult, method: str, is_ranking: bool
+) -> None:
+    trace = tiny_shuffle.first.traces[method]
+    assert trace.suffix_attention is not None
+    expected = trace.suffix_importance if is_ranking else trace.suffix_attention[..., 1:-1]
+    assert expected is not None
     values, is_ranked = _answer_importance_info(trace, 2, 0, 1, "raw")
-    np.testing.assert_array_equal(values, trace.suffix_importance[0, 1, 2:4])
-    (heat,) = viz.plot_answer_importance(trace, ["x", "y"], layer=0, head=1).data
-    assert is_ranked and list(heat.meta["y"]) == [{"query": "suffix 2"}, {"query": "suffix 3"}]
-
-
-def test_answer_importance_of_unranked_method_is_attention(tiny_shuffle: ShuffleResult) -> None:
-    vanilla = tiny_shuffle.first.traces["vanilla"]
-    assert vanilla.suffix_attention is not None
-    values, is_ranked = _answer_importance_info(vanilla, 2, 0, 1, "raw")
-    np.testing.assert_array_equal(values, vanilla.suffix_attention[0, 1, 2:4, 1:-1])
-    assert not is_ranked
+    np.testing.assert_array_equal(values, expected[0, 1, 2:4])
+    figure = viz.plot_answer_importance(trace, ["x", "y"], layer=0, head=1, step=1)
+    assert list(figure.data[0].meta["y"]) == [{"query": "suffix 2"}, {"query": "suffix 3"}]
+    assert is_ranked == is_ranking and figure.layout.shapes[0].y0 == 0.5
 
 
 @pytest.mark.parametrize("step", [None, 1])
@@ -84,15 +89,13 @@ def test_attention_shares_are_the_trace(trace: Trace, step: int | None) -> None:
 
 @pytest.mark.parametrize(("with_rest", "labels"), [(True, "SYS A B C SUF"), (False, "A B C")])
 def test_attention_shares_have_a_bar_per_segment(trace: Trace, with_rest: bool, labels: str) -> None:
-    (bars,) = viz.plot_attention_shares(trace, steps=2, with_rest=with_rest).data
-    assert list(bars.x) == labels.split() and len(bars.y) == len(bars.x)
     bare = replace(trace, layout=replace(trace.layout, prefix=()))
-    (rest,) = viz.plot_attention_shares(bare, steps=2, with_rest=with_rest).data
-    assert list(rest.x) == labels.removeprefix("SYS ").split() and len(rest.y) == len(rest.x)
+    for record, expected in ((trace, labels), (bare, labels.removeprefix("SYS "))):
+        (bars,) = viz.plot_attention_shares(record, steps=2, with_rest=with_rest).data
+        assert list(bars.x) == expected.split() and len(bars.y) == len(bars.x)
 
 
 def test_decisiveness_is_spread_times_attention(trace: Trace) -> None:
-    """A head without attention on documents is not decisive, however different their importances."""
     assert trace.suffix_importance is not None and trace.suffix_attention is not None
     importance = np.ones_like(trace.suffix_importance)
     importance[0, 1, :, 0] = 1e6
@@ -100,12 +103,11 @@ def test_decisiveness_is_spread_times_attention(trace: Trace) -> None:
     attention = np.full_like(trace.suffix_attention, 0.2)
     record = replace(trace, suffix_importance=importance, suffix_attention=attention)
     assert most_decisive(decisiveness(record)) == (0, 1)
-    attention[0, 1] = 1e-9
+    attention[0, 1] = 1e-9  # a head without attention on documents is not decisive
     assert most_decisive(decisiveness(record)) == (1, 2)
     assert decisiveness(record)[1, 2] == pytest.approx((3 / 5 - 1 / 5) * 0.6, rel=1e-5)
     assert decisiveness(record)[0, 0] == 0
-    empty = replace(record, suffix_importance=np.full_like(importance, NAN))
-    assert not decisiveness(empty).any()
+    assert not decisiveness(replace(record, suffix_importance=np.full_like(importance, NAN))).any()
 
 
 def test_head_decisiveness_outlines_the_selected_head(trace: Trace) -> None:

@@ -8,7 +8,7 @@ from pine_engine.debias.table import NUM_MEASURED
 from pine_engine.engine.likelihood import Score
 from pine_engine.invariance.position_sweep import SlotScored, order_effects
 from viz.figures.position_sweep import sweep_sentence
-from viz.theme import line_style
+from viz.theme import bar_pattern, line_color, line_style
 
 LABELS = {"vanilla": "Vanilla", "nia": "NIA", "pine": "PINE", "pcw": "PCW"}
 VALUES: dict[str, tuple[float, ...]] = {
@@ -28,9 +28,8 @@ def steps(values: dict[str, tuple[float, ...]], count: int = 3) -> list[SlotScor
 
 
 def sentence(values: dict[str, tuple[float, ...]], count: int = 3) -> str:
-    return sweep_sentence(
-        steps(values, count), slots=3, document=1, answer="Paris  is\nit", setting="tiny", labels=LABELS
-    )
+    slots = steps(values, count)
+    return sweep_sentence(slots, slots=3, document=1, answer="Paris  is\nit", setting="tiny", labels=LABELS)
 
 
 def test_lines_are_the_logprobs_by_slot() -> None:
@@ -49,13 +48,10 @@ def test_two_effects_add_up() -> None:
 def test_sentence_names_changes_from_large_to_none() -> None:
     text = sentence(VALUES)
     parts = ("document B", "“Paris is it”", "4.5 nats", "slot 3", "slot 2", "1.5 under NIA", "PINE and PCW")
-    assert [part for part in parts if part not in text] == []
-    assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
-
-
-def test_smallest_change_is_a_change() -> None:
-    text = sentence({"pine": (-2.75, -2.7500000000000004, -2.75), "pcw": VALUES["pcw"]})
-    assert "moves by 4.4e-16 nats under PINE" in text and "(0.0) under PCW (" in text
+    positions = [text.index(part) for part in parts]
+    assert positions == sorted(positions)
+    smallest = sentence({"pine": (-2.75, -2.7500000000000004, -2.75), "pcw": VALUES["pcw"]})
+    assert smallest.index("4.4e-16 nats under PINE") < smallest.index("(0.0) under PCW")
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -69,3 +65,5 @@ def test_line_style_is_unique_by_symbol_then_color() -> None:
     assert len(set(looks)) == len(looks)
     assert len({symbol for symbol, _ in looks[:24]}) == 24
     assert len({style["line"]["dash"] for style in styles[:8]}) == 8
+    bars = [(bar_pattern(index), line_color(index)) for index in range(24)]
+    assert len(set(bars)) == 24 and len({pattern for pattern, _ in bars[:8]}) == 8

@@ -13,7 +13,6 @@ ROWS = [
     order_row([0, 1], {"vanilla": cell("Paris."), "pine": cell("Lyon.")}),
     order_row([1, 0], {"vanilla": cell("Lyon.", 2.5, -3.5), "pine": cell("Lyon.")}),
 ]
-
 TEXTS = st.sampled_from(["Paris.", "Lyon.", "paris.", "", " Paris.", "<b>Lyon.</b>"])
 
 
@@ -29,29 +28,24 @@ def test_missing_answers_are_blank() -> None:
     (heat,) = viz.plot_shuffle(rows).data
     np.testing.assert_array_equal(heat.z, [[0, 1], [1, 1], [2, np.nan], [np.nan, np.nan]])
     assert list(heat.text[3]) == ["", ""] and viz.plot_shuffle([]).data[0].z.size == 0
+    assert _logprob_by_order_info(rows, "pine")[0] == [0, 1]
 
 
 def test_cell_selects_its_order_and_method() -> None:
     figure = viz.plot_shuffle(ROWS, labels={"pine": "PINE"}, is_right=lambda text: text == "Lyon.")
     (heat,) = figure.data
     assert list(heat.meta["x"]) == [{"method": "vanilla"}, {"method": "pine"}]
-    assert heat.meta["y"][1] == {"tried": 1}
+    assert heat.meta["y"][1] == {"tried": 1} and heat.meta["cells"][0][1] == "b: Lyon."
     assert list(heat.x) == ["vanilla<br>2 answers", "PINE<br>1 answer"]
     assert list(figure.layout.yaxis.ticktext) == ["A B", "B A"]
-    assert [list(row) for row in heat.meta["cells"]] == [["a: Paris.", "b: Lyon."], ["b: Lyon."] * 2]
-    assert heat.customdata[1][0] == "Lyon.<br>largest logit difference: 2.5"
+    assert "2.5" in heat.customdata[1][0] and "0.0" not in heat.customdata[1][1]
     assert ["✗" in heat.text[0][0], "✓" in heat.text[0][1]] == [True, True]
     assert not set("✓✗") & set(str(viz.plot_shuffle(ROWS).data[0].text))
-
-
-def test_logprobs_are_those_of_the_first_answer() -> None:
-    numbers, logprobs = _logprob_by_order_info(ROWS, "vanilla")
-    assert (numbers, logprobs.tolist()) == ([0, 1], [-1, -3.5])
-    partial = [*ROWS, order_row([0, 1], {"pine": cell("x")})]
-    assert _logprob_by_order_info(partial, "vanilla")[0] == [0, 1]
     assert viz.plot_logprob_by_order(ROWS).data[0].meta["x"][1] == {"tried": 1, "method": "vanilla"}
 
 
-def test_logprobs_of_an_empty_answer_are_nan() -> None:
+def test_logprobs_are_those_of_the_first_answer_unless_empty() -> None:
+    numbers, logprobs = _logprob_by_order_info(ROWS, "vanilla")
+    assert (numbers, logprobs.tolist()) == ([0, 1], [-1, -3.5])
     rows = [order_row([0], {"pine": cell("")}), order_row([1], {"pine": cell("x")})]
     assert np.isnan(_logprob_by_order_info(rows, "pine")[1]).all()
