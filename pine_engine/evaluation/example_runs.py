@@ -13,6 +13,7 @@ from pine_engine.debias.debias import num_continued
 from pine_engine.debias.plan import content_free_prompts, document_orders
 from pine_engine.debias.table import MeasuredMethod, Steps
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.generation import ActiveGeneration
 from pine_engine.errors import InputError
 from pine_engine.evaluation.document_orders import DocumentOrder, arrange, in_slots, names_of
 from pine_engine.evaluation.examples import Example
@@ -22,21 +23,42 @@ from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.tasks import get_task
 
 
-@dataclass(frozen=True, eq=False)
-class Prefill:
-    """A prompt under one method. Prefills of the same version may share parts of their computation."""
+@dataclass(eq=False)
+class Part:
+    """A part of the work that several results may need.
+
+    seconds: time spent on it, with its share of reused parts. num_results: number of results that need it.
+    """
+
+    num_results: int = field(default=0, init=False)
+    seconds: float = field(default=0.0, init=False)
+    is_done: bool = field(default=False, init=False)
+    error: str | None = field(default=None, init=False)
+
+
+@dataclass(eq=False)
+class Prefill(Part):
+    """A prompt under one method. Prefills of the same version may share parts of their computation.
+
+    texts: texts to score after the prompt. logprobs: their log-probabilities. standalone_s: seconds that the
+    prefill takes without reuse.
+    """
 
     method: Method
     layout: TokenLayout
     version: str
+    texts: dict[str, None] = field(default_factory=dict, init=False)
+    logprobs: dict[str, float] = field(default_factory=dict, init=False)
+    standalone_s: float = field(default=0.0, init=False)
 
 
-@dataclass(frozen=True)
-class Generation:
+@dataclass(eq=False)
+class Generation(Part):
     """An answer to the first of the prefills; `steps` of its tokens are calibrated with the others."""
 
     prefills: tuple[Prefill, ...]
     steps: Steps | None = None
+    answer: ActiveGeneration | None = field(default=None, init=False)
 
     @property
     def num_rows(self) -> int:
@@ -46,20 +68,25 @@ class Generation:
 
 @dataclass(frozen=True)
 class BaseRun:
-    """One run of a base method; `generation` is None if no answer is generated."""
+    """One run of a base method.
+
+    accepted: first accepted answer in its order, if its log-probability is measured. choices: choices of the
+    task whose log-probabilities are measured. generation: None if no answer is generated.
+    """
 
     order: DocumentOrder
     prefill: Prefill
-    generation: Generation | None = None
+    generation: Generation | None
+    accepted: tuple[str, ...]
+    choices: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class PlannedResult:
     """Outcome of a method, the same for several document orders.
 
-    Attributes:
-        runs: Sorted independently of the document orders of the records.
-        orders: Document orders without a record. The first is the one that is computed.
+    runs: sorted independently of the document orders of the records. orders: document orders without a
+    record, of which the first is the one that is computed.
     """
 
     method: MeasuredMethod
@@ -67,22 +94,66 @@ class PlannedResult:
     orders: list[DocumentOrder] = field(default_factory=list)
 
     @property
-    def prefills(self) -> dict[Prefill, None]:
+    def prefills(self) -> list[Prefill]:
         """Distinct prefills."""
-        return dict.fromkeys(run.prefill for run in self.runs)
+        return list(dict.fromkeys(run.prefill for run in self.runs))
 
     @property
-    def generations(self) -> dict[Generation, None]:
+    def generations(self) -> list[Generation]:
         """Distinct answers."""
-        return dict.fromkeys(run.generation for run in self.runs if run.generation)
+        return list(dict.fromkeys(run.generation for run in self.runs if run.generation))
+
+    @property
+    def parts(self) -> list[Part]:
+        """All that the result needs."""
+        return [*self.prefills, *self.generations]
 
 
-@dataclass(frozen=True)
 class ExamplePlan:
-    """Results of an example, and the errors of those that cannot be computed, by method and order."""
+    """Results of an example that have no record.
 
-    results: tuple[PlannedResult, ...]
-    errors: dict[tuple[MeasuredMethod, str], str]
+    Attributes:
+        results: Results to compute.
+        errors: Errors of those that cannot be computed, by method and order.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        example: Example,
+        settings: Settings,
+        *,
+        done: AbstractSet[Key] = frozenset(),
+        learning: Container[str] = (),
+    ) -> None:
+        """Plan the results. done: keys of existing records. learning: methods that learn their prior here."""
+        self._engine, self._example, self._settings, self._learning = engine, example, settings, learning
+        self._task = get_task(example.task)
+        self._layouts: dict[Hashable, list[TokenLayout]] = {}
+        self._prefills: dict[Hashable, Prefill] = {}
+        self._generations: dict[Hashable, Generation] = {}
+        self.errors: dict[tuple[MeasuredMethod, str], str] = {}
+        results: dict[Hashable, PlannedResult] = {}
+        for name in names_of(settings.order_names, len(example.documents)):
+            for method in settings.measured:
+                is_missing = (example.id, method.name, name) not in done
+                try:
+                    order = arrange(example, name)
+                    settings.check(method, example)
+                    runs = self._runs(method, order)
+                except InputError as error:
+                    if is_missing:
+                        self.errors[method, name] = str(error)
+                    continue
+                # Two orders with the same runs, and the same documents of the letters, have the same result.
+                letters = [run.order.input_order if self._task.has_letters else () for run in runs]
+                keys = Counter(zip((run.prefill for run in runs), letters, strict=True))
+                result = results.setdefault(
+                    (method.name, frozenset(keys.items())), PlannedResult(method, runs)
+                )
+                if is_missing:
+                    result.orders.append(order)
+        self.results = [result for result in results.values() if result.orders]
 
     @property
     def prefills(self) -> list[Prefill]:
@@ -94,87 +165,37 @@ class ExamplePlan:
         """Distinct answers."""
         return list(dict.fromkeys(generation for result in self.results for generation in result.generations))
 
-
-def plan_example(
-    engine: Engine,
-    example: Example,
-    settings: Settings,
-    *,
-    done: AbstractSet[Key] = frozenset(),
-    learning: Container[str] = (),
-) -> ExamplePlan:
-    """Plan the results of an example that have no record.
-
-    Args:
-        engine: Engine with a tokenizer.
-        example: Example.
-        settings: Settings of the evaluation.
-        done: Keys of existing records.
-        learning: Names of the methods that learn their prior from this example.
-    """
-    planner = _Planner(engine, example, settings, learning)
-    results: dict[Hashable, PlannedResult] = {}
-    errors: dict[tuple[MeasuredMethod, str], str] = {}
-    for name in names_of(settings.order_names, len(example.documents)):
-        for method in settings.measured:
-            is_missing = (example.id, method.name, name) not in done
-            try:
-                order = arrange(example, name)
-                settings.check(method, example)
-                runs = planner.runs(method, order)
-            except InputError as error:
-                if is_missing:
-                    errors[method, name] = str(error)
-                continue
-            # Two orders with the same runs have the same result.
-            key = method.name, frozenset(Counter(map(planner.key, runs)).items())
-            result = results.setdefault(key, PlannedResult(method, runs))
-            if is_missing:
-                result.orders.append(order)
-    return ExamplePlan(tuple(result for result in results.values() if result.orders), errors)
-
-
-class _Planner:
-    """Runs of one example, with the layouts and prefills that several runs have in common."""
-
-    def __init__(
-        self, engine: Engine, example: Example, settings: Settings, learning: Container[str]
-    ) -> None:
-        self._engine, self._example, self._settings = engine, example, settings
-        self._learning = learning
-        self._has_letters = get_task(example.task).has_letters
-        self._layouts: dict[Hashable, list[TokenLayout]] = {}
-        self._prefills: dict[Hashable, Prefill] = {}
-
-    def key(self, run: BaseRun) -> Hashable:
-        """Return the prefill of a run, and the documents of its letters."""
-        return run.prefill, run.order.input_order if self._has_letters else ()
-
-    def runs(self, method: MeasuredMethod, order: DocumentOrder) -> tuple[BaseRun, ...]:
+    def _runs(self, method: MeasuredMethod, order: DocumentOrder) -> tuple[BaseRun, ...]:
         """Return the runs of a method. Raises InputError if there is no prompt."""
-        wrapper = method.wrapper
-        generates = method.generates and self._settings.generate
+        wrapper, settings = method.wrapper, self._settings
+        orders = [order]
         if wrapper and wrapper.orders:  # documents change their slots, and labels stay
             is_permuted = not wrapper.has_prior or method.name in self._learning
-            orders = document_orders(len(order.slots), wrapper.orders if is_permuted else None)
-            visited = sorted(tuple(order.slots[place] for place in one) for one in orders)
-            runs = []
-            for one in (in_slots(self._example, order.name, slots) for slots in visited):
-                prefills = self._prefill(method.base, one)
-                runs.append(BaseRun(one, prefills[0], Generation(prefills) if generates else None))
-            return tuple(runs)
-        prefills = self._prefill(method.base, order)
-        if wrapper:
-            prefills += self._prefill(method.base, order, is_content_free=True)
-        generation = Generation(prefills, wrapper.steps if wrapper else None) if generates else None
-        own, *free = (BaseRun(order, prefill) for prefill in prefills)
-        return (BaseRun(order, own.prefill, generation), *free)
+            permutations = document_orders(len(order.slots), wrapper.orders if is_permuted else None)
+            visited = sorted(tuple(order.slots[place] for place in one) for one in permutations)
+            orders = [in_slots(self._example, order.name, slots) for slots in visited]
+        choices = self._task.choices if settings.logprobs and method.scores_choices else ()
+        runs = []
+        for one in orders:
+            prefills = self._prompts(method, one)
+            if wrapper and not wrapper.orders:
+                prefills += self._prompts(method, one, is_content_free=True)
+            generation = None
+            if method.generates and settings.generate:
+                steps = wrapper.steps if wrapper else None
+                generation = self._generations.setdefault((prefills, steps), Generation(prefills, steps))
+            accepted = one.answers(self._example)[: settings.logprobs and method.scores_answers]
+            runs += [
+                BaseRun(one, prefill, None if index else generation, accepted, choices)
+                for index, prefill in enumerate(prefills)
+            ]
+        return tuple(runs)
 
-    def _prefill(
-        self, base: Method, order: DocumentOrder, *, is_content_free: bool = False
+    def _prompts(
+        self, method: MeasuredMethod, order: DocumentOrder, *, is_content_free: bool = False
     ) -> tuple[Prefill, ...]:
         """Return the prefill of a document order, or its content-free prefills."""
-        key = order.input_order, is_content_free
+        base, key = method.base, (order.input_order, is_content_free)
         if key not in self._layouts:
             request = order.request(self._example)
             prompts = (

@@ -21,7 +21,7 @@ from pine_engine.engine.model_worker import raise_if_cancelled, stream_from_work
 from pine_engine.errors import InputError, ModelError
 from pine_engine.evaluation.combine import MethodOutput, Prior, combine
 from pine_engine.evaluation.document_orders import AS_IS, DocumentOrder
-from pine_engine.evaluation.example_runs import BaseRun, Generation, PlannedResult, Prefill, plan_example
+from pine_engine.evaluation.example_runs import BaseRun, ExamplePlan, PlannedResult, Prefill
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Record, blank_record
 from pine_engine.evaluation.settings import Key, Settings, choose
@@ -32,9 +32,8 @@ from pine_engine.prompts.tasks import get_task
 Emit = Callable[[Event | Record], None]
 
 BATCH_SIZE = 2 * BATCH_ROWS
-"""Batch size of decoding. Fixed, because a GEMM of another size may round differently, and the answers "
-"of other
-methods must not change a record."""
+"""Batch size of decoding. Fixed, because a GEMM of another size may round differently, and the answers of
+other methods must not change a record."""
 
 
 def measure(
@@ -43,13 +42,8 @@ def measure(
     """Evaluate examples; yield each record when it is complete, and PrefillProgress between records.
 
     A prompt that is too long, a document order that an example does not have, and logits that are not finite
-    become records with an error. Closing the generator stops the model within one layer.
-
-    Args:
-        engine: Engine with a tokenizer.
-        examples: Examples.
-        found: Existing records, which are not computed again.
-        options: Options of choose(). Raises InputError as choose() does.
+    become records with an error. Closing the generator stops the model within one layer. found: existing
+    records, which are not computed again. options: those of choose(). Raises InputError as choose() does.
     """
     return stream_from_worker(Measurement(engine, examples, choose(examples, **options), found=found).work)
 
@@ -73,75 +67,54 @@ class Measurement:
     @torch.inference_mode()
     def work(self, emit: Emit, cancelled: threading.Event) -> None:
         """Emit the events and records of measure(). Raises Cancelled when the flag is set."""
-        records = list(self.found)
-        done = {record.key for record in records}
-        priors = _Priors(self, emit, cancelled)
-        for record in records:
-            priors.add(record)
+        found = list(self.found)
+        done = {record.key for record in found}
+        known: dict[tuple[str, str], Prior | None] = {}
 
-        def emit_and_learn(item: Event | Record) -> None:
+        def learn(item: Event | Record) -> None:
+            if not isinstance(item, Record):
+                emit(item)
+            elif item.prior:
+                known[item.method, item.example] = tuple(item.prior.values())
+
+        def learn_and_emit(item: Event | Record) -> None:
+            learn(item)
             if isinstance(item, Record):
-                priors.add(item)
-            emit(item)
+                emit(item)
 
+        def prior_before(example: Example, method: MeasuredMethod) -> Prior | None:
+            """Return the prior of PriDe for an example, None if it is learned from this example.
+
+            A prior is learned from the first example that can be measured, and from a share of the others,
+            selected by their ids. All other examples are divided by the mean prior of those before them. So
+            it is independent of shards, of a limit of the examples, and of interruptions.
+            """
+            learned: list[Prior] = []
+            for row in self.dataset or self.examples:
+                is_learned = not learned or is_prior_example(row.id)
+                if row.id == example.id:
+                    return None if is_learned else mean_prior(learned)
+                if is_learned and (method.name, row.id) not in known:  # an example of another shard
+                    known[method.name, row.id] = None
+                    changes = {"methods": (method.name,), "order_names": (AS_IS,), "generate": False}
+                    alone = self.settings.model_copy(update=changes)
+                    _ExampleRun(self.engine, row, alone, set(), {method.name: None}, learn, cancelled).run()
+                if is_learned and (prior := known[method.name, row.id]):
+                    learned.append(prior)
+            raise AssertionError(f"{example.id} is not an example of the run")
+
+        for record in found:
+            learn(record)
         for example in self.examples:
             raise_if_cancelled(cancelled)
-            used = {
-                method.name: priors.before(example, method)
+            priors = {
+                method.name: prior_before(example, method)
                 for method in self.settings.measured
                 if method.wrapper
                 and method.wrapper.has_prior
                 and not self.settings.keys([example], [method]).keys() <= done
             }
-            _ExampleRun(self.engine, example, self.settings, done, used, emit_and_learn, cancelled).run()
-
-
-class _Priors:
-    """Priors of PriDe, independent of shards, of a limit of the examples, and of interruptions.
-
-    A prior is learned from the first example that can be measured, and from a share of the others,
-    selected by
-    their ids. All other examples are divided by the mean prior of those before them.
-    """
-
-    def __init__(self, measurement: Measurement, emit: Emit, cancelled: threading.Event) -> None:
-        self._measurement, self._emit, self._cancelled = measurement, emit, cancelled
-        self._known: dict[tuple[str, str], Prior | None] = {}
-
-    def add(self, record: Record) -> None:
-        """Keep the prior of a record."""
-        if record.prior:
-            self._known[record.method, record.example] = tuple(record.prior.values())
-
-    def before(self, example: Example, method: MeasuredMethod) -> Prior | None:
-        """Return the prior that an example is divided by, None if it is learned from this example."""
-        learned: list[Prior] = []
-        for row in self._measurement.dataset or self._measurement.examples:
-            is_learned = not learned or is_prior_example(row.id)
-            if row.id == example.id:
-                return None if is_learned else mean_prior(learned)
-            if is_learned:
-                if (method.name, row.id) not in self._known:
-                    self._known[method.name, row.id] = self._learn(row, method)
-                if prior := self._known[method.name, row.id]:
-                    learned.append(prior)
-        raise AssertionError(f"{example.id} is not an example of the run")
-
-    def _learn(self, example: Example, method: MeasuredMethod) -> Prior | None:
-        """Measure the prior of an example of another shard; its records are not emitted."""
-        changes = {"methods": (method.name,), "order_names": (AS_IS,), "generate": False}
-        settings = self._measurement.settings.model_copy(update=changes)
-        found: list[Prior] = []
-
-        def keep(item: Event | Record) -> None:
-            if not isinstance(item, Record):
-                self._emit(item)
-            elif item.prior:
-                found.append(tuple(item.prior.values()))
-
-        engine = self._measurement.engine
-        _ExampleRun(engine, example, settings, set(), {method.name: None}, keep, self._cancelled).run()
-        return found[0] if found else None
+            _ExampleRun(self.engine, example, self.settings, done, priors, learn_and_emit, cancelled).run()
 
 
 class _ExampleRun:
@@ -157,21 +130,12 @@ class _ExampleRun:
         emit: Emit,
         cancelled: threading.Event,
     ) -> None:
-        self._engine, self._example, self._settings = engine, example, settings
-        self._priors, self._emit, self._cancelled = priors, emit, cancelled
-        self._task = get_task(example.task)
-        self._max_new_tokens = settings.max_new_tokens or self._task.max_new_tokens
+        self._engine, self._example, self._priors = engine, example, priors
+        self._emit, self._cancelled = emit, cancelled
+        self._max_new_tokens = settings.max_new_tokens or get_task(example.task).max_new_tokens
         learning = {name for name, prior in priors.items() if prior is None}
-        self._plan = plan_example(engine, example, settings, done=done, learning=learning)
-        self._texts: dict[Prefill, dict[str, None]] = {prefill: {} for prefill in self._plan.prefills}
-        for result in self._plan.results:
-            for run in result.runs:
-                self._texts[run.prefill] |= dict.fromkeys(self._scored_texts(result.method, run))
+        self._plan = ExamplePlan(engine, example, settings, done=done, learning=learning)
         self._tokens: dict[str, tuple[int, ...]] = {}
-        self._logprobs: dict[Prefill, dict[str, float]] = {}
-        self._scoring_s: dict[Prefill, float] = {}
-        self._written: dict[Generation, ActiveGeneration] = {}
-        self._failed: dict[Prefill | Generation, str] = {}
 
     def run(self) -> None:
         """Emit the records of the example."""
@@ -180,33 +144,22 @@ class _ExampleRun:
             order = DocumentOrder(name, as_stored, as_stored)
             self._emit_record(method, order, was_computed=False, error=error)
         waiting = list(filter(self._fits, self._plan.results))
-        prefills = dict.fromkeys(prefill for result in waiting for prefill in result.prefills)
-        reserved_tokens = max(map(self._reserved_tokens, waiting), default=0)
-        shared = SharedPrefill(
-            self._engine, prefills, reserved_tokens=reserved_tokens, on_layer=self._on_layer
-        )
-        uses: Counter[Prefill | Generation] = Counter()
         for result in waiting:
-            uses.update((*result.prefills, *result.generations))
+            for part in result.parts:
+                part.num_results += 1
+            for run in result.runs:
+                run.prefill.texts |= dict.fromkeys(run.accepted + run.choices)
         try:
-            for _ in self._compute(waiting, shared):
-                for result in filter(self._is_complete, list(waiting)):
+            for _ in self._compute(waiting):
+                for result in [one for one in waiting if all(part.is_done for part in one.parts)]:
                     waiting.remove(result)
-                    needed = (*result.prefills, *result.generations)
-                    if errors := [self._failed[item] for item in needed if item in self._failed]:
+                    if errors := [part.error for part in result.parts if part.error]:
                         self._fail(result, errors[0])
                     else:
-                        self._emit_records(result, shared, uses)
+                        self._emit_records(result)
         except torch.OutOfMemoryError:
             for result in waiting:
                 self._fail(result, "the device ran out of memory; measure with shorter prompts or answers")
-
-    def _scored_texts(self, method: MeasuredMethod, run: BaseRun) -> tuple[str, ...]:
-        """Return the texts whose log-probability a method needs: an accepted answer, and the choices."""
-        if not self._settings.logprobs:
-            return ()
-        answers = run.order.answers(self._example)[:1] if method.scores_answers else ()
-        return (*answers, *(self._task.choices if method.scores_choices else ()))
 
     def _fits(self, result: PlannedResult) -> bool:
         """Check the context length of a result's prompts, and emit an error otherwise."""
@@ -220,17 +173,20 @@ class _ExampleRun:
 
     def _reserved_tokens(self, result: PlannedResult) -> int:
         """Return the number of tokens that may follow a result's prompts."""
-        lengths = [self._max_new_tokens if result.generations else 0]
-        for run in result.runs:
-            for text in self._scored_texts(result.method, run):
-                if text not in self._tokens:
-                    self._tokens[text] = self._engine.tokenize_answer(text)
-                lengths.append(len(self._tokens[text]))
-        return max(lengths)
+        texts = {text for run in result.runs for text in run.accepted + run.choices}
+        for text in texts - self._tokens.keys():
+            self._tokens[text] = self._engine.tokenize_answer(text)
+        num_new_tokens = self._max_new_tokens if result.generations else 0
+        return max([num_new_tokens, *(len(self._tokens[text]) for text in texts)])
 
-    def _compute(self, results: Sequence[PlannedResult], shared: SharedPrefill) -> Iterator[None]:
+    def _compute(self, results: Sequence[PlannedResult]) -> Iterator[None]:
         """Compute everything that the results need, and yield after each part."""
+        prefills = list(dict.fromkeys(prefill for result in results for prefill in result.prefills))
         generations = list(dict.fromkeys(item for result in results for item in result.generations))
+        reserved_tokens = max(map(self._reserved_tokens, results), default=0)
+        shared = SharedPrefill(
+            self._engine, prefills, reserved_tokens=reserved_tokens, on_layer=self._on_layer
+        )
         continued = Counter(prefill for generation in generations for prefill in generation.prefills)
         held: dict[Prefill, tuple[SequenceState, torch.Tensor]] = {}
 
@@ -247,7 +203,7 @@ class _ExampleRun:
         def prompts() -> Iterator[ActiveGeneration]:
             for index, generation in enumerate(generations):
                 taken = list(map(take, generation.prefills))
-                seconds = sum(shared.standalone_s[prefill] for prefill in generation.prefills)
+                seconds = sum(prefill.standalone_s for prefill in generation.prefills)
                 method = generation.prefills[0].method.name
                 if generation.steps:
                     yield calibrated_prompt(index, method, taken, generation.steps, seconds)
@@ -255,64 +211,48 @@ class _ExampleRun:
                     ((row, logits),) = taken
                     yield ActiveGeneration(method, (row,), logits, seconds, index)
 
-        for prefill in dict.fromkeys(item for result in results for item in result.prefills):
+        for prefill in prefills:
             if prefill not in continued:
                 self._prefill(shared, prefill)
                 yield
-        for written in decode_answers(
+        for answer in decode_answers(
             self._engine,
             prompts(),
             max_new_tokens=self._max_new_tokens,
             batch_size=BATCH_SIZE,
             cancelled=self._cancelled,
         ):
-            if written.error:
-                self._failed[generations[written.index]] = str(written.error)
-            else:
-                self._written[generations[written.index]] = written
+            generation = generations[answer.index]
+            generation.answer, generation.seconds, generation.is_done = answer, answer.seconds, True
+            generation.error = str(answer.error) if answer.error else None
             yield
 
     def _prefill(self, shared: SharedPrefill, prefill: Prefill) -> tuple[SequenceState, torch.Tensor]:
         """Prefill a prompt, and score its texts; the state stays as it was."""
         row, logits = shared.run(prefill)
         began = time.perf_counter()
-        logprobs = self._logprobs[prefill] = {}
         try:
-            for text in self._texts[prefill]:
+            for text in prefill.texts:
+                ids = self._tokens[text]
                 (score,) = score_answers(
-                    [row],
-                    [logits],
-                    text,
-                    self._tokens[text],
-                    on_layer=lambda _: raise_if_cancelled(self._cancelled),
+                    [row], [logits], text, ids, on_layer=lambda _: raise_if_cancelled(self._cancelled)
                 )
-                logprobs[text] = score.total
+                prefill.logprobs[text] = score.total
         except ModelError as error:
-            self._failed[prefill] = str(error)
-        self._scoring_s[prefill] = time.perf_counter() - began
+            prefill.error = str(error)
+        prefill.seconds += time.perf_counter() - began
+        prefill.is_done = True
         return row, logits
 
-    def _is_complete(self, result: PlannedResult) -> bool:
-        """Check that everything is computed, or failed, that a result needs."""
-        generations = self._written.keys() | self._failed.keys()
-        return result.prefills.keys() <= self._logprobs.keys() and result.generations.keys() <= generations
-
-    def _emit_records(
-        self, result: PlannedResult, shared: SharedPrefill, uses: Counter[Prefill | Generation]
-    ) -> None:
+    def _emit_records(self, result: PlannedResult) -> None:
         """Emit the records of a result, the first of them as computed."""
-        written = [self._written[run.generation] for run in result.runs if run.generation]
-        seconds = [
-            (shared.attributed_s[prefill] + self._scoring_s[prefill]) / uses[prefill]
-            for prefill in result.prefills
-        ]
-        seconds += [self._written[item].seconds / uses[item] for item in result.generations]
+        answers = [run.generation.answer for run in result.runs if run.generation and run.generation.answer]
         times = {
-            "prefill_s": sum(shared.standalone_s[run.prefill] for run in result.runs),
-            "decode_s": sum(one.seconds for one in written),
-            "seconds": sum(seconds),
+            "prefill_s": sum(run.prefill.standalone_s for run in result.runs),
+            "decode_s": sum(answer.seconds for answer in answers),
+            "seconds": sum(part.seconds / part.num_results for part in result.parts),
         }
-        runs = [self._outcome(result.method, run) for run in result.runs]
+        runs = list(map(_output, result.runs))
         prior = self._priors.get(result.method.name)
         for index, order in enumerate(result.orders):
             self._emit_record(
@@ -320,36 +260,17 @@ class _ExampleRun:
                 order,
                 prompts=len(result.runs),
                 prompt_tokens=_num_prompt_tokens(result),
-                answer_tokens=sum(len(one.answer.token_ids) for one in written) if written else None,
+                answer_tokens=sum(len(answer.answer.token_ids) for answer in answers) if answers else None,
                 was_computed=index == 0,
                 **combine(result.method, self._example, runs, order, prior),
                 **(times if index == 0 else {}),
             )
 
-    def _outcome(self, method: MeasuredMethod, run: BaseRun) -> MethodOutput:
-        """Return the outcome of one run, as far as a method needs it."""
-        logprobs = self._logprobs[run.prefill]
-        texts = self._scored_texts(method, run)
-        answers = run.order.answers(self._example)
-        choices = self._task.choices if method.scores_choices and self._settings.logprobs else ()
-        return MethodOutput(
-            order=run.order,
-            answers=answers,
-            text=self._written[run.generation].answer.text if run.generation else None,
-            answer_logprob=logprobs[texts[0]] if method.scores_answers and answers and texts else None,
-            choice_logprobs={text: logprobs[text] for text in choices} or None,
-        )
-
     def _fail(self, result: PlannedResult, error: str) -> None:
         """Emit the records of a result that cannot be computed."""
+        num_tokens = _num_prompt_tokens(result)
         for order in result.orders:
-            self._emit_record(
-                result.method,
-                order,
-                prompt_tokens=_num_prompt_tokens(result),
-                was_computed=False,
-                error=error,
-            )
+            self._emit_record(result.method, order, prompt_tokens=num_tokens, was_computed=False, error=error)
 
     def _emit_record(self, method: MeasuredMethod, order: DocumentOrder, **fields: Any) -> None:
         record = blank_record(self._example, method.name, order)
@@ -362,3 +283,13 @@ class _ExampleRun:
 
 def _num_prompt_tokens(result: PlannedResult) -> int:
     return sum(run.prefill.layout.num_tokens for run in result.runs)
+
+
+def _output(run: BaseRun) -> MethodOutput:
+    answer, logprobs = run.generation and run.generation.answer, run.prefill.logprobs
+    return MethodOutput(
+        order=run.order,
+        text=answer.answer.text if answer else None,
+        answer_logprob=logprobs[run.accepted[0]] if run.accepted else None,
+        choice_logprobs={text: logprobs[text] for text in run.choices} or None,
+    )

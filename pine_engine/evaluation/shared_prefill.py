@@ -24,18 +24,11 @@ OnLayer = Callable[[Method, int], None]
 
 
 class SharedPrefill:
-    """Prefill of the prompts of one example, under torch.inference_mode.
-
-    Attributes:
-        standalone_s: Seconds that each prefill takes without reuse.
-        attributed_s: Seconds of each prefill, with its share of reused parts. Their sum is the time spent.
-    """
+    """Prefill of the prompts of one example, under torch.inference_mode."""
 
     def __init__(
         self, engine: Engine, prefills: Collection[Prefill], *, reserved_tokens: int, on_layer: OnLayer
     ) -> None:
-        self.standalone_s: dict[Prefill, float] = {}
-        self.attributed_s: dict[Prefill, float] = {}
         self._engine, self._reserved_tokens, self._on_layer = engine, reserved_tokens, on_layer
         self._num_prefills = len(prefills)
         self._num_reusing = Counter(map(_source, prefills))
@@ -53,15 +46,15 @@ class SharedPrefill:
         if source not in self._sources:
             self._sources[source] = self._pass(prefill, prefill.layout, prefill_method, prefix_rows)
         row, logits, seconds = self._sources[source]
-        self.standalone_s[prefill] = prefix_s + seconds
-        self.attributed_s[prefill] = prefix_s / self._num_prefills + seconds / self._num_reusing[source]
+        prefill.standalone_s = prefix_s + seconds
+        prefill.seconds = prefix_s / self._num_prefills + seconds / self._num_reusing[source]
         self._remaining[source] -= 1
         if not self._remaining[source]:
             del self._sources[source]
         if prefill.method is not prefill_method:
             row, logits, seconds = self._pass(prefill, prefill.layout, prefill.method, [row])
-            self.standalone_s[prefill] += seconds
-            self.attributed_s[prefill] += seconds
+            prefill.standalone_s += seconds
+            prefill.seconds += seconds
         return row, logits
 
     def _run_prefix(self, prefill: Prefill) -> tuple[list[SequenceState], float]:

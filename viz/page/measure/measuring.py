@@ -15,7 +15,7 @@ from pine_engine.engine.events import Event
 from pine_engine.engine.model_worker import stream_from_worker
 from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
-from pine_engine.evaluation.example_runs import plan_example
+from pine_engine.evaluation.example_runs import ExamplePlan
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.intervals import MIN_EXAMPLES
 from pine_engine.evaluation.measure import Measurement
@@ -295,7 +295,7 @@ def plan_measurement(engine: Engine, examples: Sequence[Example], settings: Sett
     work = Work()
     for example in examples:
         longest = settings.max_new_tokens or get_task(example.task).max_new_tokens
-        plan = plan_example(engine, example, settings)
+        plan = ExamplePlan(engine, example, settings)
         for prefill in plan.prefills:
             work += planned(tokens=prefill.layout.num_tokens, methods=1)
         for generation in plan.generations:
