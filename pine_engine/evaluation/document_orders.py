@@ -7,7 +7,7 @@ segments-swapped and labels-swapped separate both effects.
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
@@ -16,7 +16,7 @@ from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, check_some
 from pine_engine.prompts.layout import moved_order
 from pine_engine.prompts.request import Request
-from pine_engine.prompts.tasks import Task, document_letter, get_task
+from pine_engine.prompts.tasks import document_letter, get_task
 
 Places = tuple[int, ...]
 
@@ -42,14 +42,24 @@ ORDERS = {
 }
 """Names of the orders that can be evaluated, and their meaning."""
 
+_SINGLE = re.compile(
+    r"as-is|reversed|gold-first|gold-last|gold-at:\d{1,4}|shuffled:\d{1,9}|order:\d{1,4}(-\d{1,4})*"
+)
+
+_SWAPS: dict[str, tuple[Places, Places]] = {
+    "swapped": ((1, 0), (0, 1)),
+    "segments-swapped": ((0, 1), (1, 0)),
+    "labels-swapped": ((1, 0), (1, 0)),
+}
+"""`input_order` and `permutation` of two documents."""
+
 
 @dataclass(frozen=True)
 class DocumentOrder:
     """Slots and letters of the documents of an example.
 
-    Attributes:
-        input_order: input_order[i] is the stored document that is entered at place i and has letter i.
-        permutation: The document that was entered at place permutation[p] is in slot p. It keeps its letter.
+    input_order: input_order[i] is the stored document that is entered at place i and has letter i.
+    permutation: the document that was entered at place permutation[p] is in slot p. It keeps its letter.
     """
 
     name: str
@@ -61,71 +71,88 @@ class DocumentOrder:
         """Stored document of each slot."""
         return tuple(self.input_order[place] for place in self.permutation)
 
+    @property
+    def letters(self) -> dict[str, str]:
+        """Letter of each document in this order, by its letter as stored."""
+        pairs = enumerate(self.input_order)
+        return {document_letter(stored): document_letter(place) for place, stored in pairs}
+
     def gold_slot(self, example: Example) -> int | None:
         """Return the slot of the document with the answer."""
         return None if example.gold_index is None else self.slots.index(example.gold_index)
 
     def request(self, example: Example) -> Request:
         """Return the request with its documents as entered, before they are reordered."""
-        whole = example.comparison()
-        return whole.model_copy(update={"documents": [whole.documents[index] for index in self.input_order]})
+        request = example.comparison()
+        documents = [request.documents[index] for index in self.input_order]
+        return request.model_copy(update={"documents": documents})
 
     def answers(self, example: Example) -> tuple[str, ...]:
         """Return the accepted answers. The letter of a document is replaced by its letter in this order."""
-        if not get_task(example.task).has_letters:
-            return tuple(example.answers)
-        return tuple(self.letters.get(answer, answer) for answer in example.answers)
-
-    @property
-    def letters(self) -> dict[str, str]:
-        """Letter of each document in this order, by its letter as stored."""
-        return {
-            document_letter(stored): document_letter(place) for place, stored in enumerate(self.input_order)
-        }
+        letters = self.letters if get_task(example.task).has_letters else {}
+        return tuple(letters.get(answer, answer) for answer in example.answers)
 
 
 def names_of(spec: Sequence[str], num_documents: int) -> list[str]:
-    """Return the single orders that names such as gold-all stand for, each once."""
-    return list(dict.fromkeys(name for each in spec for name in expand(each, num_documents)))
-
-
-def expand(name: str, num_documents: int) -> list[str]:
-    """Return the single orders of one name."""
-    if name == "gold-all":
-        return [f"gold-at:{slot}" for slot in range(num_documents)]
-    if name == "judge":
-        return ["gold-first", "gold-last", "shuffled:0"]
-    if name == "all" and num_documents <= MAX_FOR_ALL:
-        orders = permutations(range(num_documents))
-        return ["order:" + "-".join(map(str, order)) for order in orders]
-    return [name]
+    """Return the single orders of names such as gold-all, each once."""
+    names: list[str] = []
+    for name in spec:
+        if name == "gold-all":
+            names += [f"gold-at:{slot}" for slot in range(num_documents)]
+        elif name == "judge":
+            names += ["gold-first", "gold-last", "shuffled:0"]
+        elif name == "all" and num_documents <= MAX_FOR_ALL:
+            orders = permutations(range(num_documents))
+            names += ["order:" + "-".join(map(str, order)) for order in orders]
+        else:
+            names.append(name)
+    return list(dict.fromkeys(names))
 
 
 def arrange(example: Example, name: str) -> DocumentOrder:
     """Return the order of a name. Raises InputError for a name that is unknown or does not fit."""
-    task, count = get_task(example.task), len(example.documents)
-    kind, colon, value = name.partition(":")
-    as_stored = tuple(range(count))
+    count = len(example.documents)
     if name in _SWAPS:
-        if not _has_labels(task):
-            raise InputError(
-                f"{name} needs documents with labels, and those of {task.name} have none; use reversed"
+        if not _has_labels(example.task):
+            raise _refusal(
+                f"{name} needs documents with labels, and those of {example.task} have none; use reversed"
             )
         if count != 2:
-            raise InputError(f"{name} needs 2 documents, and {example.id} has {count}; use reversed")
+            raise _refusal(f"{name} needs 2 documents, and {example.id} has {count}; use reversed")
         return DocumentOrder(name, *_SWAPS[name])
     if name == "all":
-        raise InputError(
+        raise _refusal(
             f"{example.id} has {count} documents, and all orders are tried of at most {MAX_FOR_ALL}; "
             "use shuffled:0"
         )
-    pattern, slots_of = _MOVES.get(kind, _UNKNOWN)
-    if not re.fullmatch(pattern, colon + value):
-        raise InputError(f"unknown order {name!r}; choose from: {', '.join(ORDERS)}")
-    slots = tuple(slots_of(example, value))
-    if sorted(slots) != list(as_stored):
-        raise InputError(f"{name} is no order of the {count} documents of {example.id}, counted from 0")
-    return in_slots(example, name, slots)
+    if not _SINGLE.fullmatch(name):
+        raise _refusal(f"unknown order {name!r}; choose from: {', '.join(ORDERS)}")
+    return in_slots(example, name, _slots(example, name))
+
+
+def _slots(example: Example, name: str) -> Places:
+    """Return the stored document of each slot."""
+    kind, _, value = name.partition(":")
+    places = list(range(len(example.documents)))
+    if kind == "reversed":
+        places.reverse()
+    elif kind == "shuffled":
+        random.Random(f"{value}:{example.id}").shuffle(places)  # a text, so each example has its own shuffle
+    elif kind == "order":
+        order = [int(place) for place in value.split("-")]
+        if sorted(order) != places:
+            raise _refusal(
+                f"{name} is no order of the {len(places)} documents of {example.id}, counted from 0"
+            )
+        return tuple(order)
+    elif kind != AS_IS:
+        if example.gold_index is None:
+            raise _refusal(f"{example.id} has no gold_index, so no document can be moved as the gold one")
+        slot = {"gold-first": 0, "gold-last": len(places) - 1}.get(kind, int(value or 0))
+        if slot >= len(places):
+            raise _refusal(f"{example.id} has no slot {slot}; its {len(places)} slots are counted from 0")
+        return moved_order(len(places), example.gold_index, slot)
+    return tuple(places)
 
 
 def arrange_all(example: Example, spec: Sequence[str]) -> list[DocumentOrder]:
@@ -136,7 +163,7 @@ def arrange_all(example: Example, spec: Sequence[str]) -> list[DocumentOrder]:
 def in_slots(example: Example, name: str, slots: Places) -> DocumentOrder:
     """Return the order with these stored documents in the slots. Labels are those of the slots."""
     as_stored = tuple(range(len(slots)))
-    if _has_labels(get_task(example.task)):
+    if _has_labels(example.task):
         return DocumentOrder(name, slots, as_stored)
     return DocumentOrder(name, as_stored, slots)
 
@@ -144,9 +171,9 @@ def in_slots(example: Example, name: str, slots: Places) -> DocumentOrder:
 def check_orders(spec: Sequence[str], examples: Sequence[Example]) -> None:
     """Raise InputError for no name, a duplicate, and a name that fits none of the examples."""
     if not spec:
-        raise InputError(f"no order was chosen; choose at least one of: {', '.join(ORDERS)}")
+        raise _refusal(f"no order was chosen; choose at least one of: {', '.join(ORDERS)}")
     if len(set(spec)) < len(spec):
-        raise InputError(f"an order was named twice in {','.join(spec)}; name each order once")
+        raise _refusal(f"an order was named twice in {','.join(spec)}; name each order once")
     for name in spec:
         check_some(examples, partial(arrange_all, spec=[name]))
 
@@ -158,45 +185,12 @@ def is_drawn(name: str) -> bool:
 
 def labels_follow_slots(task: str, permutation: Places) -> bool:
     """Check whether documents in this order have the labels of their slots, or no labels."""
-    return not _has_labels(get_task(task)) or list(permutation) == sorted(permutation)
+    return not _has_labels(task) or list(permutation) == sorted(permutation)
 
 
-def _gold(example: Example, slot: int) -> Places:
-    if example.gold_index is None:
-        raise InputError(f"{example.id} has no gold_index, so no document can be moved as the gold one")
-    count = len(example.documents)
-    if slot >= count:
-        raise InputError(f"{example.id} has no slot {slot}; its {count} slots are counted from 0")
-    return moved_order(count, example.gold_index, slot)
+def _has_labels(task: str) -> bool:
+    return get_task(task).has_letters or get_task(task).has_numbers
 
 
-def _shuffled(example: Example, seed: str) -> list[int]:
-    slots = list(range(len(example.documents)))
-    random.Random(f"{seed}:{example.id}").shuffle(slots)  # a text, so each example has its own shuffle
-    return slots
-
-
-def _has_labels(task: Task) -> bool:
-    return task.has_letters or task.has_numbers
-
-
-_MOVES: dict[str, tuple[str, Callable[[Example, str], Sequence[int]]]] = {
-    AS_IS: ("", lambda example, _: range(len(example.documents))),
-    "reversed": ("", lambda example, _: range(len(example.documents))[::-1]),
-    "gold-first": ("", lambda example, _: _gold(example, 0)),
-    "gold-last": ("", lambda example, _: _gold(example, len(example.documents) - 1)),
-    "gold-at": (r":\d{1,4}", lambda example, slot: _gold(example, int(slot))),
-    "shuffled": (r":\d{1,9}", _shuffled),
-    "order": (r":\d{1,4}(-\d{1,4})*", lambda _, order: [int(place) for place in order.split("-")]),
-}
-"""Pattern of the part behind each name, and the stored document of each slot."""
-
-_UNKNOWN = ("(?!)", _shuffled)
-"""Pattern that matches nothing."""
-
-_SWAPS: dict[str, tuple[Places, Places]] = {
-    "swapped": ((1, 0), (0, 1)),
-    "segments-swapped": ((0, 1), (1, 0)),
-    "labels-swapped": ((1, 0), (1, 0)),
-}
-"""`input_order` and `permutation` of two documents."""
+def _refusal(message: str) -> InputError:
+    return InputError(message, field="orders")

@@ -49,25 +49,17 @@ class _Versioned(BaseModel):
 
 
 class Record(_Versioned):
-    """One example under one method in one document order.
+    """One example under one method in one document order. None: not measured.
 
-    Attributes:
-        input_order: As in DocumentOrder, like permutation.
-        gold_slot: Slot of the document with the answer.
-        answers: Accepted answers in this order.
-        text: Generated answer; None, like parsed, score and answer_tokens, if none is generated.
-        parsed: Answer that the task parses from the text, None if the text has none.
-        answer_logprob: Log-probability of the first accepted answer, in nats.
-        choice_logprobs: Log-probability of each choice of the task, in nats.
-        choice_score: 1 if the most likely choice is accepted, otherwise 0; the mean if several are.
-        prior: Prior of PriDe: learned from this example, or the one that it was divided by.
-        prompts: Number of prompts, which have prompt_tokens in all.
-        prefill_s: Seconds of all prefills without reuse.
-        decode_s: Share of the decoding steps, which several answers have in common.
-        seconds: Share of the time spent, also on scoring. The sum over records is the time of the run.
-        was_computed: False if the outcome is that of another order, because it cannot differ.
-        error: Reason why there is no result.
-        section: Section of RewardBench, like subset and weight.
+    input_order, permutation: as in DocumentOrder. gold_slot: slot of the document with the answer. answers:
+    accepted answers in this order. parsed: answer that the task parses from the generated text, None also if
+    the text has none. score: of the text. answer_logprob: of the first accepted answer, in nats.
+    choice_logprobs: of each choice of the task. choice_score: 1 if the most likely choice is accepted,
+    otherwise 0; the mean if several are. prior: prior of PriDe, learned from this example or applied to it.
+    prompts: number of prompts, which have prompt_tokens in all. prefill_s: seconds of all prefills without
+    reuse. decode_s, seconds: share of the decoding steps, and of all time spent; the sum over records is the
+    time of the run. was_computed: False if the outcome is that of another order, because it cannot differ.
+    error: reason why there is no result. section, subset, weight: as in RewardBench.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
@@ -109,11 +101,8 @@ class Record(_Versioned):
 class RunInfo(_Versioned, Settings):
     """Settings of a run, and what it was computed with.
 
-    Attributes:
-        started: Date and time in UTC.
-        data: Name of the file with the examples.
-        data_sha256: Of its bytes.
-        address: Hub id, folder or file of the model.
+    started: date and time in UTC. data: name of the file with the examples. address: hub id, folder or file
+    of the model.
     """
 
     format: Literal["pine-explorer evaluation"] = FORMAT
@@ -125,26 +114,25 @@ class RunInfo(_Versioned, Settings):
     platform: Platform
 
     def differences(self, other: "RunInfo") -> list[str]:
-        """Return in words the settings whose difference keeps the records of two runs apart."""
-        ours, theirs = self._comparable(), other._comparable()
-        return [f"{name} {ours[name]}, not {theirs[name]}" for name in ours if ours[name] != theirs[name]]
+        """Return the settings whose difference keeps the records of two runs apart."""
+        pairs = zip(self._comparable().items(), other._comparable().values(), strict=True)
+        return [f"{name} {ours}, not {theirs}" for (name, ours), theirs in pairs if ours != theirs]
 
-    def _comparable(self) -> dict[str, str]:
+    def _comparable(self) -> dict[str, object]:
         platform = self.platform
+        metrics = {"generate": self.generate, "logprob": self.logprobs}
         return {
             "model": platform.model,
             "revision": platform.revision or "unknown",
             "dtype": platform.dtype,
             "device": platform.device.partition(":")[0],
             "data": f"{self.data} (SHA-256 {self.data_sha256[:12]})",
-            "sample": "none" if self.sample is None else str(self.sample),
+            "sample": "none" if self.sample is None else self.sample,
             "task": self.task,
             "methods": ",".join(self.methods),
             "orders": ",".join(self.order_names),
-            "metrics": ",".join(
-                name for name, on in (("generate", self.generate), ("logprob", self.logprobs)) if on
-            ),
-            "max-new-tokens": str(self.max_new_tokens or "of the task"),
+            "metrics": ",".join(name for name, is_measured in metrics.items() if is_measured),
+            "max-new-tokens": self.max_new_tokens or "of the task",
             "recompute": "yes" if self.recompute else "no",
             "PINE Explorer": platform.pine_explorer,
             "torch": platform.torch,
@@ -191,7 +179,7 @@ class Writer:
     """
 
     def __init__(self, folder: Path, shard: int = 0) -> None:
-        self._path = _record_file(folder, shard)
+        self._path = folder / f"records.{shard}.jsonl"
         self._example: str | None = None
         with self._refusals():
             self._file = self._path.open("a+b", buffering=0)
@@ -199,32 +187,21 @@ class Writer:
             self._file.truncate(self._file.readall().rfind(b"\n") + 1)
 
     def append(self, record: Record) -> None:
-        """Adds one line, and reaches the disk with what came before when an example begins."""
-        if record.example != self._example:
-            self.sync()
-        self._example = record.example
+        """Append one line; sync the lines of the example before when another begins."""
         line = record.model_dump_json().encode() + b"\n"
         with self._refusals():
+            if record.example != self._example:
+                os.fsync(self._file.fileno())
+            self._example = record.example
             while line:
                 line = line[self._file.write(line) :]  # a disk that is nearly full takes a part
-
-    def sync(self) -> None:
-        """Waits until all lines are on the disk."""
-        with self._refusals():
-            os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Syncs and closes the file."""
-        try:
-            self.sync()
-        finally:
-            self._file.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        with self._refusals(), self._file:
+            os.fsync(self._file.fileno())
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -235,20 +212,19 @@ class Writer:
 
 
 def open_run(folder: Path, info: RunInfo) -> RunInfo:
-    """Makes the folder the one of this run, or finds it there; returns what was written first.
+    """Create the folder of a run or resume its run; return the settings with which it began.
 
-    Raises InputError that names what differs if the folder belongs to a run with other settings, and if it
-    holds something else.
+    Raises InputError for the folder of a run with other settings, naming these, or of something else.
     """
     file = folder / RUN_FILE
     if file.exists():
-        there = read_run(folder)
-        if different := there.differences(info):
+        begun = read_run(folder)
+        if different := begun.differences(info):
             raise InputError(
                 f"{folder} belongs to a run with {'; '.join(different)}; give its settings to go on with it, "
                 "or another folder"
             )
-        return there
+        return begun
     if record_files(folder):
         raise InputError(f"{folder} has records but no {RUN_FILE}, so they belong to no run; give another")
     # Each process of a run may do this, so the file is there as a whole or not at all.
@@ -265,7 +241,7 @@ def open_run(folder: Path, info: RunInfo) -> RunInfo:
 
 
 def read_run(folder: Path) -> RunInfo:
-    """The settings of the run in a folder. Raises InputError if there is none."""
+    """Return the settings of the run in a folder. Raises InputError if there is none."""
     file = folder / RUN_FILE
     if not file.is_file():
         raise InputError(f"{folder} is no run: it has no {RUN_FILE}; give a folder that `evaluate` has made")
@@ -273,50 +249,41 @@ def read_run(folder: Path) -> RunInfo:
 
 
 def dtype_of_run(folder: Path) -> str | None:
-    """In which dtype the run in a folder was begun; None if there is none, or none that can be read."""
+    """Return the dtype with which the run in a folder began; None if there is no valid run."""
     with suppress(InputError):
         return read_run(folder).platform.dtype
     return None
 
 
 def read_records(folder: Path) -> list[Record]:
-    """Return the records of all runs in a folder, by example, method and document order.
+    """Return the records of all runs in a folder, by example, document order and method.
 
-    A last line that was not finished is left out. Raises InputError if the folder is no run, and for a line
-    that is no record of it.
+    An unfinished last line is left out. Raises InputError if the folder is no run, and for a line that is no
+    record of it.
     """
     info = read_run(folder)
     records: dict[Key, Record] = {}
+    ranks: dict[Key, tuple[str, int, int]] = {}
     for path in record_files(folder):
         *lines, _ = path.read_bytes().split(b"\n")  # the last may end inside a character
         for number, line in enumerate(lines, start=1):
             where = f"{path}, line {number}"
             try:
                 record = parse_json(Record, line.decode(), where)
+                names = names_of(info.order_names, record.num_documents)
+                rank = record.example, names.index(record.order_name), info.methods.index(record.method)
             except UnicodeDecodeError as error:
                 raise InputError(f"{where} is not UTF-8 text; the file was damaged or edited") from error
-            if record.method not in info.methods or record.order_name not in names_of(
-                info.order_names, record.num_documents
-            ):
+            except ValueError as error:
                 raise InputError(
                     f"{where}: {record.method}, {record.order_name} is not of the run that {RUN_FILE} "
                     "describes; keep each run in a folder of its own"
-                )
+                ) from error
             records.setdefault(record.key, record)
-    return sorted(
-        records.values(),
-        key=lambda record: (
-            record.example,
-            names_of(info.order_names, record.num_documents).index(record.order_name),
-            info.methods.index(record.method),
-        ),
-    )
-
-
-def _record_file(folder: Path, shard: int) -> Path:
-    return folder / f"records.{shard}.jsonl"
+            ranks.setdefault(record.key, rank)
+    return [records[key] for key in sorted(records, key=ranks.__getitem__)]
 
 
 def record_files(folder: Path) -> list[Path]:
-    """The files with records in a folder, by number of the shard."""
+    """Return the files with records in a folder, by number of the shard."""
     return sorted(folder.glob("records*.jsonl"), key=lambda path: (len(path.name), path.name))

@@ -1,7 +1,7 @@
-"""Settings of an evaluation: the options of `evaluate` that its records depend on, checked without a "
-"model."""
+"""Settings of an evaluation: options of `evaluate` on which its records depend, checked without a model."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -22,15 +22,10 @@ Key = tuple[str, str, str]
 class Settings(BaseModel):
     """Options that all records of a run have in common.
 
-    Attributes:
-        task: Task of all examples.
-        sample: Seed with which the examples were drawn, None for the first ones.
-        methods: Names of methods, with or without wrappers.
-        order_names: Names in ORDERS.
-        generate: True to generate and score answers.
-        logprobs: True for the log-probabilities of the first accepted answer and of the task's choices.
-        max_new_tokens: Limit of an answer, None for that of the task.
-        recompute: True to compute also what is the same in all orders.
+    sample: seed with which the examples were drawn, None for the first ones. methods: with or without
+    wrappers. logprobs: True for the log-probabilities of the first accepted answer and of the task's choices.
+    max_new_tokens: None for the limit of the task. recompute: True to compute also what is the same in all
+    orders.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -65,34 +60,32 @@ class Settings(BaseModel):
         task, name, wrapper = get_task(example.task), method.name, method.wrapper
         if wrapper is None:
             return
-        if not method.generates and not task.choices:
-            raise InputError(
-                f"{name} weighs the choices of a task, and {task.name} has none; leave it out, or take a "
+        count, choices = len(example.documents), len(task.choices)
+        problem = ""
+        if not method.generates and not choices:
+            problem = (
+                f"weighs the choices of a task, and {task.name} has none; leave it out, or take a "
                 "permutation, calibration_first or calibration_every"
             )
-        if not method.generates and not self.logprobs:
-            raise InputError(f"{name} writes no answers; measure log-probabilities too, or leave it out")
-        if not method.scores_choices and not self.generate:
-            raise InputError(f"{name} is about written answers; measure these too, or leave it out")
-        count, choices = len(example.documents), len(task.choices)
-        document_orders(count, wrapper.orders)
-        if wrapper.orders and self.logprobs and task.has_letters and choices not in (0, count):
-            raise InputError(
-                f"{name} needs a choice for each document, and {example.id} has {count} documents and "
-                f"{choices} choices; leave it out, or this example"
+        elif not method.generates and not self.logprobs:
+            problem = "writes no answers; measure log-probabilities too, or leave it out"
+        elif not method.scores_choices and not self.generate:
+            problem = "is about written answers; measure these too, or leave it out"
+        elif wrapper.orders and self.logprobs and task.has_letters and choices not in (0, count):
+            problem = (
+                f"needs a choice for each document, and {example.id} has {count} documents and {choices} "
+                "choices; leave it out, or this example"
             )
+        if problem:
+            raise InputError(f"{name} {problem}", field="methods")
+        document_orders(count, wrapper.orders)
 
 
 def choose(examples: Sequence[Example], *, methods: Sequence[str] | None = None, **options: Any) -> Settings:
-    """Return checked settings.
+    """Return checked settings. methods: None for the default methods. options: fields of Settings.
 
     Raises InputError for an invalid option, an unknown method, an order or a wrapper that fits none of the
     examples, and for no metric.
-
-    Args:
-        examples: Examples that are evaluated.
-        methods: Names of methods, with or without wrappers. Default: the default methods.
-        options: Fields of Settings.
     """
     try:
         named = tuple(method.name for method in measured_methods(methods))
@@ -100,7 +93,8 @@ def choose(examples: Sequence[Example], *, methods: Sequence[str] | None = None,
     except ValidationError as error:
         raise InputError("; ".join(map(str, format_validation_errors(error)))) from error
     if not settings.generate and not settings.logprobs:
-        raise InputError("nothing is to be measured; ask for generated answers, log-probabilities, or both")
+        message = "nothing is to be measured; ask for generated answers, log-probabilities, or both"
+        raise InputError(message, field="metrics")
     check_orders(settings.order_names, examples)
     for method in settings.measured:
         check_some(examples, partial(settings.check, method))
@@ -109,11 +103,9 @@ def choose(examples: Sequence[Example], *, methods: Sequence[str] | None = None,
 
 def max_visited(method: MeasuredMethod, examples: Sequence[Example]) -> int:
     """Return the largest number of orders of the base method, over the examples that can be evaluated."""
-    counts = []
+    kind = method.wrapper.orders if method.wrapper else None
+    counts = [0]
     for example in examples:
-        try:
-            kind = method.wrapper.orders if method.wrapper else None
+        with suppress(InputError):
             counts.append(len(document_orders(len(example.documents), kind)))
-        except InputError:
-            continue
-    return max(counts, default=0)
+    return max(counts)

@@ -9,8 +9,8 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -44,13 +44,14 @@ class Shard:
 
 
 def parse_shard(text: str | None = None) -> Shard:
-    """Parse a shard `i/n`. Without a text, RANK and WORLD_SIZE of a launcher select it."""
+    """Return the shard of a text `i/n`, or else that of RANK and WORLD_SIZE of a launcher."""
     if text is None:
         count = int(os.environ.get("WORLD_SIZE", "1"))
         return Shard(int(os.environ.get("RANK", "0")), count, is_launched=count > 1)
     found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
     if not found or int(found[1]) >= int(found[2]):
-        raise InputError(f"unknown shard: got {text!r}, expected i/n with i from 0 to n - 1, such as 0/4")
+        message = f"unknown shard: got {text!r}, expected i/n with i from 0 to n - 1, such as 0/4"
+        raise InputError(message, field="shard")
     return Shard(int(found[1]), int(found[2]))
 
 
@@ -64,7 +65,8 @@ def device_of_shard(device: str, shard: Shard) -> str:
     if device == TENSOR_PARALLEL:
         raise InputError(
             f"device {device!r} splits one model among processes, and `evaluate` splits its examples among "
-            "them; name another device, such as auto, which spreads a model over the GPUs of one process"
+            "them; name another device, such as auto, which spreads a model over the GPUs of one process",
+            field="device",
         )
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and shard.is_launched else device
 
@@ -75,39 +77,32 @@ def lock_shard(folder: Path, shard: Shard) -> Iterator[bool]:
 
     The first shard also refuses to begin while a shard of a run with more of them is writing.
     """
-    with ExitStack() as held:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if shard.index == 0:
-                for path in folder.glob("records.*.lock"):
-                    index = path.name.split(".")[1]
-                    if index.isdecimal() and int(index) >= shard.count and (lock := try_lock(path)):
-                        lock.release()
-            path = _lock_file(folder, shard.index)
-            lock = try_lock(path)
-        except Timeout as error:
-            raise InputError(
-                f"another `evaluate` is writing {folder}: it holds {Path(error.lock_file).name}; wait until "
-                "it has ended, or give another folder"
-            ) from None
-        except OSError as error:
-            raise InputError(f"{folder} cannot be written: {error.strerror}; give another folder") from error
-        if lock:
-            held.callback(lock.release)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if shard.index == 0:
+            names = (path.name.split(".")[1] for path in folder.glob("records.*.lock"))
+            _try_locks(folder, [int(name) for name in names if name.isdecimal() and int(name) >= shard.count])
+        lock = try_lock(_lock_file(folder, shard.index))
+    except Timeout as error:
+        raise InputError(
+            f"another `evaluate` is writing {folder}: it holds {Path(error.lock_file).name}; wait until "
+            "it has ended, or give another folder"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror}; give another folder") from error
+    try:
         yield lock is not None
+    finally:
+        if lock:
+            lock.release()
 
 
 def is_running(folder: Path, shard: Shard) -> bool:
     """Check whether a process holds any other shard of the run; True also where this cannot be known."""
-    for index in set(range(shard.count)) - {shard.index}:
-        try:
-            lock = try_lock(_lock_file(folder, index))
-        except Timeout:
-            return True
-        if lock is None:
-            return True
-        lock.release()
-    return False
+    try:
+        return not _try_locks(folder, set(range(shard.count)) - {shard.index})
+    except Timeout:
+        return True
 
 
 def try_lock(path: Path, timeout_s: float = 0) -> FileLock | None:
@@ -118,13 +113,21 @@ def try_lock(path: Path, timeout_s: float = 0) -> FileLock | None:
     lock = FileLock(path, timeout=timeout_s, thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire()
-    except Timeout:
-        raise
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
+        if error.errno not in _NO_LOCKS:  # a Timeout has no number
             raise
         return None
     return lock
+
+
+def _try_locks(folder: Path, indices: Iterable[int]) -> bool:
+    """Lock and release each shard; False where files cannot be locked. Raises Timeout for a locked one."""
+    for index in indices:
+        lock = try_lock(_lock_file(folder, index))
+        if lock is None:
+            return False
+        lock.release()
+    return True
 
 
 def _lock_file(folder: Path, index: int) -> Path:
