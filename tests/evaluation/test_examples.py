@@ -8,6 +8,7 @@ import pytest
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, read_examples
+from pine_engine.prompts.parse_errors import ValidationErrors
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.request import MAX_DOCUMENTS
 
@@ -45,33 +46,30 @@ def write(path: Path, *rows: dict[str, Any]) -> Path:
     return path
 
 
-def mistakes(path: Path) -> list[str]:
-    """Return the lines of the error for a file."""
-    with pytest.raises(InputError) as raised:
+def mistakes(path: Path) -> list[tuple[int | None, str]]:
+    """Return line and field of each mistake in a file."""
+    with pytest.raises(ValidationErrors) as raised:
         read_examples(path)
     assert str(path) in str(raised.value)
-    return str(raised.value).removeprefix(f"{path}, ").splitlines()
+    return [(problem.line, problem.field) for problem in raised.value.problems]
 
 
 def test_example_has_the_fields_of_its_line(file: Path) -> None:
     full, plain = read_examples(write(file, {**FULL, "added_later": True}, PLAIN))
-    assert full.model_dump() == {
-        **FULL,
-        "system": "",
-        "prefix": "",
-        "documents": [{"text": "one", "title": ""}, {"text": "two", "title": "T"}],
-    }
-    assert (plain.gold_index, plain.answers, plain.meta, plain.source, plain.license) == (
-        None,
-        [],
-        {},
-        "",
-        "",
-    )
-    plain.meta["seen"] = True
-    assert Example.model_validate(PLAIN).meta == {}
+    documents = [{"text": "one", "title": ""}, {"text": "two", "title": "T"}]
+    assert full.model_dump() == {**FULL, "system": "", "prefix": "", "documents": documents}
+    assert (plain.gold_index, plain.answers, plain.meta) == (None, [], {})
     (example,) = read_examples(write(file, {**PLAIN, "task": "molecule_generation", "question": ""}))
     assert example.question == ""
+
+
+def test_line_without_id_has_its_number_as_id(file: Path) -> None:
+    unnamed = {"question": "Who?", "documents": ["one"], "answers": ["1"]}
+    file.write_text(f"\n{json.dumps(unnamed)}\n{json.dumps(unnamed)}\n")
+    first, second = read_examples(file)
+    assert (first.id, second.id, first.task) == ("line 2", "line 3", "retrieval_qa")
+    assert first.documents == [Document(text="one")]
+    assert [line for line, _ in mistakes(write(file, {**unnamed, "id": "line 2"}, unnamed))] == [2]
 
 
 def test_no_more_examples_than_the_limit_are_read(file: Path) -> None:
@@ -88,8 +86,21 @@ def test_sample_is_from_the_whole_file_and_begins_as_a_smaller_one(file: Path) -
     assert [example.id for example in read_examples(file, 5, 4)] != samples[0]
 
 
+def test_documents_of_one_row_and_of_all_rows_are_limited(file: Path, table: Path) -> None:
+    documents = ["d"] * MAX_DOCUMENTS
+    assert len(read_examples(write(file, {**PLAIN, "documents": documents}))[0].documents) == MAX_DOCUMENTS
+    assert mistakes(write(file, {**PLAIN, "documents": [*documents, 5]})) == [(1, "documents")]
+    table.write_text(f"{','.join(f'document{number + 1}' for number in range(MAX_DOCUMENTS + 1))}\nrow\n")
+    write(file, PLAIN, FULL, {**PLAIN, "id": "a-3"})
+    assert len(read_examples(file, max_documents=6)) == 3
+    for path, limit in ((file, 5), (table, None)):
+        with pytest.raises(InputError) as refused:
+            read_examples(path, max_documents=limit)
+        assert refused.value.field == "documents"
+
+
 @pytest.mark.parametrize(
-    ("change", "name"),
+    ("change", "field"),
     [
         ({"gold_index": 2}, "gold_index"),
         ({"gold_index": -1}, "gold_index"),
@@ -98,47 +109,20 @@ def test_sample_is_from_the_whole_file_and_begins_as_a_smaller_one(file: Path) -
         ({"answers": "two"}, "answers"),
         ({"answers": [2]}, "answers.0"),
         ({"meta": None}, "meta"),
-        ({"id": "a-1"}, "id 'a-1'"),
         ({"question": " "}, "question"),
-        ({"documents": [{"text": "one"}, {"text": "\n"}]}, "document 2"),
-        ({"task": "poetry"}, "poetry"),
+        ({"documents": [{"text": "one"}, {"text": "\n"}]}, "documents.1"),
+        ({"task": "poetry"}, "task"),
     ],
 )
-def test_line_and_field_of_a_mistake_are_named(file: Path, change: dict[str, Any], name: str) -> None:
-    (line,) = mistakes(write(file, PLAIN, {**FULL, **change}))
-    assert line.startswith("line 2: ") and name in line
+def test_line_and_field_of_a_mistake_are_named(file: Path, change: dict[str, Any], field: str) -> None:
+    assert mistakes(write(file, PLAIN, {**FULL, **change})) == [(2, field)]
 
 
 def test_all_mistakes_are_named_together(file: Path, table: Path) -> None:
     write(file, PLAIN, {**FULL, "gold_index": 9, "question": ""}, {**FULL, "id": "a-1"}, {"id": 3})
     table.write_text("question,document1,gold_index\nWhy?,one,first\nWhy?\n,one,\n")
-    for path, lines in ((file, "22344"), (table, "234")):
-        _, *found = mistakes(path)
-        assert [line[: len("line 2:")] for line in found] == [f"line {number}:" for number in lines]
-
-
-def test_line_without_id_has_its_number_as_id(file: Path) -> None:
-    unnamed = {"question": "Who?", "documents": ["one"], "answers": ["1"]}
-    file.write_text(f"\n{json.dumps(unnamed)}\n{json.dumps(unnamed)}\n")
-    first, second = read_examples(file)
-    assert (first.id, second.id, first.task) == ("line 2", "line 3", "retrieval_qa")
-    assert first.documents == [Document(text="one")]
-    (mistake,) = mistakes(write(file, {**unnamed, "id": "line 2"}, unnamed))
-    assert mistake.startswith("line 2: id 'line 2' was used in line 1;")
-
-
-def test_documents_of_one_row_and_of_all_rows_are_limited(file: Path, table: Path) -> None:
-    documents = ["d"] * MAX_DOCUMENTS
-    assert len(read_examples(write(file, {**PLAIN, "documents": documents}))[0].documents) == MAX_DOCUMENTS
-    (mistake,) = mistakes(write(file, {**PLAIN, "documents": [*documents, 5]}))
-    assert f"{MAX_DOCUMENTS + 1:,}" in mistake  # and not the type of the last document
-    columns = ",".join(f"document{number + 1}" for number in range(MAX_DOCUMENTS + 1))
-    table.write_text(f"{columns}\nmalformed row\n")
-    assert f"{MAX_DOCUMENTS + 1:,}" in mistakes(table)[0]
-    write(file, PLAIN, FULL, {**PLAIN, "id": "a-3"})
-    assert len(read_examples(file, max_documents=6)) == 3
-    with pytest.raises(InputError):
-        read_examples(file, max_documents=5)
+    for path, lines in ((file, [2, 2, 3, 4, 4]), (table, [2, 3, 4])):
+        assert [line for line, _ in mistakes(path)] == lines
 
 
 def test_table_has_the_fields_of_an_example(table: Path) -> None:
@@ -162,23 +146,28 @@ def test_table_has_the_fields_of_an_example(table: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "name"),
+    ("content", "line"),
     [
-        (f"{HEADER}a,Why?,1,0,,one,two,\n\na,Why?,1,0,,one,two,\n", "line 4: id 'a' was used in line 2"),
-        (f"{HEADER}a,Why?,1,first,,one,two,\n", "line 2: gold_index is 'first'"),
-        (f"{HEADER}a,Why?,1,{'9' * 5000},,one,two,\n", "line 2: gold_index"),
-        (f"{HEADER}a,Why?,1,2,,one,two,\n", "line 2: gold_index is 2"),
-        (f"{HEADER}a,Why?,1,1,,one,,\n", "line 2: gold_index is 1"),
-        (f"{HEADER}a,Why?,1,,,,two,\n", "line 2: document 1"),
-        (f"{HEADER}a,Why?,1,,T,,,\n", "line 2: document 1"),
-        (f"{HEADER}a,,1,,,one,,\n", "line 2: there is no question"),
-        (f"{HEADER}a,Why?,1\n", "line 2: the number of fields is 3, but 8"),
-        ("id,question,answers\na,Why?,1\n", "no column 'document1'"),
-        ("id,question,answers,document1,document3\na,Why?,1,one,two\n", "no column 'document2'"),
-        ("id,question,answers,document1,title2\na,Why?,1,one,two\n", "column 'title2'"),
+        (f"{HEADER}a,Why?,1,0,,one,two,\n\na,Why?,1,0,,one,two,\n", 4),  # the id of line 2
+        (f"{HEADER}a,Why?,1,first,,one,two,\n", 2),
+        (f"{HEADER}a,Why?,1,{'9' * 5000},,one,two,\n", 2),
+        (f"{HEADER}a,Why?,1,1,,one,,\n", 2),  # the gold document is empty
+        (f"{HEADER}a,Why?,1,,T,,,\n", 2),
+        (f"{HEADER}a,,1,,,one,,\n", 2),
+        (f"{HEADER}a,Why?,1\n", 2),
     ],
 )
-def test_mistake_in_a_table_is_named(table: Path, content: str, name: str) -> None:
+def test_line_of_a_mistake_in_a_table_is_named(table: Path, content: str, line: int) -> None:
     table.write_text(content)
-    (mistake,) = mistakes(table)
-    assert name in mistake
+    assert [found for found, _ in mistakes(table)] == [line]
+
+
+@pytest.mark.parametrize(
+    ("columns", "field"),
+    [("answers", "document1"), ("document1,document3", "document2"), ("document1,title2", "title2")],
+)
+def test_column_of_a_table_is_missing_or_unknown(table: Path, columns: str, field: str) -> None:
+    table.write_text(f"id,question,{columns}\na,Why?,one,two\n")
+    with pytest.raises(InputError) as refused:
+        read_examples(table)
+    assert refused.value.field == field

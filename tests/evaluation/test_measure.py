@@ -8,14 +8,15 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
+from pine_engine.debias.table import DEBIASERS
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillProgress
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.evaluation.document_orders import arrange
+from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import Measurement, measure
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
 from pine_engine.evaluation.settings import Key, choose
 from pine_engine.methods.table import METHODS
 from tests.support.measured_rows import PAIR, QUESTION, evaluate_records, outcome, watch_prefills
@@ -25,6 +26,8 @@ ROUNDING = 1e-4
 """Float32 log-probabilities of about -100 nats, from GEMMs of other shapes."""
 
 METHOD_NAMES = ["vanilla", "nia", "pcw", "sp", "pine", "pine_input_order"]
+SWAPS = ["as-is", "swapped", "segments-swapped", "labels-swapped"]
+CALIBRATED = ["calibration_labels", "calibration_first", "calibration_every"]
 
 
 @pytest.fixture(scope="module")
@@ -32,149 +35,173 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
     return Engine(tiny_llama(max_context_length=900, head_dim=32), letter_tokenizer(), stop_token_ids=())
 
 
-@pytest.fixture(scope="module")
-def everything(engine: Engine) -> dict[Key, Record]:
-    return evaluate_records(
-        engine, [QUESTION], methods=METHOD_NAMES, order_names=["as-is", "gold-all", "shuffled:3"]
-    )
-
-
-def test_record_agrees_with_engine(engine: Engine, everything: dict[Key, Record]) -> None:
-    texts = set()
-    for method in METHOD_NAMES:
-        for name in ("as-is", "gold-at:3", "shuffled:3"):
-            record = everything["q", method, name]
-            order = arrange(QUESTION, name)
-            layout = QUESTION.comparison().tokenize(engine).reorder(order.permutation)
-            answer = engine.run(layout, methods=[method], max_new_tokens=6).answers[method]
-            (score,) = engine.score(layout, ["It shines"], methods=[method])[method]
-            assert record.text == answer.text
-            assert record.answer_tokens == len(answer.token_ids)
-            assert record.answer_logprob == pytest.approx(score.total, abs=ROUNDING)
-            assert record.prompt_tokens == layout.num_tokens
-            assert record.gold_slot == order.slots.index(1)
-            assert record.answers == ("It shines", "shines")
-            texts.add(record.text)
-    assert len(texts) > 3
-
-
-def test_invariant_methods_are_computed_once(
-    everything: dict[Key, Record],
+@pytest.mark.parametrize(
+    ("example", "methods", "names"),
+    [
+        (QUESTION, METHOD_NAMES, ["as-is", "gold-at:3", "shuffled:3"]),
+        (PAIR, ["vanilla", "pine"], ["as-is", "swapped"]),
+    ],
+)
+def test_measure_record_agrees_with_engine(
+    engine: Engine, example: Example, methods: list[str], names: list[str]
 ) -> None:
-    by_method = {
-        method: [record for record in everything.values() if record.method == method]
-        for method in METHOD_NAMES
-    }
-    for method, found in by_method.items():
-        assert len(found) == 6
-        # gold-at:1 is as stored.
-        expected = 1 if METHODS[method].is_order_invariant else 5
-        assert sum(record.was_computed for record in found) == expected
-        assert len({record.answer_logprob for record in found}) == expected
-        assert all((record.seconds > 0) == record.was_computed for record in found)
+    found = evaluate_records(engine, [example], methods=methods, order_names=names)
+    for (_, method, name), record in found.items():
+        order = arrange(example, name)
+        layout = order.request(example).tokenize(engine).reorder(order.permutation)
+        answer = engine.run(layout, methods=[method], max_new_tokens=6).answers[method]
+        texts = [order.answers(example)[0], "[[A]]", "[[B]]"]
+        accepted, *choices = engine.score(layout, texts, methods=[method])[method]
+        assert (record.text, record.answer_tokens) == (answer.text, len(answer.token_ids))
+        assert record.answer_logprob == pytest.approx(accepted.total, abs=ROUNDING)
+        assert (record.prompt_tokens, record.gold_slot) == (layout.num_tokens, order.slots.index(1))
+        assert record.answers == order.answers(example)
+        if example is PAIR:
+            expected = {choice.text: choice.total for choice in choices}
+            assert record.choice_logprobs == pytest.approx(expected, abs=ROUNDING)
+            likelier = max(choices, key=lambda choice: choice.total).text
+            assert record.choice_score == float(likelier == f"[[{record.answers[0]}]]")
+            assert (record.parsed, record.score, record.weight) == (None, 0.5, 92)
+            assert (record.section, record.subset) == ("Chat Hard", "llmbar-adver-GPTInst")
+    assert len({record.text for record in found.values()}) > len(methods) / 2
+    assert {record.choice_score for record in found.values()} == ({0, 1} if example is PAIR else {None})
 
 
-def test_equal_documents_keep_their_labels(engine: Engine) -> None:
-    """Swapped they are the same tokens, while the accepted letter is another."""
-    twins = PAIR.model_copy(update={"documents": [PAIR.documents[0], PAIR.documents[0]]})
-    methods = ["vanilla", "pine", "permutation_full"]
-    together = evaluate_records(engine, [twins, QUESTION], methods=methods, order_names=["as-is", "swapped"])
-    for method in methods:
-        for name in ("as-is", "swapped"):
-            (alone,) = evaluate_records(engine, [twins], methods=[method], order_names=[name]).values()
-            assert alone.error is None
-            assert outcome(together[alone.key]) == outcome(alone)
-    as_is, swapped = (together["p", "vanilla", name] for name in ("as-is", "swapped"))
-    assert as_is.text == swapped.text and as_is.answers != swapped.answers
-    assert as_is.answer_logprob != swapped.answer_logprob
-
-
-def test_method_without_answer_reserves_no_tokens(engine: Engine) -> None:
-    """Whatever is measured beside it."""
-    options = {"order_names": ["as-is"], "max_new_tokens": engine.max_context_length - 5}
-    alone = evaluate_records(engine, [PAIR], methods=["calibration_labels"], **options)
-    beside = evaluate_records(engine, [PAIR], methods=["calibration_labels", "vanilla"], **options)
-    (key,) = alone
-    assert alone[key].error is None and "may have" in (beside["p", "vanilla", "as-is"].error or "")
-    assert outcome(beside[key]) == outcome(alone[key])
-
-
-def test_without_guarantee_every_order_is_computed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {"methods": ["pine"], "order_names": ["as-is", "reversed"], "generate": False}
-    assert [record.was_computed for record in evaluate_records(engine, [QUESTION], **options).values()] == [
-        True,
-        False,
-    ]
-    monkeypatch.setattr(Engine, "invariance_warning", "Equal bits are not promised.")
-    assert all(record.was_computed for record in evaluate_records(engine, [QUESTION], **options).values())
-
-
-def test_record_is_independent_of_other_methods(tiny_llama: Callable[..., LlamaForCausalLM]) -> None:
-    model = tiny_llama(max_context_length=900, head_dim=32, dtype=torch.bfloat16)
-    engine = Engine(model, letter_tokenizer())
-    all_of_it = evaluate_records(
-        engine, [QUESTION], methods=METHOD_NAMES, order_names=["as-is", "gold-all", "reversed"]
-    )
+def test_measure_invariant_method_is_computed_once(engine: Engine) -> None:
+    options: dict[str, Any] = {"order_names": ["as-is", "gold-all", "shuffled:3"], "generate": False}
+    found = evaluate_records(engine, [QUESTION], methods=METHOD_NAMES, **options).values()
     for method in METHOD_NAMES:
-        alone = evaluate_records(engine, [QUESTION], methods=[method], order_names=["reversed"])
-        (record,) = alone.values()
-        assert outcome(record) == outcome(all_of_it[record.key])
+        of_method = [record for record in found if record.method == method]
+        expected = 1 if METHODS[method].is_order_invariant else 5  # gold-at:1 is as stored
+        assert sum(record.was_computed for record in of_method) == expected
+        assert len({record.answer_logprob for record in of_method}) == expected
+        assert all((record.seconds > 0) == record.was_computed for record in of_method)
 
 
-def test_prompt_and_prefix_are_computed_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    layout = QUESTION.comparison().tokenize(engine)
-    prefills = watch_prefills(engine, monkeypatch)
-    evaluate_records(engine, [QUESTION], methods=["vanilla", "pine"], order_names=["gold-all"])
-    assert [name for name, _ in prefills] == ["vanilla", "vanilla", "pine", *["vanilla"] * 3]
-    prefix, *rest = (tokens for _, tokens in prefills)
-    assert prefix - layout.prefix_length < 12
-    assert all(tokens - (layout.num_tokens - layout.prefix_length) < 12 for tokens in rest)
+def test_measure_without_invariance_computes_every_order(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "invariance_warning", "Equal bits are not promised.")
+    options: dict[str, Any] = {"order_names": ["as-is", "reversed"], "generate": False}
+    found = evaluate_records(engine, [QUESTION], methods=["pine"], **options)
+    assert all(record.was_computed for record in found.values())
 
 
-def test_methods_with_equal_encoding_share_documents(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    suffix = QUESTION.comparison().tokenize(engine).suffix_length
-    prefills = watch_prefills(engine, monkeypatch)
-    evaluate_records(
-        engine, [QUESTION], methods=["sp", "pcw", "pcw_right"], order_names=["as-is", "reversed"]
-    )
-    assert [name for name, _ in prefills] == ["vanilla", "pcw", "sp", "pcw_right"]
-    assert [tokens for _, tokens in prefills[2:]] == [suffix, suffix]
+def test_measure_labels_change_the_prompt_of_pine_and_slots_do_not(engine: Engine) -> None:
+    """Twins have equal documents: swapped they are the same tokens, and another letter is accepted."""
+    twins = PAIR.model_copy(update={"id": "twins", "documents": [PAIR.documents[0]] * 2})
+    methods = ["vanilla", "pine", "permutation_full"]
+    found = evaluate_records(engine, [PAIR, twins], methods=methods, order_names=SWAPS)
+    computed = {(key[1], key[2]) for key, record in found.items() if key[0] == "p" and record.was_computed}
+    assert {name for method, name in computed if method == "vanilla"} == set(SWAPS)
+    assert {name for method, name in computed if method == "pine"} == {"as-is", "swapped"}
+    pine = [found["p", "pine", name] for name in SWAPS]
+    logprobs = [record.choice_logprobs for record in pine]
+    assert logprobs[0] == logprobs[2] != logprobs[1] == logprobs[3]
+    assert [record.answers for record in pine] == [("B",), ("A",), ("B",), ("A",)]
+    as_is, swapped = (found["twins", "pine", name] for name in ("as-is", "swapped"))
+    assert (as_is.text, as_is.choice_logprobs) == (swapped.text, swapped.choice_logprobs)
+    assert as_is.answer_logprob != swapped.answer_logprob
+    assert {as_is.choice_score, swapped.choice_score} == {0, 1}
+    for key in [(twins.id, f"{method}{base}", "swapped") for method, base in
+                (("vanilla", ""), ("permutation_full", ":vanilla"))]:  # fmt: skip
+        (alone,) = evaluate_records(engine, [twins], methods=[key[1]], order_names=["swapped"]).values()
+        assert outcome(found[key]) == outcome(alone)
 
 
-def test_prefill_seconds_add_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(1000))
-    monkeypatch.setattr("pine_engine.evaluation.shared_prefill.time.perf_counter", lambda: float(next(clock)))
-    found = evaluate_records(engine, [QUESTION], methods=["vanilla", "pcw", "sp"], generate=False)
-    # The prefix, vanilla, PCW and SP's suffix take a second each, and so does scoring for each method.
-    assert {record.method: record.prefill_s for record in found.values()} == {
-        "vanilla": 2, "pcw": 2, "sp": 3
-    }  # fmt: skip
-    assert sum(record.seconds for record in found.values()) == pytest.approx(4 + 3)
-    seconds = {record.method: record.seconds for record in found.values()}
-    assert seconds["vanilla"] == pytest.approx(1 + 1 / 3 + 1)
-    assert seconds["pcw"] == pytest.approx(1 / 2 + 1 / 3 + 1)
-
-
-def test_judge_selects_the_more_likely_choice(engine: Engine) -> None:
-    found = evaluate_records(engine, [PAIR], methods=["vanilla", "pine"], order_names=["as-is", "swapped"])
-    for key, record in found.items():
-        order = arrange(PAIR, key[2])
-        layout = order.request(PAIR).tokenize(engine)
-        scores = engine.score(layout, [*record.answers, "[[A]]", "[[B]]"], methods=[key[1]])[key[1]]
-        accepted = "B" if key[2] == "as-is" else "A"
-        assert [score.text for score in scores] == [accepted, "[[A]]", "[[B]]"]
-        assert record.answer_logprob == pytest.approx(scores[0].total, abs=ROUNDING)
-        assert record.choice_logprobs == pytest.approx(
-            {score.text: score.total for score in scores[1:]}, abs=ROUNDING
+@pytest.mark.parametrize(
+    ("example", "methods", "dtype"),
+    [
+        (QUESTION, METHOD_NAMES, torch.bfloat16),
+        (PAIR, ["vanilla", "pine", *DEBIASERS, *(f"{name}:pine" for name in DEBIASERS)], torch.float32),
+    ],
+)
+def test_measure_record_is_independent_of_other_methods_and_interruptions(
+    tiny_llama: Callable[..., LlamaForCausalLM], example: Example, methods: list[str], dtype: torch.dtype
+) -> None:
+    engine = Engine(tiny_llama(max_context_length=900, head_dim=32, dtype=dtype), letter_tokenizer())
+    options: dict[str, Any] = {"order_names": ["as-is", "reversed"], "max_new_tokens": 4}
+    everything = evaluate_records(engine, [example], methods=methods, **options)
+    assert [record.error for record in everything.values() if record.error] == []
+    again = evaluate_records(engine, [example], methods=methods, **options, recompute=True)
+    assert all(record.was_computed for record in again.values())
+    done = [record for index, record in enumerate(everything.values()) if index % 3]
+    rest = evaluate_records(engine, [example], methods=methods, **options, found=done)
+    assert rest.keys() == everything.keys() - {record.key for record in done}
+    alone: dict[Key, Record] = {}
+    for name in methods:
+        alone |= evaluate_records(
+            engine, [example], methods=[name], **options | {"order_names": ["reversed"]}
         )
-        likelier = max(scores[1:], key=lambda score: score.total).text
-        assert record.choice_score == float(likelier == f"[[{accepted}]]")
-        assert record.gold_slot == (1 if key[2] == "as-is" else 0)
-        assert (record.parsed, record.score) == (None, 0.5)
-    assert {record.choice_score for record in found.values()} == {0, 1}
+    for found in (again, rest, alone):
+        assert {key: outcome(record) for key, record in found.items()} == {
+            key: outcome(everything[key]) for key in found
+        }
 
 
-def test_equally_likely_choices_share_the_score(tiny_llama: Callable[..., LlamaForCausalLM]) -> None:
+@pytest.mark.parametrize(
+    ("example", "methods", "names", "options", "expected"),
+    [
+        # The prefix, then the prompts without it.
+        (QUESTION, ["vanilla", "pine"], ["gold-all"], {}, ["vanilla", "vanilla", "pine", *["vanilla"] * 3]),
+        (QUESTION, ["sp", "pcw", "pcw_right"], ["as-is", "reversed"], {},
+         ["vanilla", "pcw", "sp", "pcw_right"]),
+        # The content-free prompts are the same in both orders.
+        (PAIR, ["vanilla", "permutation_full", "pride"], SWAPS[:2], {}, ["vanilla"] * (1 + 2)),
+        (PAIR, ["vanilla", *CALIBRATED], SWAPS[:2], {}, ["vanilla"] * (1 + 2 + 3)),
+        (PAIR, ["vanilla", *CALIBRATED], SWAPS[:2], {"recompute": True}, ["vanilla"] * (1 + 2 + 6)),
+        (QUESTION, ["pine", "permutation_cyclic:pine", "calibration_every:pine"], ["as-is", "reversed"], {},
+         ["vanilla", *["pine"] * 4]),
+    ],
+)  # fmt: skip
+def test_measure_computes_prompts_and_shared_parts_once(
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    example: Example,
+    methods: list[str],
+    names: list[str],
+    options: dict[str, Any],
+    expected: list[str],
+) -> None:
+    layout = example.comparison().tokenize(engine)
+    prefills = watch_prefills(engine, monkeypatch)
+    evaluate_records(engine, [example], methods=methods, order_names=names, max_new_tokens=2, **options)
+    assert [name for name, _ in prefills] == expected
+    if methods[0] == "sp":  # continues from the documents of pcw
+        assert [tokens for _, tokens in prefills[2:]] == [layout.suffix_length] * 2
+    if methods == ["vanilla", "pine"]:
+        prefix, *rest = (tokens for _, tokens in prefills)
+        assert prefix - layout.prefix_length < 12
+        assert all(tokens - (layout.num_tokens - layout.prefix_length) < 12 for tokens in rest)
+
+
+def test_measure_seconds_of_records_add_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each prefill, each scoring and each decoding step takes a second."""
+    ticks = iter(range(10_000))
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(ticks)))
+
+    def found(example: Example, *methods: str, **options: Any) -> list[Record]:
+        return list(evaluate_records(engine, [example], methods=methods, **options).values())
+
+    # The prefix, vanilla, PCW and SP's suffix, and the scoring of each method.
+    shared = found(QUESTION, "vanilla", "pcw", "sp", generate=False)
+    assert [record.prefill_s for record in shared] == [2, 2, 3]
+    seconds = [1 + 1 / 3 + 1, 1 / 2 + 1 / 3 + 1, 1 / 2 + 1 / 3 + 1 + 1]
+    assert [record.seconds for record in shared] == pytest.approx(seconds)
+    # The prefix, five prompts (as-is, swapped and three content-free), and the scoring of each.
+    wrapped = found(PAIR, "vanilla", "permutation_full", "calibration_labels", generate=False)
+    assert [record.prefill_s for record in wrapped] == [2, 4, 8]
+    each = 1 / 5 + 1 + 1
+    assert [one.seconds for one in wrapped] == pytest.approx([each / 3, each / 3 + each, each / 3 + 3 * each])
+    # Six tokens take five steps, of six rows: one of vanilla, one more of permutation, four of calibration.
+    decoded = found(PAIR, "vanilla", "permutation_full", "calibration_every", logprobs=False)
+    assert [record.decode_s for record in decoded] == pytest.approx([5 / 6, 10 / 6, 20 / 6])
+    assert sum(record.seconds for record in decoded) == pytest.approx(1 + 5 + 5 + 5)
+
+
+def test_measure_equally_likely_choices_share_the_score(
+    tiny_llama: Callable[..., LlamaForCausalLM],
+) -> None:
     model = tiny_llama(max_context_length=900)
     model.lm_head.weight.zero_()
     tied = Engine(model, letter_tokenizer())
@@ -182,73 +209,64 @@ def test_equally_likely_choices_share_the_score(tiny_llama: Callable[..., LlamaF
     assert record.choice_score == 0.5
 
 
-def test_labels_change_the_prompt_of_pine_and_slots_do_not(engine: Engine) -> None:
-    names = ["as-is", "swapped", "segments-swapped", "labels-swapped"]
-    twins = PAIR.model_copy(update={"id": "twins", "documents": [PAIR.documents[0]] * 2})
-    found = evaluate_records(engine, [PAIR, twins], methods=["vanilla", "pine"], order_names=names)
-    computed = [(by, name) for (one, by, name), record in found.items() if one == "p" and record.was_computed]
-    assert {name for by, name in computed if by == "vanilla"} == set(names)
-    assert {name for by, name in computed if by == "pine"} == {"as-is", "swapped"}
-    pine = {name: found["p", "pine", name] for name in names}
-    assert pine["as-is"].choice_logprobs == pine["segments-swapped"].choice_logprobs
-    assert pine["swapped"].choice_logprobs == pine["labels-swapped"].choice_logprobs
-    assert pine["as-is"].choice_logprobs != pine["swapped"].choice_logprobs
-    assert (pine["segments-swapped"].answers, pine["labels-swapped"].answers) == (("B",), ("A",))
-    one, other = (found["twins", "pine", name] for name in ("as-is", "swapped"))
-    assert one.choice_logprobs == other.choice_logprobs and one.answer_logprob != other.answer_logprob
-    assert {one.choice_score, other.choice_score} == {0, 1}
+@pytest.mark.parametrize(
+    ("example", "options", "measured"),
+    [
+        (QUESTION, {"generate": False}, {"answer_logprob"}),
+        (PAIR, {"logprobs": False}, {"text", "answer_tokens", "score"}),
+        (QUESTION.model_copy(update={"answers": []}), {}, {"text", "answer_tokens", "parsed"}),
+        (PAIR.model_copy(update={"answers": []}), {"generate": False}, {"choice_logprobs"}),
+    ],
+)
+def test_measure_unselected_metric_is_none(
+    engine: Engine, example: Example, options: dict[str, Any], measured: set[str]
+) -> None:
+    fields = {"text", "parsed", "score", "answer_tokens", "answer_logprob", "choice_logprobs", "choice_score"}
+    (record,) = evaluate_records(engine, [example], methods=["pine"], **options).values()
+    assert {name for name in fields if getattr(record, name) is not None} == measured
 
 
-def test_unselected_metrics_are_none(engine: Engine) -> None:
-    (scored,) = evaluate_records(engine, [QUESTION], methods=["pine"], generate=False).values()
-    assert (scored.text, scored.parsed, scored.score, scored.answer_tokens) == (None,) * 4
-    assert scored.answer_logprob is not None and scored.choice_logprobs is None
-    (written,) = evaluate_records(engine, [PAIR], methods=["pine"], logprobs=False).values()
-    assert (written.answer_logprob, written.choice_logprobs, written.choice_score) == (None,) * 3
-    assert written.text
-    open_end = QUESTION.model_copy(update={"answers": []})
-    (unscored,) = evaluate_records(engine, [open_end], methods=["pine"]).values()
-    assert unscored.text and (unscored.score, unscored.answer_logprob) == (None, None)
-    undecided = PAIR.model_copy(update={"answers": []})
-    (weighed,) = evaluate_records(engine, [undecided], methods=["pine"], generate=False).values()
-    assert weighed.choice_logprobs is not None and set(weighed.choice_logprobs) == {"[[A]]", "[[B]]"}
-    assert (weighed.answer_logprob, weighed.choice_score) == (None, None)
-
-
-def test_failed_example_becomes_error_record(engine: Engine) -> None:
+def test_measure_failed_example_becomes_error_record(engine: Engine) -> None:
     long = QUESTION.model_copy(update={"id": "long", "documents": [*QUESTION.documents] * 9})
-    unanswered = QUESTION.model_copy(update={"id": "open", "gold_index": None})
+    no_gold = QUESTION.model_copy(update={"id": "open", "gold_index": None})
     silent = QUESTION.model_copy(update={"id": "silent", "answers": [""]})
-    examples, options = [long, unanswered, silent, QUESTION], {"order_names": ["as-is", "gold-last"]}
-    found = evaluate_records(engine, examples, methods=["vanilla", "pine"], **options)
-    errors = {key: record.error for key, record in found.items() if record.error}
-    assert len(found) == 16 and {key[0] for key in errors} == {"long", "open", "silent"}
-    assert "900" in errors["long", "pine", "gold-last"]
-    assert ("open", "vanilla", "gold-last") in errors and ("open", "vanilla", "as-is") not in errors
-    assert ("silent", "vanilla", "as-is") in errors
-    for key in errors:
-        assert (found[key].was_computed, found[key].seconds, found[key].text) == (False, 0, None)
+    options: dict[str, Any] = {"order_names": ["as-is", "gold-last"], "generate": False}
+    methods = ["vanilla", "pine", "permutation_cyclic"]
+    found = evaluate_records(engine, [long, no_gold, silent, QUESTION], methods=methods, **options)
+    failed = {key: record for key, record in found.items() if record.error}
+    assert len(found) == 24 and {(key[0], key[2]) for key in failed} == {
+        ("long", "as-is"), ("long", "gold-last"), ("open", "gold-last"), ("silent", "as-is"),
+        ("silent", "gold-last"),
+    }  # fmt: skip
+    for record in failed.values():
+        assert (record.was_computed, record.seconds, record.text) == (False, 0, None)
 
 
-def test_out_of_memory_costs_one_example(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measure_method_without_answer_reserves_no_tokens(engine: Engine) -> None:
+    options = {"order_names": ["as-is"], "max_new_tokens": engine.max_context_length - 5}
+    alone = evaluate_records(engine, [PAIR], methods=["calibration_labels"], **options)
+    beside = evaluate_records(engine, [PAIR], methods=["calibration_labels", "vanilla"], **options)
+    (key,) = alone
+    assert alone[key].error is None and beside["p", "vanilla", "as-is"].error
+    assert outcome(beside[key]) == outcome(alone[key])
+
+
+def test_measure_out_of_memory_costs_one_example(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     prefill = passes.prefill
 
-    def read(patched_models: Any, layout: Any, method: Any, **options: Any) -> Any:
+    def fail(patched_models: Any, layout: Any, method: Any, **options: Any) -> Any:
         if method.name == "pine":
             raise torch.OutOfMemoryError
         return prefill(patched_models, layout, method, **options)
 
-    monkeypatch.setattr(passes, "prefill", read)
+    monkeypatch.setattr(passes, "prefill", fail)
     found = evaluate_records(engine, [QUESTION, PAIR], methods=["vanilla", "pine", "nia"], generate=False)
-    assert [(record.method, record.error is None) for record in found.values()] == [
-        ("vanilla", True), ("pine", False), ("nia", False)
-    ] * 2  # fmt: skip
-    assert "memory" in str(found["q", "pine", "as-is"].error)
+    assert [record.error is None for record in found.values()] == [True, False, False] * 2
 
 
 @pytest.mark.parametrize("generate", [True, False])
 @pytest.mark.parametrize("layer", [1, 4])
-def test_stop_takes_effect_in_the_next_layer(engine: Engine, layer: int, generate: bool) -> None:
+def test_measure_stop_takes_effect_in_the_next_layer(engine: Engine, layer: int, generate: bool) -> None:
     """The prefix has two layers, and so has the rest; behind them comes decoding, or scoring."""
     cancelled, seen = threading.Event(), []
 
@@ -259,8 +277,16 @@ def test_stop_takes_effect_in_the_next_layer(engine: Engine, layer: int, generat
 
     settings = choose([QUESTION], methods=["vanilla"], generate=generate, logprobs=not generate)
     with pytest.raises(Cancelled):
-        Measurement(engine, [QUESTION], settings, ()).work(emit, cancelled)
+        Measurement(engine, [QUESTION], settings).work(emit, cancelled)
     assert len(seen) == layer
+
+
+def test_measure_closed_iterator_stops_the_model(engine: Engine) -> None:
+    events = measure(engine, [QUESTION], methods=["sp"], max_new_tokens=6)
+    first = next(events)
+    assert isinstance(first, PrefillProgress) and first.method == "sp"
+    events.close()
+    assert list(events) == []
 
 
 @pytest.mark.parametrize(
@@ -272,39 +298,13 @@ def test_stop_takes_effect_in_the_next_layer(engine: Engine, layer: int, generat
         {"order_names": ["sideways"]},
     ],
 )
-def test_invalid_option_is_refused_before_prefill(engine: Engine, options: dict[str, Any]) -> None:
+def test_measure_invalid_option_is_refused_before_prefill(engine: Engine, options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         measure(engine, [QUESTION], **options)
 
 
-def test_closed_iterator_stops_the_model(engine: Engine) -> None:
-    events = measure(engine, [QUESTION], methods=["sp"], max_new_tokens=6)
-    first = next(events)
-    assert isinstance(first, PrefillProgress) and first.method == "sp"
-    events.close()
-    assert list(events) == []
-
-
-def test_judge_record_has_section_and_weight(engine: Engine) -> None:
-    (known,) = evaluate_records(engine, [PAIR], methods=["pine"], generate=False).values()
-    assert (known.section, known.subset, known.weight) == ("Chat Hard", "llmbar-adver-GPTInst", 92)
-    own = PAIR.model_copy(update={"meta": {"subset": "mine"}})
-    (unknown,) = evaluate_records(engine, [own], methods=["pine"], generate=False).values()
-    assert (unknown.section, unknown.subset, unknown.weight) == (None, "mine", None)
-
-
-def test_section_weights_have_published_sums() -> None:
-    weights: dict[str, float] = {}
-    for subset in SUBSETS:
-        weights[subset.section] = weights.get(subset.section, 0) + subset.weight
-        assert find_subset(subset.name.upper()) is subset
-    # Sums of the table in the specification; code weighs as much as math-prm.
-    assert weights == {"Chat": 358, "Chat Hard": 456, "Safety": 740, "Reasoning": 1968}
-    assert find_subset(None) is find_subset("mine") is None
-
-
-def test_batch_size_is_fixed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A product of 8 rows has other bits than one of 16 on some processors, so that texts could differ."""
+def test_measure_batch_size_is_fixed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GEMM of 8 rows has other bits than one of 16 on some processors, so that texts could differ."""
     widths = set()
     extend = passes.extend
 
@@ -315,4 +315,4 @@ def test_batch_size_is_fixed(engine: Engine, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(passes, "extend", watched)
     for names, orders in ((["pine"], ["as-is"]), (METHOD_NAMES, ["gold-all"])):
         evaluate_records(engine, [QUESTION], methods=names, order_names=orders, logprobs=False)
-    assert len(widths - {1}) == 1  # suffixes that follow documents read before are fed one by one
+    assert len(widths - {1}) == 1  # suffixes that follow documents of another method are fed one by one

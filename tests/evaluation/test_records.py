@@ -1,6 +1,5 @@
-"""Files of records: those of an interrupted run are read, and those of another run are refused."""
+"""Files of records: an interrupted run is resumed, and records of another run are refused."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -8,35 +7,11 @@ from typing import Any
 import pytest
 
 from pine_engine.errors import InputError
-from pine_engine.evaluation.records import (
-    Record,
-    RunInfo,
-    Writer,
-    open_run,
-    read_records,
-    read_run,
-)
-from pine_engine.invariance.platform_facts import Platform
+from pine_engine.evaluation.records import Record, Writer, open_run, read_records, read_run
+from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
+from tests.support.records import run_info
 
-PLATFORM = Platform(
-    model="tiny", revision=None, dtype="float32", device="cpu", hardware="a CPU", threads=2, python="3.11",
-    torch="2.13", transformers="5.23", pine_explorer="0.1.0",
-)  # fmt: skip
-INFO = RunInfo(
-    started="2025-01-01T00:00:00+00:00",
-    data="qa.jsonl",
-    data_sha256="0" * 64,
-    task="retrieval_qa",
-    methods=("vanilla", "pine"),
-    order_names=("as-is", "gold-all"),
-    generate=True,
-    logprobs=True,
-    sample=None,
-    max_new_tokens=None,
-    recompute=False,
-    address="tiny",
-    platform=PLATFORM,
-)
+INFO = run_info(task="retrieval_qa", data="qa.jsonl", order_names=("as-is", "gold-all"), data_sha256="0" * 64)
 
 
 def record(example: str = "q1", method: str = "pine", order_name: str = "as-is", **fields: Any) -> Record:
@@ -50,33 +25,33 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def write(folder: Path, *records: Record, process: int = 0) -> None:
-    with Writer(folder, process) as writer:
+def write(folder: Path, *records: Record, shard: int = 0) -> None:
+    with Writer(folder, shard) as writer:
         for one in records:
             writer.append(one)
 
 
-def test_records_are_read_as_written(run: Path) -> None:
+def test_read_records_returns_what_was_written(run: Path) -> None:
     full = record(
         gold_slot=1, answers=("Zürich\u2028",), text='line\n"two" 🌲', parsed=None, score=0.5,
         answer_logprob=float("-inf"), choice_logprobs={"[[A]]": -1.25, "[[B]]": float("-inf")},
-        choice_score=1.0, prompt_tokens=9, answer_tokens=3, prefill_s=0.1, decode_s=0.2, seconds=0.3,
-        section="Chat", subset="mine", weight=3.5,
+        prompt_tokens=9, answer_tokens=3, prefill_s=0.1, section="Chat", subset="mine", weight=3.5,
     )  # fmt: skip
     failed = record(method="vanilla", was_computed=False, error="too long")
     write(run, full, failed)
     assert read_records(run) == [failed, full]
 
 
-def test_records_of_all_shards_are_sorted(run: Path) -> None:
+def test_read_records_of_all_shards_are_sorted_and_the_first_of_a_key_counts(run: Path) -> None:
     names = ["as-is", "gold-at:0", "gold-at:1"]
     expected = [record(e, m, a) for e in ("q1", "q2", "q3") for a in names for m in ("vanilla", "pine")]
-    for process in (10, 2, 0):
-        write(run, *reversed(expected[process % 3 :: 3]), process=process)
+    for shard in (10, 2, 0):
+        write(run, *reversed(expected[shard % 3 :: 3]), shard=shard)
+    write(run, expected[0].model_copy(update={"text": "again"}), shard=11)
     assert read_records(run) == expected
 
 
-def test_record_is_written_at_once_and_example_synced(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_syncs_each_example(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     fsync = os.fsync
 
@@ -85,36 +60,27 @@ def test_record_is_written_at_once_and_example_synced(run: Path, monkeypatch: py
         synced.append(os.fstat(file).st_size)
 
     monkeypatch.setattr("pine_engine.evaluation.records.os.fsync", noted)
-    one, two, other = record(), record(method="vanilla"), record("q2")
+    lines = [record(), record(method="vanilla"), record("q2")]
     with Writer(run) as writer:
-        for number, line in enumerate((one, two, other), start=1):
+        for number, line in enumerate(lines, start=1):
             writer.append(line)
             assert len(read_records(run)) == number
-        before_second_example = synced[-1]
-    sizes = [len(line.model_dump_json().encode()) + 1 for line in (one, two, other)]
-    assert before_second_example == sum(sizes[:2])
-    assert synced[-1] == sum(sizes)
+    sizes = [len(line.model_dump_json().encode()) + 1 for line in lines]
+    assert synced == [0, sum(sizes[:2]), sum(sizes)]
 
 
-@pytest.mark.parametrize("cut", [1, 40, -3])
-def test_torn_last_line_is_ignored_and_cut_off(run: Path, cut: int) -> None:
+@pytest.mark.parametrize("cut", [1, 40, None])
+def test_torn_last_line_is_ignored_and_cut_off(run: Path, cut: int | None) -> None:
+    """A line is cut behind its first characters, or inside a character."""
     first, second = record(text="Öl"), record("q2", text="Öl")
     write(run, first, second)
     file = run / "records.0.jsonl"
     whole = file.read_bytes()
-    begins = whole.index(b"\n") + 1
-    file.write_bytes(whole[: begins + cut if cut > 0 else cut])
-    assert read_records(run) == [first]
-    file.write_bytes(whole[: whole.rindex("Ö".encode()) + 1])  # inside a character
+    kept = whole.index(b"\n") + cut if cut else whole.rindex("Ö".encode())
+    file.write_bytes(whole[: kept + 1])
     assert read_records(run) == [first]
     write(run, second)
     assert file.read_bytes() == whole
-
-
-def test_first_of_two_records_with_one_key_counts(run: Path) -> None:
-    write(run, record(text="first"))
-    write(run, record(text="second"), process=1)
-    assert [one.text for one in read_records(run)] == ["first"]
 
 
 @pytest.mark.parametrize(
@@ -127,62 +93,68 @@ def test_first_of_two_records_with_one_key_counts(run: Path) -> None:
         record(text="x~").model_dump_json().encode().replace(b"~", b"\xff"),
     ],
 )
-def test_invalid_line_is_named(run: Path, line: bytes) -> None:
+def test_read_records_names_the_invalid_line(run: Path, line: bytes) -> None:
     good = record().model_dump_json().encode()
     (run / "records.3.jsonl").write_bytes(b"\n".join([good, line, b""]))
     with pytest.raises(InputError, match=r"records.3.jsonl, line 2\b"):
         read_records(run)
 
 
-def test_run_resumes_on_another_machine(run: Path) -> None:
+def test_open_run_resumes_on_another_machine(run: Path) -> None:
     changed = {"hardware": "another", "threads": 1, "device": "cpu:1", "python": "3.12"}
-    elsewhere = PLATFORM.model_copy(update=changed)
-    later = INFO.model_copy(update={"started": "2026-01-01T00:00:00+00:00", "platform": elsewhere})
+    platform = INFO.platform.model_copy(update=changed)
+    later = INFO.model_copy(update={"started": "2027-01-01T00:00:00+00:00", "platform": platform})
     assert open_run(run, later) == INFO == read_run(run)
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
+    ("changed", "differences"),
     [
-        ({"methods": ("pine",)}, "methods vanilla,pine, not pine"),
-        ({"order_names": ("as-is",)}, "orders as-is,gold-all, not as-is"),
-        ({"task": "kv_retrieval"}, "task retrieval_qa, not kv_retrieval"),
-        ({"logprobs": False}, "metrics generate,logprob, not generate"),
-        ({"max_new_tokens": 5}, "max-new-tokens of the task, not 5"),
-        ({"recompute": True}, "recompute no, not yes"),
-        ({"sample": 0}, "sample none, not 0"),
-        ({"data_sha256": "f" * 64}, "data qa.jsonl (SHA-256 000000000000), not qa.jsonl (SHA-256 ffff"),
-        ({"platform": {"model": "big"}}, "model tiny, not big"),
-        ({"platform": {"revision": "a"}}, "revision unknown, not a"),
-        ({"platform": {"dtype": "bfloat16"}}, "dtype float32, not bfloat16"),
-        ({"platform": {"device": "cuda:0"}}, "device cpu, not cuda"),
-        ({"platform": {"torch": "2.8"}}, "torch 2.13, not 2.8"),
-        ({"methods": ("pine",), "recompute": True}, "methods vanilla,pine, not pine; recompute no, not yes"),
+        ({"methods": ("pine",)}, ["methods vanilla,pine, not pine"]),
+        ({"order_names": ("as-is",)}, ["orders as-is,gold-all, not as-is"]),
+        ({"task": "kv_retrieval"}, ["task retrieval_qa, not kv_retrieval"]),
+        ({"logprobs": False}, ["metrics generate,logprob, not generate"]),
+        ({"max_new_tokens": 5}, ["max-new-tokens of the task, not 5"]),
+        ({"recompute": True, "sample": 0}, ["sample none, not 0", "recompute no, not yes"]),
+        ({"data": "b.jsonl"}, ["data qa.jsonl (SHA-256 000000000000), not b.jsonl (SHA-256 000000000000)"]),
+        ({"platform": {"model": "big"}}, [f"model {INFO.platform.model}, not big"]),
+        ({"platform": {"revision": None}}, ["revision abc123, not unknown"]),
+        ({"platform": {"dtype": "bfloat16"}}, ["dtype float32, not bfloat16"]),
+        ({"platform": {"device": "cuda:0"}}, ["device cpu, not cuda"]),
+        ({"platform": {"torch": "2.8"}}, ["torch 2.13.0, not 2.8"]),
     ],
-)
-def test_folder_of_other_settings_is_refused(run: Path, changed: dict[str, Any], words: str) -> None:
+)  # fmt: skip
+def test_open_run_with_other_settings_is_refused(
+    run: Path, changed: dict[str, Any], differences: list[str]
+) -> None:
     if "platform" in changed:
-        changed = {"platform": PLATFORM.model_copy(update=changed["platform"])}
-    with pytest.raises(InputError) as raised:
-        open_run(run, INFO.model_copy(update=changed))
-    assert words in str(raised.value)
-    assert read_run(run) == INFO
+        changed = {"platform": INFO.platform.model_copy(update=changed["platform"])}
+    other = INFO.model_copy(update=changed)
+    assert INFO.differences(other) == differences
+    with pytest.raises(InputError):
+        open_run(run, other)
+    assert read_run(run) == INFO and [path.name for path in run.iterdir()] == ["run.json"]
 
 
-def test_folder_without_run_is_refused(tmp_path: Path) -> None:
+def test_folder_without_run_of_this_version_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError):
         read_records(tmp_path)
-    (tmp_path / "records.0.jsonl").write_text("{}\n")
-    with pytest.raises(InputError):
-        open_run(tmp_path, INFO)
-    with pytest.raises(InputError):
-        open_run(tmp_path / "records.0.jsonl" / "run", INFO)
-
-
-def test_settings_are_written_atomically(run: Path) -> None:
-    assert [path.name for path in run.iterdir()] == ["run.json"]
-    text = (run / "run.json").read_text()
-    assert RunInfo.model_validate(json.loads(text)) == INFO
-    (run / "run.json").write_text(text.replace('"version": 2', '"version": 3'))
-    with pytest.raises(InputError, match="version"):
+    file = tmp_path / "records.0.jsonl"
+    file.write_text("{}\n")
+    for folder in (tmp_path, file / "run"):
+        with pytest.raises(InputError):
+            open_run(folder, INFO)
+    (run / "run.json").write_text((run / "run.json").read_text().replace('"version": 2', '"version": 3'))
+    with pytest.raises(InputError) as refused:
         read_run(run)
+    assert refused.value.field == "version"
+
+
+def test_section_weights_have_published_sums() -> None:
+    weights: dict[str, float] = {}
+    for subset in SUBSETS:
+        weights[subset.section] = weights.get(subset.section, 0) + subset.weight
+        assert find_subset(subset.name.upper()) is subset
+    # Sums of the table in the specification; code weighs as much as math-prm.
+    assert weights == {"Chat": 358, "Chat Hard": 456, "Safety": 740, "Reasoning": 1968}
+    assert find_subset(None) is find_subset("mine") is None

@@ -2,7 +2,6 @@
 
 import math
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ from transformers import LlamaForCausalLM
 
 from pine_engine.debias.debias import DebiasResult, run_debias
 from pine_engine.debias.plan import content_free_prompts, document_orders, plan_debias
-from pine_engine.debias.table import DEBIASERS, measured_method
+from pine_engine.debias.table import measured_method
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.evaluation import measure as measuring
@@ -26,10 +25,10 @@ from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.settings import Key, choose, max_visited
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.request import LabeledRequest
-from pine_engine.prompts.scoring import normalize_answer, parse_verdict
+from pine_engine.prompts.scoring import parse_verdict
 from pine_engine.prompts.tasks import TASKS
 from tests.support import measured_rows
-from tests.support.measured_rows import PAIR, evaluate_records, outcome, watch_prefills
+from tests.support.measured_rows import PAIR, evaluate_records, outcome
 from tests.support.tokenizers import letter_tokenizer
 
 ROUNDING = 1e-9
@@ -37,7 +36,6 @@ ROUNDING = 1e-9
 
 QUESTION = measured_rows.QUESTION.model_copy(update={"documents": measured_rows.QUESTION.documents[:3]})
 SWAPS = ["as-is", "swapped", "segments-swapped", "labels-swapped"]
-CALIBRATED = ["calibration_labels", "calibration_first", "calibration_every"]
 
 
 @pytest.fixture(scope="module")
@@ -47,19 +45,12 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
 
 @pytest.fixture
 def parsable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parse a verdict, or none, from any text, and few different answers to questions."""
+    """Parse a verdict, or none, from any text."""
 
     def parse(text: str) -> str | None:
         return parse_verdict(text) or [None, "A", "B", "A", "B"][sum(map(ord, text)) % 5]
 
-    def score(text: str, answers: Sequence[str]) -> float:
-        return 0.5 if parse(text) is None else float(parse(text) in answers)
-
-    def normalize(text: str) -> str:
-        return "uvw"[sum(map(ord, normalize_answer(text))) % 3]
-
-    monkeypatch.setitem(TASKS, "judge_pair", replace(TASKS["judge_pair"], parse=parse, score=score))
-    monkeypatch.setitem(TASKS, "retrieval_qa", replace(TASKS["retrieval_qa"], normalize=normalize))
+    monkeypatch.setitem(TASKS, "judge_pair", replace(TASKS["judge_pair"], parse=parse))
 
 
 def records(engine: Engine, examples: Sequence[Example], **options: Any) -> dict[Key, Record]:
@@ -85,72 +76,60 @@ def likely(logprobs: Mapping[str, float] | None) -> list[float]:
     return [float(weight) for weight in weights / weights.sum()]
 
 
-# permutation: combine the records of the base method
+# permutation
 
 
-@pytest.mark.usefixtures("parsable")
 @pytest.mark.parametrize("base", ["vanilla", "pcw"])
-def test_permuted_judge_combines_both_orders(engine: Engine, base: str) -> None:
-    """Eight pairs have unanimous, split and unparsed verdicts."""
-    examples = pairs(8)
+def test_permutation_of_a_judge_averages_the_probability_of_each_document(engine: Engine, base: str) -> None:
+    examples, name = pairs(3), f"permutation_full:{base}"
     alone = records(engine, examples, methods=[base], order_names=["all"])
-    name = f"permutation_full:{base}"
     wrapped = records(engine, examples, methods=[name], order_names=SWAPS)
-    kinds: Counter[Any] = Counter()
-    for example in examples:
-        runs = [alone[example.id, base, f"order:{order}"] for order in ("0-1", "1-0")]
-        # Of each run: the stored answer that its verdict names, and the probability of each stored answer.
-        named = [None if run.parsed is None else run.input_order["AB".index(run.parsed)] for run in runs]
-        chosen = [[likely(run.choice_logprobs)[run.input_order.index(d)] for d in (0, 1)] for run in runs]
-        votes = Counter(document for document in named if document is not None)
-        winners = [document for document, count in votes.items() if count == max(votes.values())]
-        kinds["tie" if len(winners) == 2 else len(votes)] += 1
-        for swap in SWAPS:
-            record = wrapped[example.id, name, swap]
-            letters = {document: "AB"[record.input_order.index(document)] for document in (0, 1)}
-            mean = {letters[d]: np.log((chosen[0][d] + chosen[1][d]) / 2) for d in (0, 1)}
-            expected = {"[[A]]": mean["A"], "[[B]]": mean["B"]}
-            assert record.choice_logprobs == pytest.approx(expected, abs=ROUNDING)
-            assert record.choice_score == float(mean[letters[1]] > mean[letters[0]])
-            accepted = np.exp([run.answer_logprob or 0.0 for run in runs])
-            assert record.answer_logprob == pytest.approx(np.log(accepted.mean()), abs=ROUNDING)
-            assert record.answers == (letters[1],)
-            if len(winners) == 1:
-                assert (record.parsed, record.score) == (letters[winners[0]], float(winners[0] == 1))
-                voters = [run for run, document in zip(runs, named, strict=True) if document == winners[0]]
-                assert record.text in [run.text for run in voters]
-            else:
-                assert (record.parsed, record.score) == ("tie" if winners else None, 0.5)
-            assert (record.prompts, record.prompt_tokens) == (2, sum(run.prompt_tokens for run in runs))
-            assert record.answer_tokens == sum(run.answer_tokens or 0 for run in runs)
-    assert kinds["tie"] and kinds[1]
+    for (example, _, _), record in wrapped.items():
+        runs = [alone[example, base, f"order:{order}"] for order in ("0-1", "1-0")]
+        of_documents = [np.array(likely(run.choice_logprobs))[list(run.input_order)] for run in runs]
+        mean = np.mean(of_documents, axis=0)[list(record.input_order)]  # a swap is its own inverse
+        assert likely(record.choice_logprobs) == pytest.approx(mean, abs=ROUNDING)
+        accepted = "AB".index(record.answers[0])
+        assert record.choice_score == float(mean[accepted] > mean[1 - accepted])
+        probabilities = np.exp([run.answer_logprob or 0.0 for run in runs])
+        assert record.answer_logprob == pytest.approx(np.log(probabilities.mean()), abs=ROUNDING)
+        assert (record.prompts, record.prompt_tokens) == (2, sum(run.prompt_tokens for run in runs))
+        assert record.answer_tokens == sum(run.answer_tokens or 0 for run in runs)
 
 
-@pytest.mark.usefixtures("parsable")
 @pytest.mark.parametrize("kind", ["full", "cyclic"])
-def test_permuted_question_has_the_majority_and_the_mean(engine: Engine, kind: Any) -> None:
+def test_permutation_of_a_question_averages_over_its_orders(engine: Engine, kind: Any) -> None:
     alone = records(engine, [QUESTION], methods=["vanilla"], order_names=["all"])
     name = f"permutation_{kind}:vanilla"
-    wrapped = records(engine, [QUESTION], methods=[name], order_names=["as-is", "order:1-2-0"])
-    normalize = TASKS["retrieval_qa"].normalize
+    names = ["as-is", "order:1-2-0", "order:2-1-0"]
+    wrapped = records(engine, [QUESTION], methods=[name], order_names=names)
     for (_, _, order_name), record in wrapped.items():
         slots = arrange(QUESTION, order_name).slots
         orders = sorted(tuple(slots[place] for place in order) for order in document_orders(3, kind))
         runs = [alone["q", "vanilla", "order:" + "-".join(map(str, order))] for order in orders]
-        votes = Counter(normalize(run.parsed) for run in runs if run.parsed is not None)
-        winner = min(answer for answer, count in votes.items() if count == max(votes.values()))
-        kept = next(run for run in runs if normalize(run.parsed or "") == winner)
-        assert (record.text, record.parsed, record.score) == (kept.text, kept.parsed, kept.score)
-        total = sum(np.exp(run.answer_logprob or 0) for run in runs)
-        assert record.answer_logprob == pytest.approx(np.log(total / len(runs)), abs=ROUNDING)
+        mean = np.mean([np.exp(run.answer_logprob or 0) for run in runs])
+        assert record.answer_logprob == pytest.approx(np.log(mean), abs=ROUNDING)
+        assert record.text in [run.text for run in runs] and record.prompts == len(runs)
         assert (record.choice_logprobs, record.choice_score, record.prior) == (None, None, None)
-        assert record.prompts == len(runs)
+    # Rotations of one order visit the same orders, so they are computed once.
+    is_cyclic = kind == "cyclic"
+    assert [record.was_computed for record in wrapped.values()] == [True, False, is_cyclic]
+    assert len({record.answer_logprob for record in wrapped.values()}) == 1 + is_cyclic
+
+
+def test_sampled_permutation_and_calibration_depend_on_the_order(engine: Engine) -> None:
+    several = QUESTION.model_copy(update={"documents": [*QUESTION.documents, PAIR.documents[0]]})
+    methods = ["permutation_sampled:nia", "calibration_every:nia"]
+    found = records(engine, [several], methods=methods, order_names=["as-is", "reversed"])
+    sampled, calibrated = ([record for record in found.values() if record.method == name] for name in methods)
+    assert sampled[0].answer_logprob != sampled[1].answer_logprob
+    assert sampled[0].prompts == sampled[1].prompts == 10
+    assert calibrated[0].text != calibrated[1].text and calibrated[1].was_computed
 
 
 def judged(text: str, letters: str = "AB") -> MethodOutput:
-    """Return the outcome of a judge for which the stored answers have these letters."""
-    input_order = tuple("AB".index(letter) for letter in letters)
-    return MethodOutput(DocumentOrder("", input_order, (0, 1)), text)
+    """Return the output of a judge for which the stored answers have these letters."""
+    return MethodOutput(DocumentOrder("", tuple("AB".index(letter) for letter in letters), (0, 1)), text)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +143,7 @@ def judged(text: str, letters: str = "AB") -> MethodOutput:
         (["so?", "well"], ("so?", None, 0.5), ("so?", None, 0.5)),
     ],
 )
-def test_verdicts_vote_for_documents(
+def test_combine_verdicts_vote_for_documents(
     texts: list[str], as_is: tuple[object, ...], swapped: tuple[object, ...]
 ) -> None:
     runs = [judged(texts[0]), judged(texts[1], "BA")]
@@ -181,10 +160,11 @@ def test_verdicts_vote_for_documents(
         ("math_reasoning", ["9"], ["nine", "ten"], 0, 0.0),
         ("retrieval_qa", ["Rome"], ["In Oslo.", "The Rome!", "rome"], 1, 1.0),
         ("kv_retrieval", ["ab-1"], ['"zz"', '"AB-1",', "ab-1"], 1, 1.0),
+        ("retrieval_qa", [], ["Oslo", "Oslo"], 0, None),
     ],
 )
-def test_votes_are_normalized_as_by_the_task(
-    task: str, answers: list[str], texts: list[str], kept: int, score: float
+def test_combine_votes_are_normalized_as_by_the_task(
+    task: str, answers: list[str], texts: list[str], kept: int, score: float | None
 ) -> None:
     documents = [Document(text=text) for text in texts]
     example = Example(id="x", task=task, question="?", documents=documents, answers=answers)
@@ -193,8 +173,6 @@ def test_votes_are_normalized_as_by_the_task(
     found = combine(measured_method("permutation_cyclic:pine"), example, runs, as_is)
     expected = (texts[kept], TASKS[task].parse(texts[kept]), score)
     assert (found["text"], found["parsed"], found["score"]) == expected
-    unanswered = example.model_copy(update={"answers": []})
-    assert combine(measured_method("permutation_cyclic"), unanswered, runs, as_is)["score"] is None
 
 
 @pytest.mark.usefixtures("parsable")
@@ -203,49 +181,18 @@ def test_full_permutation_is_bitwise_invariant(
     tiny_llama: Callable[..., LlamaForCausalLM], dtype: torch.dtype
 ) -> None:
     engine = Engine(tiny_llama(max_context_length=900, head_dim=32, dtype=dtype), letter_tokenizer())
-    for base in ("vanilla", "pcw"):
-        options: dict[str, Any] = {"methods": [f"permutation_full:{base}"], "recompute": True}
-        question = records(engine, [QUESTION], **options, order_names=["all"]).values()
-        assert all(record.was_computed for record in question)
-        assert len({(record.text, record.parsed, record.answer_logprob) for record in question}) == 1
+    options: dict[str, Any] = {"methods": ["permutation_full:pcw"], "recompute": True}
+    question = records(engine, [QUESTION], **options, order_names=["all"]).values()
+    assert all(record.was_computed for record in question)
+    assert len({(record.text, record.parsed, record.answer_logprob) for record in question}) == 1
+    for example in pairs(3):
         meant = set()
-        for record in records(engine, [PAIR], **options, order_names=SWAPS).values():
-            labels = {document: f"[[{'AB'[record.input_order.index(document)]}]]" for document in (0, 1)}
-            logprobs = tuple((record.choice_logprobs or {})[labels[document]] for document in (0, 1))
-            verdict = next((d for d in (0, 1) if labels[d] == f"[[{record.parsed}]]"), record.parsed)
-            meant.add((logprobs, verdict, record.score, record.choice_score, record.answer_logprob))
+        for record in records(engine, [example], **options, order_names=SWAPS).values():
+            letters = {document: "AB"[record.input_order.index(document)] for document in (0, 1)}
+            logprobs = [(record.choice_logprobs or {})[f"[[{letters[document]}]]"] for document in (0, 1)]
+            verdict = {letter: document for document, letter in letters.items()}.get(record.parsed or "")
+            meant.add((*logprobs, verdict, record.score, record.choice_score, record.answer_logprob))
         assert len(meant) == 1
-
-
-def test_other_wrappers_change_with_the_order(engine: Engine) -> None:
-    """Rotations of one order visit the same orders, so they are computed once."""
-    names = ["order:0-1-2", "order:1-2-0", "order:2-1-0"]
-    found = records(engine, [QUESTION], methods=["permutation_cyclic:nia"], order_names=names)
-    first, rotated, other = found.values()
-    assert first.answer_logprob == rotated.answer_logprob != other.answer_logprob
-    assert [record.was_computed for record in found.values()] == [True, False, True]
-    several = QUESTION.model_copy(update={"documents": [*QUESTION.documents, PAIR.documents[0]]})
-    methods = ["permutation_sampled:nia", "calibration_every:nia"]
-    found = records(engine, [several], methods=methods, order_names=["as-is", "reversed"])
-    sampled, calibrated = ([record for record in found.values() if record.method == name] for name in methods)
-    assert sampled[0].answer_logprob != sampled[1].answer_logprob
-    assert sampled[0].prompts == sampled[1].prompts == 10
-    assert calibrated[0].text != calibrated[1].text and calibrated[1].was_computed
-
-
-def test_wrapped_invariant_method_reuses_one_prefill(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    prefills = watch_prefills(engine, monkeypatch)
-    names = ["pine", "permutation_full:pine", "permutation_cyclic:pine", "calibration_every:pine"]
-    found = records(engine, [QUESTION], methods=names, order_names=["as-is", "reversed"])
-    assert [name for name, _ in prefills].count("pine") == 4
-    alone = found["q", "pine", "as-is"]
-    for name, prompts in (("permutation_full:pine", 6), ("permutation_cyclic:pine", 3)):
-        record = found["q", name, "as-is"]
-        assert (record.answer_logprob, record.text) == (alone.answer_logprob, alone.text)
-        assert record.prompts == prompts
-        assert record.prefill_s == pytest.approx(prompts * alone.prefill_s)
-        assert record.decode_s == pytest.approx(prompts * alone.decode_s)
-    assert not found["q", "calibration_every:pine", "reversed"].was_computed
 
 
 # calibration
@@ -271,9 +218,8 @@ def test_calibrated_answers_are_those_of_run_debias(engine: Engine, base: str) -
 @pytest.mark.parametrize("base", ["vanilla", "pine"])
 def test_calibrated_choices_are_divided_by_content_free_choices(engine: Engine, base: str) -> None:
     name = f"calibration_labels:{base}"
-    found = records(engine, [PAIR], methods=[base, name], order_names=SWAPS)
-    for order_name in SWAPS:
-        order = arrange(PAIR, order_name)
+    for record in records(engine, [PAIR], methods=[name], order_names=SWAPS).values():
+        order = arrange(PAIR, record.order_name)
         request = order.request(PAIR)
         prompts = [request.prompt(engine), *content_free_prompts(engine, request)]
         layouts = [engine.tokenize(prompt).reorder(order.permutation) for prompt in prompts]
@@ -281,7 +227,6 @@ def test_calibrated_choices_are_divided_by_content_free_choices(engine: Engine, 
         own, *free = (np.exp([score.total for score in pair]) for pair in scores)
         mean = np.mean(free, axis=0)
         corrected = (own / own.sum()) / (mean / mean.sum())
-        record = found["p", name, order_name]
         assert likely(record.choice_logprobs) == pytest.approx(corrected / corrected.sum(), rel=1e-4)
         assert math.fsum(np.exp(list((record.choice_logprobs or {}).values()))) == pytest.approx(1)
         accepted = "AB".index(record.answers[0])
@@ -302,25 +247,25 @@ def test_prior_is_learned_from_the_first_and_from_selected_examples(
     found = records(engine, examples, methods=["pride"], order_names=names, generate=False)
     learned: list[np.ndarray] = []
     for index, example in enumerate(examples):
+        is_learned = index in (0, 3, 4)
         both = [np.array(likely(alone[example.id, "vanilla", name].choice_logprobs)) for name in names]
-        mean_log = np.exp(np.mean(np.log(np.array(both) + 1e-10), axis=0))
-        if index in (0, 3, 4):
+        if is_learned:
+            mean_log = np.exp(np.mean(np.log(np.array(both) + 1e-10), axis=0))
             learned.append(mean_log / mean_log.sum())
+        prior = learned[-1] if is_learned else np.mean(learned, axis=0)
         for place, name in enumerate(names):
             record = found[example.id, "pride:vanilla", name]
-            assert record.prior is not None and list(record.prior) == ["[[A]]", "[[B]]"]
-            if index in (0, 3, 4):
-                # Choice A names the stored answer 0 in one order and answer 1 in the other.
-                expected = (both[place] + both[1 - place][::-1]) / 2
-                assert list(record.prior.values()) == pytest.approx(learned[-1], abs=ROUNDING)
-            else:
-                prior = np.mean(learned, axis=0)
+            # Choice A names the stored answer 0 in one order and answer 1 in the other.
+            expected = (both[place] + both[1 - place][::-1]) / 2
+            if not is_learned:
                 divided = (both[place] + 1e-10) / (prior + 1e-10)
                 expected = divided / divided.sum()
-                assert list(record.prior.values()) == pytest.approx(prior, abs=ROUNDING)
+            assert record.prior == pytest.approx(
+                dict(zip(["[[A]]", "[[B]]"], prior, strict=True)), abs=ROUNDING
+            )
             assert likely(record.choice_logprobs) == pytest.approx(expected, abs=ROUNDING)
-            assert record.prompts == (2 if index in (0, 3, 4) else 1)
-            assert record.was_computed == (index not in (0, 3, 4) or name == "as-is")
+            assert record.prompts == (2 if is_learned else 1)
+            assert record.was_computed == (not is_learned or name == "as-is")
 
 
 def test_prior_is_independent_of_shards_limits_and_interruptions(
@@ -345,7 +290,7 @@ def test_prior_is_independent_of_shards_limits_and_interruptions(
         assert {record.key: outcome(record) for record in made} == expected
 
 
-def test_example_that_is_too_long_is_not_learned_from(engine: Engine) -> None:
+def test_prior_is_not_learned_from_an_example_that_is_too_long(engine: Engine) -> None:
     examples = pairs(3)
     long = [examples[0].documents[0], Document(text="You, or he. " * 60)]
     examples[0] = examples[0].model_copy(update={"documents": long})
@@ -354,64 +299,9 @@ def test_example_that_is_too_long_is_not_learned_from(engine: Engine) -> None:
     assert [record.prompts for record in found.values() if not record.error] == [2, 1]
 
 
-# reuse
-
-
-def test_prompts_are_computed_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The prefix and both orders; the content-free prompts are the same in both orders."""
-    prefills = watch_prefills(engine, monkeypatch)
-    options: dict[str, Any] = {"order_names": ["as-is", "swapped"], "max_new_tokens": 2}
-    for methods, changes, expected in (
-        (["permutation_full", "pride"], {}, 1 + 2),
-        (CALIBRATED, {}, 1 + 2 + 3),
-        (CALIBRATED, {"recompute": True}, 1 + 2 + 6),
-    ):
-        prefills.clear()
-        records(engine, [PAIR], methods=["vanilla", *methods], **options, **changes)
-        assert len(prefills) == expected
-
-
-def test_record_is_independent_of_other_methods_and_of_interruptions(engine: Engine) -> None:
-    methods = ["vanilla", "pine", *DEBIASERS, *(f"{name}:pine" for name in DEBIASERS), "permutation_full:pcw"]
-    options: dict[str, Any] = {"order_names": ["as-is", "swapped"], "max_new_tokens": 4}
-    everything = records(engine, [PAIR], methods=methods, **options)
-    again = records(engine, [PAIR], methods=methods, **options, recompute=True)
-    assert all(record.was_computed for record in again.values())
-    done = [record for index, record in enumerate(everything.values()) if index % 3]
-    rest = records(engine, [PAIR], methods=methods, **options, found=done)
-    assert rest.keys() == everything.keys() - {record.key for record in done}
-    alone: dict[Key, Record] = {}
-    for name in methods[2:]:
-        alone |= records(engine, [PAIR], methods=[name], order_names=["swapped"], max_new_tokens=4)
-    for found in (again, rest, alone):
-        for key, record in found.items():
-            assert outcome(record) == outcome(everything[key])
-
-
-def test_seconds_add_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each prefill, each scoring and each decoding step takes a second."""
-    ticks = iter(range(10_000))
-    monkeypatch.setattr("time.perf_counter", lambda: float(next(ticks)))
-    names = ["vanilla", "permutation_full", "calibration_labels"]
-    vanilla, permutation, calibration = records(engine, [PAIR], methods=names, generate=False).values()
-    # The prefix, five prompts (as-is, swapped and three content-free), and the scoring of each.
-    assert [one.prefill_s for one in (vanilla, permutation, calibration)] == [2, 4, 8]
-    each = 1 / 5 + 1 + 1
-    assert vanilla.seconds == pytest.approx(each / 3)
-    assert permutation.seconds == pytest.approx(each / 3 + each)
-    assert calibration.seconds == pytest.approx(each / 3 + 3 * each)
-    # Six tokens take five steps, of six rows: one of vanilla, one more of permutation, four of calibration.
-    names[2] = "calibration_every"
-    decoded = records(engine, [PAIR], methods=names, logprobs=False).values()
-    assert [record.decode_s for record in decoded] == pytest.approx([5 / 6, 10 / 6, 20 / 6])
-    assert sum(record.seconds for record in decoded) == pytest.approx(1 + 5 + 5 + 5)
-
-
-# checks
+# refusals
 
 MANY = QUESTION.model_copy(update={"id": "many", "documents": QUESTION.documents * 3})
-
-
 THREE_ANSWERS = PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 3})
 
 
@@ -426,7 +316,9 @@ THREE_ANSWERS = PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 3})
         (THREE_ANSWERS, "permutation_full", {}),
     ],
 )
-def test_wrapper_without_result_is_refused(example: Example, method: str, options: dict[str, Any]) -> None:
+def test_choose_wrapper_without_result_is_refused(
+    example: Example, method: str, options: dict[str, Any]
+) -> None:
     with pytest.raises(InputError):
         choose([example], methods=["vanilla", method], **options)
 
@@ -438,11 +330,3 @@ def test_wrapper_without_result_for_one_example_is_an_error_record(engine: Engin
     assert errors == [("many", "permutation_full:vanilla", "as-is")]
     assert max_visited(measured_method("permutation_full"), [MANY, QUESTION]) == 6
     assert max_visited(measured_method("calibration_every"), [MANY, QUESTION]) == 1
-
-
-def test_one_prompt_that_is_too_long_is_an_error_of_the_record(engine: Engine) -> None:
-    long = QUESTION.model_copy(update={"documents": [*QUESTION.documents, QUESTION.documents[0]] * 9})
-    methods = ["vanilla", "permutation_cyclic", "calibration_every"]
-    found = evaluate_records(engine, [long], methods=methods).values()
-    assert [bool(record.error) for record in found] == [True] * 3
-    assert not any(record.was_computed for record in found)
