@@ -1,5 +1,6 @@
-"""The engine against an independent reference, and the identities of docs/methods.md."""
+"""Runs and scores: against a reference and the identities of docs/methods.md, and invalid arguments."""
 
+import inspect
 import itertools
 import time
 from collections.abc import Callable
@@ -10,29 +11,30 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from transformers import LlamaForCausalLM
 
-from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import (
+from pine_engine import (
+    METHODS,
+    TASKS,
+    Document,
+    Engine,
     GenerationFinished,
+    InputError,
     PrefillDone,
     PrefillProgress,
     RunFinished,
     TokenGenerated,
+    TokenLayout,
+    compare_orders,
+    patch_generate,
 )
-from pine_engine.engine.transformers_generate import patch_generate
-from pine_engine.errors import InputError
-from pine_engine.methods.table import METHODS
+from pine_engine.engine.request_arguments import RunOptions
 from pine_engine.network.thread_tuner import torch_num_threads
-from pine_engine.prompts.layout import TokenLayout
+from tests.engine.conftest import LAYOUT, TinyLlama
 from tests.support.families import FAMILIES, by_tier, make
 from tests.support.forward import count_tokens, prefill_logits
 from tests.support.reference import exact_llama, reference_logits
 from tests.support.tokenizers import letter_tokenizer
 
-TinyLlama = Callable[..., LlamaForCausalLM]
-
-LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35), (41,)), (51, 52, 53))
 WITHOUT_PREFIX = TokenLayout((), LAYOUT.documents, LAYOUT.suffix)
 """As of a model without a BOS token."""
 
@@ -62,19 +64,22 @@ def engine(tiny_llama: TinyLlama) -> Engine:
 
 @pytest.mark.parametrize("layout", [LAYOUT, WITHOUT_PREFIX], ids=["prefix", "no prefix"])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 2), (4, 1), (4, 4)])
-def test_logits_are_those_of_the_definition(
+def test_prefill_logits_equal_definition(
     tiny_llama: TinyLlama, layout: TokenLayout, heads: int, kv_heads: int
 ) -> None:
     model = exact_llama(tiny_llama, heads=heads, kv_heads=kv_heads)
     engine = Engine(model)
+    logits = {method: prefill_logits(engine, layout, method) for method in METHODS}
     for method in METHODS:
         with torch.inference_mode():
             expected = reference_logits(model, layout, method)
-        torch.testing.assert_close(prefill_logits(engine, layout, method), expected, rtol=0, atol=ROUNDING)
+        torch.testing.assert_close(logits[method], expected, rtol=0, atol=ROUNDING)
+    for left, right in itertools.combinations(logits.values() if layout.prefix else (), 2):
+        assert (left[-1] - right[-1]).abs().max() > 1e-3  # the methods differ
 
 
 @pytest.mark.parametrize("name", by_tier(SHAPES))
-def test_families_without_prefix_follow_the_definition(name: str) -> None:
+def test_family_without_prefix_equals_definition(name: str) -> None:
     family = FAMILIES[name]
     model = make(family.kind, torch.float64, **family.options)
     expected = {method: reference_logits(model, WITHOUT_PREFIX, method) for method in METHODS}
@@ -84,42 +89,27 @@ def test_families_without_prefix_follow_the_definition(name: str) -> None:
         assert deviation <= FAMILY_ROUNDING * logits.abs().max(), method
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", by_tier(["llama", "phi", "cohere", "glm"]))
-def test_families_without_prefix_keep_order_invariance(name: str, dtype: torch.dtype) -> None:
-    family = FAMILIES[name]
-    shuffled = Engine(make(family.kind, dtype, **family.options)).shuffle(
-        WITHOUT_PREFIX, methods="all", max_new_tokens=3, count=4, stop_at_eos=False
-    )
-    for method, stats in shuffled.summary.items():
-        assert stats.bitwise_identical == METHODS[method].is_order_invariant, method
-
-
-def test_trace_and_generate_without_prefix_agree_with_engine(engine: Engine) -> None:
-    for method in METHODS:
-        result = engine.run(WITHOUT_PREFIX, methods=method, max_new_tokens=3, trace=True)
-        shares = result.traces[method].suffix_attention
+def test_trace_and_patched_generate_agree_with_run(engine: Engine) -> None:
+    options: dict[str, Any] = {"methods": "all", "max_new_tokens": 3}
+    plain, traced = (engine.run(WITHOUT_PREFIX, **options, trace=trace) for trace in (False, True))
+    assert not plain.traces
+    for method, answer in plain.answers.items():
+        shares = traced.traces[method].suffix_attention
         assert shares is not None and not shares[..., 0].any()
         assert shares.sum(-1) == pytest.approx(1.0, abs=1e-6)
         with patch_generate(engine, WITHOUT_PREFIX, method=method) as inputs:
             model: Any = engine.model
             output = model.generate(**inputs, max_new_tokens=3, do_sample=False)
-        ids = result.answers[method].token_ids
-        assert tuple(output[0, WITHOUT_PREFIX.num_tokens :].tolist())[: len(ids)] == ids
+        generated = tuple(output[0, WITHOUT_PREFIX.num_tokens :].tolist())
+        assert generated[: len(answer.token_ids)] == answer.token_ids == traced.answers[method].token_ids
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_one_document_is_vanilla_of_transformers(engine: Engine, method: str) -> None:
+def test_one_document_equals_vanilla_of_transformers(engine: Engine, method: str) -> None:
     layout = TokenLayout((5, 9, 60), (tuple(range(11, 20)),), (51, 52, 53))
     with torch.inference_mode():
         expected = engine.model(torch.tensor([layout.ids])).logits[0]
     torch.testing.assert_close(prefill_logits(engine, layout, method), expected, rtol=0, atol=ROUNDING)
-
-
-def test_methods_differ(engine: Engine) -> None:
-    logits = [prefill_logits(engine, LAYOUT, method)[-1] for method in METHODS]
-    for left, right in itertools.combinations(logits, 2):
-        assert (left - right).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -132,7 +122,7 @@ def test_decoding_equals_prefill_of_longer_prompt(engine: Engine, method: str) -
     assert ids == tuple(expected[LAYOUT.suffix_length - 1 :].argmax(-1).tolist())
 
 
-def test_methods_of_one_run_answer_as_alone(engine: Engine) -> None:
+def test_methods_of_one_run_answer_as_separately(engine: Engine) -> None:
     together = engine.run(LAYOUT, methods="all", max_new_tokens=6, stop_at_eos=False)
     assert list(together.answers) == list(METHODS)
     for method, answer in together.answers.items():
@@ -155,7 +145,7 @@ def layouts_with_order(draw: st.DrawFn) -> tuple[TokenLayout, list[int]]:
     ("dtype", "head_dim"),
     [(torch.float32, 8), (torch.float32, 24), (torch.float32, 40), (torch.bfloat16, 8)],
 )
-def test_order_changes_no_bit_of_invariant_methods(
+def test_invariant_methods_are_identical_in_any_order(
     tiny_llama: TinyLlama, dtype: torch.dtype, head_dim: int
 ) -> None:
     """Small heads: kernels compute the end of a range, and unaligned rows, in another way."""
@@ -174,7 +164,7 @@ def test_order_changes_no_bit_of_invariant_methods(
 
 
 @pytest.mark.parametrize("threads", [5, 6, 8])
-def test_order_changes_no_bit_for_any_number_of_threads(tiny_llama: TinyLlama, threads: int) -> None:
+def test_documents_are_identical_for_any_number_of_threads(tiny_llama: TinyLlama, threads: int) -> None:
     """Each thread computes the last elements of its part of an activation in another way."""
     engine = Engine(tiny_llama(head_dim=96, layers=1))
     generator = torch.Generator().manual_seed(threads)
@@ -191,36 +181,12 @@ def test_order_changes_no_bit_for_any_number_of_threads(tiny_llama: TinyLlama, t
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_document_logits_move_with_document_if_invariant(engine: Engine, method: str) -> None:
-    order = [2, 0, 3, 1]
-    moved = LAYOUT.reorder(order)
-    before, after = prefill_logits(engine, LAYOUT, method), prefill_logits(engine, moved, method)
-    if method not in INVARIANT:
-        assert (after[-1] - before[-1]).abs().max() > 1e-3
-        return
-    for slot, document in enumerate(order):
-        left, right = after[moved.document_slice(slot)], before[LAYOUT.document_slice(document)]
-        torch.testing.assert_close(left, right, rtol=0, atol=ROUNDING)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_documents_attend_as_the_mask_allows(engine: Engine, method: str) -> None:
-    changed = TokenLayout(LAYOUT.prefix, ((71, 72, 73, 74), *LAYOUT.documents[1:]), LAYOUT.suffix)
-    before, after = prefill_logits(engine, LAYOUT, method), prefill_logits(engine, changed, method)
-    difference = (before - after)[LAYOUT.document_slice(2)].abs().max()
-    assert (difference > 1e-6) == (METHODS[method].mask != "none")
-    other_question = TokenLayout(LAYOUT.prefix, LAYOUT.documents, (81, 82, 83))
-    after = prefill_logits(engine, other_question, method)
-    assert torch.equal(before[: LAYOUT.documents_end], after[: LAYOUT.documents_end])
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_score_is_log_probability_of_answer(engine: Engine, method: str) -> None:
-    texts = ["ab", "c", "hello"]
+    texts = ["ab", "c", "hello", "c"]
     for text, score in zip(texts, engine.score(LAYOUT, texts, methods=[method])[method], strict=True):
-        longer = LAYOUT.extend(score.token_ids)
-        logprobs = prefill_logits(engine, longer, method).log_softmax(-1)[LAYOUT.num_tokens - 1 : -1]
-        expected = [float(row[token]) for row, token in zip(logprobs, score.token_ids, strict=True)]
+        logprobs = prefill_logits(engine, LAYOUT.extend(score.token_ids), method).log_softmax(-1)
+        steps = range(LAYOUT.num_tokens - 1, len(logprobs) - 1)
+        expected = logprobs[steps, list(score.token_ids)].tolist()
         assert score.logprobs == pytest.approx(expected, abs=1e-5)
         assert score.text == text and score.total == pytest.approx(sum(expected), abs=1e-4)
     with pytest.raises(InputError):
@@ -247,7 +213,7 @@ def test_generate_yields_events_in_order(engine: Engine) -> None:
     ("stated", "fallback", "expected"),
     [(7, 2, {7}), ([7, 8], 2, {7, 8}), (None, 9, {9}), (None, [9, 11], {9, 11}), (None, None, set())],
 )
-def test_stop_token_ids_are_those_of_model_and_tokenizer(
+def test_stop_token_ids_come_from_model_and_tokenizer(
     tiny_llama: TinyLlama, tmp_path: Path, stated: Any, fallback: Any, expected: set[int]
 ) -> None:
     model, tokenizer = tiny_llama(layers=1), letter_tokenizer()
@@ -282,29 +248,6 @@ def test_closing_generate_stops_model_within_a_layer(tiny_llama: TinyLlama) -> N
     assert len(calls) == num_calls < 100
 
 
-def test_error_in_model_reaches_caller(tiny_llama: TinyLlama) -> None:
-    engine = Engine(tiny_llama())
-
-    def fail(*_: Any) -> None:
-        raise RuntimeError("out of memory")
-
-    engine.patched_models[0].network.model.layers[1].register_forward_hook(fail)
-    with pytest.raises(RuntimeError, match="out of memory"):
-        engine.run(LAYOUT)
-
-
-def test_trace_changes_no_answer(engine: Engine) -> None:
-    plain = engine.run(LAYOUT, max_new_tokens=3, stop_at_eos=False)
-    traced = engine.run(LAYOUT, max_new_tokens=3, stop_at_eos=False, trace=True)
-    assert plain.traces == {} and traced.traces.keys() == plain.answers.keys()
-    assert [a.token_ids for a in traced.answers.values()] == [a.token_ids for a in plain.answers.values()]
-    pine = traced.traces["pine"]
-    assert pine.suffix_starts.shape == (2, 4, LAYOUT.suffix_length + 2, 4)
-    assert pine.suffix_importance is not None
-    ends = pine.suffix_starts + LAYOUT.lengths
-    assert (pine.suffix_importance.argmax(-1) == ends.argmax(-1)).all()
-
-
 def test_prompt_longer_than_context_raises(tiny_llama: TinyLlama) -> None:
     engine = Engine(tiny_llama(max_context_length=20))
     for max_new_tokens in (3, -1):
@@ -313,3 +256,59 @@ def test_prompt_longer_than_context_raises(tiny_llama: TinyLlama) -> None:
     assert engine.run(LAYOUT, max_new_tokens=2, methods="pine", stop_at_eos=False).answers["pine"].token_ids
     answer = engine.run(LAYOUT, max_new_tokens=0).answers["pine"]
     assert (answer.token_ids, answer.finish_reason) == ((), "length")
+
+
+# a prompt or its parts, and options
+
+PARTS: dict[str, Any] = {
+    "question": "Who?",
+    "documents": ["red", {"title": "G", "text": "green"}, Document("blue", "B")],
+    "task": "retrieval_qa_numbered",
+    "instruction": "Say.",
+    "system": "Be brief.",
+}
+OPTIONS: dict[str, Any] = {"methods": ["vanilla", "pine"], "max_new_tokens": 2}
+
+
+def test_parts_become_prompt_of_task(engine: Engine) -> None:
+    parts = {name: value for name, value in PARTS.items() if name != "task"}
+    prompt = TASKS[PARTS["task"]].prompt(engine.tokenizer, **parts)
+    layout = engine.tokenize(prompt)
+    assert engine.run(**PARTS, **OPTIONS).layout == layout
+    *_, last = engine.generate(**PARTS, **OPTIONS)
+    assert isinstance(last, RunFinished) and last.result.layout == layout
+    assert engine.shuffle(**PARTS, **OPTIONS, count=1).first.layout == layout
+    scores = engine.score(**PARTS, continuations="a", methods="pine")
+    assert scores == engine.score(prompt, "a", methods="pine")
+    default = TASKS["retrieval_qa"].prompt(engine.tokenizer, question="Who?", documents="red")
+    assert engine.run(question="Who?", documents="red", **OPTIONS).layout == engine.tokenize(default)
+
+
+@pytest.mark.parametrize("call", [Engine.run, Engine.generate, Engine.shuffle, Engine.score])
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        *(({"prompt": LAYOUT, name: value}, "prompt") for name, value in PARTS.items()),
+        ({}, "prompt"),
+        ({"question": "Who?"}, "documents"),
+        ({"documents": ["a"]}, "question"),
+        ({"question": "Who?", "documents": ["a"], "task": "qa"}, "task"),
+    ],
+)
+def test_invalid_prompt_or_parts_raise_with_field(
+    engine: Engine, call: Callable[..., Any], arguments: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InputError) as raised:
+        call(engine, **arguments)
+    assert raised.value.field == field
+
+
+def test_run_signature_lists_all_options() -> None:
+    assert {"self", "prompt", *RunOptions.__annotations__} == set(inspect.signature(Engine.run).parameters)
+
+
+@pytest.mark.parametrize("call", [Engine.generate, Engine.shuffle, Engine.score, compare_orders])
+def test_unknown_option_raises_with_field(engine: Engine, call: Callable[..., Any]) -> None:
+    with pytest.raises(InputError) as raised:
+        call(engine, LAYOUT, lenght=3)
+    assert raised.value.field == "lenght"

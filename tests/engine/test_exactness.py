@@ -1,16 +1,12 @@
-"""On the embedded model, the document order changes no bit of order-invariant methods."""
+"""On the embedded model, order-invariant methods are bitwise identical in any document order."""
 
 from typing import Any
 
 import pytest
 import torch
 
-from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import sample_orders
-from pine_engine.methods.table import METHODS
+from pine_engine import METHODS, TASKS, Engine, TokenLayout, sample_orders
 from pine_engine.models.load import load
-from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.tasks import get_task
 
 PUBLISHED = ["pine", "pine_reversed", "pcw", "sp"]
 VARIANTS = [name for name, row in METHODS.items() if row.is_order_invariant and name not in PUBLISHED]
@@ -24,12 +20,6 @@ FACTS = [
     "Most bees live alone and make no honey.",
     "The mill was sold twice.",
     "The river rises by two metres in spring, so that the lower road is closed until the middle of May.",
-    "Ada Whitlock painted the town hall from her window every month.",
-    "The bakery on Elm Street opens before sunrise.",
-    "Nobody knows who carved the two stone foxes on either side of the church door.",
-    "Salt lowers the freezing point of water.",
-    "A school for sailors stood on the hill until the fire of 1904.",
-    "The clock runs four minutes fast.",
 ]
 """Documents of 4 to 35 tokens."""
 
@@ -49,10 +39,8 @@ def shallow(engine: Engine) -> Engine:
 
 
 def layout_of(engine: Engine, facts: list[str]) -> TokenLayout:
-    prompt = get_task("retrieval_qa").prompt(
-        engine.tokenizer, question="When does the ferry leave?", documents=facts
-    )
-    return engine.tokenize(prompt)
+    task, question = TASKS["retrieval_qa"], "When does the ferry leave?"
+    return engine.tokenize(task.prompt(engine.tokenizer, question=question, documents=facts))
 
 
 def logits_in(engine: Engine, layout: TokenLayout, methods: list[str], steps: int) -> dict[str, torch.Tensor]:
@@ -60,7 +48,7 @@ def logits_in(engine: Engine, layout: TokenLayout, methods: list[str], steps: in
     return engine.run(layout, methods=methods, **options).logits
 
 
-def assert_no_bit_changes(engine: Engine, layout: TokenLayout, methods: list[str], steps: int = 2) -> None:
+def assert_identical(engine: Engine, layout: TokenLayout, methods: list[str], steps: int = 2) -> None:
     order = sample_orders(layout.num_documents, 1, seed=layout.num_documents)[1]
     expected = logits_in(engine, layout, methods, steps)
     moved = logits_in(engine, layout.reorder(order), methods, steps)
@@ -69,16 +57,16 @@ def assert_no_bit_changes(engine: Engine, layout: TokenLayout, methods: list[str
         assert torch.equal(logits, expected[method]), method
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, pytest.param(len(FACTS), marks=pytest.mark.slow)])
 def test_published_methods_are_identical_in_all_layers(engine: Engine, count: int) -> None:
-    assert_no_bit_changes(engine, layout_of(engine, FACTS[:count]), PUBLISHED, 3)
+    assert_identical(engine, layout_of(engine, FACTS[:count]), PUBLISHED, 3)
 
 
 def test_documents_of_different_lengths_are_identical(shallow: Engine) -> None:
     layout = layout_of(shallow, FACTS)
     assert layout.lengths.min() <= 10 and layout.lengths.max() >= 35
-    assert_no_bit_changes(shallow, layout, PUBLISHED)
-    assert_no_bit_changes(shallow, layout_of(shallow, FACTS[:4]), VARIANTS)
+    assert_identical(shallow, layout, PUBLISHED)
+    assert_identical(shallow, layout_of(shallow, FACTS[:4]), VARIANTS)
 
 
 SHAPES = {
@@ -93,30 +81,28 @@ SHAPES = {
 
 @pytest.mark.parametrize("layout", SHAPES.values(), ids=SHAPES)
 def test_special_shapes_are_identical(shallow: Engine, layout: TokenLayout) -> None:
-    assert_no_bit_changes(shallow, layout, PUBLISHED)
+    assert_identical(shallow, layout, PUBLISHED)
 
 
 def test_ties_of_importance_are_identical(shallow: Engine) -> None:
     """With keys of zero, documents of equal length are equally important."""
     layout = TokenLayout((1, 50), ((70, 71, 72), (80, 81, 82), (90, 91, 92), (60, 61, 62)), (10, 11, 12))
-    modules = shallow.patched_models[0].network.named_modules()
     hooks = [
         module.register_forward_hook(lambda *args: torch.zeros_like(args[-1]))
-        for name, module in modules
+        for name, module in shallow.patched_models[0].network.named_modules()
         if name.endswith("k_proj")
     ]
-    assert len(hooks) == shallow.num_layers
     try:
         trace = shallow.run(layout, methods=["pine"], max_new_tokens=1, trace=True).traces["pine"]
         importance = trace.suffix_importance
         assert importance is not None and (importance == importance[..., :1]).all()
-        assert_no_bit_changes(shallow, layout, PUBLISHED)
+        assert_identical(shallow, layout, PUBLISHED)
     finally:
         for hook in hooks:
             hook.remove()
 
 
-def test_controls_change(shallow: Engine) -> None:
+def test_logits_of_controls_change(shallow: Engine) -> None:
     layout = layout_of(shallow, FACTS[:5])
     before = logits_in(shallow, layout, CONTROLS, 0)
     after = logits_in(shallow, layout.reorder([1, 0, 4, 2, 3]), CONTROLS, 0)

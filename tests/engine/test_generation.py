@@ -9,40 +9,37 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import LlamaForCausalLM
 
+from pine_engine import (
+    DEBIASERS,
+    Answer,
+    Engine,
+    InputError,
+    LabeledRequest,
+    ModelError,
+    TokenLayout,
+    compare_orders,
+    generate_batch,
+    get_methods,
+    patch_generate,
+    plan_debias,
+    run_debias,
+    sweep_document,
+)
 from pine_engine.attention.decode import batch_caches
-from pine_engine.debias.debias import run_debias
-from pine_engine.debias.plan import plan_debias
-from pine_engine.debias.table import DEBIASERS
 from pine_engine.engine import generation, passes
-from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import Answer
-from pine_engine.engine.generation import check_finite, generate_batch
-from pine_engine.engine.orders import compare_orders
-from pine_engine.engine.transformers_generate import patch_generate
-from pine_engine.errors import InputError, ModelError
+from pine_engine.engine.generation import check_finite
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
-from pine_engine.invariance.position_sweep import sweep_document
-from pine_engine.methods.table import METHODS, get_method
-from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.prompt import Piece, Prompt
-from pine_engine.prompts.request import LabeledRequest
+from tests.engine.conftest import LAYOUT, LAYOUTS, TinyLlama
 from tests.support.tokenizers import letter_tokenizer
 
-TinyLlama = Callable[..., LlamaForCausalLM]
-
-LAYOUTS = [
-    TokenLayout((5, 9), ((11, 12, 13), (21, 22, 23, 24, 25, 26)), (51,)),
-    TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35), (41,)), (51, 52, 53)),
-    TokenLayout((7,), ((11, 12), (21,), (31, 32, 33, 34), (41, 42), (61, 62), (71,)), (52, 53, 54, 55)),
+PROMPTS = [
+    *LAYOUTS,
     TokenLayout((8, 3), (tuple(range(10, 40)),), (61, 62)),
     TokenLayout((6,), ((43, 44), (45,), (46, 47, 48)), (63,)),
 ]
-"""Different numbers of documents, lengths, prefixes and suffixes."""
-
 MIXED = ["pine", "vanilla", "pcw", "nia", "sp"]
 
 STOP = frozenset(range(60, 75))
@@ -52,7 +49,7 @@ FLOAT32_LOGPROBS = 1e-5
 """Log-probabilities of a float64 model are computed in float32, from logits up to about 10."""
 
 
-def batch(engine: Engine, layouts: list[TokenLayout] = LAYOUTS, **options: Any) -> list[Answer]:
+def batch(engine: Engine, layouts: list[TokenLayout] = PROMPTS, **options: Any) -> list[Answer]:
     answers = dict(generate_batch(engine, layouts, **options))
     return [answers[index] for index in range(len(layouts))]
 
@@ -64,14 +61,14 @@ def facts(answer: Answer) -> tuple[str, tuple[int, ...], tuple[float, ...], str]
 
 @pytest.mark.parametrize("batch_size", [1, 3, 8])
 @pytest.mark.parametrize("method", ["pine", MIXED])
-def test_batch_answers_are_those_of_single_runs(
+def test_batch_answers_equal_single_runs(
     tiny_llama: TinyLlama, method: str | list[str], batch_size: int
 ) -> None:
     engine = Engine(tiny_llama(dtype=torch.float64), stop_token_ids=STOP)
     answers = batch(engine, method=method, max_new_tokens=9, batch_size=batch_size)
-    names = [method] * len(LAYOUTS) if isinstance(method, str) else method
+    names = [method] * len(PROMPTS) if isinstance(method, str) else method
     assert len({len(answer.token_ids) for answer in answers}) > 2
-    for answer, layout, name in zip(answers, LAYOUTS, names, strict=True):
+    for answer, layout, name in zip(answers, PROMPTS, names, strict=True):
         alone = engine.run(layout, methods=[name], max_new_tokens=9).answers[name]
         assert (answer.method, answer.token_ids, answer.finish_reason) == (
             name, alone.token_ids, alone.finish_reason
@@ -80,25 +77,27 @@ def test_batch_answers_are_those_of_single_runs(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_neighbors_and_batch_size_change_no_bit(tiny_llama: TinyLlama, dtype: torch.dtype) -> None:
+def test_answers_are_identical_for_any_neighbors_and_batch_size(
+    tiny_llama: TinyLlama, dtype: torch.dtype
+) -> None:
     engine = Engine(tiny_llama(dtype=dtype, head_dim=32), stop_token_ids=STOP)
     expected = [facts(answer) for answer in batch(engine, max_new_tokens=12)]
-    for batch_size in (2, 3, 16):
+    for batch_size in (2, 3):
         answers = batch(engine, max_new_tokens=12, batch_size=batch_size)
         assert [facts(answer) for answer in answers] == expected
-    backwards = batch(engine, LAYOUTS[::-1], max_new_tokens=12)
+    backwards = batch(engine, PROMPTS[::-1], max_new_tokens=12)
     assert [facts(answer) for answer in backwards[::-1]] == expected
-    assert [facts(*batch(engine, [layout], max_new_tokens=12)) for layout in LAYOUTS] == expected
+    assert [facts(*batch(engine, [layout], max_new_tokens=12)) for layout in PROMPTS] == expected
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_free_slots_change_no_bit(tiny_llama: TinyLlama, dtype: torch.dtype) -> None:
+def test_logits_are_identical_for_any_free_slots(tiny_llama: TinyLlama, dtype: torch.dtype) -> None:
     engine = Engine(tiny_llama(dtype=dtype))
     found = []
     for before, after in ((0, 1), (0, 3), (1, 0), (3, 2)):
         with torch.inference_mode():
             row, _ = passes.prefill(
-                engine.patched_models, LAYOUTS[0], get_method("pine"), reserved_tokens=1, logits_to_keep=1
+                engine.patched_models, LAYOUTS[0], *get_methods("pine"), reserved_tokens=1, logits_to_keep=1
             )
             rows = [*[None] * before, row, *[None] * after]
             found.append(passes.extend(rows, [[9]] * len(rows))[before])
@@ -144,7 +143,7 @@ def test_free_slot_is_refilled_and_kept(tiny_llama: TinyLlama, calls: list[Any])
 def test_batch_is_lazy_and_stops_when_closed(tiny_llama: TinyLlama, calls: list[Any]) -> None:
     engine = Engine(tiny_llama())
     calls.clear()
-    answers = generate_batch(engine, LAYOUTS, max_new_tokens=3, batch_size=2)
+    answers = generate_batch(engine, PROMPTS, max_new_tokens=3, batch_size=2)
     assert calls == []
     index, answer = next(answers)
     assert (index, len(answer.token_ids)) == (0, 3)
@@ -179,31 +178,24 @@ def test_seconds_are_those_of_prefill_and_step(
     assert {(one.prefill_s, one.decode_s_per_token) for one in answers} == {(1, 0.5)}  # of two orders
 
 
-def test_text_prompt_has_text_answer(tiny_llama: TinyLlama) -> None:
-    engine = Engine(tiny_llama(), letter_tokenizer())
-    prompt = Prompt((Piece("hi"),), ((Piece("abc"),), (Piece("de"),)), (Piece("who"),))
-    ((_, answer),) = generate_batch(engine, prompt, max_new_tokens=4)
-    assert answer.text == engine.run(prompt, methods=["pine"], max_new_tokens=4).answers["pine"].text != ""
-
-
 @pytest.mark.parametrize(
-    "options",
-    [{"method": "pines"}, {"method": ["pine"] * 3}, {"max_new_tokens": 0}, {"batch_size": 0},
-     {"max_new_tokens": 480}],
+    ("options", "field"),
+    [({"method": "pines"}, "method"), ({"method": ["pine"] * 3}, "method"),
+     ({"max_new_tokens": 0}, "answer length"), ({"batch_size": 0}, "batch size"),
+     ({"max_new_tokens": 480}, "prompt")],
 )  # fmt: skip
-def test_batch_refuses_invalid_options(
-    tiny_llama: TinyLlama, calls: list[Any], options: dict[str, Any]
+def test_batch_with_invalid_options_raises_at_call(
+    tiny_llama: TinyLlama, calls: list[Any], options: dict[str, Any], field: str
 ) -> None:
     engine = Engine(tiny_llama())
     calls.clear()
-    with pytest.raises(InputError):
-        generate_batch(engine, LAYOUTS, **options)
-    assert calls == []
+    with pytest.raises(InputError) as raised:
+        generate_batch(engine, PROMPTS, **options)
+    assert raised.value.field == field and calls == []
 
 
 # logits that are not finite
 
-LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33)), (51, 52, 53))
 WITHOUT_52 = TokenLayout((5,), ((61, 62), (63,)), (64,))
 
 
@@ -224,20 +216,6 @@ def broken(engine: Engine, token: int, value: float = math.nan) -> Iterator[None
         weight[token] = before
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-@pytest.mark.parametrize("method", METHODS)
-def test_nonfinite_prefill_raises(engine: Engine, method: str, value: float) -> None:
-    with broken(engine, 52, value):
-        for attempt in (
-            lambda: engine.run(LAYOUT, methods=[method], max_new_tokens=0),
-            lambda: list(engine.generate(LAYOUT, methods=[method], max_new_tokens=2)),
-            lambda: engine.score(LAYOUT, ["ab"], methods=[method]),
-        ):
-            with pytest.raises(ModelError, match=f"^under {method} .* first token"):
-                attempt()
-    assert engine.run(LAYOUT, methods=[method], max_new_tokens=2, stop_at_eos=False).answers[method].token_ids
-
-
 def debias(engine: Engine, wrapper: str) -> None:
     """Debias a request with token 52 in a document."""
     fields = {"question": "Why?", "documents": ["a", "bN"], "labels": ["A", "B"], "system": "Say."}
@@ -246,16 +224,21 @@ def debias(engine: Engine, wrapper: str) -> None:
 
 
 ATTEMPTS: dict[str, Callable[[Engine], Any]] = {
-    "orders": lambda engine: list(compare_orders(engine, LAYOUT, orders=[[0, 1, 2]])),
+    "run": lambda engine: engine.run(LAYOUT, max_new_tokens=0),
+    "generate": lambda engine: list(engine.generate(LAYOUT, max_new_tokens=2)),
+    "score": lambda engine: engine.score(LAYOUT, ["ab"]),
+    "orders": lambda engine: list(compare_orders(engine, LAYOUT, orders=[[0, 1, 2, 3]])),
     "sweep": lambda engine: list(sweep_document(engine, LAYOUT, document=0, answer="ab")),
     **{name: partial(debias, wrapper=name) for name in DEBIASERS},
 }
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS)
-def test_nonfinite_comparison_raises(engine: Engine, attempt: Callable[[Engine], Any]) -> None:
-    with broken(engine, 52), pytest.raises(ModelError, match=r"^under \w+ the model's logits"):
+def test_nonfinite_prefill_raises(engine: Engine, attempt: Callable[[Engine], Any], value: float) -> None:
+    with broken(engine, 52, value), pytest.raises(ModelError, match=r"^under \w+ .* first token"):
         attempt(engine)
+    attempt(engine)
 
 
 def test_nonfinite_step_raises_with_number(engine: Engine) -> None:
@@ -326,13 +309,3 @@ def test_nonfinite_error_advises_larger_dtype(dtype: torch.dtype) -> None:
         assert ("Load it in" in str(raised.value)) == (dtype != torch.float32)
     with pytest.raises(ModelError):
         check_finite(torch.full((3,), -math.inf), "pine", 0)
-
-
-def test_float16_overflow_raises(tiny_llama: TinyLlama) -> None:
-    model = tiny_llama()
-    model.lm_head.weight *= 3e5
-    assert Engine(model).run(LAYOUT, methods=["pine"], max_new_tokens=1).answers
-    half = Engine(tiny_llama(dtype=torch.float16))
-    half.model.lm_head.weight *= 2e4
-    with pytest.raises(ModelError, match="float16"):
-        half.run(LAYOUT, methods=["pine"], max_new_tokens=2)

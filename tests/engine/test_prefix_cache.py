@@ -1,20 +1,15 @@
 """Reused states give the logits of a separate prefill."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import LlamaForCausalLM
 
+from pine_engine import METHODS, Engine, InputError, PrefixCache, TokenLayout
 from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
-from pine_engine.engine.engine import Engine
-from pine_engine.engine.prefix_cache import PrefixCache
-from pine_engine.errors import InputError
-from pine_engine.methods.table import METHODS
-from pine_engine.prompts.layout import TokenLayout
+from tests.engine.conftest import TinyLlama
 from tests.support.forward import count_tokens
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
@@ -24,7 +19,7 @@ ROUNDING = 1e-5
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
+def engine(tiny_llama: TinyLlama) -> Engine:
     return Engine(tiny_llama(dtype=torch.float64))
 
 
@@ -50,7 +45,7 @@ def num_fed(engine: Engine, layout: TokenLayout, method: str, cached: SequenceSt
     return tokens
 
 
-@pytest.mark.parametrize("source", ["vanilla", "pcw_right", "pine", "mask_only"])
+@pytest.mark.parametrize("source", ["vanilla", "pine"])
 @pytest.mark.parametrize("method", METHODS)
 def test_prefix_of_any_method_is_reused(engine: Engine, method: str, source: str) -> None:
     cached = prefill(engine, LAYOUT, source)[0]
@@ -107,9 +102,7 @@ def test_trace_is_not_taken_from_cached_documents(engine: Engine) -> None:
     assert (traced.traces["pine"].document_starts == alone.traces["pine"].document_starts).all()
 
 
-def test_prefix_cache_of_other_model_raises(
-    engine: Engine, tiny_llama: Callable[..., LlamaForCausalLM]
-) -> None:
+def test_prefix_cache_of_other_model_raises(engine: Engine, tiny_llama: TinyLlama) -> None:
     cache = PrefixCache()
     engine.run(LAYOUT, max_new_tokens=0, prefix_cache=cache)
     with pytest.raises(InputError) as raised:

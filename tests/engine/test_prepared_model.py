@@ -7,15 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import LlamaForCausalLM
 
+from pine_engine import Engine, ModelError, PrefixCache, TokenLayout
 from pine_engine.benchmark.random_models import synthetic_model
-from pine_engine.engine.engine import Engine
-from pine_engine.engine.prefix_cache import PrefixCache
-from pine_engine.errors import ModelError
-from pine_engine.prompts.layout import TokenLayout
+from tests.engine.conftest import TinyLlama
 
-TinyLlama = Callable[..., LlamaForCausalLM]
 Change = Callable[[nn.Module], Any]
 
 LAYOUT = TokenLayout((1, 2, 3), ((4, 5, 6, 7), (8, 9), (10, 11, 12)), (13, 14, 15))
@@ -63,27 +59,17 @@ STRUCTURE: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("change", VALUES.values(), ids=VALUES)
-def test_engine_4bit_after_weight_change_decodes_with_new_weights(change: Change) -> None:
-    model = synthetic_model("random:tiny", dtype="4bit", device="cpu")
-    engine = Engine(model, decode_in_4bit=True)
-    before = logits(engine)
-    change(model)
-    after = logits(engine)
-    assert torch.equal(after, logits(Engine(model, decode_in_4bit=True)))
-    assert not torch.equal(after[-1], before[-1])
-
-
-def test_engine_4bit_of_inference_tensors_decodes_with_new_weights() -> None:
-    with torch.inference_mode():
+@pytest.mark.parametrize("change", [*VALUES, "inference tensors"])
+def test_engine_4bit_after_weight_change_decodes_with_new_weights(change: str) -> None:
+    with torch.inference_mode(change == "inference tensors"):
         model = synthetic_model("random:tiny", dtype="4bit", device="cpu")
-    assert all(weight.is_inference() for weight in model.parameters())
     engine = Engine(model, decode_in_4bit=True)
     before = logits(engine)
     assert torch.equal(logits(engine), before)
-    VALUES["inference mode"](model)
-    assert torch.equal(logits(engine), logits(Engine(model, decode_in_4bit=True)))
-    assert not torch.equal(logits(engine), before)
+    VALUES.get(change, VALUES["inference mode"])(model)
+    after = logits(engine)
+    assert torch.equal(after, logits(Engine(model, decode_in_4bit=True)))
+    assert not torch.equal(after[-1], before[-1])
 
 
 @pytest.mark.parametrize("change", (VALUES | STRUCTURE).values(), ids=VALUES | STRUCTURE)

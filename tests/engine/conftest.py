@@ -1,0 +1,17 @@
+"""Prompts and types that the tests of the engine share."""
+
+from collections.abc import Callable
+from typing import Any
+
+from pine_engine import TokenLayout
+
+TinyLlama = Callable[..., Any]
+"""Fixture `tiny_llama`. It returns a LlamaForCausalLM, whose generate takes more than its annotation."""
+
+LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35), (41,)), (51, 52, 53))
+LAYOUTS = [
+    TokenLayout((5, 9), ((11, 12, 13), (21, 22, 23, 24, 25, 26)), (51,)),
+    LAYOUT,
+    TokenLayout((7,), ((11, 12), (21,), (31, 32, 33, 34), (41, 42), (61, 62), (71,)), (52, 53, 54, 55)),
+]
+"""Different numbers of documents, lengths, prefixes and suffixes."""
