@@ -3,8 +3,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
 from typing import Any
@@ -44,9 +43,8 @@ def measure_jobs(
 ) -> dict[str, Any]:
     """Time jobs from prompt to last token, in turns with one answer of the stock model.
 
-    Returns:
-        The JSON object of `bench --end-to-end`: medians over the rounds after a warm-up round, in seconds,
-        and of ratios to the stock model and to the job run in the same round.
+    Returns the JSON object of `bench --end-to-end`: medians over the rounds after a warm-up round, in
+    seconds, and of ratios to the stock model and to the job run in the same round.
     """
     options: dict[str, Any] = {"max_new_tokens": work.new_tokens, "stop_at_eos": False, "trace": True}
     controls = (method for method in METHODS.values() if method.role == "control")
@@ -54,8 +52,12 @@ def measure_jobs(
     run = partial(engine.run, layout, **options)
 
     def run_beside() -> None:
-        with _busy_process():
+        process = subprocess.Popen([sys.executable, "-c", BUSY])
+        try:
             run()
+        finally:
+            process.kill()
+            process.wait()
 
     jobs: dict[str, Callable[[], object]] = {
         "run": run,
@@ -91,25 +93,14 @@ def measure_jobs(
     }
 
 
-@contextmanager
-def _busy_process() -> Iterator[None]:
-    """Run a process that uses a core inside the block."""
-    process = subprocess.Popen([sys.executable, "-c", BUSY])
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
 @torch.inference_mode()
 def profile_method(
     engine: Engine, layout: TokenLayout, name: str, new_tokens: int
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the operations of prefill and of decode with seconds and share, largest first.
 
-    They are times of the GPU where the model is on one, else of the CPU. Profiling adds time to each
-    operation, so use the shares, and take seconds from a run without it.
+    They are times of the GPU for a model on a GPU, otherwise of the CPU. Profiling adds time to each
+    operation: use the shares, and take seconds from a run without it.
     """
     on_gpu = input_device(engine.model).type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
@@ -126,12 +117,13 @@ def profile_method(
     with profile(activities=activities) as of_decode:
         for _ in range(new_tokens - 1):
             passes.extend([sequence], [layout.ids[:1]], is_step=True)
-    return {"prefill": _operations(of_prefill, on_gpu), "decode": _operations(of_decode, on_gpu)}
-
-
-def _operations(recorded: profile, on_gpu: bool) -> list[dict[str, Any]]:
-    time_of = "self_device_time_total" if on_gpu else "self_cpu_time_total"
-    seconds = {event.key: getattr(event, time_of) / 1e6 for event in recorded.key_averages()}
-    total = sum(seconds.values())
-    ordered = sorted(seconds.items(), key=lambda pair: -pair[1])
-    return [{"where": key, "seconds": value, "share": value / total} for key, value in ordered if value]
+    operations = {}
+    for part, recorded in (("prefill", of_prefill), ("decode", of_decode)):
+        time_of = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+        seconds = {event.key: getattr(event, time_of) / 1e6 for event in recorded.key_averages()}
+        total = sum(seconds.values())
+        ordered = sorted(seconds.items(), key=lambda pair: -pair[1])
+        operations[part] = [
+            {"where": key, "seconds": value, "share": value / total} for key, value in ordered if value
+        ]
+    return operations

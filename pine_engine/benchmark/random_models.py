@@ -71,17 +71,9 @@ def is_synthetic(name: str | None) -> bool:
 
 
 def load_engine(
-    name: str | None = None,
-    *,
-    dtype: str = "auto",
-    device: str = "cpu",
-    progress: Progress | None = None,
+    name: str | None = None, *, dtype: str = "auto", device: str = "cpu", progress: Progress | None = None
 ) -> "Engine":
-    """Load an engine, also of `random:SHAPE` for the name of a shape in SHAPES.
-
-    Raises:
-        ModelError: The model cannot be found, created or loaded, or is not supported.
-    """
+    """Load an engine, also of `random:SHAPE` for the name of a shape in SHAPES. Raises ModelError."""
     known_dtype(dtype)  # before torch is imported
     if name is not None:
         _shape(name) if is_synthetic(name) else resolve(name)
@@ -98,10 +90,8 @@ def load_engine(
 def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
     """Create a model with random weights on the device, in eval mode and without tokenizer.
 
-    Equal arguments give equal weights. The global random state is not changed.
-
-    Raises:
-        ModelError: The shape or dtype is unknown, or the device cannot be used.
+    Equal arguments give equal weights. The global random state is not changed. Raises ModelError for an
+    unknown shape or dtype and for a device that cannot be used.
     """
     shape = _shape(name)
     if device in ("auto", TENSOR_PARALLEL):

@@ -5,11 +5,10 @@ import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from transformers import PreTrainedModel
@@ -28,8 +27,7 @@ Advance = Callable[[str], None]
 """Called with a description of each measurement, before it starts."""
 
 
-@dataclass(frozen=True)
-class Timing:
+class Timing(NamedTuple):
     """Seconds of one run."""
 
     prefill_s: float
@@ -57,18 +55,10 @@ def run_benchmark(
 ) -> dict[str, Any]:
     """Time the stock model, each method, and all methods together in turns, then measure memory.
 
-    Args:
-        engine: Engine with the model.
-        work: Size of the benchmark.
-        layout: `work.layout_for(engine)`.
-        names: Names of the methods.
-        repeats: Rounds, after a warm-up round that is not counted.
-        advance: Called before each measurement.
-        trace: Also time each method with the document-level trace.
-
-    Returns:
-        The JSON object of `bench`: times in seconds, ratios to the stock model, memory in MB (2**20 bytes),
-        of a separate process per method on the CPU and of torch's allocator on a GPU.
+    Returns the JSON object of `bench`: medians in seconds, medians of ratios to the stock model in the same
+    round, and memory in MB (2**20 bytes), of a separate process per method on the CPU and of torch's
+    allocator on a GPU. `repeats` rounds follow a warm-up round. With `trace`, each method is also timed with
+    the document-level trace.
     """
     runs: dict[str, Callable[..., Timing]] = {
         "stock": lambda: time_stock(engine.model, layout, work.new_tokens)
@@ -83,36 +73,50 @@ def run_benchmark(
         for name, run in runs.items():
             advance(f"round {number} of {repeats}: {name}")
             times[name].append(run())
-    counted = {name: rounds[1:] for name, rounds in times.items()}
+    memory: dict[str, float] = {}
+    for name in ("stock", *names):
+        advance(f"memory: {name}")
+        memory[name] = peak_memory(engine, work, None if name == "stock" else name)
+
+    def medians(name: str) -> dict[str, float]:
+        prefill, decode = (median(seconds) for seconds in zip(*times[name][1:], strict=True))
+        return {"prefill_s": round(prefill, 4), "decode_s_per_token": round(decode, 5)}
+
+    def ratios(name: str, baseline: str = "stock") -> dict[str, float]:
+        quotients = [
+            (
+                one.prefill_s / base.prefill_s,
+                one.decode_s_per_token / base.decode_s_per_token,
+                one.end_to_end(work.new_tokens) / base.end_to_end(work.new_tokens),
+            )
+            for one, base in zip(times[name][1:], times[baseline][1:], strict=True)
+        ]
+        keys = ("prefill_ratio", "decode_ratio", "end_to_end_ratio")
+        columns = zip(*quotients, strict=True)
+        return {key: round(median(column), 3) for key, column in zip(keys, columns, strict=True)}
 
     memory_key = "peak_device_mb" if input_device(engine.model).type == "cuda" else "peak_rss_mb"
-    memory: dict[str | None, float] = {}
-    for method in (None, *names):
-        advance(f"memory: {method or 'stock'}")
-        memory[method] = peak_memory(engine, work, method)
-
     methods: dict[str, dict[str, Any]] = {}
     for name in names:
+        more_memory = round(memory[name] - memory["stock"], 1)
         methods[name] = {
-            **_medians(counted[name]),
-            **_ratios(counted[name], counted["stock"], work.new_tokens),
+            **medians(name),
+            **ratios(name),
             memory_key: memory[name],
-            "memory_over_stock_mb": round(memory[name] - memory[None], 1),
+            "memory_over_stock_mb": more_memory,
         }
         if trace:
-            ratios = _ratios(counted[f"{name}, traced"], counted[name], work.new_tokens)
-            methods[name] |= {f"trace_{key}": value for key, value in ratios.items()}
-    together = counted["all together"]
+            methods[name] |= {f"trace_{key}": ratio for key, ratio in ratios(f"{name}, traced", name).items()}
     return {
         "n": layout.num_tokens,
         "documents": work.documents,
         "dtype": engine.dtype,
-        "stock": {**_medians(counted["stock"]), memory_key: memory[None]},
+        "stock": {**medians("stock"), memory_key: memory["stock"]},
         "methods": methods,
         "together": {
             "methods": list(names),
-            "decode_s_per_step": _medians(together)["decode_s_per_token"],
-            "decode_ratio": _ratios(together, counted["stock"], work.new_tokens)["decode_ratio"],
+            "decode_s_per_step": medians("all together")["decode_s_per_token"],
+            "decode_ratio": ratios("all together")["decode_ratio"],
         },
     }
 
@@ -134,26 +138,26 @@ def time_stock(model: PreTrainedModel, layout: TokenLayout, new_tokens: int) -> 
 
     It runs in the worker thread of the engine, so that both have the same conditions.
     """
-    return compute_on(model.device, lambda: _time_stock(model, layout, new_tokens))
-
-
-def _time_stock(model: PreTrainedModel, layout: TokenLayout, new_tokens: int) -> Timing:
     device = input_device(model)
     ids = torch.tensor(layout.ids, device=device)[None]
-    with stock_attention(model):
-        _synchronize(device)
-        started = time.perf_counter()
-        output = model(input_ids=ids, use_cache=True, logits_to_keep=1)
-        token = output.logits[:, -1].argmax(-1, keepdim=True)
-        _synchronize(device)
-        prefilled = time.perf_counter()
-        for _ in range(new_tokens - 1):
-            output = model(input_ids=token, past_key_values=output.past_key_values, use_cache=True)
+
+    def run() -> Timing:
+        with stock_attention(model):
+            _synchronize(device)
+            started = time.perf_counter()
+            output = model(input_ids=ids, use_cache=True, logits_to_keep=1)
             token = output.logits[:, -1].argmax(-1, keepdim=True)
-            token.item()  # a loop that checks for the end of the answer synchronizes too
-        _synchronize(device)
-        ended = time.perf_counter()
-    return Timing(prefilled - started, (ended - prefilled) / max(new_tokens - 1, 1))
+            _synchronize(device)
+            prefilled = time.perf_counter()
+            for _ in range(new_tokens - 1):
+                output = model(input_ids=token, past_key_values=output.past_key_values, use_cache=True)
+                token = output.logits[:, -1].argmax(-1, keepdim=True)
+                token.item()  # a loop that checks for the end of the answer synchronizes too
+            _synchronize(device)
+            ended = time.perf_counter()
+        return Timing(prefilled - started, (ended - prefilled) / max(new_tokens - 1, 1))
+
+    return compute_on(model.device, run)
 
 
 def time_methods(
@@ -175,7 +179,7 @@ def peak_memory(engine: Engine, work: Workload, method: str | None) -> float:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             return pool.apply(_process_peak_mb, (work, method))
     torch.cuda.reset_peak_memory_stats(device)
-    _time_once(engine, work, method)
+    _run_once(engine, work, method)
     _synchronize(device)
     return round(torch.cuda.max_memory_allocated(device) / MB, 1)
 
@@ -183,43 +187,24 @@ def peak_memory(engine: Engine, work: Workload, method: str | None) -> float:
 def _process_peak_mb(work: Workload, method: str | None) -> float:
     """Return the peak resident memory of this process in MB while it computes, without loading."""
     engine = load_engine(work.model, dtype=work.dtype, device=work.device)
-    status = Path("/proc/self/status")
     with suppress(OSError):  # other systems than Linux: the peak includes loading
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak
-    _time_once(engine, work, method)
-    if status.exists():
-        (kilobytes,) = (
-            line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM")
-        )
-        return round(int(kilobytes) / 1024, 1)
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+    _run_once(engine, work, method)
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with suppress(OSError):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        kilobytes = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    return round(kilobytes / 1024, 1)
 
 
-def _time_once(engine: Engine, work: Workload, method: str | None) -> Timing:
-    layout = work.layout_for(engine)
+def _run_once(engine: Engine, work: Workload, method: str | None) -> None:
+    layout = work.layout(engine)
     if method is None:
-        return time_stock(engine.model, layout, work.new_tokens)
-    return time_methods(engine, layout, [method], work.new_tokens)
+        time_stock(engine.model, layout, work.new_tokens)
+    else:
+        time_methods(engine, layout, [method], work.new_tokens)
 
 
 def _synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def _medians(times: Sequence[Timing]) -> dict[str, float]:
-    return {
-        "prefill_s": round(median(timing.prefill_s for timing in times), 4),
-        "decode_s_per_token": round(median(timing.decode_s_per_token for timing in times), 5),
-    }
-
-
-def _ratios(times: Sequence[Timing], baseline: Sequence[Timing], new_tokens: int) -> dict[str, float]:
-    """Return the medians over the rounds of the ratios to the baseline of the same round."""
-    seconds: dict[str, Callable[[Timing], float]] = {
-        "prefill_ratio": lambda timing: timing.prefill_s,
-        "decode_ratio": lambda timing: timing.decode_s_per_token,
-        "end_to_end_ratio": lambda timing: timing.end_to_end(new_tokens),
-    }
-    pairs = list(zip(times, baseline, strict=True))
-    return {key: round(median(of(one) / of(base) for one, base in pairs), 3) for key, of in seconds.items()}

@@ -1,8 +1,7 @@
 """Size of a benchmark: a prompt of random tokens and an answer of fixed length. Loads without torch."""
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from pine_engine.errors import InputError
@@ -34,45 +33,33 @@ class Workload:
     document_tokens: int
     new_tokens: int
 
-    def layout(self, vocab_size: int) -> "TokenLayout":
-        """Return a prompt of random tokens, which depends on the sizes only."""
+    def layout(self, engine: "Engine") -> "TokenLayout":
+        """Return a prompt of random tokens, which depends on the sizes and the vocabulary only.
+
+        Raises InputError if prompt and answer exceed the context of the model.
+        """
         import torch
 
         from pine_engine.prompts.layout import TokenLayout
 
-        generator = torch.Generator().manual_seed(0)
-
-        def draw(count: int) -> tuple[int, ...]:
-            return tuple(torch.randint(vocab_size, (count,), generator=generator).tolist())
-
-        documents = tuple(draw(self.document_tokens) for _ in range(self.documents))
-        return TokenLayout(draw(PREFIX_TOKENS), documents, draw(SUFFIX_TOKENS))
-
-    def layout_for(self, engine: "Engine") -> "TokenLayout":
-        """Return the prompt in the vocabulary of the model.
-
-        Raises:
-            InputError: Prompt and answer exceed the context of the model.
-        """
         vocab_size = engine.model.config.get_text_config().vocab_size
         if engine.tokenizer is not None:  # some models have more embeddings than tokens
             vocab_size = min(vocab_size, len(engine.tokenizer))
-        layout = self.layout(vocab_size)
+        lengths = [*[self.document_tokens] * self.documents, PREFIX_TOKENS, SUFFIX_TOKENS]
+        generator = torch.Generator().manual_seed(0)
+        *documents, prefix, suffix = (
+            tuple(torch.randint(vocab_size, (length,), generator=generator).tolist()) for length in lengths
+        )
+        layout = TokenLayout(prefix, tuple(documents), suffix)
         engine.check_length(layout, self.new_tokens)
         return layout
 
 
 def sweep_over(work: Workload, sweep: Sweep, sizes: Sequence[int] | None = None) -> list[Workload]:
-    """Return one workload per size.
+    """Return one workload per size. Raises InputError for a size that leaves no document, or empty ones.
 
-    Args:
-        work: Workload to vary.
-        sweep: "tokens": as many documents of `work.document_tokens` as fit into the size, the total of prompt
-            and answer. "documents": the size is their number; they share the document tokens of `work`.
-        sizes: Sizes. Default: SWEEP_SIZES.
-
-    Raises:
-        InputError: A size leaves no document, or empty ones.
+    sweep: "tokens": as many documents of `work.document_tokens` as fit into the size, the total of prompt and
+    answer. "documents": the size is their number, and they share the document tokens of `work`.
     """
     works = []
     for size in sizes or SWEEP_SIZES[sweep]:
@@ -84,7 +71,8 @@ def sweep_over(work: Workload, sweep: Sweep, sizes: Sequence[int] | None = None)
         if documents < 1 or tokens < 1:
             raise InputError(
                 f"sweep over {sweep} cannot have the size {size}: it leaves {max(documents, 0)} documents of "
-                f"{tokens} tokens. Give other --sizes, or other --documents and --document-tokens."
+                f"{tokens} tokens. Give other --sizes, or other --documents and --document-tokens.",
+                field="sizes",
             )
-        works.append(dataclasses.replace(work, documents=documents, document_tokens=tokens))
+        works.append(replace(work, documents=documents, document_tokens=tokens))
     return works

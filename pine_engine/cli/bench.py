@@ -68,7 +68,7 @@ def bench(
     from pine_engine.benchmark import end_to_end as jobs
     from pine_engine.benchmark import throughput
 
-    layouts = [each.layout_for(engine) for each in works]
+    layouts = [each.layout(engine) for each in works]
     if end_to_end:
         with output.progress(jobs.num_steps(repeats)) as advance:
             report = jobs.measure_jobs(engine, work, layouts[0], repeats, advance)

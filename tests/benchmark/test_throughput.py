@@ -1,28 +1,19 @@
-"""Arithmetic of benchmarks on given times, workloads, and one measurement of a tiny model."""
+"""Benchmarks: arithmetic on fixed times, workloads, a tiny model, whole jobs, and random models."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import psutil
 import pytest
 import torch
 
-from pine_engine.benchmark import end_to_end, throughput
-from pine_engine.benchmark.random_models import load_engine
-from pine_engine.benchmark.throughput import (
-    Timing,
-    num_steps,
-    peak_memory,
-    run_benchmark,
-    stock_attention,
-    time_methods,
-    time_stock,
-)
-from pine_engine.benchmark.workload import PREFIX_TOKENS, SUFFIX_TOKENS, Sweep, Workload, sweep_over
+from pine_engine.benchmark import end_to_end, random_models, throughput
+from pine_engine.benchmark.throughput import Timing, peak_memory, stock_attention, time_methods, time_stock
+from pine_engine.benchmark.workload import Sweep, Workload, sweep_over
 from pine_engine.engine.engine import Engine
-from pine_engine.errors import InputError
+from pine_engine.errors import InputError, ModelError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 
@@ -31,7 +22,7 @@ WORK = Workload("random:tiny", "float32", "cpu", documents=3, document_tokens=7,
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return load_engine(WORK.model)
+    return random_models.load_engine(WORK.model)
 
 
 ROUNDS = {
@@ -66,10 +57,9 @@ def test_report_has_medians_of_ratios_of_each_round(
     monkeypatch.setattr(throughput, "peak_memory", lambda _engine, _work, method: memory[method])
     steps: list[str] = []
     names = ["vanilla", "pine"]
-    report = run_benchmark(engine, WORK, WORK.layout(97), names, 3, steps.append, trace=trace)
-    assert len(steps) == num_steps(names, 3, trace=trace)
-    traced = [", traced"] if trace else []
-    one_round = [name + suffix for name in names for suffix in ("", *traced)]
+    report = throughput.run_benchmark(engine, WORK, WORK.layout(engine), names, 3, steps.append, trace=trace)
+    assert len(steps) == throughput.num_steps(names, 3, trace=trace)
+    one_round = [name + suffix for name in names for suffix in ("", ", traced")[: 1 + trace]]
     assert measured == ["stock", *one_round, "vanilla,pine"] * 4
     pine = {
         "prefill_s": 3.0,
@@ -84,46 +74,43 @@ def test_report_has_medians_of_ratios_of_each_round(
     if trace:  # 3.3/3, 2.4/2, 4/4; 0.6/0.3, 0.4/0.4, 1.5/0.5; and 5.1/3.9, 3.6/3.2, 8.5/5.5
         pine |= {"trace_prefill_ratio": 1.1, "trace_decode_ratio": 2.0, "trace_end_to_end_ratio": 1.308}
     assert report["methods"]["pine"] == pine
-    assert (report["n"], report["documents"]) == (PREFIX_TOKENS + 21 + SUFFIX_TOKENS, 3)
+    assert (report["n"], report["documents"]) == (30 + 21 + 28, 3)
     assert report["stock"] == {"prefill_s": 2.0, "decode_s_per_token": 0.1, "peak_rss_mb": 100.0}
     assert report["together"] == {"methods": names, "decode_s_per_step": 0.3, "decode_ratio": 3.0}
-
-
-def test_end_to_end_seconds_include_all_decode_steps() -> None:
-    assert (Timing(2.0, 0.5).end_to_end(5), Timing(2.0, 0.5).end_to_end(1)) == (4.0, 2.0)
 
 
 def test_sweep_over_tokens_adds_documents_and_over_documents_splits_them() -> None:
     work = dataclasses.replace(WORK, documents=20, document_tokens=140, new_tokens=64)
     by_tokens = sweep_over(work, "tokens")
     assert [each.documents for each in by_tokens] == [6, 13, 28, 57]
-    for each, total in zip(by_tokens, (1024, 2048, 4096, 8192), strict=True):
-        assert total - 140 < each.layout(97).num_tokens + 64 <= total
+    assert {each.document_tokens for each in by_tokens} == {140}
     by_documents = sweep_over(work, "documents")
-    assert [(each.documents, each.document_tokens) for each in by_documents] == [
-        (2, 1400), (5, 560), (10, 280), (20, 140), (50, 56)
-    ]  # fmt: skip
+    sizes = [(each.documents, each.document_tokens) for each in by_documents]
+    assert sizes == [(2, 1400), (5, 560), (10, 280), (20, 140), (50, 56)]
+    # 30 + 28 tokens of prefix and suffix, one document of 7 and 4 new tokens
+    assert sweep_over(WORK, "tokens", [69]) == [dataclasses.replace(WORK, documents=1)]
 
 
 @pytest.mark.parametrize(("sweep", "size"), [("tokens", 68), ("documents", 22), ("documents", 0)])
-def test_sweep_refuses_size_without_documents(sweep: Sweep, size: int) -> None:
-    with pytest.raises(InputError, match=f"{sweep} .* {size}"):
+def test_sweep_size_without_documents_raises(sweep: Sweep, size: int) -> None:
+    with pytest.raises(InputError) as raised:
         sweep_over(WORK, sweep, [size])
+    assert raised.value.field == "sizes"
 
 
 def test_workload_draws_same_tokens_that_fit_context(engine: Engine) -> None:
-    layout = WORK.layout(97)
-    assert layout == WORK.layout(97) == WORK.layout_for(engine)
+    layout = WORK.layout(engine)
+    assert layout == WORK.layout(engine)
     assert (layout.prefix_length, layout.lengths.tolist(), layout.suffix_length) == (30, [7, 7, 7], 28)
     assert max(layout.ids) < 97 and len(set(layout.documents)) == 3
     with pytest.raises(InputError):
-        dataclasses.replace(WORK, document_tokens=8000).layout_for(engine)
+        dataclasses.replace(WORK, document_tokens=8000).layout(engine)
 
 
 def test_stock_model_uses_fused_attention_and_same_steps(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layout, before = WORK.layout_for(engine), engine.model.config._attn_implementation
+    layout, before = WORK.layout(engine), engine.model.config._attn_implementation
     passes: list[tuple[str, int]] = []
     hook = engine.model.model.embed_tokens.register_forward_hook(
         lambda _, inputs, __: passes.append((engine.model.config._attn_implementation, inputs[0].shape[1]))
@@ -142,11 +129,13 @@ def test_stock_model_uses_fused_attention_and_same_steps(
 
 
 def test_prefill_of_several_methods_is_their_sum(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = engine.run(WORK.layout(97), methods=["vanilla", "pine"], max_new_tokens=3, stop_at_eos=False)
+    layout = WORK.layout(engine)
+    result = engine.run(layout, methods=["vanilla", "pine"], max_new_tokens=3, stop_at_eos=False)
     monkeypatch.setattr(engine, "run", lambda *_, **__: result)
     vanilla, pine = result.answers.values()
-    timing = time_methods(engine, WORK.layout(97), ["vanilla", "pine"], 3)
+    timing = time_methods(engine, layout, ["vanilla", "pine"], 3)
     assert timing == Timing(vanilla.prefill_s + pine.prefill_s, pine.decode_s_per_token)
+    assert (Timing(2.0, 0.5).end_to_end(5), Timing(2.0, 0.5).end_to_end(1)) == (4.0, 2.0)
 
 
 @pytest.mark.slow
@@ -156,7 +145,7 @@ def test_peak_memory_is_that_of_a_new_process(engine: Engine) -> None:
         assert 50 < peak_memory(engine, WORK, method) < 50 + held.nbytes / 2**20 + 400
 
 
-# Whole jobs and profiles
+# whole jobs and profiles
 
 
 def test_jobs_are_those_of_page_beside_busy_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,39 +154,63 @@ def test_jobs_are_those_of_page_beside_busy_process(monkeypatch: pytest.MonkeyPa
 
     def call(name: str) -> Callable[..., list[Any]]:
         def record(_layout: TokenLayout, **options: Any) -> list[Any]:
-            busy = {child.pid for child in psutil.Process().children()} - others
-            calls.append((name, options, len(busy)))
+            calls.append((name, options, len({child.pid for child in psutil.Process().children()} - others)))
             return []
 
         return record
 
-    engine: Any = SimpleNamespace(
-        model=None, dtype="float32", **{name: call(name) for name in ("run", "generate", "shuffle")}
-    )
+    names = ("run", "generate", "shuffle")
+    engine: Any = SimpleNamespace(model=None, dtype="float32", **{name: call(name) for name in names})
     seconds = iter([1.0, 2.0, 4.0])
-    monkeypatch.setattr(
-        end_to_end, "time_stock", lambda *_: SimpleNamespace(end_to_end=lambda _: next(seconds))
-    )
+    stock = SimpleNamespace(end_to_end=lambda _: next(seconds))
+    monkeypatch.setattr(end_to_end, "time_stock", lambda *_: stock)
     steps: list[str] = []
     layout = TokenLayout((1,), ((2,), (3,), (4,)), (5,))
-    report = end_to_end.measure_jobs(cast(Engine, engine), WORK, layout, 2, steps.append)
+    report = end_to_end.measure_jobs(engine, WORK, layout, 2, steps.append)
     assert len(steps) == end_to_end.num_steps(2)
     assert report["stock_s"] == 3.0  # without the first round
     assert list(report["jobs"]) == list(end_to_end.JOBS)
-    assert [(name, busy) for name, _, busy in calls[:4]] == [
-        ("run", 0), ("generate", 0), ("run", 1), ("shuffle", 0)
-    ]  # fmt: skip
+    busy = [(name, number) for name, _, number in calls[:4]]
+    assert busy == [("run", 0), ("generate", 0), ("run", 1), ("shuffle", 0)]
     run, generate, beside, shuffle = (options for _, options, _ in calls[:4])
     assert run == generate == beside == {"max_new_tokens": 4, "stop_at_eos": False, "trace": True}
     shuffled = {method.name for method in METHODS.values() if method.is_default or method.role == "control"}
-    assert set(shuffle.pop("methods")) == shuffled
-    assert shuffle == {**run, "count": 6}
+    assert set(shuffle.pop("methods")) == shuffled and shuffle == {**run, "count": 6}
     assert {child.pid for child in psutil.Process().children()} == others
 
 
 def test_profile_shares_add_up_and_largest_is_first(engine: Engine) -> None:
-    for part in end_to_end.profile_method(engine, WORK.layout_for(engine), "pine", 3).values():
+    for part in end_to_end.profile_method(engine, WORK.layout(engine), "pine", 3).values():
         shares = [place["share"] for place in part]
         assert sum(shares) == pytest.approx(1) and shares == sorted(shares, reverse=True)
         assert any(place["where"].startswith("aten::") for place in part)
-        assert all(place["seconds"] > 0 for place in part)
+
+
+# random models
+
+
+def test_random_weights_are_reproducible_without_side_effects() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    first, second = (
+        random_models.synthetic_model("random:tiny", dtype="bfloat16", device="cpu") for _ in range(2)
+    )
+    assert torch.equal(torch.rand(3), expected)
+    for one, other in zip(first.parameters(), second.parameters(), strict=True):
+        assert one.dtype == torch.bfloat16 and not one.requires_grad and torch.equal(one, other)
+    assert first.config._attn_implementation == "sdpa" and not first.training
+
+
+def test_llama_8b_has_eight_billion_weights() -> None:
+    with torch.device("meta"):
+        model = random_models.synthetic_model("random:llama-8b", dtype="bfloat16", device="meta")
+    assert sum(weight.numel() for weight in model.parameters()) == 8_030_261_248
+
+
+def test_load_engine_has_name_or_raises(engine: Engine) -> None:
+    assert (engine.model_name, engine.tokenizer, engine.max_context_length) == ("random:tiny", None, 8192)
+    assert random_models.is_synthetic("random:huge") and not random_models.is_synthetic("some/random")
+    for name, device in (("random:huge", "cpu"), ("random:tiny", "auto"), ("no/such/folder", "cpu")):
+        with pytest.raises(ModelError):
+            random_models.load_engine(name, device=device)
