@@ -1,7 +1,6 @@
 """Readers of source files, and conversion of their records to rows of the schema in docs/data.md.
 
 Every source is pinned to a commit or a checksum, so the form of its records is not validated here.
-`registry.convert` reports an exception as an unreadable record.
 """
 
 import csv
@@ -24,6 +23,7 @@ PLACEMENT_SEED = 1234
 """Seed of RewardBench for the draws that decide whether the better answer is A or B."""
 
 EV_PER_HARTREE = 27.211386
+ENERGIES = ("homo", "lumo", "gap")
 GSM8K_RESULT = re.compile(r"####\s*(-?[\d,]*\.?\d+)")
 """Result in the last line of a GSM8K solution."""
 
@@ -52,17 +52,12 @@ def read_csv(path: Path) -> Iterator[dict[str, str]]:
 
 
 def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
-    """Read the rows of a Parquet file as dicts.
-
-    Raises:
-        InputError: pyarrow is not installed.
-    """
+    """Read the rows of a Parquet file as dicts. Raises InputError if pyarrow is not installed."""
     try:
         from pyarrow import parquet
     except ImportError as error:
-        raise InputError(
-            f"pyarrow is not installed, and this set needs it; {how_to_install('pyarrow')}"
-        ) from error
+        message = f"pyarrow is not installed, and this set needs it; {how_to_install('pyarrow')}"
+        raise InputError(message) from error
     with parquet.ParquetFile(path) as file:
         for batch in file.iter_batches():
             yield from batch.to_pylist()
@@ -79,21 +74,16 @@ def convert_rewardbench(records: Iterable[SourceRecord]) -> Iterator[Row]:
             is_second=is_second,
             source="RewardBench (filtered)",
             license="ODC-BY-1.0",
-            meta={
-                "subset": pair["subset"],
-                "source_id": pair["id"],
-                "chosen_model": pair["chosen_model"],
-                "rejected_model": pair["rejected_model"],
-            },
+            meta={"subset": pair["subset"], "source_id": pair["id"]}
+            | {name: pair[name] for name in ("chosen_model", "rejected_model")},
         )
 
 
 def convert_llmbar(records: Iterable[SourceRecord]) -> Iterator[Row]:
     """Convert LLMBar in the order of the source. The part of a record is its subset."""
     for pair, index, part in records:
-        yield _labeled_pair_row(
-            pair, id=f"{part}-{index:03d}", source="LLMBar", license="MIT", meta={"subset": part}
-        )
+        fields = {"source": "LLMBar", "license": "MIT", "meta": {"subset": part}}
+        yield _labeled_pair_row(pair, id=f"{part}-{index:03d}", **fields)
 
 
 def convert_mt_bench(records: Iterable[SourceRecord]) -> Iterator[Row]:
@@ -143,10 +133,8 @@ def convert_questions(records: Iterable[SourceRecord]) -> Iterator[Row]:
             gold_index=gold,
             answers=question["answers"],
             source=f"lost-in-the-middle (NaturalQuestions-Open, {count} total documents, gold at {gold})",
-            license=(
-                "MIT (lost-in-the-middle data) and CC-BY-SA-3.0 (Wikipedia passages, NaturalQuestions "
-                "annotations)"
-            ),
+            license="MIT (lost-in-the-middle data) and CC-BY-SA-3.0 (Wikipedia passages, NaturalQuestions "
+            "annotations)",
             meta={"retrieval_rank": [passage.get("original_retrieval_index") for passage in passages]},
         )
 
@@ -169,10 +157,7 @@ def convert_key_values(records: Iterable[SourceRecord]) -> Iterator[Row]:
 
 
 def convert_gsm8k(records: Iterable[SourceRecord]) -> Iterator[Row]:
-    """Convert the GSM8K problems that `split_problem` can split into two or more premises.
-
-    The result resembles R-GSM, which was split by hand.
-    """
+    """Convert the GSM8K problems that `split_problem` can split; R-GSM was split by hand."""
     for problem, index, _ in records:
         result = GSM8K_RESULT.findall(problem["answer"])[-1]
         split = split_problem(problem["question"])
@@ -180,10 +165,7 @@ def convert_gsm8k(records: Iterable[SourceRecord]) -> Iterator[Row]:
             continue
         row = split.row(f"gsm8k-{index:04d}")
         yield _row(
-            id=row.id,
-            task=row.task,
-            prefix=row.prefix,
-            question=row.question,
+            **{name: getattr(row, name) for name in ("id", "task", "prefix", "question")},
             documents=[_document(document.text) for document in row.documents],
             answers=[result.replace(",", "")],
             source="GSM8K (test), cut into premises by its wording",
@@ -199,11 +181,11 @@ def convert_molecules(records: Iterable[SourceRecord]) -> Iterator[Row]:
         if smiles in seen:
             continue
         seen.add(smiles)
-        values = {name: float(molecule[name]) for name in ("alpha", "homo", "lumo", "gap", "mu", "cv")}
+        values = {name: float(molecule[name]) for name in ("alpha", *ENERGIES, "mu", "cv")}
         if not all(map(math.isfinite, values.values())):
             raise ValueError("a property is not finite")
         texts = {
-            name: f"{value * EV_PER_HARTREE:.4f}" if name in ("homo", "lumo", "gap") else f"{value:g}"
+            name: f"{value * EV_PER_HARTREE:.4f}" if name in ENERGIES else f"{value:g}"
             for name, value in values.items()
         }
         yield _row(
@@ -225,10 +207,9 @@ def _draw_placements() -> Iterator[bool]:
 
 
 def _labeled_pair_row(pair: dict[str, Any], **fields: Any) -> Row:
-    outputs = {1: pair["output_1"], 2: pair["output_2"]}
-    better, worse = outputs[pair["label"]], outputs[3 - pair["label"]]
-    is_second = pair["label"] == 2
-    return _pair_row(question=pair["input"], better=better, worse=worse, is_second=is_second, **fields)
+    label = pair["label"]
+    outputs = {"better": pair[f"output_{label}"], "worse": pair[f"output_{3 - label}"]}
+    return _pair_row(question=pair["input"], **outputs, is_second=label == 2, **fields)
 
 
 def _pair_row(*, better: str, worse: str, is_second: bool, **fields: Any) -> Row:

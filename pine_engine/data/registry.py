@@ -14,6 +14,7 @@ from typing import Any
 from pine_engine.data import readers
 from pine_engine.errors import InputError, one_line
 from pine_engine.extras import how_to_install
+from pine_engine.input_validation import Registry
 
 Convert = Callable[[Iterable[readers.SourceRecord]], Iterator[readers.Row]]
 
@@ -28,11 +29,8 @@ NUM_RETRIES = 2
 class SourceFile:
     """A file of a source, pinned to a commit or a checksum.
 
-    Attributes:
-        name: File name in the download folder.
-        url: Address of the file.
-        part: Part of the set in this file, such as a subset or a programming language.
-        sha256: Checksum published by at least two independent sources; None if there are none.
+    part: part of the set in this file, such as a subset or a programming language. sha256: published by at
+    least two independent sources, or None.
     """
 
     name: str
@@ -45,16 +43,8 @@ class SourceFile:
 class PublicSet:
     """A public data set.
 
-    Attributes:
-        name: Name of the set.
-        task: Task of its examples.
-        records: Number of records in the source.
-        license: License of the source.
-        source: Home page.
-        files: Files of the source.
-        read: Reader of the records of one file.
-        convert: Conversion of the records of all files to rows.
-        size: Size of all files in bytes; None if unknown.
+    records: number of records in the source. source: home page. read: records of one file. convert: rows
+    from the records of all files. size: of all files in bytes, None if unknown.
     """
 
     name: str
@@ -71,16 +61,15 @@ class PublicSet:
 def download(public_set: PublicSet, folder: Path) -> list[Path]:
     """Download the files of a set to FOLDER/downloads/NAME. Files with the right checksum are kept.
 
-    Raises:
-        InputError: pooch is not installed, a file cannot be downloaded or written, or its checksum differs.
+    Raises InputError if pooch is not installed, a file cannot be downloaded or written, or its checksum
+    differs.
     """
     try:
         import pooch
         from requests.exceptions import RequestException
     except ImportError as error:
-        raise InputError(
-            f"pooch is not installed, and downloads need it; {how_to_install('pooch')}"
-        ) from error
+        message = f"pooch is not installed, and downloads need it; {how_to_install('pooch')}"
+        raise InputError(message) from error
     pooch.get_logger().setLevel("WARNING")
     target = folder / "downloads" / public_set.name
     source = pooch.create(
@@ -119,17 +108,10 @@ def convert(
     limit: int | None = None,
     advance: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Write the rows of a set to FOLDER/NAME.jsonl and return their number.
+    """Write at most `limit` rows of a set to FOLDER/NAME.jsonl and return their number.
 
-    Args:
-        public_set: The set.
-        paths: Downloaded files, in the order of the set.
-        folder: Output folder. An existing file is replaced only by a complete one.
-        limit: Maximum number of rows.
-        advance: Called with the id of each row.
-
-    Raises:
-        InputError: A source file cannot be read, or the output cannot be written.
+    An existing file is replaced only by a complete one. `advance` is called with the id of each row. Raises
+    InputError if a source file cannot be read or the output cannot be written.
     """
     path = folder / f"{public_set.name}.jsonl"
     part = path.with_suffix(".jsonl.part")
@@ -153,18 +135,12 @@ def convert(
 
 
 def get_set(name: str) -> PublicSet:
-    """Return the set with this name.
-
-    Raises:
-        InputError: The name is unknown, or the set has no public copy.
-    """
+    """Return the set with this name. Raises InputError if there is none, or no public copy of the set."""
     if name in NOT_PUBLIC:
         raise InputError(
             f"no public copy of {name} is known; use gsm8k, whose problems are split into premises in the "
             "same way, or write your own rows as in docs/data.md"
         )
-    if name not in PUBLIC_SETS:
-        raise InputError(f"unknown set {name!r}; choose from: {', '.join(PUBLIC_SETS)}")
     return PUBLIC_SETS[name]
 
 
@@ -194,18 +170,15 @@ def _not_written(path: Path, error: OSError) -> InputError:
     )
 
 
-def _load_sets() -> dict[str, PublicSet]:
-    content = tomllib.loads((Path(__file__).parent / "sets.toml").read_text(encoding="utf-8"))
-    sets = {}
-    for entry in content["set"]:
-        files = tuple(SourceFile(**file) for file in entry.pop("files"))
-        read: Callable[[Path], Iterator[Any]] = getattr(readers, f"read_{entry.pop('read')}")
-        convert: Convert = getattr(readers, f"convert_{entry.pop('convert')}")
-        sets[entry["name"]] = PublicSet(**entry, files=files, read=read, convert=convert)
-    return sets
+def _load_set(entry: dict[str, Any]) -> PublicSet:
+    files = tuple(SourceFile(**file) for file in entry.pop("files"))
+    functions = {key: getattr(readers, f"{key}_{entry.pop(key)}") for key in ("read", "convert")}
+    return PublicSet(**entry, files=files, **functions)
 
 
-PUBLIC_SETS = _load_sets()
+PUBLIC_SETS: dict[str, PublicSet] = Registry(
+    "set", map(_load_set, tomllib.loads(Path(__file__).with_name("sets.toml").read_text("utf-8"))["set"])
+)
 """All public datasets by name, from sets.toml."""
 
 NOT_PUBLIC = {"r-gsm": "math_reasoning"}

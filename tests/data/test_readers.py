@@ -23,7 +23,6 @@ PREFERENCE = {
 }  # fmt: skip
 COMPARED = {"input": "Say hello in French.", "output_1": "Bonjour.", "output_2": "Hello.", "label": 1}
 PROBLEM = {
-    "task_id": "Python/0",
     "declaration": "def twice(x):\n",
     "canonical_solution": "    return 2 * x\n",
     "buggy_solution": "    return x ** 2\n",
@@ -74,32 +73,31 @@ FORMATS: dict[str, Callable[..., bytes]] = {
     "rewardbench": parquet_table,
     "llmbar": json_list,
     "mt-bench": json_list,
-    "humanevalpack": json_lines,
     "lost-in-the-middle-10": compressed,
     "key-value-75": compressed,
-    "gsm8k": json_lines,
 }
+"""Formats of the sets whose source is not in JSON lines."""
+
+Build = Callable[..., list[Example]]
 
 
 @pytest.fixture
-def build(tmp_path: Path) -> Callable[..., list[Example]]:
+def build(tmp_path: Path) -> Build:
     """Convert one source file per part of a set, all with the same records."""
 
     def run(
         name: str, *records: Any, content: bytes | None = None, limit: int | None = None
     ) -> list[Example]:
         paths = [tmp_path / file.name for file in PUBLIC_SETS[name].files]
+        write: Callable[..., bytes] = FORMATS.get(name, json_lines)
         for path in paths:
-            path.write_bytes(FORMATS[name](*records) if content is None else content)
+            path.write_bytes(write(*records) if content is None else content)
         count = convert(PUBLIC_SETS[name], paths, tmp_path, limit=limit)
         examples = read_examples(tmp_path / f"{name}.jsonl")
         assert len(examples) == count
         return examples
 
     return run
-
-
-Build = Callable[..., list[Example]]
 
 
 def texts(example: Example) -> list[str]:
@@ -125,16 +123,22 @@ def test_rewardbench_places_chosen_answer_by_seeded_draws(build: Build) -> None:
     }  # fmt: skip
 
 
-def test_llmbar_keeps_order_and_names_subset(build: Build) -> None:
-    examples = build("llmbar", COMPARED, {**COMPARED, "label": 2})
-    assert len(examples) == 10  # five subsets
+def test_llmbar_keeps_order_and_names_subset(build: Build, tmp_path: Path) -> None:
+    examples = build("llmbar", {**COMPARED, "output_1": "é\u2028"}, {**COMPARED, "label": 2})
     first, second = examples[-2:]
+    assert len(examples) == 10  # five subsets
     assert (first.id, second.id) == ("llmbar-adver-manual-000", "llmbar-adver-manual-001")
-    assert texts(first) == texts(second) == ["Bonjour.", "Hello."]
-    assert (first.gold_index, first.answers) == (0, ["A"])
-    assert (second.gold_index, second.answers) == (1, ["B"])
-    assert first.question == "Say hello in French."
-    assert first.meta == {"subset": "llmbar-adver-manual"}
+    assert texts(second) == ["Bonjour.", "Hello."]
+    assert [(one.gold_index, one.answers) for one in (first, second)] == [(0, ["A"]), (1, ["B"])]
+    assert (first.question, first.meta) == ("Say hello in French.", {"subset": "llmbar-adver-manual"})
+    line = (tmp_path / "llmbar.jsonl").read_text(encoding="utf-8").split("\n")[0]
+    assert '"documents": [{"text": "é\u2028"}, {"text": "Hello."}]' in line
+    assert list(json.loads(line)) == [
+        "id", "task", "system", "prefix", "question", "documents",
+        "gold_index", "answers", "source", "license", "meta",
+    ]  # fmt: skip
+    limited = build("llmbar", COMPARED, COMPARED, limit=3)
+    assert [one.id[-12:] for one in limited] == ["-natural-000", "-natural-001", "neighbor-000"]
 
 
 def test_mt_bench_omits_repeated_pairs_in_any_order(build: Build) -> None:
@@ -152,8 +156,7 @@ def test_humanevalpack_appends_bodies_to_declaration(build: Build) -> None:
     # One example per language; the draws go on over the files.
     assert [example.answers[0] for example in examples] == ["A", "B", "A", "B", "B", "A"]
     assert (texts(examples[0]), texts(examples[1])) == ([correct, buggy], [buggy, correct])
-    assert examples[4].id == "hep-python-000"
-    assert examples[4].question == "Write a Python function `twice(x)` that doubles."
+    assert (examples[4].id, examples[4].question) == ("hep-python-000", PROBLEM["instruction"])
     assert examples[4].meta == {"subset": "hep-python", "bug_type": "operator misuse"}
 
 
@@ -181,24 +184,15 @@ def test_key_values_become_titled_documents(build: Build) -> None:
 
 def test_gsm8k_splits_premises_and_omits_others(build: Build) -> None:
     short = {"question": "What is 2 + 2?", "answer": "#### 4"}
-    (example,) = build("gsm8k", short, MATH)
+    lines = {"#### 18": "18", "####  -2.5": "-2.5", "#### .5": ".5", "#### 70,000 ": "70000", "#### 5.": "5"}
+    results = [{**MATH, "answer": f"#### 7 is wrong\n{line}"} for line in lines]
+    example, *others = build("gsm8k", short, MATH, *results)
     assert (example.id, example.task) == ("gsm8k-0001", "math_reasoning")
     assert example.prefix == TASKS["math_reasoning"].instruction + "\n\nA class collects shells."
     assert texts(example) == ["Ann has 3 shells.", "Bob has 1,200 shells."]
     assert example.question == "How many are there?"
     assert (example.answers, example.gold_index) == (["1203"], None)
-
-
-def test_gsm8k_result_follows_last_mark(build: Build) -> None:
-    results = {
-        "#### 18": "18",
-        "####  -2.5": "-2.5",
-        "#### .5": ".5",
-        "#### 70,000 ": "70000",
-        "#### 5.": "5",
-    }
-    examples = build("gsm8k", *[{**MATH, "answer": f"#### 7 is wrong\n{line}"} for line in results])
-    assert [example.answers for example in examples] == [[result] for result in results.values()]
+    assert [other.answers for other in others] == [[result] for result in lines.values()]
 
 
 def test_qm9_converts_energies_to_ev_and_omits_repeated_smiles(build: Build) -> None:
@@ -213,16 +207,6 @@ def test_qm9_converts_energies_to_ev_and_omits_repeated_smiles(build: Build) -> 
         "alpha": 20.0, "homo": -6.8028, "lumo": 0.2721, "gap": 7.075, "mu": 1.5, "cv": 7.0,
     }  # fmt: skip
     assert first.gold_index is None
-
-
-def test_rows_have_schema_keys_and_no_empty_titles(build: Build, tmp_path: Path) -> None:
-    build("llmbar", {**COMPARED, "output_1": "é\u2028"})
-    line = (tmp_path / "llmbar.jsonl").read_text(encoding="utf-8").split("\n")[0]
-    assert '"documents": [{"text": "é\u2028"}, {"text": "Hello."}]' in line
-    assert list(json.loads(line)) == [
-        "id", "task", "system", "prefix", "question", "documents",
-        "gold_index", "answers", "source", "license", "meta",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -247,21 +231,12 @@ def test_unreadable_record_keeps_previous_output(
 ) -> None:
     output = tmp_path / f"{name}.jsonl"
     output.write_text("previous")
-    where = f"record {record} " if record is not None else "record "
-    with pytest.raises(InputError, match=f"{where}.*delete the file") as raised:
+    with pytest.raises(InputError, match="record " if record is None else f"record {record} ") as raised:
         build(name, content=content)
     assert "\n" not in str(raised.value)
-    assert output.read_text() == "previous"
-    assert not list(tmp_path.glob("*.part"))
+    assert output.read_text() == "previous" and not list(tmp_path.glob("*.part"))
 
 
-def test_empty_source_is_refused(build: Build) -> None:
+def test_empty_source_raises(build: Build) -> None:
     with pytest.raises(InputError, match="no examples"):
         build("mt-bench", content=b"[]")
-
-
-def test_limit_converts_first_records_only(build: Build) -> None:
-    examples = build("llmbar", COMPARED, COMPARED, limit=3)
-    assert [one.id for one in examples] == [
-        "llmbar-natural-000", "llmbar-natural-001", "llmbar-adver-neighbor-000",
-    ]  # fmt: skip
