@@ -36,6 +36,10 @@ limits its process in addition.
 NO_TEXT = "has no text; write some, or remove it"
 
 
+def _unusable(path: Path, problem: str) -> InputError:
+    return InputError(f"{path} {problem}", field=str(path))
+
+
 def read_documents(paths: Sequence[Path], limit: int | None = None) -> list[Document]:
     """Return the documents of all files in order, at most `limit`; content after these is not parsed.
 
@@ -45,18 +49,16 @@ def read_documents(paths: Sequence[Path], limit: int | None = None) -> list[Docu
     Raises InputError with the file, and all invalid lines of a file that has lines.
     """
     if not paths:
-        raise InputError("no files were given; give at least one")
+        raise InputError("no files were selected; give at least one", field="paths")
     return list(islice((document for path in paths for document in _read(path)), limit))
 
 
 def _read(path: Path) -> Iterator[Document]:
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        raise InputError(f"{path} is of no kind that can be read; give one of: {', '.join(_READERS)}")
-    if path.is_file() and path.stat().st_size > MAX_BYTES:
-        raise InputError(
-            f"{path} has {path.stat().st_size:,} bytes, more than {MAX_BYTES:,}; give a part of it"
-        )
+        raise _unusable(path, f"has an unknown type; give one of: {', '.join(_READERS)}")
+    if path.is_file() and (size := path.stat().st_size) > MAX_BYTES:
+        raise _unusable(path, f"has {size:,} bytes, more than {MAX_BYTES:,}; give a part of it")
     return reader(path)
 
 
@@ -80,14 +82,12 @@ class _JsonLine(BaseModel):
 def _from_jsonl(path: Path) -> Iterator[Document]:
     def read(_: int, line: str) -> list[Document]:
         row = parse_json(_JsonLine, line, is_line=True)
-        if not row.documents:
-            return [_with_text(Document(row.text, row.title))]
-        empty = [place for place, document in enumerate(row.documents) if not document.text.strip()]
+        documents = row.documents or [Document(row.text, row.title)]
+        empty = [index for index, document in enumerate(documents) if not document.text.strip()]
+        fields = [f"documents.{index}" if row.documents else "" for index in empty]
         if empty:
-            raise ValidationErrors(
-                [Problem(f"document {place + 1} {NO_TEXT}", f"documents.{place}") for place in empty]
-            )
-        return row.documents
+            raise ValidationErrors([Problem(f"a document {NO_TEXT}", field) for field in fields])
+        return documents
 
     for _, documents in rows_or_mistakes(path, each_line(path), read):
         yield from documents
@@ -99,7 +99,9 @@ def _from_csv(path: Path) -> Iterator[Document]:
 
     def read(_: int, cells: list[str]) -> Document:
         row = table.row(cells)
-        return _with_text(Document(row["text"], row.get("title", "")))
+        if not row["text"].strip():
+            raise InputError(f"it {NO_TEXT}", field="text")
+        return Document(row["text"], row.get("title", ""))
 
     for _, document in rows_or_mistakes(path, table.lines, read):
         yield document
@@ -108,18 +110,12 @@ def _from_csv(path: Path) -> Iterator[Document]:
 def _from_text(path: Path) -> Iterator[Document]:
     text = read_text(path).removeprefix("\ufeff").strip()
     if not text:
-        raise InputError(f"{path} {NO_TEXT}")
+        raise _unusable(path, NO_TEXT)
     yield Document(text, path.stem)
 
 
 def _from_pdf(path: Path) -> Iterator[Document]:
     yield Document(read_pdf(path), path.stem)
-
-
-def _with_text(document: Document) -> Document:
-    if not document.text.strip():
-        raise InputError(f"it {NO_TEXT}")
-    return document
 
 
 _READERS = {
@@ -149,7 +145,7 @@ class CsvTable:
             raise ValidationErrors(error.problems, str(path)) from error
         self.columns = tuple(name.strip().lower() for name in names)
         if not self.columns:
-            raise InputError(f"{path} is empty; its first line has to name the columns")
+            raise _unusable(path, "is empty; its first line has to name the columns")
         for name, count in Counter(self.columns).items():
             if count > 1:
                 message = f"column {name!r} is there twice; give every column one name"
@@ -157,27 +153,18 @@ class CsvTable:
 
     def check_columns(self, *, required: set[str], optional: set[str]) -> None:
         """Raise InputError for a missing or an unknown column."""
-        for name in sorted(required.difference(self.columns)):
-            raise InputError(
-                f"{self._path} has no column {name!r}, its header reads {', '.join(self.columns)!r}; name "
-                "the columns, separated by commas, in its first line",
-                field=name,
-            )
-        known = required | optional
-        for name in self.columns:
-            if name not in known:
-                raise InputError(
-                    f"{self._path}: column {name!r} is not known; remove it, or use: "
-                    f"{', '.join(sorted(known))}",
-                    field=name,
-                )
+        missing, unknown = required.difference(self.columns), set(self.columns) - required - optional
+        for name in sorted(missing) + sorted(unknown):
+            problem = "has no column" if name in missing else "has an unknown column"
+            columns = f"its first line must name {sorted(required)} and may name {sorted(optional)}"
+            raise InputError(f"{self._path} {problem} {name!r}; {columns}", field=name)
 
     def row(self, cells: list[str]) -> dict[str, str]:
         """Return the cells by column. Raises InputError for another number of cells than columns."""
         if len(cells) != len(self.columns):
             raise InputError(
                 f"the number of fields is {len(cells)}, but {len(self.columns)} in the header; put a text "
-                "that holds commas in quotation marks"
+                "that has commas in quotation marks"
             )
         return dict(zip(self.columns, cells, strict=True))
 
@@ -194,7 +181,7 @@ class CsvTable:
         except csv.Error as error:
             raise ValidationErrors([Problem(f"{error}; check its quotation marks", line=start)]) from error
         if count == 1:
-            raise InputError(f"{self._path} has no rows under its header; write one row per line")
+            raise _unusable(self._path, "has no rows under its header; write one row per line")
 
 
 def read_pdf(path: Path) -> str:
@@ -206,37 +193,35 @@ def read_pdf(path: Path) -> str:
         from pypdf import PdfReader
         from pypdf.errors import DependencyError, FileNotDecryptedError
     except ImportError as error:
-        raise InputError(
-            f"{path.name} cannot be read: pypdf is not installed; {how_to_install('pypdf')}"
-        ) from error
+        message = f"{path.name} cannot be read: pypdf is not installed; {how_to_install('pypdf')}"
+        raise InputError(message, field="pypdf") from error
     try:
         with path.open("rb") as file:
             if b"%PDF-" not in file.read(1024):
-                raise InputError(f"{path} is not a PDF file; give one, or plain text as .txt")
+                raise InputError(
+                    f"{path} is not a PDF file; give one, or plain text as .txt", field=str(path)
+                )
             return _pdf_text(PdfReader(file), path)
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read: {error.strerror}; give the path of a file that exists"
-        ) from error
-    except (FileNotDecryptedError, DependencyError) as error:
-        raise InputError(f"{path} is encrypted; save it without a password") from error
     except (InputError, MemoryError):
         raise
     except Exception as error:  # pypdf raises any type for a damaged file: KeyError, RecursionError, ...
-        raise InputError(
-            f"{path} is damaged and cannot be read as PDF ({type(error).__name__}); save it again"
-        ) from error
+        problem = f"is damaged and cannot be read as PDF ({type(error).__name__}); save it again"
+        if isinstance(error, OSError):
+            problem = f"cannot be read: {error.strerror}; give the path of a file that exists"
+        elif isinstance(error, FileNotDecryptedError | DependencyError):
+            problem = "is encrypted; save it without a password"
+        raise _unusable(path, problem) from error
 
 
 def _pdf_text(reader: "PdfReader", path: Path) -> str:
     count = len(reader.pages)
     if count > MAX_PAGES:
-        raise InputError(f"{path} has {count} pages, more than {MAX_PAGES}; give those that matter")
+        raise _unusable(path, f"has {count} pages, more than {MAX_PAGES}; give those that matter")
     end = time.thread_time() + MAX_SECONDS
 
     def check_time(*_: Any) -> None:
         if time.thread_time() > end:
-            raise InputError(f"{path} takes more than {MAX_SECONDS:.0f} s to read; give its text as .txt")
+            raise _unusable(path, f"takes more than {MAX_SECONDS:.0f} s to read; give its text as .txt")
 
     pages = []
     for page in reader.pages:
@@ -244,5 +229,5 @@ def _pdf_text(reader: "PdfReader", path: Path) -> str:
         pages.append(page.extract_text(visitor_operand_before=check_time).strip())
     text = "\n".join(filter(None, pages))
     if not text:
-        raise InputError(f"{path} has no text, perhaps images of it; recognize its text (OCR) first")
+        raise _unusable(path, "has no text, perhaps images of it; recognize its text (OCR) first")
     return text

@@ -30,8 +30,7 @@ TOKEN_IDS = (
 PLACES = "the documents' places counted from 0, such as [2, 0, 1]"
 
 GUARDS = ("\n", "a")
-"""Texts after which a tokenizer adds no blank. The second is for texts that begin with newlines, which may
-join into one token with the first guard."""
+"""Texts after which a tokenizer adds no blank; the second is for texts that begin with newlines."""
 
 
 @dataclass(frozen=True)
@@ -55,29 +54,19 @@ class TokenLayout:
 
     def __post_init__(self) -> None:
         documents = sequence(self.documents)
-        if documents is None:
-            raise InputError(
-                f"the documents are {describe(self.documents)}; expected a list of documents, each made of "
-                f"{TOKEN_IDS}",
-                field="documents",
-            )
-        segments = {
-            "prefix": as_ints(self.prefix, "the prefix", TOKEN_IDS),
-            "documents": tuple(
-                as_ints(ids, f"document {index + 1}", TOKEN_IDS) for index, ids in enumerate(documents)
-            ),
-            "suffix": as_ints(self.suffix, "the suffix", TOKEN_IDS),
+        if not documents:
+            message = f"the documents are {describe(self.documents)}; expected at least one, of {TOKEN_IDS}"
+            raise InputError(message, field="documents")
+        inputs = {"prefix": self.prefix, "suffix": self.suffix} | {
+            f"document {index}": ids for index, ids in enumerate(documents, start=1)
         }
-        for name, ids in segments.items():
-            object.__setattr__(self, name, ids)
-        if not self.documents:
-            raise InputError("there are no documents; give at least one", field="documents")
-        for index, ids in enumerate(self.documents):
+        segments = {label: as_ints(ids, label, TOKEN_IDS) for label, ids in inputs.items()}
+        for name in ("prefix", "suffix"):
+            object.__setattr__(self, name, segments.pop(name))
+        object.__setattr__(self, "documents", tuple(segments.values()))
+        for label, ids in (segments | {"suffix": self.suffix}).items():
             if not ids:
-                label = f"document {index + 1}"
                 raise InputError(f"{label} has no tokens; write some text or remove it", field=label)
-        if not self.suffix:
-            raise InputError("nothing follows the documents; give a question", field="suffix")
 
     @property
     def num_documents(self) -> int:
@@ -139,7 +128,7 @@ class TokenLayout:
         Raises:
             InputError: The order is no permutation of the documents.
         """
-        places = as_ints(order, "the order", PLACES)
+        places = as_ints(order, "order", PLACES)
         if sorted(places) != list(range(self.num_documents)):
             message = f"order {list(places)} is not a permutation of {self.num_documents} documents"
             raise InputError(message, field="order")
@@ -151,7 +140,7 @@ class TokenLayout:
         Args:
             ids: Token ids to append.
         """
-        return dataclasses.replace(self, suffix=self.suffix + as_ints(ids, "the appended ids", TOKEN_IDS))
+        return dataclasses.replace(self, suffix=self.suffix + as_ints(ids, "ids", TOKEN_IDS))
 
     def check_vocabulary(self, size: int) -> None:
         """Raise InputError for the first id outside 0 .. size - 1.
@@ -159,22 +148,21 @@ class TokenLayout:
         Args:
             size: Vocabulary size of the model.
         """
-        check_vocabulary("the prefix", self.prefix, size)
-        for index, ids in enumerate(self.documents):
-            check_vocabulary(f"document {index + 1}", ids, size)
-        check_vocabulary("the suffix", self.suffix, size)
+        check_vocabulary("prefix", self.prefix, size)
+        for index, ids in enumerate(self.documents, start=1):
+            check_vocabulary(f"document {index}", ids, size)
+        check_vocabulary("suffix", self.suffix, size)
 
 
 def check_vocabulary(label: str, ids: Sequence[int], size: int) -> None:
     """Raise InputError for the first id outside 0 .. size - 1."""
-    if not ids or (min(ids) >= 0 and max(ids) < size):
-        return
-    place = next(place for place, token in enumerate(ids) if not 0 <= token < size)
-    raise InputError(
-        f"{label} holds the token id {ids[place]} at place {place}, but the vocabulary of the model has "
-        f"{size} tokens, 0 to {size - 1}; use the tokenizer of the model",
-        field=label.removeprefix("the "),
-    )
+    for index, token in enumerate(ids):
+        if not 0 <= token < size:
+            raise InputError(
+                f"{label} has the token id {token} at index {index}, but the vocabulary of the model has "
+                f"{size} tokens, 0 to {size - 1}; use the tokenizer of the model",
+                field=label,
+            )
 
 
 def tokenize(prompt: Prompt, tokenizer: Any) -> TokenLayout:
@@ -208,10 +196,8 @@ class _SegmentEncoder:
         names = sorted(self._control_ids, key=len, reverse=True)
         self._control = re.compile("|".join(map(re.escape, names))) if names else None
         # SentencePiece tokenizers of the Llama-2 type add a blank before each text.
-        guard = GUARDS[0]
-        self._needs_guard = (
-            self._encode_raw("a") != self._encode_raw(f"{guard}a")[len(self._encode_raw(guard)) :]
-        )
+        with_guard, guard = self._encode_raw(f"{GUARDS[0]}a"), self._encode_raw(GUARDS[0])
+        self._needs_guard = self._encode_raw("a") != with_guard[len(guard) :]
 
     def __call__(self, segment: Segment) -> tuple[int, ...]:
         ids: list[int] = []

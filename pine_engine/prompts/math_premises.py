@@ -68,9 +68,8 @@ class Premises:
     def row(self, identity: str) -> DataRow:
         """Return a row of the task math_reasoning. Raises InputError if there are no premises."""
         if not self.premises:
-            raise InputError(
-                "no premises of this problem can be exchanged; mark those that can", field="premises"
-            )
+            message = "no premises of this problem can be exchanged; mark those that can"
+            raise InputError(message, field="premises")
         instruction = get_task("math_reasoning").instruction
         return DataRow(
             id=identity,
@@ -117,14 +116,10 @@ def split_sentences(text: str) -> tuple[str, ...]:
     start = 0
     for end in _END.finditer(text):
         before, after = text[start : end.end()], text[end.end() : end.end() + 1]
-        if (
-            after.islower()
-            or _ABBREVIATION.search(before.rstrip()[-_MAX_ABBREVIATION:])
-            or _quote_is_open(text, end.end())
-        ):
-            continue
-        sentences.append(before)
-        start = end.end()
+        is_abbreviation = _ABBREVIATION.search(before.rstrip()[-_MAX_ABBREVIATION:])
+        if not (after.islower() or is_abbreviation or _quote_is_open(text, end.end())):
+            sentences.append(before)
+            start = end.end()
     return (*sentences, text[start:]) if start < len(text) else tuple(sentences)
 
 

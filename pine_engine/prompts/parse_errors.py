@@ -31,25 +31,19 @@ class Problem:
 
 
 class ValidationErrors(InputError):  # noqa: N818 - it holds several
-    """The problems of one value, such as a file or a line of it.
-
-    Args:
-        problems: At least one.
-        source: File or object that has them.
-    """
+    """The problems, at least one, of a source, such as a file or a line of it."""
 
     def __init__(self, problems: Sequence[Problem], source: str = "") -> None:
         self.problems, self.source = tuple(problems), source
-        first, *others = problems
+        shown = list(map(str, self.problems))
         if not source:
-            message = "; ".join(map(str, problems))
-        elif not others:
-            message = f"{source}{': ' if first.line is None else ', '}{first}"
+            message = "; ".join(shown)
+        elif len(shown) == 1:
+            message = f"{source}{': ' if problems[0].line is None else ', '}{shown[0]}"
         else:
-            shown = list(map(str, problems[:MAX_SHOWN]))
-            shown += [f"and {len(problems) - MAX_SHOWN} more"] * (len(problems) > MAX_SHOWN)
-            message = f"{source} has {len(problems)} mistakes:\n" + ";\n".join(shown)
-        super().__init__(message, field=first.field or None)
+            rest = [f"and {len(shown) - MAX_SHOWN} more"] * (len(shown) > MAX_SHOWN)
+            message = f"{source} has {len(shown)} mistakes:\n" + ";\n".join(shown[:MAX_SHOWN] + rest)
+        super().__init__(message, field=problems[0].field or None)
 
     def __reduce__(self) -> tuple[type["ValidationErrors"], tuple[tuple[Problem, ...], str]]:
         return type(self), (self.problems, self.source)
@@ -60,8 +54,7 @@ def rows_or_mistakes(
 ) -> Iterator[tuple[int, Row]]:
     """Yield the row of each line with the line number; after the first invalid line, check the others only.
 
-    Raises:
-        ValidationErrors: `read` raised InputError for some lines, or `lines` ended with ValidationErrors.
+    Raises ValidationErrors if `read` raised InputError for a line, or `lines` ended with ValidationErrors.
     """
     problems: list[Problem] = []
     try:
@@ -91,23 +84,6 @@ def format_validation_errors(error: ValidationError) -> list[Problem]:
     return problems
 
 
-def _message(details: ErrorDetails) -> str:
-    kind, message, got = details["type"], details["msg"], describe(details["input"])
-    if kind == "missing":
-        return "it is missing; give it"
-    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f"got {got}, but there is no such field; remove it, or correct its name"
-    if kind == "too_short":
-        return f"got {details['ctx']['actual_length']} items, expected {details['ctx']['min_length']} or more"
-    if kind == "too_long":
-        context = details["ctx"]
-        return f"got {context['actual_length']:,} items, expected {context['max_length']:,} or fewer"
-    if kind in _EXPECTED or message.startswith("Input should be "):
-        return f"got {got}, expected {_EXPECTED.get(kind) or message.removeprefix('Input should be ')}"
-    message = message.removeprefix("Value error, ")
-    return message[:1].lower() + message[1:]
-
-
 _EXPECTED = {
     "string_type": "text",
     "list_type": "a list",
@@ -116,3 +92,20 @@ _EXPECTED = {
     "model_type": "an object",
 }
 """Expected values in words, by pydantic's type of the error; other types have pydantic's words."""
+
+
+def _message(details: ErrorDetails) -> str:
+    kind, message, got, context = details["type"], details["msg"], details["input"], details.get("ctx", {})
+    if kind == "missing":
+        return "it is missing; give it"
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"got {describe(got)}, but there is no such field; remove it, or correct its name"
+    if kind == "too_short":
+        return f"got {context['actual_length']} items, expected {context['min_length']} or more"
+    if kind == "too_long":
+        return f"got {context['actual_length']:,} items, expected {context['max_length']:,} or fewer"
+    if kind in _EXPECTED or message.startswith("Input should be "):
+        expected = _EXPECTED.get(kind) or message.removeprefix("Input should be ")
+        return f"got {describe(got)}, expected {expected}"
+    message = message.removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]

@@ -1,7 +1,7 @@
 """Prompts as text: the model's chat template, cut around the text of the user.
 
-A segment is a tuple of pieces. Markup pieces come from the chat template and may contain control
-tokens; all other pieces are data, in which nothing is a control token.
+A segment is a tuple of pieces. Markup pieces come from the chat template and may contain control tokens; all
+other pieces are data, in which nothing is a control token.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -66,11 +66,9 @@ class Prompt:
 
     def __post_init__(self) -> None:
         documents = (self.documents,) if isinstance(self.documents, str) else self.documents
-        if not isinstance(documents, list | tuple):
+        if not isinstance(documents, list | tuple) or not documents:
             raise InputError(f"the documents are {describe(documents)}; {PROMPT_HINT}", field="documents")
-        if not documents:
-            raise InputError(f"the prompt has no documents; {PROMPT_HINT}", field="documents")
-        segments = tuple(_segment(each, f"document {index + 1}") for index, each in enumerate(documents))
+        segments = tuple(_segment(each, f"document {index}") for index, each in enumerate(documents, start=1))
         object.__setattr__(self, "documents", segments)
         for name in ("prefix", "suffix"):
             object.__setattr__(self, name, _segment(getattr(self, name), name))
@@ -145,15 +143,11 @@ def _segment(value: Any, label: str) -> Segment:
             message = f"the {label} holds {describe(piece)}, which is no text; {PROMPT_HINT}"
             raise InputError(message, field=label)
     segment = tuple(Piece(piece) if isinstance(piece, str) else piece for piece in pieces)
-    text = segment_text(segment)
     try:
-        text.encode()
+        segment_text(segment).encode()
     except UnicodeEncodeError as error:
-        raise InputError(
-            f"the {label} holds half of a surrogate pair ({text[error.start]!a}), which is no character; "
-            "remove it",
-            field=label,
-        ) from error
+        message = f"the {label} has half of a surrogate pair, which is no character; remove it"
+        raise InputError(message, field=label) from error
     return segment
 
 
@@ -163,41 +157,24 @@ def segment_text(segment: Segment) -> str:
 
 
 def build_prompt(
-    tokenizer: Any,
-    *,
-    prefix: str,
-    documents: Sequence[str],
-    suffix: str,
-    system: str = "",
-    cue: str = CUE,
+    tokenizer: Any, *, prefix: str, documents: Sequence[str], suffix: str, system: str = "", cue: str = CUE
 ) -> Prompt:
     """Put the parts into the chat template of the model and cut it around the documents.
 
-    Args:
-        tokenizer: Tokenizer, or an object that has it.
-        prefix: Text before the documents, such as the instruction.
-        documents: Texts of the documents.
-        suffix: Text after the documents, such as the question.
-        system: System message. If the template has no place for it, it begins the user message.
-        cue: End of the prompt for a tokenizer without chat template, which gets the parts unchanged.
-
-    Raises:
-        InputError: There is no document, a text contains an invalid character, or the tokenizer is a name.
-        ModelError: The template cannot be rendered.
+    A template without a system role gets the system message at the beginning of the user message. `cue` ends
+    the prompt of a tokenizer (or an object that has one) without chat template.
+    Raises InputError for no documents and for invalid text, ModelError if the template cannot be rendered.
     """
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     if isinstance(tokenizer, str):
         message = f"the tokenizer is {describe(tokenizer)}; give the engine's own, engine.tokenizer"
         raise InputError(message, field="tokenizer")
     before, after = _template_around(tokenizer, system, prefix, cue)
-    return Prompt(
-        prefix=before,
-        documents=tuple((Piece(text),) for text in documents),
-        suffix=(Piece(suffix), *after),
-    )
+    return Prompt(before, tuple((Piece(text),) for text in documents), (Piece(suffix), *after))
 
 
 def _template_around(tokenizer: Any, system: str, prefix: str, cue: str) -> tuple[Segment, Segment]:
+    """Return the pieces before the documents and after the suffix."""
     if not getattr(tokenizer, "chat_template", None):
         opening = f"{system}\n\n" if system else ""
         return _pieces(Piece(opening + prefix)), _pieces(Piece(cue))

@@ -15,12 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import PydanticSerializationError
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.parse_errors import (
-    Problem,
-    ValidationErrors,
-    format_validation_errors,
-    rows_or_mistakes,
-)
+from pine_engine.prompts.parse_errors import Problem, ValidationErrors, rows_or_mistakes
+from pine_engine.prompts.parse_errors import format_validation_errors as problems_of
 from pine_engine.prompts.prompt import DocumentInput, Prompt, unexpected
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK, get_task
 
@@ -84,13 +80,8 @@ class Request(_WithDocuments):
         Raises:
             InputError: The task is unknown, or a part of the request is empty.
         """
-        return get_task(self.task).prompt(
-            engine.tokenizer,
-            question=self.question,
-            documents=self.documents,
-            instruction=self.instruction,
-            system=self.system,
-        )
+        parts = {name: getattr(self, name) for name in ("question", "documents", "instruction", "system")}
+        return get_task(self.task).prompt(engine.tokenizer, **parts)
 
     def tokenize(self, engine: Any) -> "TokenLayout":
         """Return the tokens of the prompt.
@@ -99,7 +90,7 @@ class Request(_WithDocuments):
             engine: Engine with a tokenizer.
 
         Raises:
-            InputError: The task is unknown, or a part of the request is empty.
+            InputError: As for `prompt`.
         """
         layout: TokenLayout = engine.tokenize(self.prompt(engine))
         return layout
@@ -139,11 +130,13 @@ class DataRow(_WithDocuments):
     def comparison(self) -> Request:
         """Return the request of the row."""
         is_in_system = get_task(self.task).instruction_role == "system"
+        instruction, system = (self.system, "") if is_in_system else (self.prefix, self.system)
+        documents = list(self.documents)
         return Request(
             question=self.question,
-            documents=list(self.documents),
-            instruction=self.system if is_in_system else self.prefix,
-            system="" if is_in_system else self.system,
+            documents=documents,
+            instruction=instruction,
+            system=system,
             task=self.task,
         )
 
@@ -182,33 +175,31 @@ def each_line(path: Path) -> Iterator[tuple[int, str]]:
             is_empty = False
             yield number, line.removesuffix("\n")
     if is_empty:
-        raise InputError(f"{path} has no rows; expected one JSON object per line")
+        raise InputError(f"{path} has no rows; expected one JSON object per line", field=str(path))
 
 
 def read_text(path: Path) -> str:
     """Return the text of a UTF-8 file. Raises InputError that names the file."""
     try:
         return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read: {error.strerror}; give the path of a file that exists"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text; save it as UTF-8") from error
+    except (OSError, UnicodeDecodeError) as error:
+        problem = "is not UTF-8 text; save it as UTF-8"
+        if isinstance(error, OSError):
+            problem = f"cannot be read: {error.strerror}; give the path of a file that exists"
+        raise InputError(f"{path} {problem}", field=str(path)) from error
 
 
 def parse_json(model: type[Model], text: str, source: str = "", *, is_line: bool = False) -> Model:
     """Return JSON as a model. Raises ValidationErrors with all wrong fields and the name of the source."""
     try:
         content: Any = json.loads(text)
-    except json.JSONDecodeError as error:
-        place = "" if is_line else f"line {error.lineno} "
-        message = f"it is not JSON: {error.msg} at {place}column {error.colno}"
-        raise ValidationErrors([Problem(message)], source) from error
     except (ValueError, RecursionError) as error:
-        message = "it cannot be read as JSON: a number in it is too long, or it is nested too deeply"
+        message = "it is not JSON: a number is too long, or it is nested too deeply"
+        if isinstance(error, json.JSONDecodeError):
+            place = "" if is_line else f"line {error.lineno} "
+            message = f"it is not JSON: {error.msg} at {place}column {error.colno}"
         raise ValidationErrors([Problem(message)], source) from error
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise ValidationErrors(format_validation_errors(error), source) from error
+        raise ValidationErrors(problems_of(error), source) from error

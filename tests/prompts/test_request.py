@@ -61,20 +61,16 @@ def test_request_has_defaults_and_accepts_texts_as_documents(file: Path) -> None
     }  # fmt: skip
 
 
-WRONG_DOCUMENTS: list[tuple[Any, str]] = [
-    ({**ROW, "documents": []}, "documents"),
-    ({**ROW, "documents": "one"}, "documents"),
-    ({**ROW, "documents": ["one"] * 10_001}, "documents"),
-    ({**ROW, "documents": ["one", 2]}, "documents.1"),
+WRONG: list[tuple[Any, str]] = [
+    *(({**REQUEST, "documents": value}, "documents") for value in ([], "one", ["one"] * 10_001)),
+    ({**REQUEST, "documents": ["one", 2]}, "documents.1"),
     (["one", None], "documents.1"),
-    ({**ROW, "documents": [{"title": "T"}]}, "documents.0.text"),
-    ({**ROW, "documents": [{"text": 3}]}, "documents.0.text"),
-    ({**ROW, "documents": [{"text": "a", "titel": "T"}]}, "documents.0.titel"),
-    ({**ROW, "documents": ["a", " "]}, "documents.1"),
-    ({**ROW, "question": 1}, "question"),
-    ({**ROW, "question": " "}, "question"),
-    ({**ROW, "task": "poetry"}, "task"),
-    ({**ROW, "question": "\ud800"}, ""),
+    *(({**REQUEST, "documents": [value]}, "documents.0.text") for value in ({"title": "T"}, {"text": 3})),
+    ({**REQUEST, "documents": [{"text": "a", "titel": "T"}]}, "documents.0.titel"),
+    ({**REQUEST, "documents": ["a", " "]}, "documents.1"),
+    *(({**REQUEST, "question": value}, "question") for value in (1, " ")),
+    ({**REQUEST, "task": "poetry"}, "task"),
+    ({**REQUEST, "question": "\ud800"}, ""),
     (["one", "two"], "question"),
     ("{", ""),
     ("[" * 100_000, ""),
@@ -83,29 +79,18 @@ WRONG_DOCUMENTS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("content", "field"), WRONG_DOCUMENTS, ids=lambda value: str(value)[:40])
-def test_wrong_field_of_row_is_named_with_its_line(content: Any, field: str, file: Path) -> None:
+@pytest.mark.parametrize(("content", "field"), WRONG, ids=lambda value: str(value)[:40])
+def test_wrong_field_is_named_with_its_line(content: Any, field: str, file: Path) -> None:
+    write(file, content)
+    assert problems_of(lambda: read_request(file, Request), file) == [(None, field)]
     write(file, ROW, "", content)
     assert problems_of(lambda: rows_of(file), file) == [(3, field)]
 
 
-@pytest.mark.parametrize(
-    ("content", "field"),
-    [
-        *(
-            ({key: value for key, value in content.items() if key != "id"}, field)
-            for content, field in WRONG_DOCUMENTS
-            if isinstance(content, dict)
-        ),
-        ("", ""),
-        ({"question": "Why?"}, "documents"),
-        ({**REQUEST, "questions": "Why?"}, "questions"),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_wrong_field_of_request_is_named(content: Any, field: str, file: Path) -> None:
-    write(file, content)
-    assert problems_of(lambda: read_request(file, Request), file) == [(None, field)]
+def test_request_without_or_with_other_fields_is_rejected(file: Path) -> None:
+    for content, field in (({"question": "Why?"}, "documents"), ({**REQUEST, "questions": ""}, "questions")):
+        write(file, content)
+        assert problems_of(lambda: read_request(file, Request), file) == [(None, field)]
 
 
 def test_all_problems_are_reported_at_once(file: Path) -> None:
@@ -123,10 +108,8 @@ def test_all_problems_are_reported_at_once(file: Path) -> None:
 
     with pytest.raises(ValidationErrors) as raised:
         rows_of(file)
-    first, second, *others = str(raised.value).splitlines()
-    assert first == f"{file} has 22 mistakes:"
-    assert second == "line 2: it is not JSON: Expecting property name enclosed in double quotes at column 2;"
-    assert len(others) == MAX_SHOWN and others[-1] == "and 2 more"
+    assert len(raised.value.problems) == 22
+    assert len(str(raised.value).splitlines()) == MAX_SHOWN + 2  # the file, problems, and how many more
     copy = pickle.loads(pickle.dumps(raised.value))
     assert (copy.problems, str(copy)) == (raised.value.problems, str(raised.value))
 
@@ -135,8 +118,9 @@ def test_unreadable_file_is_rejected_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b'{"question": "\xff"}')
     (tmp_path / "blank").write_text("\n \n")
     for name in ("missing", "latin", "blank", ""):
-        with pytest.raises(InputError, match=str(tmp_path / name)):
+        with pytest.raises(InputError) as raised:
             rows_of(tmp_path / name)
+        assert raised.value.field == str(tmp_path / name)
 
 
 def test_rows_ignore_other_fields_and_stop_at_limit(file: Path) -> None:
@@ -146,10 +130,9 @@ def test_rows_ignore_other_fields_and_stop_at_limit(file: Path) -> None:
 
 
 def test_row_without_id_is_named_by_its_line(file: Path) -> None:
-    write(file, {**REQUEST, "id": ""}, REQUEST, {"task": "molecule_generation", "documents": ["one"]})
-    assert [(row.id, row.task) for row in rows_of(file)] == [
-        ("line 1", "retrieval_qa"), ("line 2", "retrieval_qa"), ("line 3", "molecule_generation")
-    ]  # fmt: skip
+    write(file, {**REQUEST, "id": ""}, {"task": "molecule_generation", "documents": ["one"]})
+    names = [(row.id, row.task) for row in rows_of(file)]
+    assert names == [("line 1", "retrieval_qa"), ("line 2", "molecule_generation")]
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"])
