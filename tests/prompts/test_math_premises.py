@@ -10,15 +10,8 @@ from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.request import DataRow
 from pine_engine.prompts.tasks import TASKS
 
-TEXTS = st.one_of(
-    st.text(max_size=60),
-    st.lists(
-        st.sampled_from(
-            ["Ann", "She", "3", "has", "Then", "Mr.", "J.", '"', "“", "”", ".", "?", "!", " ", "\n", "more"]
-        ),
-        max_size=40,
-    ).map("".join),
-)
+WORDS = ["Ann", "She", "3", "has", "Then", "Mr.", "J.", '"', "“", "”", ".", "?", "!", " ", "\n", "more"]
+TEXTS = st.one_of(st.text(max_size=60), st.lists(st.sampled_from(WORDS), max_size=40).map("".join))
 """Any text, and texts that are dense in what the rules look for."""
 
 # sentences
@@ -47,14 +40,6 @@ def test_sentences_end_as_cut_by_hand(sentences: list[str]) -> None:
     assert list(split_sentences("".join(sentences))) == sentences
 
 
-@given(text=TEXTS)
-def test_sentences_together_are_the_text(text: str) -> None:
-    sentences = split_sentences(text)
-    assert "".join(sentences) == text
-    assert "" not in sentences
-    assert all(sentence.strip() for sentence in sentences[1:])
-
-
 # problems
 
 SUBJECTS = Premises(
@@ -64,11 +49,7 @@ SUBJECTS = Premises(
 )
 ONE_PERSON = Premises(
     "Nora starts the week with 12 eggs. ",
-    (
-        "Her hens lay 5 eggs a day.  ",
-        "She bakes 3 cakes of 4 eggs. ",
-        "On Sunday morning she gives away 10 eggs. ",
-    ),
+    ("Her hens lay 5 eggs a day.  ", "She bakes 3 cakes of 4 eggs. ", "On Sunday she gives away 10 eggs. "),
     "How many eggs does Nora have?",
 )
 PRICES = Premises(
@@ -136,41 +117,31 @@ def test_without_two_premises_there_are_none(prefix: str, suffix: str) -> None:
     assert split_problem(prefix + suffix) == Premises(prefix, (), suffix)
 
 
-@given(text=TEXTS)
-def test_parts_together_are_the_problem(text: str) -> None:
+@given(text=TEXTS, places=st.tuples(st.integers(0, 12), st.integers(0, 12)).map(sorted))
+def test_parts_of_any_cut_together_are_the_problem(text: str, places: list[int]) -> None:
+    sentences = split_sentences(text)
+    assert "".join(sentences) == text
+    assert "" not in sentences and all(sentence.strip() for sentence in sentences[1:])
     cut = split_problem(text)
     assert cut.reassemble() == text
     assert len(cut.premises) != 1
     assert bool(cut.suffix) == bool(text)
+    other = cut_sentences(sentences, range(*places))
+    assert other.reassemble() == text
+    assert other.premises == sentences[places[0] : places[1]]
 
 
-@given(text=TEXTS, places=st.tuples(st.integers(0, 12), st.integers(0, 12)).map(sorted))
-def test_any_other_cut_is_the_same_problem(text: str, places: list[int]) -> None:
-    sentences = split_sentences(text)
-    cut = cut_sentences(sentences, range(*places))
-    assert cut.reassemble() == text
-    assert cut.premises == sentences[places[0] : places[1]]
-
-
-# rows
-
-
-def test_problem_becomes_a_row() -> None:
+def test_problem_becomes_a_row_of_its_task() -> None:
+    instruction = TASKS["math_reasoning"].instruction
     assert ONE_PERSON.row("p-1") == DataRow(
         id="p-1",
         task="math_reasoning",
-        prefix=f"{TASKS['math_reasoning'].instruction}\n\nNora starts the week with 12 eggs.",
+        prefix=f"{instruction}\n\nNora starts the week with 12 eggs.",
         question="How many eggs does Nora have?",
-        documents=[
-            Document("Her hens lay 5 eggs a day."),
-            Document("She bakes 3 cakes of 4 eggs."),
-            Document("On Sunday morning she gives away 10 eggs."),
-        ],
+        documents=[Document(premise.strip()) for premise in ONE_PERSON.premises],
     )
     assert split_problem(f"{ONE_PERSON.reassemble()}\n").row("p-1") == ONE_PERSON.row("p-1")
-    assert PRICES.row("p-2").prefix == TASKS["math_reasoning"].instruction
-
-
-def test_row_without_premises_raises_input_error() -> None:
-    with pytest.raises(InputError):
+    assert PRICES.row("p-2").prefix == instruction
+    with pytest.raises(InputError) as raised:
         split_problem("Ada picks 2. How many?").row("p-3")
+    assert raised.value.field == "premises"

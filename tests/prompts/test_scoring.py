@@ -79,12 +79,13 @@ def test_score_equals_hand_worked_case(
     assert score(text, answers) == expected
 
 
-def test_first_line_option_ignores_later_lines() -> None:
-    assert best_subspan_em("Not known.\nPerhaps Oslo.", ["Oslo"]) == 1.0
-    assert best_subspan_em("Not known.\nPerhaps Oslo.", ["Oslo"], first_line=True) == 0.0
-    assert best_subspan_em("Oslo.\nOr not.", ["Oslo"], first_line=True) == 1.0
-    assert best_subspan_em("\nOslo", ["Oslo"], first_line=True) == 0.0
-    assert best_subspan_em("Os\nlo is north", ["os lo"]) == 1.0
+@pytest.mark.parametrize(
+    ("text", "in_all", "in_first"),
+    [("Not known.\nOslo.", 1.0, 0.0), ("Oslo.\nOr not.", 1.0, 1.0), ("\nOslo", 1.0, 0.0)],
+)
+def test_first_line_option_ignores_later_lines(text: str, in_all: float, in_first: float) -> None:
+    assert best_subspan_em(text, ["Oslo"]) == in_all
+    assert best_subspan_em(text, ["Oslo"], first_line=True) == in_first
 
 
 @given(text=WORDS)
@@ -136,11 +137,6 @@ def test_parser_returns_hand_worked_value(
     assert parse(text) == expected
 
 
-@given(text=st.text(alphabet="[]AB ", max_size=20))
-def test_verdict_scores_as_much_as_its_opposite_loses(text: str) -> None:
-    assert score_verdict(text, ["A"]) + score_verdict(text, ["B"]) == 1.0
-
-
 @given(number=st.integers(min_value=0, max_value=10**12), zeros=st.integers(0, 4), before=WORDS)
 @example(number=100, zeros=0, before="")
 @example(number=0, zeros=1, before="")
@@ -155,7 +151,7 @@ def test_number_counts_in_any_notation(number: int, zeros: int, before: str) -> 
 @given(text=st.text(max_size=40), answers=st.lists(st.text(max_size=8), min_size=1, max_size=3))
 def test_any_text_has_a_score(text: str, answers: list[str]) -> None:
     assert best_subspan_em(text, answers) in (0.0, 1.0)
-    assert score_verdict(text, answers) in (0.0, 0.5, 1.0)
+    assert score_verdict(text, ["A"]) + score_verdict(text, ["B"]) == 1.0
     assert score_number(text, answers) in (0.0, 1.0)
     assert contains_value(text, answers) in (0.0, 1.0)
     assert score_word(text, answers) in (0.0, 1.0)

@@ -89,14 +89,13 @@ def prompt_of(task: str, documents: list[Document], question: str = "Why?", **op
     return get_task(task).prompt(CHATML, question=question, documents=documents, **options)
 
 
-def test_user_instruction_replaces_the_one_of_the_task() -> None:
-    document = [Document("d")]
-    prefix, _, _ = texts(prompt_of("retrieval_qa", document, instruction="In one word.", system="Be kind."))
-    assert prefix == f"<|im_start|>system\nBe kind.<|im_end|>\n{OPENING}In one word.\n\n"
-    prefix, _, _ = texts(prompt_of("judge_pair", document, instruction="Pick one.", system="Be kind."))
-    assert prefix == (
-        f"<|im_start|>system\nBe kind.\n\nPick one.<|im_end|>\n{OPENING}[User Question]\n Why? \n"
-    )
+@pytest.mark.parametrize(
+    ("task", "system", "user"),
+    [("retrieval_qa", "Be kind.", "Go.\n\n"), ("judge_pair", "Be kind.\n\nGo.", "[User Question]\n Why? \n")],
+)
+def test_user_instruction_replaces_the_one_of_the_task(task: str, system: str, user: str) -> None:
+    prefix, _, _ = texts(prompt_of(task, [Document("d")], instruction="Go.", system="Be kind."))
+    assert prefix == f"<|im_start|>system\n{system}<|im_end|>\n{OPENING}{user}"
 
 
 def test_letters_and_numbers_are_found_in_templates() -> None:
@@ -107,32 +106,24 @@ def test_letters_and_numbers_are_found_in_templates() -> None:
 @pytest.mark.parametrize(
     ("task", "ending"),
     [
-        ("retrieval_qa", "\nQuestion: Why?\nAnswer:"),
-        ("retrieval_qa_numbered", "\nQuestion: Why?\nAnswer:"),
-        ("kv_retrieval", '\nKey: "Why?"\nCorresponding value:'),
+        ("retrieval_qa", "\nQuestion: Which:\nAnswer:"),
+        ("retrieval_qa_numbered", "\nQuestion: Which:\nAnswer:"),
+        ("kv_retrieval", '\nKey: "Which:"\nCorresponding value:'),
         ("molecule_generation", "\nAnswer:"),
     ],
 )
 def test_without_chat_template_a_prompt_ends_with_one_cue(task: str, ending: str) -> None:
-    prompt = get_task(task).prompt(NO_TEMPLATE, question="Why?", documents=[Document("d")])
+    prompt = get_task(task).prompt(NO_TEMPLATE, question="Which:", documents=[Document("d")])
     assert texts(prompt)[2] == ending
-
-
-def test_colon_of_the_question_is_no_cue() -> None:
-    prompt = get_task("retrieval_qa").prompt(NO_TEMPLATE, question="Complete:", documents=[Document("d")])
-    assert texts(prompt)[2] == "\nQuestion: Complete:\nAnswer:"
 
 
 @pytest.mark.parametrize(
     ("task", "text", "answers", "parsed", "score"),
     [
-        ("retrieval_qa", " It is Oslo.\n", ["oslo"], "It is Oslo.", 1.0),
-        ("retrieval_qa", "Not known.\nOslo?", ["Oslo"], "Not known.\nOslo?", 1.0),
+        ("retrieval_qa", "Not known.\nOslo?\n", ["oslo"], "Not known.\nOslo?", 1.0),
         ("retrieval_qa_numbered", "Document [2] says Oslo", ["oslo"], "Document [2] says Oslo", 1.0),
         ("judge_pair", "Both. [[B]]", ["B"], "B", 1.0),
-        ("judge_pair", "Both.", ["B"], None, 0.5),
         ("math_reasoning", "3 + 4 = 7.\nAnswer: 7.0", ["7"], "7.0", 1.0),
-        ("math_reasoning", "3 + 4 = 7.", ["7"], None, 0.0),
         ("molecule_generation", "\nCCO is ethanol", ["CCO"], "CCO", 1.0),
         ("qm9", "CCO", ["CCO"], "CCO", 1.0),
         ("kv_retrieval", ' "9d8e",', ["9D8E"], "9d8e", 1.0),
@@ -146,17 +137,11 @@ def test_task_parses_and_scores_answers(
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_choices_are_distinct_answers(task: str) -> None:
-    read = [TASKS[task].parse(choice) for choice in TASKS[task].choices]
-    assert read == (["A", "B"] if task == "judge_pair" else [])
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_answer_limit_follows_the_specification(task: str) -> None:
-    (most,) = re.findall(
-        r"^All tasks: greedy decoding, at most (\d+) new tokens", SPECIFICATION, re.MULTILINE
-    )
-    assert 0 < TASKS[task].max_new_tokens <= int(most)
+def test_choices_are_answers_and_limit_is_of_the_specification(task: str) -> None:
+    parsed = [TASKS[task].parse(choice) for choice in TASKS[task].choices]
+    assert parsed == (["A", "B"] if task == "judge_pair" else [])
+    limit = published(r"^All tasks: greedy decoding, at most (\d+) new tokens")
+    assert 0 < TASKS[task].max_new_tokens <= int(limit)
 
 
 @pytest.mark.parametrize(
@@ -185,16 +170,17 @@ def test_braces_in_user_text_are_data(
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("question", ["", " \n"])
-def test_missing_part_is_rejected(task: str, question: str) -> None:
-    assert TASKS[task].needs_question == (task not in ("molecule_generation", "qm9"))
-    if TASKS[task].needs_question:
+@pytest.mark.parametrize(
+    ("documents", "question", "field"),
+    [(["a"], "", "question"), (["a"], " \n", "question"), ([], "Why?", "document"),
+     (["a", " \n"], "Why?", "document 2")],
+)  # fmt: skip
+def test_missing_part_is_rejected(task: str, documents: list[str], question: str, field: str) -> None:
+    needs_question = task not in ("molecule_generation", "qm9")
+    assert TASKS[task].needs_question == needs_question
+    if field != "question" or needs_question:
         with pytest.raises(InputError) as raised:
-            prompt_of(task, [Document("d")], question)
-        assert raised.value.field == "question"
-    for documents, field in (([], "document"), ([Document("a"), Document(" \n", "title")], "document 2")):
-        with pytest.raises(InputError) as raised:
-            prompt_of(task, documents)
+            prompt_of(task, list(map(Document, documents)), question)
         assert raised.value.field == field
 
 
