@@ -172,10 +172,11 @@ def describe_hub(name: str, source: ModelSource) -> LoadableModel:
     parameters, weights_bytes, missing_bytes = look_up(source.path_or_id, source.revision)
     model = LoadableModel(name, "hub", weights_bytes, missing_bytes=missing_bytes)
     model = _with_config(model, source.path_or_id, revision=source.revision or "main")
-    if not model.reason and not weights_bytes:
-        reason = "it has no .safetensors file; weights in other formats are not opened"
-        return replace(model, reason=reason)
-    return replace(model, supported=not model.reason, parameters=parameters)
+    no_weights = (
+        "" if weights_bytes else "it has no .safetensors file; weights in other formats are not opened"
+    )
+    reason = model.reason or no_weights
+    return replace(model, reason=reason, supported=not reason, parameters=parameters)
 
 
 def _with_config(model: LoadableModel, where: Path | str, **source: Any) -> LoadableModel:

@@ -36,10 +36,7 @@ HUB_ID_OF_EMBEDDED = "HuggingFaceTB/SmolLM2-135M-Instruct"
 SHIPPED = Path(__file__).with_name("shipped")
 SHIPPED_NAMES = ("molecules",)
 """Folders in SHIPPED with small models of this project, which tasks name."""
-NO_CONTEXT = (
-    "its config has no max_position_embeddings; use a model with rotary positions that states its context"
-    " length"
-)
+NO_CONTEXT = "its config has no max_position_embeddings; use a model that states its context length"
 HUB_ID = re.compile(r"(?P<id>\w[\w.-]*(/\w[\w.-]*)?)(@(?P<revision>[\w./-]+))?", re.ASCII)
 
 
@@ -133,35 +130,21 @@ def load(
     *,
     dtype: "str | torch.dtype" = "auto",
     device: "str | torch.device" = "cpu",
-    attn_implementation: str | None = None,
     progress: Progress | None = None,
 ) -> LoadedModel:
-    """Return a model and its tokenizer, in eval mode and without gradients.
+    """Return a model and its tokenizer, in eval mode and without gradients; `Engine.load` has the options.
 
-    The embedded model and local folders never contact the hub.
-
-    Args:
-        name: Name that `resolve` accepts.
-        dtype: float32, bfloat16, float16, 4bit (loaded in float32), or auto, see resolve_dtype.
-        device: Device of torch, "auto" to spread the model over several, or "tp" to split it among the
-            processes of torchrun.
-        attn_implementation: Attention of the model in transformers' names. Default: the fused one, if any.
-        progress: Called while the embedded model is converted or a model is downloaded, and before weights
-            are read. An exception ends the loading.
-
-    Raises:
-        ModelError: The model cannot be found or loaded, or is not supported.
+    The embedded model and local folders never contact the hub. The device is one of torch, "auto" to spread
+    the model over several, or "tp" to split it among the processes of torchrun. `progress` is called during a
+    conversion or a download; an exception of it ends the loading.
+    Raises ModelError if the model cannot be found or loaded, or is not supported.
     """
     requested, device = known_dtype(dtype), str(device)
     source = resolve(name)
     check_device(device)
     from pine_engine.models import checkpoint, packed  # they import torch
 
-    options: dict[str, Any] = {
-        "attn_implementation": attn_implementation,
-        "dtype": requested,
-        "device": device,
-    }
+    options: dict[str, Any] = {"dtype": requested, "device": device}
     if device == TENSOR_PARALLEL:
         from transformers.distributed.configuration_utils import DistributedConfig
 
@@ -263,15 +246,12 @@ def max_context_length(model: "PreTrainedModel") -> int:
 def stop_token_ids(
     model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None" = None
 ) -> frozenset[int]:
-    """Return the token ids that end an answer.
+    """Return the token ids that end an answer: of the generation config, or else the config, and tokenizer.
 
-    These are the ids of the generation config, or else of the config, and the tokenizer's end of sequence:
-    chat models often end a turn with another token than a text.
+    Chat models often end a turn with another token than a text.
     """
     stated = model.generation_config.eos_token_id if model.generation_config is not None else None
     if stated is None:
         stated = getattr(model.config.get_text_config(), "eos_token_id", None)
-    listed = stated if isinstance(stated, list) else [stated]
-    return frozenset(
-        token for token in (*listed, getattr(tokenizer, "eos_token_id", None)) if token is not None
-    )
+    listed = [*(stated if isinstance(stated, list) else [stated]), getattr(tokenizer, "eos_token_id", None)]
+    return frozenset(token for token in listed if token is not None)
