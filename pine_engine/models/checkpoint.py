@@ -27,7 +27,7 @@ from transformers.utils import logging
 from transformers.utils.hub import cached_file
 
 from pine_engine.errors import ModelError
-from pine_engine.models.dtypes import LOADED_IN, AskedDtype, Dtype, resolve_dtype, stored_dtype
+from pine_engine.models.dtypes import LOADED_IN, Dtype, RequestedDtype, resolve_dtype, stored_dtype
 from pine_engine.models.support import check_sizes, model_errors, refusal
 
 if TYPE_CHECKING:  # huggingface_hub exports it for types only
@@ -106,7 +106,7 @@ def read_safetensors(
     where: str,
     config: PreTrainedConfig,
     *,
-    dtype: AskedDtype,
+    dtype: RequestedDtype,
     device: str,
     source: dict[str, Any],
     **options: Any,
@@ -122,7 +122,7 @@ def read_safetensors(
         return _read(where, kind, resolved, use_safetensors=True, source=source, **options)
 
 
-def read_gguf(gguf: Path, *, dtype: AskedDtype, device: str, **options: Any) -> Loaded:
+def read_gguf(gguf: Path, *, dtype: RequestedDtype, device: str, **options: Any) -> Loaded:
     """Return model, with dense weights, and tokenizer of a GGUF file; options as in `read_safetensors`."""
     source = {"gguf_file": gguf.name, "local_files_only": True}
     advice = "expected a whole GGUF file of an architecture that transformers knows"
@@ -148,7 +148,7 @@ def _read(where: str | Path, kind: Any, dtype: Dtype, *, source: dict[str, Any],
             " of a causal language model",
             field=missing[0],
         )
-    with model_errors("", "save it beside the weights with save_pretrained", field="tokenizer"):
+    with model_errors("", "save the tokenizer in the same folder", field="tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(where, **source)
     return model, tokenizer
 

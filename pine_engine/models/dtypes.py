@@ -12,11 +12,11 @@ if TYPE_CHECKING:  # see checkpoint.py
 Dtype = Literal["float32", "bfloat16", "float16", "4bit"]
 """Dtype of a loaded model; 4bit is float32 with 4-bit weights for decode, see packed.py."""
 
-AskedDtype = Literal["auto", Dtype]
+RequestedDtype = Literal["auto", Dtype]
 """Dtype in a request; auto is resolved by resolve_dtype."""
 
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
-ASKED: tuple[AskedDtype, ...] = ("auto", *DTYPES)
+REQUESTED_DTYPES: tuple[RequestedDtype, ...] = ("auto", *DTYPES)
 """Dtypes in the order of the page."""
 
 LOADED_IN: dict[Dtype, Dtype] = {name: name for name in DTYPES} | {"4bit": "float32"}
@@ -29,15 +29,17 @@ INT4_KERNELS = ("AVX2", "AVX512")
 """CPU capabilities, in torch's names, with a vectorized kernel for 4-bit weights (docs/measured.md)."""
 
 
-def known_dtype(dtype: Any) -> AskedDtype:
+def known_dtype(dtype: Any) -> RequestedDtype:
     """Return a dtype from its name or from torch. Raises ModelError for other dtypes."""
     name = str(dtype).removeprefix("torch.")
-    if name not in ASKED:
-        raise ModelError(f"dtype {dtype!r} is not supported; use one of {', '.join(ASKED)}", field="dtype")
+    if name not in REQUESTED_DTYPES:
+        raise ModelError(
+            f"dtype {dtype!r} is not supported; use one of {', '.join(REQUESTED_DTYPES)}", field="dtype"
+        )
     return name
 
 
-def resolve_dtype(dtype: AskedDtype, device: str, *, stored: Dtype) -> Dtype:
+def resolve_dtype(dtype: RequestedDtype, device: str, *, stored: Dtype) -> Dtype:
     """Return the dtype itself, or the one that `auto` selects.
 
     On the CPU `auto` is the dtype of the stored weights if the processor has instructions for it, else

@@ -155,7 +155,7 @@ def stated_context(config: "PretrainedConfig") -> int | None:
 
 
 def context_in_words(config: "PretrainedConfig") -> str:
-    """Return the limit of the context as text, such as "the model reads 8192 in all"."""
+    """Return the limit of the context as text, such as "the context of the model is 8192 tokens"."""
     limits = _limits(config.get_text_config())
     return min(limits)[1] if limits else "the model does not state its context length"
 
@@ -169,7 +169,7 @@ def _limits(config: "PretrainedConfig") -> list[tuple[int, str]]:
     stated = getattr(config, "max_position_embeddings", None)
     if not isinstance(stated, int) or stated < 1:
         return []
-    limits = [(stated, f"the model reads {stated} in all")]
+    limits = [(stated, f"the context of the model is {stated} tokens")]
     if window := sliding_window(config):
         words = f"the model's sliding window is {window} tokens, and no document may fall out of it"
         limits.append((window, words))

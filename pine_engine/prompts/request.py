@@ -103,7 +103,7 @@ class LabeledRequest(Request):
 
 
 class DataRow(_WithDocuments):
-    """One example of a data set, as `verify` reads it; other fields are ignored.
+    """One example of a data set; other fields are ignored.
 
     The id of a row without one is its line, such as "line 3". The prefix is the instruction of a task whose
     instruction opens the user message; `system` is the instruction of the other tasks.

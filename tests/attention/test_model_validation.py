@@ -40,13 +40,13 @@ SCALED_LATER = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4, "llama_4_
 @pytest.mark.parametrize(
     ("family", "options", "limit", "words"),
     [
-        ("llama", {}, 512, "the model reads"),
+        ("llama", {}, 512, "the context of the model is"),
         ("mistral", {"sliding_window": 300}, 300, WINDOW),
-        ("mistral", {"sliding_window": 4096}, 512, "the model reads"),
-        ("mistral", {"sliding_window": None}, 512, "the model reads"),
-        ("qwen2", {"sliding_window": 300}, 512, "the model reads"),
+        ("mistral", {"sliding_window": 4096}, 512, "the context of the model is"),
+        ("mistral", {"sliding_window": None}, 512, "the context of the model is"),
+        ("qwen2", {"sliding_window": 300}, 512, "the context of the model is"),
         ("qwen2", TWO_KINDS, 300, WINDOW),
-        ("qwen2", TWO_KINDS | {"max_window_layers": 2}, 512, "the model reads"),
+        ("qwen2", TWO_KINDS | {"max_window_layers": 2}, 512, "the context of the model is"),
         ("gemma2", {"sliding_window": 300}, 300, WINDOW),
         ("llama4_text", {"attention_chunk_size": 300}, 300, WINDOW),
         (

@@ -93,7 +93,7 @@ def test_resolve_known_name_returns_its_place(folder: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("name", "field"),
     [*((name, "model") for name in ("", "./no/folder", "a/b/c", "two words", "-x", "notes.txt", "no.gguf")),
-     *((name, "model") for name in ("~nobody-has-this-name/model", "a" * 5000, "\0", "\ud800/x", 3)),
+     *((name, "model") for name in ("~no-such-user/model", "a" * 5000, "\0", "\ud800/x", 3)),
      ("empty", "config.json"), ("pickled", "model.safetensors")],
 )  # fmt: skip
 def test_resolve_other_name_raises_model_error(

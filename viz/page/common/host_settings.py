@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from pine_engine.models.dtypes import AskedDtype
+from pine_engine.models.dtypes import RequestedDtype
 from viz.page.common.bounds import MAX_DOCUMENTS, MAX_ROWS
 
 PREFIX = "PINE_"
@@ -53,7 +53,7 @@ class HostSettings(BaseModel):
     model: str | None = Field(
         default=None, description="Hub id, folder or GGUF file. Default: the embedded model."
     )
-    dtype: AskedDtype = Field(
+    dtype: RequestedDtype = Field(
         default="auto",
         description="Dtype of the model: float32, bfloat16, float16, 4bit (float32 with 4-bit weights for "
         "decode), or auto: the dtype of the stored weights if the processor supports it, else "

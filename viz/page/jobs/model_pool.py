@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pine_engine.errors import InputError, ModelError
-from pine_engine.models.dtypes import AskedDtype, Dtype, known_dtype, resolve_dtype
+from pine_engine.models.dtypes import Dtype, RequestedDtype, known_dtype, resolve_dtype
 from pine_engine.models.embedded import Progress
 from pine_engine.models.listing import LoadableModel, describe
 from pine_engine.models.load import fetch
@@ -34,7 +34,7 @@ class Choice:
     name: str
     """What `pine_engine.models.load.load` takes, or how it is shown."""
 
-    dtype: AskedDtype
+    dtype: RequestedDtype
 
 
 @dataclass

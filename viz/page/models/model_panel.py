@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from pine_engine.models.dtypes import ASKED
+from pine_engine.models.dtypes import REQUESTED_DTYPES
 from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.jobs.job_bar import JobBar, Updates, build_bar, build_buttons
@@ -55,7 +55,7 @@ def build_models(toggle: gr.Button, pool: ModelPool) -> ModelPanel:
                 min_width=280,
             )
             dtype = gr.Radio(
-                list(ASKED),
+                list(REQUESTED_DTYPES),
                 value=host.dtype,
                 label="Precision",
                 info="auto: the dtype of the stored weights if the processor supports it, else float32.",
