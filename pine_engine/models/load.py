@@ -101,10 +101,13 @@ def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
             return ModelSource(path.stem, str(path), None, "folder")
         if name in SHIPPED_NAMES:
             return resolve_folder(SHIPPED / name)
-        hub_id = HUB_ID.fullmatch(name)
-        if hub_id is None or path.exists() or path.suffix == ".gguf":
-            message = "expected a folder that holds a model, a .gguf file that exists, or a hub id such as"
-            raise ModelError(f"{message} {HUB_ID_OF_EMBEDDED}", field="model")
+        hub_id = None if path.exists() or path.suffix == ".gguf" else HUB_ID.fullmatch(name)
+    if hub_id is None:
+        raise ModelError(
+            f"{name!r} is not a model; expected a folder that holds one, a .gguf file that exists, or a hub id"
+            f" such as {HUB_ID_OF_EMBEDDED}",
+            field="model",
+        )
     return ModelSource(hub_id["id"].rpartition("/")[2], hub_id["id"], hub_id["revision"], "hub")
 
 

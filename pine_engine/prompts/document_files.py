@@ -86,7 +86,8 @@ def _from_jsonl(path: Path) -> Iterator[Document]:
         empty = [index for index, document in enumerate(documents) if not document.text.strip()]
         fields = [f"documents.{index}" if row.documents else "" for index in empty]
         if empty:
-            raise ValidationErrors([Problem(f"a document {NO_TEXT}", field) for field in fields])
+            label = "a document" if row.documents else "it"
+            raise ValidationErrors([Problem(f"{label} {NO_TEXT}", field) for field in fields])
         return documents
 
     for _, documents in rows_or_mistakes(path, each_line(path), read):
@@ -156,8 +157,9 @@ class CsvTable:
         missing, unknown = required.difference(self.columns), set(self.columns) - required - optional
         for name in sorted(missing) + sorted(unknown):
             problem = "has no column" if name in missing else "has an unknown column"
-            columns = f"its first line must name {sorted(required)} and may name {sorted(optional)}"
-            raise InputError(f"{self._path} {problem} {name!r}; {columns}", field=name)
+            header, advice = ", ".join(self.columns), f"use {', '.join(sorted(required | optional))}"
+            message = f"{self._path} {problem} {name!r}, its header reads {header!r}; {advice}"
+            raise InputError(message, field=name)
 
     def row(self, cells: list[str]) -> dict[str, str]:
         """Return the cells by column. Raises InputError for another number of cells than columns."""
