@@ -104,8 +104,8 @@ def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
         hub_id = None if path.exists() or path.suffix == ".gguf" else HUB_ID.fullmatch(name)
     if hub_id is None:
         raise ModelError(
-            f"{name!r} is not a model; expected a folder that holds one, a .gguf file that exists, or a hub id"
-            f" such as {HUB_ID_OF_EMBEDDED}",
+            f"{name!r} is not a model; expected a folder that holds one, an existing .gguf file, or a hub id "
+            f"such as {HUB_ID_OF_EMBEDDED}",
             field="model",
         )
     return ModelSource(hub_id["id"].rpartition("/")[2], hub_id["id"], hub_id["revision"], "hub")
