@@ -1,4 +1,4 @@
-/* Keys that work everywhere on the page, which viz/page/lesson/keys.py lists, and buttons that press others. */
+/* Keys that work everywhere on the page, which viz/cards/tutorial.toml lists, and buttons that press others. */
 (() => {
   "use strict";
   const STOPS = ".page-job-stop:not(:disabled)";

@@ -7,7 +7,7 @@
   const STEPS = [
     { name: "Predict: what is asked", panel: "#ask" },
     { name: "Shuffle", panel: "#results", tabs: ["Answers"], figure: "#answers:has(.pine-strip)", or: "Shuffle" },
-    { name: "Masks: who reads whom", panel: "#results", tabs: ["Look inside", "Masks"], figure: "#masks-html" },
+    { name: "Masks: who reads whom", panel: "#results", tabs: ["Look inside", "Masks"], figure: "#figure-token-masks" },
     { name: "Positions: where", panel: "#results", tabs: ["Look inside", "Positions"], figure: "#figure-method-positions" },
     { name: "Why: what was read", panel: "#results", tabs: ["Look inside", "What changed"], figure: "#figure-answer-shares" },
     { name: "Lesson", panel: "#results", tabs: ["Learn"] },
@@ -89,7 +89,8 @@
   });
 
   document.addEventListener("keydown", (event) => {
-    if (!isOn() || !(event.target instanceof Element)) return;
+    // assets/lesson.js uses the arrows while the tutorial is shown.
+    if (!isOn() || event.defaultPrevented || !(event.target instanceof Element)) return;
     // Arrows belong to whatever has the focus and uses them.
     if (event.target.closest("input, textarea, select, [role=listbox], [role=tab], [data-pick], .pine-lesson, .pine-figure")) return;
     if (event.key === "ArrowRight" || event.key === "PageDown") show(shown + 1);

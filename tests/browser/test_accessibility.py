@@ -70,7 +70,7 @@ def test_axe_finds_nothing_serious_in_the_steps_of_the_lesson(drawn: Page) -> No
     open_tab(drawn, "Learn")
     # As it is read without a script: all steps below each other.
     drawn.evaluate("document.documentElement.classList.remove('pine-scripted')")
-    expect(drawn.locator("#lesson .pine-lesson-step:visible")).to_have_count(8)
+    expect(drawn.locator("#lesson .pine-lesson-step:visible")).to_have_count(9)
     found = violations(drawn, "#lesson")
     drawn.evaluate("document.documentElement.classList.add('pine-scripted')")
     assert found == [], "\n".join(found)

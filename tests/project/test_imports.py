@@ -7,7 +7,7 @@ import pytest
 
 RECORDS = (
     *("pine_engine.methods.plan", "pine_engine.methods.positions", "pine_engine.attention.trace"),
-    *("pine_engine.engine.events", "viz.page.lesson.lessons", "viz.page.inside.drawn_positions"),
+    *("pine_engine.engine.events", "viz.page.lesson.tutorial", "viz.page.inside.drawn_positions"),
 )
 """Records of figures, and page modules that draw them, which need no torch."""
 

@@ -3,27 +3,20 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import pytest
+from plotly.graph_objects import Figure
 
 import pine_engine as pine
 from tests.support.figure_records import answer_with, cell, order_row
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.viz.cards.test_certificate import RECORDED
-from tests.viz.cards.test_masks import PINE
-from tests.viz.cards.test_tutorial import answers
-from tests.viz.cards.test_tutorial_tables import view
 from viz.cards.answers import AnswerCard, Reading, answer_grid
 from viz.cards.certificate import certificate_page
 from viz.cards.compare import answers_picture
-from viz.cards.importance_table import importance_table
-from viz.cards.mask_cards import mask_cards
 from viz.cards.measured import key_findings
-from viz.cards.position_table import Token, position_table
-from viz.cards.rulers import method_rulers, position_ruler
 from viz.cards.shuffle import InOrders, letter_strip, shuffle_answer, verdict_html
-from viz.cards.tutorial import QuizEntry, Step, StepPart, documents_html, orders_picture, quiz, tutorial
-from viz.drawing.identity import PREFIX, document_segment, legend
+from viz.cards.tutorial import Step, figure_html, quiz, run_html, tutorial
+from viz.drawing.identity import document_segment, legend
 from viz.drawing.picture import Numbers, picture, switch
 
 
@@ -49,33 +42,14 @@ DRAWINGS: dict[str, Callable[[str], str]] = {
     "compare": lambda text: answers_picture(
         [answer_with(text, [text]), answer_with("b", [text, text])], dtype=text, queries=[text]
     ),
-    "documents": lambda text: documents_html([(document_segment(0), text)], text),
     "findings": lambda text: key_findings([text]),
-    "importance": lambda text: importance_table(
-        np.ones((2, 2), np.float32),
-        [document_segment(0), document_segment(1)],
-        method=text,
-        layer=0,
-        head=0,
-        dtype=text,
-    ),
     "legend": lambda text: legend([document_segment(0)], [text]),
-    "masks": lambda text: mask_cards([replace(PINE, method=text, scale=text, note=text)], picks=[text] * 5),
-    "orders": lambda text: orders_picture(answers(text, "x"), method=text),
     "picture": lambda text: picture(
         "", name="x", caption=text, title=text, readout=text, numbers=Numbers((text,), ((text,),))
     ),
-    "positions": lambda text: position_table(
-        np.array([[0]]),
-        np.array([0]),
-        [Token(text, PREFIX, 0)],
-        [Token(text, PREFIX, 0)],
-        label=text,
-        title=text,
-    ),
-    "quiz": lambda text: quiz(text, [QuizEntry("m", text, text, text, kept=False)]),
-    "ruler": lambda text: position_ruler(view(query=text), name="x", caption=text),
-    "rulers": lambda text: method_rulers({text: view(query=text)}, name="x", caption=text),
+    "quiz": lambda text: quiz(text, {text: [text]}, figure="", explanation=""),
+    "figure": lambda text: figure_html({text: Figure(), "b": Figure()}, label=text, note=text),
+    "run": lambda text: run_html(text, [(document_segment(0), text)], {text: text}),
     "shuffle answer": lambda text: shuffle_answer(
         replace(pine.METHODS["pine"], label=text),
         order_row([0], {"pine": replace(cell(text, 1.0), token_text=text)}),
@@ -83,7 +57,7 @@ DRAWINGS: dict[str, Callable[[str], str]] = {
     ),
     "strip": lambda text: letter_strip(InOrders(((0,),), {"m": (text,)}, text), labels={"m": text}),
     "switch": lambda text: switch(text, [(text, {"other": text})], text),
-    "tutorial": lambda text: tutorial([Step("a", text, (StepPart(text, "", text),), text)], is_live=True),
+    "tutorial": lambda text: tutorial([Step("a", text, text, text, source=text)], is_live=True),
     "verdict": lambda text: verdict_html(
         [pine.METHODS["pine"]], [order_row([0], {"pine": cell(text)})] * 2, caption=text
     ),
@@ -94,7 +68,7 @@ DRAWINGS: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_hostile_text_stays_text(name: str, text: str) -> None:
     html = DRAWINGS[name](text)
-    if name not in ("certificate", "tutorial"):  # these have links
+    if name not in ("certificate", "figure", "tutorial"):  # these have links or scripts
         assert_harmless(html)
     root = read_html(html)
     assert text in root.text and not root.all("img")

@@ -1,32 +1,24 @@
-"""Guided tutorial: steps with text and pictures, and a quiz to guess before looking.
+"""Guided tutorial: steps with one figure each, and guesses before the results.
 
 All steps are in the HTML. assets/lesson.js shows one at a time and counts the guesses; without a script all
-steps and results are visible.
+texts and results are visible.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
+import plotly.graph_objects as go
+from markupsafe import Markup, escape
 
-from viz.cards.glossary import PAPER, explanations_html, glossary_html
+from viz.cards.glossary import PAPER, explanations_html, glossary_html, term
 from viz.drawing.identity import Segment
 from viz.drawing.markup import render
-from viz.drawing.picture import Numbers, picture
+from viz.export.packed import packed_json
+from viz.export.standalone import strip_interaction
 
-
-@dataclass(frozen=True)
-class StepPart:
-    """Text of a step, plain or Markup with explained words, and its picture.
-
-    Attributes:
-        picture: Escaped HTML; "" for none.
-        source: Origin of the numbers of the picture.
-    """
-
-    text: str
-    picture: str = ""
-    source: str = ""
+_LINK = re.compile(r"\[([^]]+)\]\((term|mark):([\w -]+)\)")
+"""Words of a text that explain a term, or highlight a mark of the figure: [words](term:name)."""
 
 
 @dataclass(frozen=True)
@@ -35,40 +27,36 @@ class Step:
 
     Attributes:
         name: Anchor of the step.
+        heading: Heading.
+        text: Paragraphs with links to terms and marks.
         section: Section of the paper, such as "section 3.2".
-        live: Tab and label of the figures that show the same of the reader's run; None if none does.
+        live: Label of the tab with the same figure of the reader's run; "" for none.
+        picture: Escaped HTML; "" for none.
+        source: Origin of the numbers of the picture.
     """
 
     name: str
     heading: str
-    parts: tuple[StepPart, ...]
+    text: str
     section: str
-    live: tuple[str, str] | None = None
-
-
-@dataclass(frozen=True)
-class OrderedAnswer:
-    """Answer to the documents in one order; `is_right` is None where the correct answer is not known."""
-
-    segments: tuple[Segment, ...]
-    answer: str
-    is_right: bool | None = None
+    live: str = ""
+    picture: str = ""
+    source: str = ""
 
     @property
-    def order(self) -> str:
-        """Letters of the documents in their order: "A B C"."""
-        return " ".join(segment.label for segment in self.segments)
+    def paragraphs(self) -> list[Markup]:
+        """The text as HTML."""
+        return [Markup(_LINK.sub(_link, str(escape(part)))) for part in self.text.strip().split("\n\n")]
+
+    @property
+    def marks(self) -> set[str]:
+        """Names of the marks that the text highlights."""
+        return {name for _, kind, name in _LINK.findall(self.text) if kind == "mark"}
 
 
-@dataclass(frozen=True)
-class QuizEntry:
-    """Method of a quiz: its answers before and after two documents were exchanged."""
-
-    method: str
-    label: str
-    before: str
-    after: str
-    kept: bool
+def _link(match: re.Match[str]) -> str:
+    words, kind, name = Markup(match[1]), match[2], match[3]
+    return term(name, words) if kind == "term" else render("pointer.html", words=words, mark=name)
 
 
 def tutorial(steps: Sequence[Step], *, is_live: bool) -> str:
@@ -77,22 +65,24 @@ def tutorial(steps: Sequence[Step], *, is_live: bool) -> str:
 
 
 def tutorial_page(
-    steps: Sequence[Step], *, title: str, about: str, styles: str, scripts: Sequence[str]
+    steps: Sequence[Step], *, run: str, title: str, about: str, styles: str, scripts: Sequence[str]
 ) -> str:
     """Render an HTML document with the tutorial, which needs no server and no network.
 
     Args:
         steps: Steps of the tutorial.
+        run: Escaped HTML of the question, the documents and the answers, from `run_html`.
         title: Title of the document.
         about: Origin of the numbers.
         styles: Style sheet of the project, inserted without escaping.
-        scripts: Scripts of the project, inserted without escaping.
+        scripts: Scripts of the project, inserted without escaping; plotly.js first.
     """
     assert "</style" not in styles and not any("</script" in script for script in scripts)
     return render(
         "lesson_page.html",
         title=title,
         about=about,
+        run=run,
         lesson=tutorial(steps, is_live=False),
         glossary=glossary_html(),
         explanations=explanations_html(),
@@ -101,32 +91,35 @@ def tutorial_page(
     )
 
 
-def documents_html(documents: Sequence[tuple[Segment, str]], question: str) -> str:
-    """Render the texts of the documents, and the question if there is one."""
-    return render("lesson_documents.html", question=question, documents=documents)
+def run_html(
+    question: str, documents: Sequence[tuple[Segment, str]], answers: Mapping[str, str] | None = None
+) -> str:
+    """Render the question, the texts of the documents, and the answers by label of the method."""
+    return render("run.html", question=question, documents=documents, answers=answers or {})
 
 
-def orders_picture(answers: Sequence[OrderedAnswer], *, method: str) -> str:
-    """Render a method's answers in one document order after the other."""
-    orders = " and ".join(answer.order for answer in answers)
-    is_constant = len({answer.answer for answer in answers}) == 1
-    finding = "here the answer stays" if is_constant else "the answer changes with the order"
-    return picture(
-        render("lesson_orders.html", answers=answers),
-        name="lesson-orders",
-        caption=f"{method}, the same documents in the orders {orders}: {finding}.",
-        numbers=Numbers(("order", "answer"), tuple((answer.order, answer.answer) for answer in answers)),
+def quiz(question: str, answers: Mapping[str, Sequence[str]], *, figure: str, explanation: str = "") -> str:
+    """Render a guess per method, and the results, which are hidden before.
+
+    Args:
+        question: Question to guess.
+        answers: Answers in all orders by label of the method.
+        figure: Escaped HTML of the results.
+        explanation: Escaped HTML that is shown with them.
+    """
+    entries = [(label, list(dict.fromkeys(texts))) for label, texts in answers.items()]
+    return render(
+        "lesson_quiz.html", question=question, entries=entries, figure=figure, explanation=explanation
     )
 
 
-def pointing(words: str, *spots: str) -> Markup:
-    """Render words that highlight spots of the picture while they are pointed at, and the other way round.
+def figure_html(figures: Mapping[str, go.Figure], *, label: str = "", note: str = "") -> str:
+    """Render a figure, or several of which a switch shows one; viz/drawing/figures.js draws them.
 
-    `spots` are CSS selectors within the part, see viz/page/lesson/spots.py.
+    Args:
+        figures: Figures by the text of their button.
+        label: Label of the switch.
+        note: Sentence beside the switch.
     """
-    return Markup(render("pointer.html", words=words, shows=", ".join(spots)))
-
-
-def quiz(question: str, entries: Sequence[QuizEntry], *, afterwards: str = "") -> str:
-    """Render a guess per method, then the results; `afterwards` is escaped HTML shown with them."""
-    return render("lesson_quiz.html", question=question, entries=entries, afterwards=afterwards)
+    packed = [strip_interaction(packed_json(figure)) for figure in figures.values()]
+    return render("figure.html", figures=packed, names=list(figures), label=label, note=note)

@@ -94,11 +94,11 @@
 
   const measureOf = ({ coloraxis }) => (coloraxis?.showscale === false ? "" : coloraxis?.colorbar?.title?.text);
 
-  const onPage = (layout, width) => {
+  const onPage = (layout, width, isInTutorial) => {
     const isNarrow = width < NARROW;
     const margin = { ...layout.template?.layout?.margin, ...layout.margin };
     let placed = layout.meta?.panels ? squared(layout, width, margin) : { ...layout };
-    if (document.body.classList.contains("pine-projector")) placed = onProjector(placed);
+    if (document.body.classList.contains("pine-projector") && !isInTutorial) placed = onProjector(placed);
     if (isNarrow && layout.sliders) placed = playedBelow(placed, margin);
     // What colours mean has no room beside their bar; the caption says it.
     if (isNarrow && measureOf(layout)) {
@@ -389,7 +389,7 @@
       return;
     }
     const { data, frames, config, layout } = figure;
-    const placed = onPage(isStill() ? withoutMotion(layout) : layout, gd.clientWidth);
+    const placed = onPage(isStill() ? withoutMotion(layout) : layout, gd.clientWidth, gd.closest(".pine-lesson"));
     const isFirst = !gd._fullLayout;
     // plotly keeps a zoom of the mouse alone.
     if (gd.pineIsZoomed && placed.uirevision === gd.layout.uirevision) {
@@ -432,11 +432,46 @@
     draw();
   };
 
-  // Those that stand in the page already, which then stands alone.
-  for (const place of document.querySelectorAll(".pine-still-figure")) {
-    const said = place.querySelector("script").textContent;
-    mount(place, () => said, () => {}, null);
+  /* <pine-figure>: a figure from the JSON of a script, or from several scripts of which buttons with data-show choose
+     one. It is drawn when it is first visible, selects nothing, and highlights marks of layout.meta.marks by name. */
+  class PineFigure extends HTMLElement {
+    connectedCallback() {
+      const visible = new ResizeObserver(() => {
+        if (!this.clientWidth) return;
+        visible.disconnect();
+        this.draw();
+      });
+      visible.observe(this);
+      this.addEventListener("click", ({ target }) => {
+        const button = target.closest("[data-show]");
+        if (!button) return;
+        for (const other of this.querySelectorAll("[data-show]")) other.ariaPressed = String(other === button);
+        this.shown = Number(button.dataset.show);
+        this.redraw();
+      });
+    }
+
+    draw() {
+      const scripts = [...this.querySelectorAll("script")];
+      const watch = (redraw) => (this.redraw = redraw);
+      if (!this.redraw) mount(this, () => scripts[this.shown ?? 0].textContent, watch, () => {});
+    }
+
+    mark(name) {
+      const gd = this.querySelector(".pine-plot");
+      if (!gd?._fullLayout) return;
+      const { shapes = [], meta } = gd.pineFigure.layout;
+      window.Plotly.relayout(gd, { shapes: [...shapes, ...(meta?.marks?.[name] ?? [])] });
+    }
   }
+  customElements.define("pine-figure", PineFigure);
+
+  // What was never visible is drawn for the printer.
+  window.addEventListener("beforeprint", () => {
+    document.documentElement.classList.add("pine-printing");
+    document.querySelectorAll("pine-figure").forEach((figure) => figure.draw());
+  });
+  window.addEventListener("afterprint", () => document.documentElement.classList.remove("pine-printing"));
 
   window.pineFigures = { mount, numbersOf };
 })();

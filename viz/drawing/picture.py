@@ -41,11 +41,6 @@ def picture(
     return render("picture.html", body=body, numbers=escaped, **texts)
 
 
-def beside(*pictures: str) -> str:
-    """Render escaped pictures side by side where there is space, otherwise one below the other."""
-    return render("beside.html", pictures=pictures)
-
-
 def pick(**fields: Value) -> str:
     """Return the value of a data-pick attribute: fields of the page's Selection that a click sets."""
     return json.dumps(fields)

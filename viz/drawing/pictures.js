@@ -5,9 +5,6 @@
    data-pick      JSON of what a click, Enter or the space bar selects; the page hears it as window.pinePick(object)
    data-readout   a sentence shown in the picture's preview line while the element is hovered or has the focus;
                   where there is none, the element's title is shown
-   data-says      on a table, JSON of the sentence that a cell of a class says, {query} and {key} standing for the
-                  names (titles) of its row and column: thousands of cells need no sentence each
-   A row of class pine-row is picked with a click anywhere in it, like the element inside that has data-pick.
    <details> of class pine-more, with an id, stay as the visitor left them when the picture around them is drawn anew.
    data-save      format in which a button saves its picture */
 (() => {
@@ -15,8 +12,7 @@
   if (window.pinePictures) return;
 
   const PICTURE = ".pine-picture";
-  const pickable = (node) =>
-    node instanceof Element && (node.closest("[data-pick]") ?? node.closest("tr.pine-row")?.querySelector("[data-pick]"));
+  const pickable = (node) => node instanceof Element && node.closest("[data-pick]");
 
   // Picking and previewing ------------------------------------------------------------------------
 
@@ -60,41 +56,10 @@
     left = { ...left, element: back };
   };
 
-  const nameOf = (head) => {
-    const named = head && [...head.querySelectorAll("[title]")].at(-1);
-    return named ? named.title : (head?.textContent ?? "").trim();
-  };
-
-  const cellSays = (cell) => {
-    const table = cell.closest("table[data-says]");
-    if (!table) return "";
-    const row = cell.closest("tr");
-    const columns = [...table.tHead.rows].at(-1).querySelectorAll("th");
-    const key = columns[[...row.querySelectorAll("td")].indexOf(cell)];
-    if (!key) return "";
-    const names = { query: nameOf(row.querySelector("th")), key: nameOf(key) };
-    return Object.entries(JSON.parse(table.dataset.says))
-      .filter(([name]) => cell.classList.contains(name))
-      .map(([, words]) => words.replace(/\{(query|key)\}/g, (_, which) => names[which]))
-      .join(" ");
-  };
-
-  // A cell without a sentence of its own in a table that is drawn like its numbers.
-  const numberedCell = (cell) => {
-    if (!cell.matches(".pine-bare tbody td")) return "";
-    const { columns, rows } = numbersOf(cell.closest(PICTURE));
-    const row = rows[cell.parentElement.sectionRowIndex];
-    // The heading of a row may be several columns of its numbers.
-    const lead = columns.length - cell.parentElement.cells.length;
-    const at = cell.cellIndex + lead;
-    const heading = columns.slice(0, lead + 1).map((column, index) => `${column} ${row[index]}`);
-    return `${heading.join(", ")}, ${columns[at]}: ${row[at] === null ? "masked" : row[at].toPrecision(3)}`;
-  };
-
   const wordsOf = (node, picture) => {
-    const told = node instanceof Element && node.closest("[data-readout], [title], td, th");
+    const told = node instanceof Element && node.closest("[data-readout], [title]");
     if (!told || !picture.contains(told)) return "";
-    return told.dataset.readout || told.getAttribute("title") || cellSays(told) || numberedCell(told);
+    return told.dataset.readout || told.getAttribute("title");
   };
 
   // What has the focus stays told when the mouse says nothing: it also moves when the page scrolls under it.
@@ -121,7 +86,7 @@
   const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
   const neighbour = (element, [down, across]) => {
-    const all = [...element.closest("table, .pine-walk").querySelectorAll("[data-pick]")];
+    const all = [...element.closest(".pine-walk").querySelectorAll("[data-pick]")];
     const box = element.getBoundingClientRect();
     const middle = (rect) => [rect.top + rect.height / 2, rect.left + rect.width / 2];
     const [y, x] = middle(box);
@@ -151,7 +116,7 @@
     if (!isButton && (event.key === "Enter" || event.key === " ")) {
       event.preventDefault();
       pick(target);
-    } else if (STEPS[event.key] && target.closest("table, .pine-walk")) {
+    } else if (STEPS[event.key] && target.closest(".pine-walk")) {
       const next = neighbour(target, STEPS[event.key]);
       if (next) {
         event.preventDefault();
@@ -243,10 +208,9 @@
 
   const svgOf = (picture) => {
     const root = draw("svg", { xmlns: SVG });
-    const definitions = draw("defs", {});
     const content = draw("g", {});
     const outlines = draw("g", {});
-    root.append(draw("title", {}, numbersOf(picture).caption), definitions, content, outlines);
+    root.append(draw("title", {}, numbersOf(picture).caption), content, outlines);
     const origin = picture.getBoundingClientRect();
     const extent = { right: 0, bottom: 0 };
     const margin = 16;
@@ -256,15 +220,6 @@
       extent.right = Math.max(extent.right, x + rect.width);
       extent.bottom = Math.max(extent.bottom, y + rect.height);
     };
-    const variables = getComputedStyle(picture);
-    const hatch = variables.getPropertyValue("--pine-hatch").trim() || "#b4bdc7";
-    const allow = variables.getPropertyValue("--pine-allow").trim() || "#2f78b7";
-    const pattern = draw("pattern", {
-      id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)",
-    });
-    pattern.append(draw("line", { x1: 0, y1: 0, x2: 0, y2: 6, stroke: hatch, "stroke-width": 1.5 }));
-    definitions.append(pattern);
-
     const drawBox = (element, style) => {
       const rect = element.getBoundingClientRect();
       if (!rect.width || !rect.height) return;
@@ -273,13 +228,7 @@
       // A radius larger than the box is a round end, not an ellipse.
       const radius = Math.min(parseFloat(style.borderTopLeftRadius) || 0, rect.width / 2, rect.height / 2);
       const box = { x, y, width: rect.width, height: rect.height, rx: radius };
-      if (element.matches(".pine-masked")) {
-        content.append(draw("rect", { ...box, fill: "url(#hatch)" }));
-      } else if (element.matches(".pine-causal")) {
-        const corners = `${x},${y} ${x},${y + rect.height} ${x + rect.width},${y + rect.height}`;
-        content.append(draw("polygon", { points: corners, fill: allow, "fill-opacity": style.opacity }));
-        content.append(draw("rect", { ...box, fill: "none", stroke: allow }));
-      } else if (isVisible(style.backgroundColor)) {
+      if (isVisible(style.backgroundColor)) {
         content.append(draw("rect", { ...box, fill: style.backgroundColor, "fill-opacity": style.opacity }));
       }
       const width = parseFloat(style.borderTopWidth);
@@ -295,7 +244,7 @@
         content.append(draw("rect", dash ? { ...line, "stroke-dasharray": dash } : line));
       }
       const outline = parseFloat(style.outlineWidth);
-      if (outline && style.outlineStyle !== "none" && element.matches(".pine-differs, .pine-selected, .pine-chosen")) {
+      if (outline && style.outlineStyle !== "none" && element.matches(".pine-differs, .pine-chosen")) {
         // Around the box and above what comes later, as on the page.
         const out = outline / 2 + (parseFloat(style.outlineOffset) || 0);
         const around = { ...box, x: x - out, y: y - out, width: rect.width + 2 * out, height: rect.height + 2 * out };

@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from viz.cards.glossary import explanations_html, glossary_html
+from viz.cards.glossary import explanations_html, glossary_html, keys_html
 from viz.drawing.markup import empty_panel
 from viz.page.answers.cards import Shown
 from viz.page.answers.choosing import wire_choices
@@ -26,10 +26,9 @@ from viz.page.inside.inside_panel import build_inside, wire_inside
 from viz.page.jobs.loading import Status
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
-from viz.page.lesson.keys import keys_html
-from viz.page.lesson.lesson_panel import build_lesson, wire_lesson
-from viz.page.lesson.lessons import live_lesson_html
 from viz.page.lesson.running_example import running_example_html
+from viz.page.lesson.tutorial import tutorial_html
+from viz.page.lesson.tutorial_panel import build_tutorial, wire_tutorial
 from viz.page.measure.measure_panel import build_measure, wire_measure
 from viz.page.models.model_panel import build_models, build_toggle, wire_models
 from viz.page.serving.sessions import lets_go
@@ -90,15 +89,9 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                 with gr.Tab("Measure"):
                     measure = build_measure(settings)
                 with gr.Tab("Learn"):
-                    lesson = build_lesson()
+                    tutorial = build_tutorial()
                     with gr.Accordion("The idea on eight tokens", open=False):
-                        gr.HTML(
-                            "<p>The paper’s running example: one system token, three documents of two tokens "
-                            "each, and one token of the answer. No model is needed.</p>"
-                        )
-                        running_example = gr.HTML(
-                            empty_panel("Drawing the example."), elem_id="running-example"
-                        )
+                        running_example = gr.HTML(empty_panel("Loading…"), elem_id="running-example")
                     with gr.Accordion("The words and the keys", open=False):
                         gr.HTML(glossary_html(), elem_id="words")
                         gr.HTML(f"<h3>The keys</h3>{keys_html()}", elem_id="keys")
@@ -130,12 +123,12 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             run_events=[run_event, shuffle_event],
             disk=disk,
         )
-        wire_lesson(lesson, workspace.finished)
+        wire_tutorial(tutorial, workspace.finished)
         _wire_status(page, timer, model, ready, sources, models.chosen)
         wire_models(models, pool, ready)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.load(running_example_html, None, running_example, **PRIVATE_EVENT)
-        page.load(live_lesson_html, None, lesson.lesson, **PRIVATE_EVENT)
+        page.load(tutorial_html, None, tutorial.lesson, **PRIVATE_EVENT)
         page.unload(lets_go(page, workspace.finished))
         # Of who calls past the queue nobody hears that they have left.
         page.queue(api_open=False)

@@ -1,39 +1,17 @@
-"""The tutorial's HTML: steps, a quiz that knows what happened, and a document without a network."""
+"""Tutorial: links of the texts, guesses, switched figures, and a document without a network."""
 
+import json
+
+import plotly.graph_objects as go
 import pytest
 
+import viz.figures.frame as frame
 from tests.support.viz_reading import Element, read_html
-from viz.cards.glossary import PAPER, TERMS, explanations_html, glossary_html, term
-from viz.cards.tutorial import (
-    OrderedAnswer,
-    QuizEntry,
-    Step,
-    StepPart,
-    orders_picture,
-    quiz,
-    tutorial,
-    tutorial_page,
-)
-from viz.drawing.identity import document_segment
-from viz.export.numbers import picture_numbers
+from viz.cards.glossary import CONTENT, PAPER, TERMS, explanations_html, term
+from viz.cards.tutorial import Step, figure_html, quiz, tutorial, tutorial_page
 
-HEADINGS = ("First", "Second", "Third")
-STEPS = tuple(
-    Step(
-        heading.lower(), heading, (StepPart(f"Text of {heading}."),), f"section {number}", ("masks", "Masks")
-    )
-    for number, heading in enumerate(HEADINGS, 1)
-)
-
-
-def answers(*texts: str, right: tuple[bool | None, ...] = (None, None)) -> list[OrderedAnswer]:
-    orders = [(0, 1, 2), (2, 1, 0)]
-    return [
-        OrderedAnswer(
-            tuple(document_segment(index, slot) for slot, index in enumerate(order)), text, is_right
-        )
-        for order, text, is_right in zip(orders, texts, right, strict=True)
-    ]
+TEXT = "A [short](term:token) text.\n\nIt shows [one](mark:first) & [other](mark:last)."
+STEPS = tuple(Step(name, name, TEXT, "section 3", "Masks", "<b>picture</b>") for name in ("one", "two"))
 
 
 def addresses(root: Element) -> list[str]:
@@ -47,20 +25,35 @@ def addresses(root: Element) -> list[str]:
     return found
 
 
-def test_steps_are_in_order_and_the_first_is_current() -> None:
-    root = read_html(tutorial(STEPS, is_live=True))
-    steps = root.all("article")
-    assert [step.all("h3")[0].text for step in steps] == list(HEADINGS)
-    assert [step for step in steps if "pine-current" in step.classes] == [steps[0]]
-    for step in steps:
-        _, live, paper = step.all("a")
-        assert (live.attributes["data-live"], paper.attributes["href"]) == ("masks", PAPER)
-    dots = root.all("nav")[0].all("ol")[0].all("button")
-    assert [dot.attributes["data-step"] for dot in dots] == ["0", "1", "2"]
+def test_text_links_terms_and_marks() -> None:
+    (first, *_) = read_html(tutorial(STEPS, is_live=False)).all("article")
+    buttons = {button.text: button.attributes for button in first.all("button")}
+    assert buttons["short"]["popovertarget"] == "term-token"
+    assert [buttons[words]["data-mark"] for words in ("one", "other")] == ["first", "last"]
+    assert STEPS[0].marks == {"first", "last"}
+    assert len(first.with_class("pine-lesson-text")[0].all("p")) == 2
+
+
+@pytest.mark.parametrize("step", CONTENT["steps"], ids=lambda step: step["name"])
+def test_step_of_the_file_is_complete(step: dict[str, str]) -> None:
+    fields = {field: step[field] for field in ("name", "heading", "text", "section", "live")}
+    html = tutorial([Step(**fields)], is_live=True)
+    assert "](" not in html  # every link is rendered
+    assert len(step["text"].split()) <= 90
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_only_the_page_links_to_its_tabs(is_live: bool) -> None:
+    links = read_html(tutorial(STEPS, is_live=is_live)).all("a")
+    assert [link.attributes["data-live"] for link in links if "data-live" in link.attributes] == (
+        ["Masks"] * 2 if is_live else []
+    )
 
 
 def test_saved_tutorial_leads_to_the_paper_only() -> None:
-    html = tutorial_page(STEPS, title="T", about="A", styles="a{}", scripts=["let one;", "let two;"])
+    html = tutorial_page(
+        STEPS, run="<p>run</p>", title="T", about="A", styles="a{}", scripts=["let one;", "let two;"]
+    )
     root = read_html(html)
     assert set(addresses(root)) == {PAPER}
     (policy,) = [meta for meta in root.all("meta") if "http-equiv" in meta.attributes]
@@ -68,44 +61,35 @@ def test_saved_tutorial_leads_to_the_paper_only() -> None:
     assert [script.text.strip() for script in root.all("script")][1:] == ["let one;", "let two;"]
 
 
-@pytest.mark.parametrize(
-    ("texts", "right", "marks", "finding"),
-    [
-        (("Ada", "Clara"), (None, None), ["changed ✗"], "changes with the order"),
-        (("Ada", "Ada"), (None, None), ["same ✓"], "stays"),
-        (("Ada", "Clara"), (False, True), ["✗ wrong", "✓ right"], "changes with the order"),
-    ],
-)
-def test_orders_are_beside_their_answers(
-    texts: tuple[str, ...], right: tuple[bool | None, ...], marks: list[str], finding: str
-) -> None:
-    html = orders_picture(answers(*texts, right=right), method="Vanilla")
-    (named,) = picture_numbers(html)
-    assert named.numbers.rows == tuple(zip(("A B C", "C B A"), texts, strict=True))
-    assert finding in named.caption
-    assert [mark.text for mark in read_html(html).with_class("pine-mark")] == marks
+def test_quiz_has_one_answer_where_all_are_equal() -> None:
+    root = read_html(quiz("Who?", {"Vanilla": ["a", "b", "a"], "PINE": ["b", "b", "b"]}, figure="x"))
+    truths = {entry.attributes["aria-label"]: entry.attributes["data-truth"] for entry in entries(root)}
+    assert truths == {"Vanilla": "different", "PINE": "same"}
+    for entry in entries(root):
+        assert [button.attributes["data-guess"] for button in entry.all("button")] == ["same", "different"]
+    assert "2 answers" in entries(root)[0].text
 
 
-def test_quiz_has_the_result_of_each_method() -> None:
-    entries = [
-        QuizEntry("vanilla", "Vanilla", "Ada", "Clara", kept=False),
-        QuizEntry("pine", "PINE", "Clara", "Clara", kept=True),
-    ]
-    root = read_html(quiz("Who?", entries, afterwards="<p>All orders</p>"))
-    rows = root.with_class("pine-quiz-entry")
-    assert [row.attributes["data-truth"] for row in rows] == ["changes", "keeps"]
-    for row in rows:
-        assert [button.attributes["data-guess"] for button in row.all("button")] == ["keeps", "changes"]
-    results = [row.with_class("pine-quiz-result")[0].text.split() for row in rows]
-    assert results == [["changed", "✗", "Ada", "→", "Clara"], ["kept", "✓", "Clara"]]
-    assert root.with_class("pine-quiz-afterwards")[0].text.strip() == "All orders"
+def entries(root: Element) -> list[Element]:
+    """Return the methods of a quiz."""
+    return root.with_class("pine-quiz-entry")
 
 
-def test_every_term_shows_its_explanation() -> None:
+def test_figures_are_switched_by_their_names() -> None:
+    figures = {name: frame.new_figure(name=name, title=name, caption="c", height=200) for name in "ab"}
+    root = read_html(figure_html(figures, label="Order", note="0 cells differ"))
+    assert [script.attributes["type"] for script in root.all("script")] == ["application/json"] * 2
+    drawn = [json.loads(script.text) for script in root.all("script")]
+    assert [go.Figure(one["data"], one["layout"]).layout.title.text for one in drawn] == ["a", "b"]
+    shows = {button.text: button.attributes["data-show"] for button in root.all("button")}
+    assert shows == {"a": "0", "b": "1"} and "0 cells differ" in root.text
+    assert not read_html(figure_html({"": figures["a"]})).all("button")
+
+
+def test_every_term_has_its_explanation() -> None:
     page = read_html(explanations_html())
     explained = {div.attributes["id"]: div.text for div in page.with_class("pine-explanation")}
     assert len(explained) == len(TERMS)
-    for name, entry in TERMS.items():
+    for name, meaning in TERMS.items():
         (button,) = read_html(term(name)).all("button")
-        assert button.text == name and entry.meaning in explained[button.attributes["popovertarget"]]
-        assert entry.meaning in glossary_html().replace("&#39;", "'")
+        assert button.text == name and meaning in explained[button.attributes["popovertarget"]]

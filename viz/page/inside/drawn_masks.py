@@ -1,65 +1,37 @@
-"""Tab "Masks": who may read whom under each method, by document and token by token."""
+"""Tab "Masks": which tokens may attend to which under each method."""
 
-from pine_engine.methods.table import METHODS, KeyWeighting
-from viz.cards.mask_cards import SegmentMask, mask_cards
-from viz.drawing.identity import Role, prompt_segments
-from viz.drawing.picture import pick
-from viz.figures.masks import mask_states, plot_masks
+from pine_engine.methods.table import METHODS
+from viz.drawing.text import join_words
+from viz.figures.masks import plot_masks
 from viz.page.answers.answering import FinishedRun
+from viz.page.common.failures import notice
 from viz.page.inside.drawn import TabContent
-from viz.page.inside.reading import plan_of, query_of_step, token_of
-from viz.page.inside.selection import Query, Selection
+from viz.page.inside.reading import plan_of, token_of
+from viz.page.inside.selection import Selection
 
-_SCALED: dict[KeyWeighting, tuple[Role, ...]] = {
-    "nothing": (),
-    "documents": ("document",),
-    "documents_and_prefix": ("document", "prefix"),
-}
+_SCALED = {"documents": "documents", "documents_and_prefix": "documents and prefix"}
 
 
 def draw_masks(run: FinishedRun, selection: Selection) -> TabContent:
-    """A document-level mask for each method, and under them the prompt token by token."""
-    # What is taught, run or not, so that every class sees the same: masks need no model.
+    """Draw the prompt token by token, with the methods of the tutorial, run or not: masks need no model."""
     shown = [name for name, row in METHODS.items() if row.in_tutorial or name in run.result.traces]
-    masks = {name: segment_mask(run, name) for name in shown}
-    cards = mask_cards(
-        list(masks.values()),
-        reference=masks["vanilla"],
-        picks=_row_picks(run),
-        selected=_row_of(run, selection.query),
-    )
     token = token_of(run, selection.query)
-    tokens = plot_masks(
+    figure = plot_masks(
         [plan_of(run, name) for name in shown],
         query=token if token < run.result.layout.num_tokens else None,
         order=run.order,
     )
-    return TabContent(cards, {"token-masks": tokens})
+    return TabContent("".join(map(notice, _remarks(run, shown))), {"token-masks": figure})
 
 
-def segment_mask(run: FinishedRun, method: str) -> SegmentMask:
-    """The document-level mask of any method for the run's prompt."""
-    has_prefix = run.result.layout.prefix_length > 0
-    count = len(run.order)
-    scaled = _SCALED[METHODS[method].key_weighting]
-    return SegmentMask(
-        METHODS[method].label,
-        prompt_segments(run.order, has_prefix=has_prefix),
-        mask_states(plan_of(run, method).visible, has_prefix=has_prefix),
-        scale=f"\u00d71/{count}" if scaled and count > 1 else "",
-        scaled=scaled,
-        note="" if method in run.result.traces else "not run",
-    )
-
-
-def _row_picks(run: FinishedRun) -> list[str]:
-    """What each row of a document-level mask selects; the prefix is no query."""
-    queries = [Query("document", slot) for slot in range(len(run.order))] + [query_of_step(run, 0)]
-    prefix = [""] if run.result.layout.prefix_length else []
-    return prefix + [pick(query=str(query)) for query in queries]
-
-
-def _row_of(run: FinishedRun, query: Query) -> int:
-    """Row of a document-level mask that shows what this query may read."""
-    first = int(run.result.layout.prefix_length > 0)
-    return first + (query.index if query.kind == "document" else len(run.order))
+def _remarks(run: FinishedRun, methods: list[str]) -> list[str]:
+    """Name the methods that scale attention, and those that were not run."""
+    remarks = [
+        f"{METHODS[name].label} scales the attention of the suffix to {_SCALED[METHODS[name].key_weighting]} "
+        f"by 1/{len(run.order)}."
+        for name in methods
+        if METHODS[name].key_weighting in _SCALED and len(run.order) > 1
+    ]
+    if not_run := [METHODS[name].label for name in methods if name not in run.result.traces]:
+        remarks.append(f"Not run: {join_words(not_run)}. A mask needs no run.")
+    return remarks

@@ -7,9 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pine_engine.attention.trace import Trace
-from pine_engine.methods.plan import AttentionPlan
 from pine_engine.methods.table import METHODS
-from viz.cards.rulers import QueryView
 from viz.drawing.markup import empty_panel
 from viz.drawing.picture import switch
 from viz.figures.head_decisiveness import decisiveness, most_decisive
@@ -19,7 +17,7 @@ from viz.figures.positions import plot_positions
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.failures import notice
 from viz.page.inside.drawn import TabContent, of_method
-from viz.page.inside.reading import ranked_trace, run_documents, suffix_tokens
+from viz.page.inside.reading import ranked_trace
 from viz.page.inside.selection import Query, Selection
 
 IntArray = NDArray[np.integer[Any]]
@@ -84,42 +82,7 @@ def shown_place(run: FinishedRun, selection: Selection) -> Place:
     return Place(layer + (selection.layer or 0), head + (selection.head or 0), is_chosen=False)
 
 
-def view_of(run: FinishedRun, plan: AttentionPlan, query: Query, place: Place) -> QueryView | None:
-    """What a query sees under the plan of a method; None if the answer was over before that token."""
-    method, layout = plan.method.name, run.result.layout
-    trace = run.result.traces[method]
-    starts = starts_of(trace, query)
-    if starts is None:
-        return None
-    documents = run_documents(run)
-    if query.kind == "document":
-        name = f"the last token of {documents[query.index].name}"
-        importance = trace.document_importance
-        position = int(plan.query_starts[query.index] + layout.lengths[query.index]) - 1
-    else:
-        name = suffix_tokens(run, method)[query.index].name
-        importance = trace.suffix_importance
-        position = plan.suffix_start + query.index
-    return QueryView(
-        query=name,
-        query_position=position,
-        prefix_length=layout.prefix_length,
-        documents=documents,
-        lengths=layout.lengths,
-        starts=_at(starts, place),
-        importance=None if importance is None else _at(importance[:, :, query.index], place),
-        own_document=query.index if query.kind == "document" else None,
-    )
-
-
 def starts_of(trace: Trace, query: Query) -> IntArray | None:
     """Where each document starts as the query sees it, by layer and head, int64 (A, H, D); None if over."""
     starts = trace.document_starts if query.kind == "document" else trace.suffix_starts
     return starts[:, :, query.index].astype(np.int64) if query.index < starts.shape[2] else None
-
-
-def _at(values: NDArray[Any], place: Place) -> NDArray[Any]:
-    """What an array by layer and head, which has one of each where they are all alike, has at the place."""
-    layers, heads = values.shape[:2]
-    at_place: NDArray[Any] = values[min(place.layer, layers - 1), min(place.head, heads - 1)]
-    return at_place

@@ -16,10 +16,9 @@ _TEXTS = {
     ),
     "masks": (
         Markup(
-            "A card is a {}: a row for each part of the prompt and a column for each part that it may read. "
-            "In the figure below, the same token by token: a point is blue where the token of its row may "
-            "read that of its column. Methods with the same mask share a panel; they differ in positions or "
-            "weights. Drag to zoom, all panels follow; a click chooses the query of a row."
+            "A panel is a {}: a point is blue where the token of its row can attend to that of its column. "
+            "Methods with the same mask share a panel; they differ in positions or weights. Drag to zoom, "
+            "all panels follow; a click selects the query of a row."
         ).format(term("mask")),
     ),
     "positions": (

@@ -3,17 +3,33 @@
 Nothing is computed by the model.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pine_engine.attention.trace import Trace
 from pine_engine.methods.plan import AttentionPlan, build_plan
 from pine_engine.methods.table import METHODS
-from viz.cards.position_table import Token
 from viz.drawing.identity import DECODED, PREFIX, SUFFIX, Segment, document_segment, legend
+from viz.drawing.text import shorten, visible_text
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.failures import notice
 from viz.page.inside.selection import Bounds, Query, Selection
+
+
+@dataclass(frozen=True)
+class Token:
+    """Token of the prompt or the answer; `offset` is the number of tokens from the start of the segment."""
+
+    text: str
+    segment: Segment
+    offset: int
+
+    @property
+    def label(self) -> str:
+        """The text with visible blanks, at most 12 characters."""
+        return shorten(visible_text(self.text), 12)
 
 
 def bounds_of(run: FinishedRun) -> Bounds:

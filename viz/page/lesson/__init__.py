@@ -1,1 +1,1 @@
-"""What is read to learn: the lesson, the paper's running example, the keys."""
+"""Tutorial of the page and the paper's running example."""

@@ -1,6 +1,5 @@
-"""The tab of positions, and the running example: numbers of the pictures against the trace and the paper."""
+"""The tab of positions: numbers of the figures against the trace."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,29 +8,17 @@ import numpy as np
 import pytest
 
 from pine_engine.engine.engine import Engine
-from pine_engine.methods.positions import MASKED
-from pine_engine.methods.table import METHODS, TUTORIAL_METHODS
 from tests.support.runs import THREE, finish, swapped
 from tests.support.tokenizers import letter_tokenizer
-from tests.support.viz_reading import Element, assert_harmless, read_html
-from tests.support.worked_matrices import read_matrix
-from viz.drawing.text import visible_text
+from tests.support.viz_reading import assert_harmless, read_html
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.page.answers.answering import FinishedRun
 from viz.page.inside.drawn_positions import (
-    Place,
     draw_positions,
     shown_place,
-    view_of,
 )
-from viz.page.inside.reading import bounds_of, longest_suffix, plan_of
+from viz.page.inside.reading import bounds_of, longest_suffix
 from viz.page.inside.selection import Query, Selection
-from viz.page.lesson.running_example import (
-    LAYOUT,
-    example_positions,
-    example_view,
-    running_example_html,
-)
 
 
 @pytest.fixture(scope="module")
@@ -43,55 +30,6 @@ def engine(tiny_llama: Callable[..., Any]) -> Engine:
 def run(engine: Engine) -> FinishedRun:
     """The documents B, A, C, in that order."""
     return finish(engine, swapped(THREE, 0))
-
-
-def picture(html: str, name: str) -> Element:
-    """The picture of that name."""
-    return next(
-        figure
-        for figure in read_html(html).with_class("pine-picture")
-        if figure.attributes["data-name"] == name
-    )
-
-
-def numbers_of(figure: Element) -> Any:
-    """What a picture says in numbers."""
-    return json.loads(figure.with_class("pine-numbers")[0].text)
-
-
-# What a query sees
-
-
-def test_a_view_shows_what_the_trace_recorded(run: FinishedRun) -> None:
-    trace, layout = run.result.traces["pine"], run.result.layout
-    seen = view_of(run, plan_of(run, "pine"), Query("document", 1), Place(1, 2))
-    assert seen is not None and seen.importance is not None
-    assert np.array_equal(seen.starts, trace.document_starts[1, 2, 1])
-    assert trace.document_importance is not None
-    assert np.array_equal(seen.importance, trace.document_importance[1, 2, 1], equal_nan=True)
-    assert np.isnan(seen.importance[1]) and seen.own_document == 1
-    assert [segment.label for segment in seen.documents] == ["B", "A", "C"]
-    assert seen.query_position == layout.documents_end - 1
-    token = view_of(run, plan_of(run, "vanilla"), Query("suffix", 2), Place(1, 2))
-    assert token is not None and token.query_position == layout.documents_end + 2
-    assert np.array_equal(token.starts, layout.document_starts)
-
-
-def test_an_answer_that_was_over_has_no_view_and_says_so(run: FinishedRun) -> None:
-    beyond = Query("suffix", longest_suffix(run))
-    assert view_of(run, plan_of(run, "pine"), beyond, Place(0, 0)) is None
-    drawn = draw_positions(run, Selection("pine", beyond, 0, 0))
-    assert "This answer was over before that token" in drawn.html and not drawn.figures
-
-
-def test_the_query_of_a_row_is_named_by_its_words(run: FinishedRun) -> None:
-    layout = run.result.layout
-    question = view_of(run, plan_of(run, "pine"), Query("suffix", 0), Place(0, 0))
-    written = view_of(run, plan_of(run, "pine"), Query("suffix", layout.suffix_length), Place(0, 0))
-    assert question is not None and written is not None
-    text = visible_text(run.prompt_tokens[layout.documents_end])
-    assert question.query == f"token 1 \u201c{text}\u201d of the suffix"
-    assert written.query.startswith("token 1 ") and written.query.endswith("of the answer")
 
 
 # Which layer and head
@@ -141,6 +79,11 @@ def test_bars_stand_where_the_trace_says(run: FinishedRun, query: Query) -> None
     assert by_layer.layout.title.text.startswith("PINE: position of each document for one query, head 2")
     (chosen,) = by_head.layout.shapes
     assert (chosen.y0, chosen.y1) == (1.5, 2.5)
+
+
+def test_an_answer_that_was_over_says_so(run: FinishedRun) -> None:
+    drawn = draw_positions(run, Selection("pine", Query("suffix", longest_suffix(run)), 0, 0))
+    assert "This answer was over before that token" in drawn.html and not drawn.figures
 
 
 def test_methods_whose_answer_was_over_are_left_out(run: FinishedRun) -> None:
@@ -196,51 +139,3 @@ def test_a_run_without_ranking_has_nothing_to_choose(engine: Engine) -> None:
     alone = finish(engine, THREE, methods=("vanilla",))
     html = draw_positions(alone, Selection("vanilla", Query("document", 0))).html
     assert "alike in every layer and head." in html and "Choose" not in html
-
-
-# The running example
-
-
-@pytest.mark.parametrize(
-    ("method", "title"),
-    [
-        ("vanilla", "Vanilla"),
-        ("nia", "NIA"),
-        ("pcw", "PCW (and SP)"),
-        ("sp", "PCW (and SP)"),
-        ("pine", "PINE"),
-    ],
-)
-def test_the_running_example_is_the_papers(method: str, title: str) -> None:
-    expected, expected_queries = read_matrix("6.1", title)
-    positions, queries = example_positions(METHODS[method])
-    assert np.array_equal(positions, np.where(expected == MASKED, MASKED, expected + 1))
-    assert np.array_equal(queries, expected_queries + 1)
-
-
-@pytest.mark.parametrize("method", [row.name for row in TUTORIAL_METHODS])
-def test_a_ruler_of_the_example_has_the_numbers_of_its_row(method: str) -> None:
-    positions, queries = example_positions(METHODS[method])
-    for query in range(8):
-        view = example_view(METHODS[method], query)
-        assert view.shown_position == queries[query]
-        for document in range(3):
-            keys = positions[query, LAYOUT.document_slice(document)]
-            assert view.is_visible(document) == (keys[0] != MASKED)
-            if view.is_visible(document):
-                first, last = view.span(document)
-                assert first == keys[0] and (keys[1] in (last, MASKED))
-
-
-def test_the_running_example_shows_all_methods_and_a_ruler_for_every_token() -> None:
-    root = read_html(running_example_html())
-    assert len(root.with_class("pine-mask")) == len(TUTORIAL_METHODS) == 5
-    figure = picture(running_example_html(), "example-positions")
-    assert len(figure.with_class("pine-matrix")) == len(TUTORIAL_METHODS)
-    numbers = numbers_of(figure)
-    pine = [row[2:] for row in numbers["rows"] if row[0] == "PINE"]
-    # Specification 6.1, rows D1a and X: the query's position, then its keys.
-    assert pine[1] == [6, 1, 6, None, 4, 5, 2, 3, None] and pine[7] == [8, 1, 2, 3, 6, 7, 4, 5, 8]
-    names = {figure.attributes["data-name"] for figure in root.with_class("pine-picture")}
-    assert {f"example-ruler-{query}" for query in range(1, 9)} < names
-    assert_harmless(running_example_html())

@@ -1,0 +1,223 @@
+"""Figures of the tutorial: their numbers are those of the run, and the saved file has the reader's run."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import numpy as np
+import pytest
+
+from pine_engine.engine.engine import Engine
+from pine_engine.methods.positions import MASKED
+from pine_engine.methods.table import METHODS
+from tests.support.tokenizers import letter_tokenizer
+from tests.support.viz_reading import HOSTILE, read_html
+from tests.support.widgets import built
+from tests.support.worked_matrices import read_matrix
+from tests.viz.cards.test_tutorial import addresses, entries
+from viz.cards.glossary import PAPER
+from viz.cards.tutorial import Step
+from viz.page.answers.answer_records import TriedOrder
+from viz.page.answers.answering import FinishedRun, answer
+from viz.page.answers.recordings import lesson_recording
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form
+from viz.page.inside.reading import first_selection
+from viz.page.lesson.running_example import LAYOUT, example_trace, running_example_html
+from viz.page.lesson.tutorial import (
+    document_texts,
+    importance_figure,
+    map_figure,
+    mask_figure,
+    num_different_cells,
+    position_figure,
+    tutorial_document,
+    tutorial_html,
+    tutorial_steps,
+)
+from viz.page.lesson.tutorial_panel import build_tutorial, tutorial_file, wire_tutorial
+
+TEXTS = [("Varo", "red"), (HOSTILE[0], HOSTILE[4]), ("", "a white one")]
+RECORDING = lesson_recording()
+STEPS = {step.name: step for step in tutorial_steps(RECORDING)}
+
+
+@pytest.fixture(scope="module")
+def run(tiny_llama: Callable[..., Any]) -> FinishedRun:
+    """A run of two methods in one order."""
+    return run_of(Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny <b>"))
+
+
+def run_of(engine: Engine, methods: tuple[str, ...] = ("vanilla", "pine")) -> FinishedRun:
+    form = Form("retrieval_qa", "Which is green?", "Answer.", methods, 3, entries_from(TEXTS))
+    *_, last = answer(engine, form)
+    assert last.finished is not None
+    return last.finished
+
+
+def in_order(run: FinishedRun, order: tuple[int, ...], **texts: str) -> TriedOrder:
+    """Return the run's answers as those in another order, with other texts by method."""
+    answers = {
+        method: replace(one, text=texts.get(method, one.text)) for method, one in run.answer_records.items()
+    }
+    return TriedOrder(order, " ".join(map(str, order)), answers)
+
+
+def sources(run: FinishedRun | None = None) -> dict[str, str]:
+    """Return the origin of each figure of the tutorial."""
+    steps = tutorial_steps(RECORDING, run) if run else STEPS.values()
+    return {step.name: step.source for step in steps if step.picture}
+
+
+def truths(html: str) -> dict[str, str]:
+    return {
+        entry.attributes["aria-label"]: entry.attributes["data-truth"] for entry in entries(read_html(html))
+    }
+
+
+def test_masks_are_those_of_the_methods() -> None:
+    layout = RECORDING.run.result.layout
+    starts = layout.document_starts
+    vanilla, nia = mask_figure(RECORDING.run, "vanilla", "nia").data
+    (_, pine) = mask_figure(RECORDING.run, "vanilla", "pine").data
+    for query, key in np.ndindex(3, 3):
+        cell = starts[query], starts[key]
+        assert np.isnan(vanilla.z[cell]) == (key > query)
+        assert np.isnan(nia.z[cell]) == (key != query) and not np.isnan(pine.z[cell])
+
+
+def test_marks_of_the_masks_are_at_their_documents() -> None:
+    marks = mask_figure(RECORDING.run, "vanilla", "pine").layout.meta["marks"]
+    layout = RECORDING.run.result.layout
+    (last,), (first,) = marks["last"], marks["first"]
+    assert (last["y1"], first["y0"]) == (layout.documents_end - 0.5, layout.document_starts[0] - 0.5)
+    assert len(marks["later"]) == len(marks["inside"]) == 3
+    assert all(mark["x0"] >= mark["y1"] and mark["xref"] == "x2" for mark in marks["later"])
+
+
+def test_positions_of_vanilla_are_the_input() -> None:
+    figure = position_figure(RECORDING.run)
+    layout = RECORDING.run.result.layout
+    assert [bar.base[0] for bar in figure.data[:3]] == layout.document_starts.tolist()
+    (near,), (far,) = (figure.layout.meta["marks"][name] for name in ("near", "far"))
+    assert (near["x1"], far["x0"]) == (layout.documents_end, layout.document_starts[0])
+
+
+def test_importance_and_positions_are_those_of_the_most_decisive_head() -> None:
+    run, selected = RECORDING.run, first_selection(RECORDING.run)
+    trace = run.result.traces["pine"]
+    assert trace.document_importance is not None
+    expected = trace.document_importance[selected.layer, selected.head]
+    figure = importance_figure(run, run)
+    (heat,) = figure.data
+    np.testing.assert_allclose(heat.z, expected / np.nansum(expected, 1, keepdims=True), rtol=1e-6)
+    most = [int(mark["x0"] + 0.5) for mark in figure.layout.meta["marks"]["most"]]
+    assert most == np.nanargmax(expected, axis=1).tolist()
+    (cells,) = map_figure(run).data
+    np.testing.assert_array_equal(cells.z[:3], trace.document_starts[selected.layer, selected.head])
+
+
+def test_proof_counts_no_difference_and_finds_one() -> None:
+    one, other = RECORDING.run, RECORDING.exchanged
+    assert num_different_cells(one, other)[0] == 0 < num_different_cells(one, other)[1]
+    trace = other.result.traces["pine"]
+    assert trace.document_importance is not None
+    changed = trace.document_importance.copy()
+    changed[3, 2, 0, 1] = np.nextafter(changed[3, 2, 0, 1], np.float32(9))
+    traces = {"pine": replace(trace, document_importance=changed)}
+    assert num_different_cells(one, replace(other, result=replace(other.result, traces=traces)))[0] == 1
+
+
+def test_document_keeps_its_numbers_when_the_order_is_switched() -> None:
+    cells = []
+    for run in (RECORDING.run, RECORDING.exchanged):
+        (heat,) = importance_figure(run, RECORDING.run).data
+        cells.append(
+            {(row, column): value for row, line in zip(heat.y, heat.z, strict=True)
+             for column, value in zip(heat.x, line, strict=True) if not np.isnan(value)}
+        )  # fmt: skip
+    assert cells[0] == cells[1] and list(cells[0]) != list(cells[1])
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_marks_of_a_step_are_in_its_figure(step: Step) -> None:
+    for mark in step.marks:
+        assert f'"{mark}":[{{' in step.picture
+
+
+def test_quiz_is_about_all_recorded_orders() -> None:
+    quiz = STEPS["quiz"].picture
+    answers = [RECORDING.run.answer_records, *(tried.answer_records for tried in RECORDING.run.tried)]
+    for method in RECORDING.run.answer_records:
+        is_same = len({records[method].text for records in answers}) == 1
+        assert truths(quiz)[METHODS[method].label] == ("same" if is_same else "different")
+    assert set(truths(quiz).values()) == {"same", "different"}
+
+
+def test_run_of_one_order_leaves_the_orders_recorded(run: FinishedRun) -> None:
+    recorded, own = RECORDING.run.recorded, "tiny <b>, float32"
+    assert set(sources().values()) == {recorded}
+    expected = dict.fromkeys(("bias", "proof", "quiz"), recorded)
+    assert sources(run) == dict.fromkeys(sources(), own) | expected
+
+
+def test_run_of_several_orders_replaces_the_quizzes(run: FinishedRun) -> None:
+    tried = in_order(run, (2, 1, 0), vanilla="changed <b>")
+    steps = {step.name: step for step in tutorial_steps(RECORDING, replace(run, tried=(tried,)))}
+    assert truths(steps["quiz"].picture) == {"Vanilla": "different", "PINE": "same"}
+    assert "changed <b>" in read_html(steps["bias"].picture).text
+    assert steps["bias"].source == steps["quiz"].source == "tiny <b>, float32"
+
+
+def test_run_without_vanilla_or_pine_keeps_the_masks_only(tiny_llama: Callable[..., Any]) -> None:
+    run = run_of(Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny"), ("pcw",))
+    own = [name for name, source in sources(run).items() if source == "tiny, float32"]
+    assert own == ["mask", "both-ways"]
+
+
+def test_saved_file_begins_with_the_run_and_needs_no_network(run: FinishedRun, tmp_path: Path) -> None:
+    path = Path(tutorial_file(run, str(tmp_path)))
+    html = path.read_text(encoding="utf-8")
+    assert tmp_path in path.parents and html == tutorial_document(run)
+    root = read_html(html)
+    assert set(addresses(root)) == {PAPER} and not root.all("img") and not root.all("iframe")
+    first = root.all("main")[0].all("details")[0].text
+    texts = dict((segment.label, text) for segment, text in document_texts(run))
+    assert TEXTS[1][1] in texts["B"] and all(" ".join(text.split()) in first for text in ("Which is green?",))
+    assert all(one.text in first for one in run.answer_records.values())
+    assert RECORDING.run.recorded in tutorial_document(None)
+
+
+def test_tutorial_of_the_page_selects_nothing() -> None:
+    assert tutorial_html() is tutorial_html() and "data-pick" not in tutorial_html()
+
+
+def test_panel_is_wired_privately() -> None:
+    def build() -> tuple[gr.Blocks, gr.State]:
+        with gr.Blocks() as page:
+            finished = gr.State(None)
+            wire_tutorial(build_tutorial(), finished)
+        return page, finished
+
+    page, finished = built(build)
+    created, saved = page.fns.values()
+    assert [block.elem_id for block in created.outputs] == ["lesson-file"] and created.inputs == [finished]
+    assert created.api_visibility == saved.api_visibility == "private"
+
+
+@pytest.mark.parametrize(
+    ("method", "title"),
+    [("vanilla", "Vanilla"), ("nia", "NIA"), ("pcw", "PCW (and SP)"), ("pine", "PINE")],
+)
+def test_running_example_is_that_of_the_paper(method: str, title: str) -> None:
+    matrix, _ = read_matrix("6.1", title)
+    trace = example_trace(METHODS[method])
+    first_tokens = LAYOUT.document_starts
+    for slot, start in enumerate(first_tokens):
+        # The second token of a document attends to its first.
+        expected = [matrix[start + 1, key] for key in first_tokens]
+        assert trace.document_starts[0, 0, slot].tolist() == expected
+    assert trace.suffix_starts[0, 0, 0].tolist() == [matrix[-1, key] for key in first_tokens]
+    assert MASKED == -1 and len(read_html(running_example_html()).all("script")) == 5

@@ -1,0 +1,247 @@
+"""Figures of the tutorial, of the recorded run or the last run; the texts are in viz/cards/tutorial.toml."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+import pine_engine as pine
+import viz
+from viz.cards.glossary import CONTENT
+from viz.cards.shuffle import answer_letters
+from viz.cards.tutorial import Step, figure_html, quiz, run_html, tutorial, tutorial_page
+from viz.drawing.identity import Segment, document_letter
+from viz.drawing.markup import figure_styles, render
+from viz.figures.shuffle import plot_answers
+from viz.page.answers.answering import FinishedRun, in_orders
+from viz.page.answers.cards import right_by
+from viz.page.answers.recordings import Recording, lesson_recording
+from viz.page.common.theme import PLOTLY, SCRIPTS
+from viz.page.form.examples import load_examples
+from viz.page.inside.drawn import of_method
+from viz.page.inside.drawn_positions import shown_place
+from viz.page.inside.reading import first_selection, plan_of, run_documents
+from viz.theme import CHOSEN
+
+Shapes = list[dict[str, Any]]
+
+
+@cache
+def tutorial_html() -> str:
+    """Return the HTML of the tutorial for the page, of the recorded run."""
+    return tutorial(tutorial_steps(lesson_recording()), is_live=True)
+
+
+def tutorial_document(run: FinishedRun | None) -> str:
+    """Return an HTML document with the tutorial, of the run as far as it has what a figure needs."""
+    recording = lesson_recording()
+    shown = run or recording.run
+    return tutorial_page(
+        tutorial_steps(recording, run),
+        run=shown_run_html(shown, question_of(shown, recording)),
+        title=CONTENT["title"],
+        about=f"{f'Your run: {source_of(run)}' if run else recording.run.recorded}. This page works offline.",
+        styles=figure_styles(),
+        scripts=[path.read_text(encoding="utf-8") for path in (PLOTLY, *SCRIPTS)],
+    )
+
+
+def tutorial_steps(recording: Recording, run: FinishedRun | None = None) -> tuple[Step, ...]:
+    """Return the steps. A run replaces the recorded one in each figure for which it has the numbers."""
+    run = run or recording.run
+    with_vanilla = run if "vanilla" in run.answer_records else recording.run
+    with_pine = run if "pine" in run.answer_records and len(run.order) > 1 else recording.run
+    with_orders = run if in_orders(run) and "vanilla" in run.answer_records else recording.run
+    texts = {step["name"]: step for step in CONTENT["steps"]}
+    pictures = {
+        "bias": (_guess(with_orders, recording, texts["bias"], methods=["vanilla"]), with_orders),
+        "mask": (figure_html({"": mask_figure(run, "vanilla", "nia")}), run),
+        "rope": (figure_html({"": position_figure(with_vanilla)}), with_vanilla),
+        "both-ways": (figure_html({"": mask_figure(run, "vanilla", "pine")}), run),
+        "importance": (figure_html({"": importance_figure(with_pine, with_pine)}), with_pine),
+        "places": (figure_html({"": map_figure(with_pine)}), with_pine),
+        "proof": (_proof(recording), recording.run),
+        "quiz": (
+            _guess(with_orders, recording, texts["quiz"], methods=list(with_orders.answer_records)),
+            with_orders,
+        ),
+    }
+    steps = []
+    for name, text in texts.items():
+        picture, shown = pictures.get(name, ("", None))
+        fields = {field: text[field] for field in ("heading", "text", "section", "live")}
+        steps.append(Step(name, **fields, picture=picture, source=source_of(shown) if shown else ""))
+    return tuple(steps)
+
+
+def source_of(run: FinishedRun) -> str:
+    """Return the origin of a run: the date of the recording, or model and dtype."""
+    return run.recorded or f"{run.model}, {run.dtype}"
+
+
+def question_of(run: FinishedRun, recording: Recording) -> str:
+    """Return the question of a run; the recorded one has no form."""
+    return run.form.question if run.form else recording.question
+
+
+def shown_run_html(run: FinishedRun, question: str) -> str:
+    """Render the question, the documents and the answers of a run."""
+    answers = {pine.METHODS[method].label: answer.text for method, answer in run.answer_records.items()}
+    return run_html(question, document_texts(run), answers)
+
+
+def document_texts(run: FinishedRun) -> list[tuple[Segment, str]]:
+    """Return the documents of the run in input order, with their texts in the prompt."""
+    layout = run.result.layout
+    return [
+        (segment, "".join(run.prompt_tokens[layout.document_slice(slot)]).strip())
+        for slot, segment in enumerate(run_documents(run))
+    ]
+
+
+# Guesses
+
+
+def _guess(run: FinishedRun, recording: Recording, text: dict[str, str], *, methods: Sequence[str]) -> str:
+    """Render a guess for each method, and its answers in all orders of the run."""
+    tried = in_orders(run)
+    assert tried is not None
+    answers = {method: tried.answers[method] for method in methods if method in tried.answers}
+    labels = {method: pine.METHODS[method].label for method in answers}
+    example = next((one for one in load_examples() if one.name == recording.example), None)
+    is_right = right_by(example.task, example.answers) if example and run is recording.run else None
+    figure = plot_answers(tried.orders, answers, labels=labels, is_right=is_right)
+    figure.update_layout(height=90 + 24 * min(len(tried.orders), 14), xaxis_tickangle=0)
+    before = explanation = ""
+    if len(methods) == 1:
+        before = run_html(question_of(run, recording), document_texts(run))
+        letters = answer_letters((one for texts in answers.values() for one in texts), is_right)
+        explanation = render("lesson_answers.html", letters=list(letters.values()), takeaway=text["takeaway"])
+    by_label = {labels[method]: texts for method, texts in answers.items()}
+    guesses = quiz(text["question"], by_label, figure=figure_html({"": figure}), explanation=explanation)
+    return before + guesses
+
+
+# Figures, with the marks that words of the text highlight
+
+
+def _mark(x: tuple[float, float], y: tuple[float, float], panel: str = "") -> dict[str, Any]:
+    """Return the shape of a mark between two values on each axis."""
+    ends = {"x0": x[0] - 0.5, "x1": x[1] - 0.5, "y0": y[0] - 0.5, "y1": y[1] - 0.5}
+    line = {"color": CHOSEN, "width": 3}
+    return {"type": "rect", "xref": f"x{panel}", "yref": f"y{panel}", "line": line, **ends}
+
+
+def _cell(column: int, row: int) -> dict[str, Any]:
+    return _mark((column, column + 1), (row, row + 1))
+
+
+def _with_marks(figure: go.Figure, marks: dict[str, Shapes]) -> go.Figure:
+    return figure.update_layout(meta={**figure.layout.meta, "marks": marks})
+
+
+def mask_figure(run: FinishedRun, *methods: str) -> go.Figure:
+    """Plot the masks of two methods for the prompt of the run."""
+    figure = viz.plot_masks([plan_of(run, method) for method in methods], order=run.order)
+    figure.update_layout(height=355, title_text="Attention masks by token")
+    layout = run.result.layout
+    bounds = [
+        (start, start + length)
+        for start, length in zip(layout.document_starts.tolist(), layout.lengths.tolist(), strict=True)
+    ]
+    whole, second = (0, layout.num_tokens), "2" if len(figure.data) > 1 else ""
+    marks = {
+        "last": [_mark(whole, bounds[-1])],
+        "first": [_mark(whole, bounds[0])],
+        "nia": [_mark(whole, whole, second)],
+        "later": [
+            _mark(later, earlier, second) for slot, later in enumerate(bounds) for earlier in bounds[:slot]
+        ],
+        "inside": [_mark(document, document, second) for document in bounds],
+    }
+    return _with_marks(figure, marks)
+
+
+def position_figure(run: FinishedRun) -> go.Figure:
+    """Plot the positions of the documents for the last token of the question under vanilla."""
+    trace, query = run.result.traces["vanilla"], run.result.layout.suffix_length - 1
+    figure = viz.plot_method_positions(
+        [trace], query=query, layer=0, head=0, order=run.order, labels={"vanilla": "Vanilla"}
+    )
+    figure.update_layout(title_text="Position of each document for the last token of the question")
+    starts, lengths = trace.suffix_starts[0, 0, query].tolist(), trace.layout.lengths.tolist()
+    bars = [
+        _mark((start + 0.5, start + length + 0.5), (0, 1))
+        for start, length in zip(starts, lengths, strict=True)
+    ]
+    return _with_marks(figure, {"near": bars[-1:], "far": bars[:1]})
+
+
+def importance_figure(run: FinishedRun, selected_in: FinishedRun) -> go.Figure:
+    """Plot the importance of the documents under PINE, in the most decisive head of another run."""
+    trace, place = run.result.traces["pine"], shown_place(selected_in, first_selection(selected_in))
+    assert trace.document_importance is not None
+    values = trace.document_importance[place.layer, place.head]
+    figure = viz.plot_importance(trace, layer=place.layer, head=place.head, order=run.order)
+    count = len(run.order)
+    marks = {
+        "pair": [_cell(1, 0)],
+        "most": [_cell(int(np.nanargmax(row)), index) for index, row in enumerate(values)],
+    } | {
+        document_letter(document): [
+            _mark((0, count), (slot, slot + 1)),
+            _mark((slot, slot + 1), (0, count)),
+        ]
+        for slot, document in enumerate(run.order)
+    }
+    return _with_marks(of_method(figure, "PINE"), marks)
+
+
+def map_figure(run: FinishedRun) -> go.Figure:
+    """Plot the positions of the documents for all documents and the question under PINE."""
+    place, count = shown_place(run, first_selection(run)), len(run.order)
+    figure = viz.plot_position_map(
+        run.result.traces["pine"], layer=place.layer, head=place.head, order=run.order
+    )
+    own = [_cell(slot, slot) for slot in range(count)]
+    return _with_marks(of_method(figure, "PINE"), {"own": own, "column": [_mark((1, 2), (0, count + 1))]})
+
+
+# The proof
+
+
+def _proof(recording: Recording) -> str:
+    """Render the importances of two orders, of which a switch shows one, and the count of differences."""
+    runs = (recording.run, recording.exchanged)
+    figures = {
+        " ".join(map(document_letter, run.order)): importance_figure(run, recording.run) for run in runs
+    }
+    trace = recording.run.result.traces["pine"]
+    layers, heads = trace.document_starts.shape[:2]
+    num_different, num_compared = num_different_cells(*runs)
+    note = (
+        f"{num_different} cells differ: {num_compared:,} importances and positions compared, "
+        f"all {layers} layers and {heads} heads."
+    )
+    return figure_html(figures, label="Input order", note=note)
+
+
+def num_different_cells(one: FinishedRun, other: FinishedRun) -> tuple[int, int]:
+    """Count the importances and positions under PINE that differ between two orders, and all of them."""
+    pairs = list(zip(_by_document(one), _by_document(other), strict=True))
+    different = [(left != right) & ~(np.isnan(left) & np.isnan(right)) for left, right in pairs]
+    return sum(int(cells.sum()) for cells in different), sum(cells.size for cells in different)
+
+
+def _by_document(run: FinishedRun) -> list[np.ndarray]:
+    """Return importances and starts with the documents as entered, each (A, H, Q, D)."""
+    trace, slots = run.result.traces["pine"], np.argsort(run.order)
+    last = run.result.layout.suffix_length - 1
+    assert trace.document_importance is not None and trace.suffix_importance is not None
+    between = [trace.document_importance, trace.document_starts]
+    from_question = [trace.suffix_importance, trace.suffix_starts]
+    return [array[:, :, slots][..., slots] for array in between] + [
+        array[:, :, last : last + 1][..., slots] for array in from_question
+    ]
