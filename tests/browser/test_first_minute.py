@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, ViewportSize, expect
 
-from tests.browser.driving import RUN_MS, cut_off, open_tab, plot, set_length, unfold, wait_for_model
+from tests.browser.driving import DEFAULT, RUN_MS, cut_off, open_tab, plot, set_length, unfold, wait_for_model
 
 SCREENS: dict[str, ViewportSize] = {
     "desktop": {"width": 1440, "height": 900},

@@ -311,7 +311,7 @@ def test_keys_run_stop_and_shuffle_from_anywhere(page: Page) -> None:
     expect(page.locator("#shuffle-status")).to_contain_text("Stopped", timeout=RUN_MS)
     open_tab(page, "Learn")
     page.get_by_role("button", name="The words and the keys").click()
-    expect(page.locator("#keys kbd").first).to_have_text("Ctrl Enter")
+    expect(page.locator("#keys kbd").first).to_have_text("Ctrl+Enter")
 
 
 def test_the_keyboard_is_enough_to_run(page: Page) -> None:

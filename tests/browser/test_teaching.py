@@ -45,7 +45,7 @@ def test_the_lesson_is_saved_with_the_run_of_the_class(drawn: Page, browser: Bro
     page.get_by_role("button", name="Next").click()
     # The run had two documents, the recorded one has three.
     ticks = page.locator(".pine-current .pine-plot .ytick")
-    expect(ticks).to_have_text(["SUF", "B", "A", "SYS"])
+    expect(ticks).to_have_text(["SYS", "A", "B", "SUF"])
     assert asked == [path.as_uri()]
     context.close()
 
@@ -106,6 +106,8 @@ def test_the_projector_leads_a_class_through_steps(drawn: Page) -> None:
     expect(place).to_contain_text(f"{len(steps)} of {len(steps)}")
     drawn.keyboard.press("PageUp")
     expect(place).to_contain_text(f"{len(steps) - 1} of {len(steps)}")
+    drawn.keyboard.press("PageDown")
+    expect(drawn.locator("#lesson")).to_be_visible()
     drawn.get_by_role("button", name="Leave").click()
     for name in ("#ask", "#results"):
         expect(drawn.locator(name)).to_be_visible()
