@@ -28,7 +28,7 @@ from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 from viz.page.lesson.running_example import running_example_html
 from viz.page.lesson.tutorial import tutorial_html
-from viz.page.lesson.tutorial_panel import build_tutorial, wire_tutorial
+from viz.page.lesson.tutorial_panel import build_tutorial
 from viz.page.measure.measure_panel import build_measure, wire_measure
 from viz.page.models.model_panel import build_models, build_toggle, wire_models
 from viz.page.serving.sessions import lets_go
@@ -89,7 +89,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                 with gr.Tab("Measure"):
                     measure = build_measure(settings)
                 with gr.Tab("Learn"):
-                    tutorial = build_tutorial()
+                    tutorial = build_tutorial(workspace.finished)
                     with gr.Accordion("The idea on eight tokens", open=False):
                         running_example = gr.HTML(empty_panel("Loading…"), elem_id="running-example")
                     with gr.Accordion("The words and the keys", open=False):
@@ -123,12 +123,11 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             run_events=[run_event, shuffle_event],
             disk=disk,
         )
-        wire_tutorial(tutorial, workspace.finished)
         _wire_status(page, timer, model, ready, sources, models.chosen)
         wire_models(models, pool, ready)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.load(running_example_html, None, running_example, **PRIVATE_EVENT)
-        page.load(tutorial_html, None, tutorial.lesson, **PRIVATE_EVENT)
+        page.load(tutorial_html, None, tutorial, **PRIVATE_EVENT)
         page.unload(lets_go(page, workspace.finished))
         # Of who calls past the queue nobody hears that they have left.
         page.queue(api_open=False)

@@ -1,6 +1,5 @@
 """Tutorial tab: the steps, and a button that saves them as one file."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -16,17 +15,11 @@ FILE_NAME = "pine-tutorial.html"
 _CLICK_SAVE = "() => document.querySelector('#lesson-file').click()"
 
 
-@dataclass(frozen=True)
-class TutorialPanel:
-    """Widgets of the tutorial. A click on `download` creates the file, which the hidden `file` saves."""
+def build_tutorial(finished: gr.State) -> gr.HTML:
+    """Build the tab, and return the place of the steps, which are drawn when the page is opened.
 
-    lesson: gr.HTML
-    download: gr.Button
-    file: gr.DownloadButton
-
-
-def build_tutorial() -> TutorialPanel:
-    """Build the widgets; the steps are drawn when the page is opened."""
+    A click on the button creates the file of the last run, which a hidden button saves.
+    """
     with gr.Column(elem_id="lesson-section", elem_classes="page-section"):
         lesson = gr.HTML(empty_panel("Loading tutorial…"), elem_id="lesson")
         with gr.Row(elem_classes="page-row"):
@@ -36,17 +29,13 @@ def build_tutorial() -> TutorialPanel:
                 "one). Nothing is uploaded.</p>",
             )
             file = gr.DownloadButton("Tutorial", visible="hidden", elem_id="lesson-file")
-    return TutorialPanel(lesson, download, file)
-
-
-def wire_tutorial(panel: TutorialPanel, finished: gr.State) -> None:
-    """Connect the button; the state has the last finished run or None."""
 
     def create(run: FinishedRun | None) -> Any:
-        return tutorial_file(run, panel.file.GRADIO_CACHE)
+        return tutorial_file(run, file.GRADIO_CACHE)
 
-    created = panel.download.click(create, finished, panel.file, **PRIVATE_EVENT)
+    created = download.click(create, finished, file, **PRIVATE_EVENT)
     created.success(None, None, None, js=_CLICK_SAVE, **PRIVATE_EVENT)
+    return lesson
 
 
 def tutorial_file(run: FinishedRun | None, folder: str) -> str:

@@ -37,7 +37,7 @@ from viz.page.lesson.tutorial import (
     tutorial_html,
     tutorial_steps,
 )
-from viz.page.lesson.tutorial_panel import build_tutorial, tutorial_file, wire_tutorial
+from viz.page.lesson.tutorial_panel import build_tutorial, tutorial_file
 
 TEXTS = [("Varo", "red"), (HOSTILE[0], HOSTILE[4]), ("", "a white one")]
 RECORDING = lesson_recording()
@@ -198,7 +198,7 @@ def test_panel_is_wired_privately() -> None:
     def build() -> tuple[gr.Blocks, gr.State]:
         with gr.Blocks() as page:
             finished = gr.State(None)
-            wire_tutorial(build_tutorial(), finished)
+            build_tutorial(finished)
         return page, finished
 
     page, finished = built(build)
