@@ -1,9 +1,8 @@
 """Bootstrap intervals of numbers without bounds, such as nats or seconds, from resampled examples.
 
 All estimates of a task use one set of resamples. An interval is corrected for bias and skewness (BCa). Its
-reach is that of Student's t, since resampled examples vary less than new ones. In simulations it contains the
-true value for 90 to 95 % of samples of 10 to 31 examples, skewed ones included. Plain percentiles contain it
-for 85 to 93 %.
+reach is that of Student's t, since resampled examples vary less than new ones. In simulations of 10 to 31
+examples it contains the true value for 90 to 95 % of samples, plain percentiles for 85 to 93 %.
 
 Sources: Efron 1987, "Better bootstrap confidence intervals"; Hesterberg 2015, "What teachers should know
 about the bootstrap", for the reach.

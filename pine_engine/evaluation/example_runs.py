@@ -5,7 +5,7 @@ same method are computed once, and an order-invariant method once for all orders
 """
 
 from collections import Counter
-from collections.abc import Container, Hashable
+from collections.abc import Container, Hashable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -109,13 +109,18 @@ class PlannedResult:
         return [*self.prefills, *self.generations]
 
 
-class ExamplePlan:
-    """Results of an example that have no record.
+def distinct_parts(results: Iterable[PlannedResult]) -> tuple[list[Prefill], list[Generation]]:
+    """Return the prefills and answers that several results need, each once."""
+    prefills: dict[Prefill, None] = {}
+    generations: dict[Generation, None] = {}
+    for result in results:
+        prefills |= dict.fromkeys(result.prefills)
+        generations |= dict.fromkeys(result.generations)
+    return list(prefills), list(generations)
 
-    Attributes:
-        results: Results to compute.
-        errors: Errors of those that cannot be computed, by method and order.
-    """
+
+class ExamplePlan:
+    """Results of an example without a record, and errors of those that cannot be computed."""
 
     def __init__(
         self,
@@ -154,16 +159,6 @@ class ExamplePlan:
                 if is_missing:
                     result.orders.append(order)
         self.results = [result for result in results.values() if result.orders]
-
-    @property
-    def prefills(self) -> list[Prefill]:
-        """Distinct prefills."""
-        return list(dict.fromkeys(prefill for result in self.results for prefill in result.prefills))
-
-    @property
-    def generations(self) -> list[Generation]:
-        """Distinct answers."""
-        return list(dict.fromkeys(generation for result in self.results for generation in result.generations))
 
     def _runs(self, method: MeasuredMethod, order: DocumentOrder) -> tuple[BaseRun, ...]:
         """Return the runs of a method. Raises InputError if there is no prompt."""

@@ -1,17 +1,10 @@
 """Estimates: means over examples with 95 % intervals that hold at 0 and 1 and for few examples.
 
-Interval by the kind of the numbers:
-
-- Shares, such as accuracies and how often an answer changes, and differences of shares: a score interval. For
-  0 and 1 per example it is Wilson's. Means over orders, verdicts that count half, and sections with weights
-  have another variance than 0 and 1. They count as more or fewer examples (Kish's effective number), which is
-  estimated from the data, with as much doubt as z² examples of maximal variance add.
-- Numbers without bounds, such as log-probabilities and seconds, and ratios: the bootstrap of bootstrap.py.
-  Fewer than MIN_EXAMPLES examples have no interval.
-
-Methods and orders stay paired: the interval of a difference is computed from the differences per example.
-The subsets of a section count as drawn with their examples, which makes intervals a little wider than fixed
-sizes of the subsets would.
+Shares, such as accuracies, and differences of shares have a score interval: for 0 and 1 that of Wilson.
+Means over orders, verdicts that count half, and sections with weights vary otherwise. They count as more or
+fewer examples (Kish's effective number), estimated from the data with as much doubt as z² examples of maximal
+variance add. Log-probabilities, seconds and ratios have the bootstrap of bootstrap.py. A difference is
+computed per example. The subsets of a section count as drawn with their examples.
 
 Sources: Wilson 1927; Brown, Cai and DasGupta 2001, "Interval estimation for a binomial proportion"; Kish
 1965, "Survey sampling", for the effective number.

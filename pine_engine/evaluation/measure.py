@@ -21,7 +21,7 @@ from pine_engine.engine.model_worker import raise_if_cancelled, stream_from_work
 from pine_engine.errors import InputError, ModelError
 from pine_engine.evaluation.combine import MethodOutput, Prior, combine
 from pine_engine.evaluation.document_orders import AS_IS, DocumentOrder
-from pine_engine.evaluation.example_runs import BaseRun, ExamplePlan, PlannedResult, Prefill
+from pine_engine.evaluation.example_runs import BaseRun, ExamplePlan, PlannedResult, Prefill, distinct_parts
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Record, blank_record
 from pine_engine.evaluation.settings import Key, Settings, choose
@@ -181,8 +181,7 @@ class _ExampleRun:
 
     def _compute(self, results: Sequence[PlannedResult]) -> Iterator[None]:
         """Compute everything that the results need, and yield after each part."""
-        prefills = list(dict.fromkeys(prefill for result in results for prefill in result.prefills))
-        generations = list(dict.fromkeys(item for result in results for item in result.generations))
+        prefills, generations = distinct_parts(results)
         reserved_tokens = max(map(self._reserved_tokens, results), default=0)
         shared = SharedPrefill(
             self._engine, prefills, reserved_tokens=reserved_tokens, on_layer=self._on_layer

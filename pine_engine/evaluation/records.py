@@ -37,7 +37,7 @@ Seconds = Annotated[float, Field(ge=0)]
 
 
 class _Versioned(BaseModel):
-    """Base of records and settings, which also reads version 1."""
+    """Base of records and settings that accepts version 1, too."""
 
     @model_validator(mode="before")
     @classmethod

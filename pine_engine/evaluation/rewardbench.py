@@ -1,4 +1,4 @@
-"""RewardBench's subsets: the section that each belongs to, and how much it weighs there.
+"""Subsets of RewardBench, with their sections and weights.
 
 Source: RewardBench's constants, specification 9.1. math-prm has 447 examples and weighs 984, as much as the
 six subsets of code together.
@@ -47,5 +47,5 @@ _BY_NAME = {subset.name.lower(): subset for subset in SUBSETS}
 
 
 def find_subset(name: str | None) -> Subset | None:
-    """The subset of that name, whose capitals data sets write in several ways; None if there is none."""
+    """Return the subset of a name, in any capitals; None if there is none."""
     return _BY_NAME.get((name or "").lower())

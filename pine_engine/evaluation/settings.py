@@ -68,9 +68,9 @@ class Settings(BaseModel):
                 "permutation, calibration_first or calibration_every"
             )
         elif not method.generates and not self.logprobs:
-            problem = "writes no answers; measure log-probabilities too, or leave it out"
+            problem = "generates no answers; measure log-probabilities too, or leave it out"
         elif not method.scores_choices and not self.generate:
-            problem = "is about written answers; measure these too, or leave it out"
+            problem = "combines generated answers; measure these too, or leave it out"
         elif wrapper.orders and self.logprobs and task.has_letters and choices not in (0, count):
             problem = (
                 f"needs a choice for each document, and {example.id} has {count} documents and {choices} "

@@ -138,8 +138,8 @@ def _lock_file(folder: Path, index: int) -> Path:
 def stop_on_signals() -> Iterator[threading.Event]:
     """Set the event on SIGINT and SIGTERM inside the block; raise KeyboardInterrupt on the second signal.
 
-    An exception could be raised where Python drops it, in a destructor or a callback. Launchers send SIGTERM
-    to all processes if one of them has died.
+    An exception might be dropped in a destructor or a callback. Launchers send SIGTERM to all processes if
+    one of them has died.
     """
     stopped = threading.Event()
 

@@ -64,6 +64,7 @@ def test_arrange_all_returns_each_single_order_once(
 ) -> None:
     orders = arrange_all(example(3, gold=1), spec)
     assert [(order.name, order.slots) for order in orders] == list(slots.items())
+    assert len({order.slots for order in arrange_all(example(5), ["all"])}) == 120
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -15,7 +15,7 @@ from pine_engine.engine.events import Event
 from pine_engine.engine.model_worker import stream_from_worker
 from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
-from pine_engine.evaluation.example_runs import ExamplePlan
+from pine_engine.evaluation.example_runs import ExamplePlan, distinct_parts
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.intervals import MIN_EXAMPLES
 from pine_engine.evaluation.measure import Measurement
@@ -295,9 +295,9 @@ def plan_measurement(engine: Engine, examples: Sequence[Example], settings: Sett
     work = Work()
     for example in examples:
         longest = settings.max_new_tokens or get_task(example.task).max_new_tokens
-        plan = ExamplePlan(engine, example, settings)
-        for prefill in plan.prefills:
+        prefills, generations = distinct_parts(ExamplePlan(engine, example, settings).results)
+        for prefill in prefills:
             work += planned(tokens=prefill.layout.num_tokens, methods=1)
-        for generation in plan.generations:
+        for generation in generations:
             work += Work(new_tokens=generation.num_rows * longest)
     return work
