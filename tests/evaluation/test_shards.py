@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from pine_engine.errors import InputError
-from pine_engine.evaluation.shards import Shard, device_of_shard, is_running, lock_shard, parse_shard
+from pine_engine.evaluation.shards import (
+    Shard,
+    device_of_shard,
+    is_main_process,
+    is_running,
+    lock_shard,
+    parse_shard,
+)
 
 
 def test_parse_shard_takes_the_text_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,8 +44,10 @@ def test_parse_shard_takes_the_text_or_the_environment(monkeypatch: pytest.Monke
 def test_device_of_shard_is_one_gpu_for_each_launched_process(
     monkeypatch: pytest.MonkeyPatch, device: str, shard: Shard, expected: str
 ) -> None:
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    assert is_main_process()
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert device_of_shard(device, shard) == expected
+    assert not is_main_process() and device_of_shard(device, shard) == expected
     with pytest.raises(InputError):
         device_of_shard("tp", shard)
 
