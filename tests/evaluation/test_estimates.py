@@ -4,12 +4,14 @@ import json
 from collections.abc import Sequence
 from itertools import chain, product
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
+from pine_engine.evaluation.intervals import share
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.published import ANY, published
 from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
@@ -55,6 +57,8 @@ def test_each_order_and_their_mean_are_estimated() -> None:
     assert found == [0.5, 0, 1, 1] and means(task, "changed", "pine") == [0]
     assert task.grid.averaged_orders == ["as-is", "swapped"]
     assert group(task, "slot") == {"2 > 0": (0.75, 4), "2 > 1": (0.25, 4)}
+    expected = share(np.array([0.5, 0.5, -0.5, -0.5]), minimum=-1.0)
+    assert expected and Row(task, "pine", "generated").differences()["vanilla"].value == expected.value
 
 
 def test_shuffle_is_averaged_only_without_other_orders() -> None:
