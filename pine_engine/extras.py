@@ -1,7 +1,9 @@
-"""Optional packages, and the command that installs one.
+"""Optional packages, and the command that installs one, also without the files of the repository."""
 
-The command also works for an installed wheel, which has no files of the repository.
-"""
+import importlib
+from typing import Any
+
+from pine_engine.errors import InputError
 
 VERSIONS = {
     "kaleido": "1.5.0",
@@ -13,6 +15,16 @@ VERSIONS = {
     "scikit-learn": "1.9.1",
 }
 """Tested versions, as in pyproject.toml and requirements-model.txt."""
+
+
+def import_extra(module: str, *packages: str) -> Any:
+    """Import a module of an optional package, or raise InputError with the command that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"{packages[0]} is not installed; {how_to_install(*packages)}", field=packages[0]
+        ) from error
 
 
 def how_to_install(*packages: str, options: str = "") -> str:

@@ -46,18 +46,7 @@ def sequence(value: Any) -> tuple[Any, ...] | None:
 def as_tuple_of(
     value: Any, kind: type | tuple[type, ...], label: str, advice: str, *, least: int = 1
 ) -> tuple[Any, ...]:
-    """Return a single value of a type, or all values in a collection, as a tuple.
-
-    Args:
-        value: Value or collection.
-        kind: Type of the values.
-        label: Name of one value in messages.
-        advice: End of each message.
-        least: Minimum number of values.
-
-    Raises:
-        InputError: An item has another type, or there are fewer items than `least`.
-    """
+    """Return a single value of a type, or all values in a collection, as a tuple of `least` or more."""
     if isinstance(plain := _plain(value), kind):
         return (plain,)
     found = tuple(value) if isinstance(value, Set) else sequence(value)

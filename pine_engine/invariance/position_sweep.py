@@ -72,7 +72,8 @@ def sweep_document(
     layout = engine.tokenize(prompt)
     if not 0 <= document < layout.num_documents:
         raise InputError(
-            f"invalid document: got {document}, expected 0 to {layout.num_documents - 1}, counted from 0"
+            f"invalid document: got {document}, expected 0 to {layout.num_documents - 1}, counted from 0",
+            field="document",
         )
     ids = engine.tokenize_answer(answer)
     engine.check_length(layout, len(ids))

@@ -46,12 +46,8 @@ def plan_checks(engine: Engine, *, shuffles: int = 5, seed: int = 0) -> list[Cal
     """Return all checks, to be called one after the other.
 
     Besides the model of the engine, tiny random models of its dtype and device are tested: a plain one, one
-    with exact ties of importance, and one of each shape that has broken invariance before.
-
-    Args:
-        engine: Engine to test.
-        shuffles: Number of orders of each prompt besides its first.
-        seed: Seed of the orders.
+    with exact ties of importance, and one of each shape that has broken invariance before. Each prompt has
+    `shuffles` orders besides its first.
     """
     network, device, dtype = engine.patched_models[0].network, input_device(engine.model), engine.model.dtype
     make = partial(synthetic_model, dtype=engine.dtype, device=str(device))

@@ -1,6 +1,5 @@
 """SMILES strings and molecule descriptors, computed by RDKit."""
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,12 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pine_engine.errors import InputError
-from pine_engine.extras import how_to_install
+from pine_engine.extras import import_extra
 
 Floats = NDArray[np.float64]
-
-INSTALL_HINT = how_to_install("rdkit", "scikit-learn")
 
 ELEMENTS = ("H", "C", "N", "O", "F")
 BOND_ORDERS = (1.0, 1.5, 2.0, 3.0)
@@ -40,16 +36,10 @@ class Descriptors:
 
 
 def rdkit(module: str) -> Any:
-    """Import a module of RDKit, such as "Chem", with the log of RDKit disabled.
-
-    Raises:
-        InputError: RDKit is not installed.
-    """
-    try:
-        importlib.import_module("rdkit.RDLogger").DisableLog("rdApp.*")
-        return importlib.import_module(f"rdkit.{module}")
-    except ImportError as error:
-        raise InputError(f"RDKit is not installed, and reading molecules needs it; {INSTALL_HINT}") from error
+    """Import a module of RDKit, such as "Chem", with the log of RDKit disabled."""
+    packages = ("rdkit", "scikit-learn")
+    import_extra("rdkit.RDLogger", *packages).DisableLog("rdApp.*")
+    return import_extra(f"rdkit.{module}", *packages)
 
 
 def parse_smiles(smiles: str) -> Any | None:

@@ -37,15 +37,7 @@ def generate_molecules(
     methods: Sequence[str],
     on_generated: Callable[[str], None] = lambda _: None,
 ) -> list[GeneratedMolecule]:
-    """Generate one molecule greedily per method, request and order.
-
-    Args:
-        engine: Engine with the molecule model.
-        requests: Molecules whose properties are requested.
-        orders: Orders of the properties for each request.
-        methods: Names of the methods.
-        on_generated: Called with the name of the method after each molecule.
-    """
+    """Generate one molecule greedily per method, request and order of the properties of this request."""
     layouts = [request_layout(engine, molecule) for molecule in requests]
     inputs = [
         (request, turn, order)

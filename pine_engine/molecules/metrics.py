@@ -4,7 +4,6 @@ The error of a property is the distance between the requested value and the valu
 molecule. Invalid answers have no properties and no errors, so read errors together with validity.
 """
 
-import importlib
 import random
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -14,7 +13,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from pine_engine.errors import InputError
-from pine_engine.molecules.chemistry import INSTALL_HINT, Descriptors, Floats, compute_descriptors
+from pine_engine.extras import import_extra
+from pine_engine.molecules.chemistry import Descriptors, Floats, compute_descriptors
 from pine_engine.molecules.request_rows import PROPERTIES, GeneratedMolecule, Molecule
 
 MIN_MOLECULES = 20
@@ -44,11 +44,7 @@ class Predictor:
     """
 
     def __init__(self, molecules: Sequence[Molecule]) -> None:
-        """Fit the regression.
-
-        Raises:
-            InputError: There are too few molecules, or scikit-learn is not installed.
-        """
+        """Fit the regression. Raises InputError for too few molecules."""
         if len(molecules) < MIN_MOLECULES:
             raise InputError(
                 f"the predictor has {len(molecules)} molecules to be fitted on; give {MIN_MOLECULES} or more"
@@ -71,11 +67,7 @@ class Predictor:
         self._kernel_ridge = kernel_ridge.fit(self._kernel(pairs, paths), residuals)
 
     def predict(self, smiles: Sequence[str]) -> Floats:
-        """Return the properties of valid SMILES strings, in order and units of PROPERTIES.
-
-        Shape:
-            Returns: (molecules, 6).
-        """
+        """Return the properties of valid SMILES strings (molecules, 6), in order and units of PROPERTIES."""
         if not smiles:
             return np.empty((0, len(self._mean)))
         descriptors = compute_descriptors(smiles)
@@ -157,14 +149,7 @@ def compute_metrics(
     predictor: Predictor,
     training_smiles: Collection[str],
 ) -> list[MethodMetrics]:
-    """Return the metrics of each method in `generated`, in order of first occurrence.
-
-    Args:
-        generated: Answers of all methods.
-        requests: Molecules whose properties were requested.
-        predictor: Predictor of the properties of the generated molecules.
-        training_smiles: Canonical SMILES of all training data.
-    """
+    """Return the metrics of each method in `generated`, in order of first occurrence."""
     distinct = sorted({answer.smiles for answer in generated if answer.smiles is not None})
     predicted = dict(zip(distinct, predictor.predict(distinct), strict=True))
     requested = np.array([molecule.properties for molecule in requests])
@@ -201,17 +186,8 @@ def compute_references(requests: Sequence[Molecule], predictor: Predictor) -> Re
 
 
 def sklearn(module: str) -> Any:
-    """Import a module of scikit-learn.
-
-    Raises:
-        InputError: scikit-learn is not installed.
-    """
-    try:
-        return importlib.import_module(f"sklearn.{module}")
-    except ImportError as error:
-        raise InputError(
-            f"scikit-learn is not installed, and predicting properties needs it; {INSTALL_HINT}"
-        ) from error
+    """Import a module of scikit-learn."""
+    return import_extra(f"sklearn.{module}", "scikit-learn", "rdkit")
 
 
 def _method_metrics(
@@ -251,11 +227,7 @@ def _by_property(errors: _Errors | None) -> dict[str, MeanError] | None:
 
 
 def _mean_errors(values: Floats, requests: NDArray[np.int64]) -> dict[str, MeanError]:
-    """Return mean and interval per property. The bootstrap resamples requests, with all their values.
-
-    Shape:
-        values: (n, 6). requests: (n,), index of the request of each value.
-    """
+    """Return mean and interval per property of values (n, 6). The bootstrap resamples requests (n,)."""
     _, groups = np.unique(requests, return_inverse=True)
     num_groups = int(groups.max()) + 1
     sums = np.zeros((num_groups, values.shape[1]))

