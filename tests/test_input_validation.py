@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Generator
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,6 @@ from pine_engine import (
     patch_generate,
     plan_debias,
 )
-from pine_engine.engine.events import RunFinished
 from pine_engine.engine.orders import OrderResult
 from pine_engine.errors import UnknownNameError
 from pine_engine.models.dtypes import known_dtype
@@ -94,40 +94,89 @@ def case_id(value: object) -> str:
     return type(value).__name__ if " at 0x" in text else text[:40]
 
 
-# accepted forms
+# accepted forms: each value gives the result of the plain value, which is the first one
 
 
-@pytest.mark.parametrize(
-    "methods",
-    ["pine", METHODS["pine"], [METHODS["pine"]], ("pine",), {"pine"}, np.array(["pine"]), iter(["pine"])],
-    ids=case_id,
-)
-def test_method_may_be_name_or_record_alone_or_in_collection(engine: Engine, methods: Any) -> None:
-    assert list(answers(engine, methods=methods)) == ["pine"]
+def run_order(engine: Any, orders: Any) -> list[tuple[int, ...]]:
+    events = compare_orders(engine, LAYOUT, methods="pine", orders=orders, **SHORT)
+    return [event.order for event in events if isinstance(event, OrderResult)]
 
 
-@pytest.mark.parametrize("methods", ["all", METHODS, METHODS.keys(), METHODS.values()], ids=type)
-def test_all_methods_may_be_named(engine: Engine, methods: Any) -> None:
-    assert list(engine.score(LAYOUT, ["A"], methods=methods)) == list(METHODS)
+PINE = METHODS["pine"]
+RANGE = TokenRange(0, 1, 0, 3)
+QUESTION = TASK.prompt(TOKENIZER, question="Who?", documents=["a", "b"])
+ACCEPTED: dict[str, tuple[Callable[[Any, Any], Any], list[Any]]] = {
+    "methods": (
+        lambda engine, methods: answers(engine, methods=methods),
+        ["pine", PINE, [PINE], ("pine",), {"pine"}, np.array(["pine"]), lambda: iter(["pine"])],
+    ),
+    "all methods": (
+        lambda engine, methods: engine.score(LAYOUT, ["A"], methods=methods),
+        [list(METHODS), "all", METHODS, METHODS.keys(), METHODS.values()],
+    ),
+    "method": (
+        lambda engine, method: (batch_answer(engine, method=method).token_ids,
+                                generated(engine, LAYOUT, method=method)),
+        ["pine", PINE],
+    ),
+    "stop ids": (
+        lambda engine, ids: Engine(engine.model, stop_token_ids=ids).stop_token_ids,
+        [{7}, 7, [7], (7, 7), np.array([7]), np.int64(7), torch.tensor(7)],
+    ),
+    "numbers": (
+        lambda engine, number: (answers(engine, max_new_tokens=number), TokenRange(number, number, 0, number),
+                                batch_answer(engine, max_new_tokens=number, batch_size=number).token_ids),
+        [2, np.int64(2), torch.tensor(2)],
+    ),
+    "token ranges": (lambda _, ranges: trace_of(ranges), [(RANGE,), RANGE, [RANGE]]),
+    "orders": (
+        lambda engine, orders: run_order(engine, orders),
+        [[[0, 1], [1, 0]], np.array([[0, 1], [1, 0]]), lambda: itertools.permutations([0, 1])],
+    ),
+    "continuations": (
+        lambda engine, texts: engine.score(LAYOUT, texts, methods="pine"),
+        [["Anna"], "Anna", np.array(["Anna"]), lambda: iter(["Anna"])],
+    ),
+    "token ids": (
+        lambda engine, ids: (engine.decode_tokens(ids), engine.decode_text(ids)),
+        [[40, 41], (40, 41), np.array([40, 41]), torch.tensor([40, 41])],
+    ),
+    "prompts": (
+        lambda engine, prompts: batch_answer(engine, prompts).token_ids,
+        [[LAYOUT], LAYOUT, lambda: iter([LAYOUT])],
+    ),
+    "prompts of generate": (
+        lambda engine, prompts: generated(engine, prompts),
+        [[QUESTION], QUESTION, lambda: iter([QUESTION])],
+    ),
+    "segments": (
+        lambda _, segments: (prompt_of(*segments), hash(prompt_of(*segments))),
+        [
+            ((Piece("Read. "),), ((Piece("one"),), (Piece("two"),)), (Piece("Who?"),)),
+            ("Read. ", ["one", "two"], "Who?"),
+            (["Read. "], (Piece("one"), ["two"]), Piece("Who?")),
+        ],
+    ),
+    "one document": (lambda _, documents: prompt_of("", documents, "Who?"), [["one"], "one"]),
+}  # fmt: skip
 
 
-def test_single_method_is_accepted_everywhere(engine: Engine) -> None:
-    *_, last = engine.generate(LAYOUT, methods="pine", **SHORT)
-    assert isinstance(last, RunFinished) and list(last.result.answers) == ["pine"]
-    *_, order = compare_orders(engine, LAYOUT, methods="pine", orders=[[1, 0]], max_new_tokens=1)
-    assert isinstance(order, OrderResult) and list(order.comparisons) == ["pine"]
-    for method in (METHODS["pine"], ["pine"]):
-        assert batch_answer(engine, [LAYOUT], method=method).method == "pine"
-    assert len(generated(engine, LAYOUT, method=METHODS["pine"])) == 8
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_argument_may_have_any_accepted_form(engine: Engine, name: str) -> None:
+    function, values = ACCEPTED[name]
+    first, *others = (function(engine, value() if isfunction(value) else value) for value in values)
+    assert first and others == [first] * len(others)
 
 
-def test_segments_of_prompt_may_be_strings() -> None:
-    full = Prompt((Piece("Read. "),), ((Piece("one"),), (Piece("two"),)), (Piece("Who?"),))
-    assert prompt_of("Read. ", ["one", "two"], "Who?") == full
-    assert hash(prompt_of("Read. ", ["one", "two"], "Who?")) == hash(full)
-    mixed = prompt_of(["Read. "], (Piece("one"), ["t", Piece("wo")]), Piece("Who?"))
-    assert mixed.documents == ((Piece("one"),), (Piece("t"), Piece("wo")))
-    assert prompt_of("", "one", "Who?").documents == ((Piece("one"),),)
+def test_tokenizer_may_be_engine_and_texts_none(engine: Engine) -> None:
+    options: dict[str, Any] = {"question": "Who?", "documents": ["a"], "system": None, "instruction": None}
+    assert TASK.prompt(engine, **options) == TASK.prompt(TOKENIZER, question="Who?", documents=["a"])
+
+
+def test_model_may_be_path_and_dtype_of_torch(tiny: Path) -> None:
+    assert resolve(tiny) == resolve(str(tiny))
+    loaded = Engine.load(tiny, dtype=torch.float32, device=torch.device("cpu"))
+    assert (loaded.dtype, loaded.device) == ("float32", "cpu")
 
 
 COLUMNS = {"title": ["R", None], "text": ["red", "green"]}
@@ -159,67 +208,6 @@ RED, GREEN = "Document: red\n", "Document: green\n"
 )
 def test_documents_may_be_strings_mappings_and_tables(documents: Any, expected: list[str]) -> None:
     assert documents_of(documents) == expected
-
-
-def test_task_prompt_accepts_engine_and_none(engine: Engine) -> None:
-    options: dict[str, Any] = {"question": "Who?", "documents": ["a"], "system": None, "instruction": None}
-    assert TASK.prompt(engine, **options) == TASK.prompt(TOKENIZER, question="Who?", documents=["a"])
-
-
-@pytest.mark.parametrize("ids", [7, [7], {7}, (7, 7), np.array([7]), np.int64(7), torch.tensor(7)], ids=repr)
-def test_stop_ids_may_have_any_form(engine: Engine, ids: Any) -> None:
-    assert Engine(engine.model, stop_token_ids=ids).stop_token_ids == {7}
-
-
-def test_model_may_be_path_and_dtype_of_torch(tiny: Path) -> None:
-    assert resolve(tiny) == resolve(str(tiny))
-    loaded = Engine.load(tiny, dtype=torch.float32, device=torch.device("cpu"))
-    assert (loaded.dtype, loaded.device) == ("float32", "cpu")
-
-
-@pytest.mark.parametrize("number", [np.int64(2), torch.tensor(2)], ids=repr)
-def test_numbers_may_be_from_numpy_and_tensors(engine: Engine, number: Any) -> None:
-    assert answers(engine, max_new_tokens=number) == answers(engine, max_new_tokens=2)
-    batched = batch_answer(engine, max_new_tokens=number, batch_size=number)
-    assert batched.token_ids == batch_answer(engine, batch_size=2).token_ids
-    assert TokenRange(number, number, 0, number) == TokenRange(2, 2, 0, 2)
-
-
-def test_token_ranges_may_come_alone(engine: Engine) -> None:
-    token_range = TokenRange(0, 1, 0, 3)
-    trace = trace_of(token_range)
-    assert trace == trace_of([token_range]) == TraceConfig((token_range,))
-    kept = engine.run(LAYOUT, methods="pine", trace=trace, **SHORT).traces["pine"].token_weights
-    assert len(kept) == 1
-
-
-@pytest.mark.parametrize(
-    "orders", [[[0, 1], [1, 0]], np.array([[0, 1], [1, 0]]), itertools.permutations([0, 1])]
-)
-def test_orders_may_have_any_form(engine: Engine, orders: Any) -> None:
-    events = compare_orders(engine, LAYOUT, orders=orders, **SHORT)
-    assert [event.order for event in events if isinstance(event, OrderResult)] == [(0, 1), (1, 0)]
-
-
-def test_single_continuation_and_token_ids_may_have_any_form(engine: Engine) -> None:
-    ((score,),) = engine.score(LAYOUT, "Anna", methods="pine").values()
-    assert (score.text, len(score.token_ids)) == ("Anna", 4)
-    for texts in (np.array(["Anna"]), iter(["Anna"])):
-        assert engine.score(LAYOUT, texts, methods="pine")["pine"] == [score]
-    several: list[Any] = [[40, 41], np.array([40, 41]), torch.tensor([40, 41])]
-    for ids in several:
-        assert engine.decode_tokens(ids) == ["B", "C"] and engine.decode_text(ids) == "BC"
-        assert engine.decode_tokens(ids[0]) == ["B"]
-
-
-def test_prompts_may_come_alone_and_lazily(engine: Engine) -> None:
-    expected = answers(engine, methods="pine")["pine"]
-    assert batch_answer(engine).token_ids == expected
-    assert batch_answer(engine, (prompt for prompt in [LAYOUT])).token_ids == expected
-    prompt = TASK.prompt(engine.tokenizer, question="Who?", documents=["a", "b"])
-    layout = engine.tokenize(prompt)
-    ids = [generated(engine, each) for each in (prompt, layout, [prompt], (each for each in [layout]))]
-    assert ids == [ids[0]] * 4
 
 
 def test_prefix_cache_serves_one_model(engine: Engine, tiny_llama: Callable[..., LlamaForCausalLM]) -> None:

@@ -16,30 +16,15 @@ from pine_engine.cli.output import CommandResult
 from pine_engine.engine.events import Event
 from pine_engine.engine.model_worker import compute_on, raise_if_cancelled
 from pine_engine.errors import Cancelled, InputError, WriteError
+from pine_engine.evaluation import records as stored
+from pine_engine.evaluation import shards
 from pine_engine.evaluation.document_orders import AS_IS, ORDERS
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.records import (
-    Record,
-    RunInfo,
-    Writer,
-    dtype_of_run,
-    open_run,
-    read_records,
-    run_info,
-)
+from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.tables import TOO_FEW, UNPARSED
 from pine_engine.evaluation.settings import Settings, choose
-from pine_engine.evaluation.shards import (
-    device_of_shard,
-    is_main_process,
-    is_running,
-    lock_shard,
-    parse_shard,
-    stop_on_signals,
-    try_lock,
-)
 from pine_engine.evaluation.task_estimates import Row, nested
 
 if TYPE_CHECKING:
@@ -84,7 +69,7 @@ def evaluate(
         model: Model to evaluate.
     """
     try:
-        part = parse_shard(shard)
+        part = shards.parse_shard(shard)
         examples = read_examples(data, limit, sample_seed)
         if task is not None:
             examples = [example.with_task(task) for example in examples]
@@ -104,9 +89,9 @@ def evaluate(
             recompute=recompute,
             sample=sample_seed,
         )
-        model = dataclasses.replace(model, device=device_of_shard(model.device, part))
+        model = dataclasses.replace(model, device=shards.device_of_shard(model.device, part))
     except InputError:
-        if is_main_process():
+        if shards.is_main_process():
             raise
         return CommandResult({}, [], status=output.BAD_INPUT)  # the main process shows the same error
 
@@ -114,18 +99,18 @@ def evaluate(
 
     share = part.select(examples)
     shown = examples if part.is_launched else share
-    with lock_shard(output_dir, part) as is_locked:
+    with shards.lock_shard(output_dir, part) as is_locked:
         if not is_locked:
             output.print_note(
                 f"{output_dir} is on a file system without locks; start no second run in it while this one "
                 "writes"
             )
-        output.stderr.quiet = not is_main_process()
+        output.stderr.quiet = not shards.is_main_process()
         engine, info = _open(output_dir, settings, model, data)
         started = time.perf_counter()
         try:
-            with stop_on_signals() as stopped, Writer(output_dir, part.index) as writer:
-                found = read_records(output_dir)
+            with shards.stop_on_signals() as stopped, stored.Writer(output_dir, part.index) as writer:
+                found = stored.read_records(output_dir)
                 planned = settings.keys(share)
                 num_done = len(planned.keys() & {record.key for record in found})
                 with output.progress(len(planned), num_done) as advance:
@@ -140,7 +125,7 @@ def evaluate(
                 is_waiting = part.is_launched and part.index == 0
                 while is_waiting and not stopped.is_set() and _planned(output_dir, examples, settings)[1]:
                     stopped.wait(1)
-                    is_waiting = is_running(output_dir, part)
+                    is_waiting = shards.is_running(output_dir, part)
                 raise_if_cancelled(stopped)
         except (Cancelled, KeyboardInterrupt):
             kept = _count_kept(output_dir, shown, settings)
@@ -157,23 +142,25 @@ def evaluate(
     return _summarize(output_dir, info, *_planned(output_dir, shown, settings), seconds)
 
 
-def _open(output_dir: Path, settings: Settings, model: ModelOptions, data: Path) -> "tuple[Engine, RunInfo]":
+def _open(
+    output_dir: Path, settings: Settings, model: ModelOptions, data: Path
+) -> "tuple[Engine, stored.RunInfo]":
     """Load the model and open the run. One process selects the dtype of a new run for all others."""
     with ExitStack() as selecting:
-        dtype = dtype_of_run(output_dir) if model.dtype == "auto" else model.dtype
-        if dtype is None and (lock := try_lock(output_dir / "run.lock", timeout_s=-1)):
+        dtype = stored.dtype_of_run(output_dir) if model.dtype == "auto" else model.dtype
+        if dtype is None and (lock := shards.try_lock(output_dir / "run.lock", timeout_s=-1)):
             selecting.callback(lock.release)
-            if dtype := dtype_of_run(output_dir):
+            if dtype := stored.dtype_of_run(output_dir):
                 selecting.close()
         engine = dataclasses.replace(model, dtype=dtype or "auto").load(needs_tokenizer=True)
-        info = run_info(settings, engine, data=data.name, data_sha256=file_sha256(data))
-        return engine, open_run(output_dir, info)
+        info = stored.run_info(settings, engine, data=data.name, data_sha256=file_sha256(data))
+        return engine, stored.open_run(output_dir, info)
 
 
 def _planned(output_dir: Path, examples: Sequence[Example], settings: Settings) -> tuple[list[Record], int]:
     """Return the existing records of these examples and the number of missing ones."""
     planned = settings.keys(examples)
-    records = [record for record in read_records(output_dir) if record.key in planned]
+    records = [record for record in stored.read_records(output_dir) if record.key in planned]
     return records, len(planned) - len(records)
 
 
@@ -183,7 +170,7 @@ def _count_kept(output_dir: Path, examples: Sequence[Example], settings: Setting
 
 
 def _summarize(
-    output_dir: Path, info: RunInfo, records: list[Record], missing: int, seconds: float
+    output_dir: Path, info: stored.RunInfo, records: list[Record], missing: int, seconds: float
 ) -> CommandResult:
     """Return the summary and notes on errors and on what is missing, which is a failure."""
     errors = [record for record in records if record.error]

@@ -1,7 +1,6 @@
 """Output of the subcommands: results on stdout; progress, notes and errors on stderr; exit statuses."""
 
 import json
-import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -10,18 +9,10 @@ from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
+from pydantic_core import to_jsonable_python
+from rich import progress as bars
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
@@ -77,7 +68,7 @@ def load(model: str | None, dtype: str, device: str, *, needs_tokenizer: bool = 
 @contextmanager
 def progress(total: int, done: int = 0) -> Iterator[Callable[[str], None]]:
     """Show a progress bar on a terminal. Calling the yielded function advances it and shows a text."""
-    with _bar(MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("left,")) as bar:
+    with _bar(bars.MofNCompleteColumn(), bars.TimeRemainingColumn(), bars.TextColumn("left,")) as bar:
         task = bar.add_task("", total=total, completed=done)
         yield lambda step: bar.update(task, advance=1, description=step)
 
@@ -104,7 +95,7 @@ def print_result(result: CommandResult, *, as_json: bool) -> None:
         Exit: The status is not 0.
     """
     if as_json and result.report:
-        print(json.dumps(_without_nan(result.report), allow_nan=False))
+        print(json.dumps(to_jsonable_python(result.report, inf_nan_mode="null")))
     elif result.rows:
         print_rows(stdout, result.rows)
         if "dtype" in result.report:
@@ -182,23 +173,14 @@ def _cell_text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _without_nan(value: Any) -> Any:
-    """Replace NaN and infinity, which JSON does not have, by None."""
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _bar(*columns: ProgressColumn) -> Progress:
+def _bar(*columns: bars.ProgressColumn) -> bars.Progress:
     # Disabled away from a terminal, where it would print an empty line before an error.
-    return Progress(
-        SpinnerColumn(),
-        BarColumn(),
+    return bars.Progress(
+        bars.SpinnerColumn(),
+        bars.BarColumn(),
         *columns,
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
+        bars.TimeElapsedColumn(),
+        bars.TextColumn("{task.description}"),
         speed_estimate_period=SPEED_PERIOD_S,
         console=stderr,
         transient=True,

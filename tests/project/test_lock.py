@@ -12,7 +12,7 @@ from packaging.version import Version
 ROOT = Path(__file__).parents[2]
 LOCK = "requirements-lock.txt"
 TORCH = {"cpu": "requirements-torch-cpu.txt", "cuda": "requirements-torch-cuda.txt"}
-MODEL = "requirements-model.txt"
+FILES = (LOCK, *TORCH.values(), "requirements-model.txt")
 
 
 def lines(name: str) -> list[str]:
@@ -36,7 +36,7 @@ def pins(name: str) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("name", [LOCK, *TORCH.values(), MODEL])
+@pytest.mark.parametrize("name", FILES)
 def test_every_package_is_pinned_and_hashed(name: str) -> None:
     assert entries(name)
     for requirement, hashes in entries(name):
@@ -44,28 +44,19 @@ def test_every_package_is_pinned_and_hashed(name: str) -> None:
         assert hashes and all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes), requirement
 
 
-def test_only_torch_for_cpu_names_an_index() -> None:
-    for name in (LOCK, TORCH["cuda"], MODEL):
-        assert not [line for line in lines(name) if line.startswith("-")]
-    options = [line for line in lines(TORCH["cpu"]) if line.startswith("-")]
-    assert options == ["--index-url https://download.pytorch.org/whl/cpu"]
-    assert pins(TORCH["cpu"]).keys() == {"torch"}
-
-
-def test_builds_of_torch_are_newest_allowed_version() -> None:
+def test_builds_of_torch_are_newest_allowed_version_and_share_the_lock() -> None:
+    options = [(name, line) for name in FILES for line in lines(name) if line.startswith("-")]
+    assert options == [(TORCH["cpu"], "--index-url https://download.pytorch.org/whl/cpu")]
     (taken,) = [each.specifier for each, _ in entries("requirements.txt") if each.name == "torch"]
-    (cpu,), (cuda,) = pins(TORCH["cpu"])["torch"], pins(TORCH["cuda"])["torch"]
-    assert cpu == f"{cuda}+cpu"
-    assert cuda in taken and f"<={cuda}" in str(taken).split(",")
-
-
-def test_lock_has_shared_dependencies_of_torch_without_cuda() -> None:
-    locked, cuda = pins(LOCK), pins(TORCH["cuda"])
+    locked, cuda, cpu = pins(LOCK), pins(TORCH["cuda"]), pins(TORCH["cpu"])
+    (version,) = cuda.pop("torch")
+    assert version in taken and f"<={version}" in str(taken).split(",")
+    assert cpu == {"torch": {f"{version}+cpu"}}
     only_cuda = {name for name in cuda if re.match(r"cuda|nvidia|triton", name)}
-    assert only_cuda
-    shared = {name: versions for name, versions in cuda.items() if name not in only_cuda | {"torch"}}
-    assert shared.items() <= locked.items()
-    assert not locked.keys() & (only_cuda | {"torch"})
+    assert only_cuda and not locked.keys() & (only_cuda | {"torch"})
+    assert {
+        name: versions for name, versions in cuda.items() if name not in only_cuda
+    }.items() <= locked.items()
 
 
 def test_requirements_of_app_and_their_dependencies_are_locked() -> None:

