@@ -129,9 +129,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, tiny_llama: "Callable[..., Ll
 @pytest.fixture
 def pine(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> "Run":
     """Return a function that runs a subcommand in this process."""
-    from tests.support.commands import verb_runner
+    from tests.support.commands import subcommand_runner
 
-    return verb_runner(capfd, monkeypatch)
+    return subcommand_runner(capfd, monkeypatch)
 
 
 @pytest.fixture

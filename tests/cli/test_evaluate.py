@@ -27,7 +27,7 @@ from pine_engine.evaluation.records import read_records, read_run
 from pine_engine.evaluation.settings import Key
 from pine_engine.evaluation.shards import Shard, lock_shard
 from pine_engine.models import dtypes
-from tests.support.commands import Forked, Outcome, Run, Steps, run_cli_forked, run_verb
+from tests.support.commands import Forked, Outcome, Run, Steps, run_cli_forked, run_subcommand
 from tests.support.forks import fork
 from tests.support.measured_rows import TIMES, pairs
 from tests.support.molecule_rows import write_rows
@@ -331,7 +331,7 @@ def run_on_processor(arguments: list[str], *, has_bf16: bool) -> None:
     """Run `evaluate` as on a processor with or without instructions for bfloat16."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dtypes, "multiplies_in", lambda _dtype: has_bf16)
-        run_verb(["pine_engine", "evaluate", *arguments])
+        run_subcommand(["pine_engine", "evaluate", *arguments])
 
 
 @pytest.mark.slow

@@ -116,6 +116,7 @@ def test_prompts_match_their_labels() -> None:
     assert len(set(layouts["documents of many lengths"].lengths.tolist())) == 5
     assert set(layouts["documents of one token"].lengths.tolist()) == {1, 14}
     assert len(set(layouts["duplicate documents"].documents)) == 3
+    assert layouts["duplicate documents"].lengths.tolist() == [11, 8, 11, 11, 11]  # one other, as long
     assert layouts["a prompt of a few tokens"].num_tokens == 9
 
 
@@ -165,6 +166,7 @@ def test_layers_cover_shapes_of_model(engine: Engine) -> None:
     ]
     assert {width for _, width, _ in kernel_checks.linear_layers(network, is_packed=True)} == {64, 128}
     assert set(range(2, 17)) < set(GEMM_ROWS)
+    assert {12, 13, 300, 301} < set(kernel_checks.ELEMENTWISE_ROWS)  # even and odd, short and long
     biased = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4, bias=False))
     assert len(kernel_checks.linear_layers(biased)) == 2
 

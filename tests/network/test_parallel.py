@@ -12,7 +12,7 @@ import torch
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import ModelError
 from pine_engine.models.load import load
-from tests.support.commands import Run, run_verb
+from tests.support.commands import Run, run_subcommand
 from tests.support.families import FEW_EXPERTS, make
 from tests.support.forks import fork
 from tests.support.split_worker import find, leave_found
@@ -148,5 +148,5 @@ def test_command_line_answers_as_one_process(pine: Run, tmp_path: Path) -> None:
     compare += ["--max-new-tokens", "4"]
     command = ["pine_engine", *map(str, compare), "--device", "tp"]
     expected = [one["text"] for one in pine(*compare).json["results"]]
-    for output in run_processes(2, tmp_path, run_verb, command):
+    for output in run_processes(2, tmp_path, run_subcommand, command):
         assert [one["text"] for one in json.loads(output)["results"]] == expected

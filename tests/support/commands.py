@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 Run = Callable[..., Outcome]
 
 
-def verb_runner(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+def subcommand_runner(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return a function that runs a subcommand and captures its file descriptors."""
 
     def run(*arguments: object) -> Outcome:
@@ -72,12 +72,12 @@ def run_cli_forked(folder: Path, *arguments: object, environment: Mapping[str, s
     stdout, stderr = (folder / f"{secrets.token_hex(8)}.{stream}" for stream in ("out", "err"))
     words = ["pine_engine", *map(str, arguments)]
     return Forked(
-        fork(run_verb, words, stdout=stdout, stderr=stderr, environment=environment), stdout, stderr
+        fork(run_subcommand, words, stdout=stdout, stderr=stderr, environment=environment), stdout, stderr
     )
 
 
-def run_verb(words: list[str]) -> None:
-    """Run a subcommand. words: of its command line."""
+def run_subcommand(words: list[str]) -> None:
+    """Run the subcommand of a command line."""
     sys.argv = words
     cli.main()
 
