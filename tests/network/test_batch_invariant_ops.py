@@ -51,19 +51,6 @@ def test_linear_is_batch_invariant(inner: int, outer: int, dtype: torch.dtype) -
     torch.testing.assert_close(expected, functional.linear(rows, weight, bias), rtol=2e-2, atol=2e-2)
 
 
-def test_native_gemm_is_not_batch_invariant() -> None:
-    """Control: at least one of these numbers of threads must show a difference."""
-    weight, rows = normal(192, 576), normal(64, 576)
-    order = torch.randperm(64, generator=torch.Generator().manual_seed(0))
-    differs = []
-    for count in THREADS:
-        with torch_num_threads(count):
-            moved = functional.linear(rows[order], weight)
-            differs.append(not torch.equal(moved, functional.linear(rows, weight)[order]))
-    if not any(differs):
-        pytest.skip("GEMMs of this processor are batch-invariant at these shapes")
-
-
 def test_single_row_is_doubled_except_in_its_own_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, rows = normal(97, 203), normal(5, 203)
     batch_sizes: list[int] = []
@@ -173,40 +160,28 @@ class Experts(nn.Module):
         return functional.silu(self.act(self.experts[expert](rows)))
 
 
-def record_calls(monkeypatch: pytest.MonkeyPatch, *functions: Callable[..., Any]) -> list[str]:
-    """Return a list to which calls of batch-invariant replacements append their names."""
+def test_callers_of_torch_functions_are_patched_with_unreached_experts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model: Any = Experts()
     calls: list[str] = []
+    with OpCallerRecorder() as callers:
+        expected = model(normal(5, 8))
+    reached = model.experts[0]
+    assert list(callers.modules) == [reached.inner[0], reached, model.act, model]
+    patch_op_callers(model, callers.modules)
 
     def call(name: str, replacement: Callable[..., Any], *args: Any, **options: Any) -> Any:
         calls.append(name)
         return replacement(*args, **options)
 
-    for function in functions:
+    for function in (functional.linear, torch.sigmoid, functional.gelu, functional.silu):
         replacement = partial(call, function.__name__, ops._REPLACEMENTS[function])
         monkeypatch.setitem(ops._REPLACEMENTS, function, replacement)
-    return calls
-
-
-def test_callers_of_torch_functions_are_patched(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = Gate()
-    model = nn.Sequential(gate, nn.LayerNorm(3))
-    with OpCallerRecorder() as callers:
-        expected = model(normal(5, 8))
-    assert list(callers.modules) == [gate.inner[0], gate]
-    patch_op_callers(model, callers.modules)
-    calls = record_calls(monkeypatch, functional.linear)
     torch.testing.assert_close(model(normal(5, 8)), expected)
-    assert calls == ["linear"]  # without the linear layer, which is a module itself
-
-
-def test_unreached_experts_are_patched_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Experts()
-    with OpCallerRecorder() as callers:
-        model(normal(5, 8))
-    patch_op_callers(model, callers.modules)
-    calls = record_calls(monkeypatch, torch.sigmoid, functional.gelu, functional.silu)
     model(normal(5, 8), expert=1)
-    assert calls == ["sigmoid", "gelu", "silu"]
+    # Once per expert: the linear layer inside is a module itself.
+    assert calls == 2 * ["linear", "sigmoid", "gelu", "silu"]
 
 
 def test_batched_gemm_in_invariant_mode_is_a_stack_of_linear_layers() -> None:
@@ -238,8 +213,5 @@ def test_decode_attention_threads_keep_bitwise_identity(threads: int) -> None:
             for heads in range(num_kv_heads, 4 * num_kv_heads + 1, num_kv_heads):
                 with torch_num_threads(used):
                     assert torch.equal(query[:heads] @ key[:heads].mT, expected[:heads])
-
-
-def test_decode_attention_threads_of_a_prefill_are_kept() -> None:
-    with torch_num_threads(2):
-        assert decode_attention_threads(torch.empty(1, 7, 5, 64), torch.empty(1, 1, 5, 64)) is None
+        with torch_num_threads(threads):  # a prefill keeps them
+            assert decode_attention_threads(torch.empty(1, 7, 5, 64), torch.empty(1, 1, 5, 64)) is None

@@ -11,7 +11,6 @@ from transformers import LlamaConfig
 from transformers.models.cohere.modeling_cohere import CohereRotaryEmbedding
 from transformers.models.cohere.modeling_cohere import apply_rotary_pos_emb as rotate_interleaved
 from transformers.models.gemma3.modeling_gemma3 import Gemma3RotaryEmbedding
-from transformers.models.gpt_neox.modeling_gpt_neox import apply_rotary_pos_emb as rotate_partially
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as rotate_halves
 
@@ -85,18 +84,6 @@ def test_rotation_equals_transformers(
     assert torch.equal(rope.to_vectors(rope.to_pairs(vectors)), vectors)
 
 
-def test_partial_rotation_equals_transformers() -> None:
-    rotary_dim = 6
-    rope = Rope(FREQUENCIES.float()[: rotary_dim // 2], "half", 1.0)
-    vectors = random_vectors(4, 40, HEAD_DIM)
-    angles = torch.arange(40)[:, None] * rope.inverse_frequencies
-    both = torch.cat((angles, angles), dim=-1)[None]
-    expected, _ = rotate_partially(vectors[None], vectors[None], both.cos(), both.sin())
-    result = rotated(rope, vectors)
-    torch.testing.assert_close(result, in_pair_layout(rope, expected[0]), rtol=0, atol=ANGLE_ROUNDING)
-    assert torch.equal(result[..., rotary_dim:], vectors[..., rotary_dim:])
-
-
 @pytest.mark.parametrize("pairing", ["half", "interleaved"])
 @pytest.mark.parametrize("rotary_dim", [4, 10, HEAD_DIM])
 def test_pair_layout_is_a_permutation(pairing: Pairing, rotary_dim: int) -> None:
@@ -109,15 +96,6 @@ def test_pair_layout_is_a_permutation(pairing: Pairing, rotary_dim: int) -> None
     assert sorted(layout.tolist()) == vector.tolist()
     expected = [[i, i + half] if pairing == "half" else [2 * i, 2 * i + 1] for i in range(half)]
     assert layout[:rotary_dim].view(-1, 2).tolist() == expected
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-14)])
-def test_table_has_unit_numbers_of_the_dtype(dtype: torch.dtype, tolerance: float) -> None:
-    table = Rope(FREQUENCIES.float(), "half", 1.0).table(300, HEAD_DIM, dtype)
-    ones = torch.ones(300, HEAD_DIM // 2, dtype=dtype)
-    torch.testing.assert_close(table.abs(), ones, rtol=0, atol=tolerance)
-    assert torch.equal(table[0], torch.ones_like(table[0]))
-    assert table[1, 0].angle().item() == pytest.approx(1.0, abs=10 * tolerance)
 
 
 @given(first=st.integers(0, 60), second=st.integers(0, 60), shift=st.integers(0, 60), seed=st.integers(0, 99))
@@ -144,11 +122,3 @@ def test_layers_of_one_model_can_rotate_differently() -> None:
     assert {rope.inverse_frequencies[0].item() for rope in ropes} == {1.0, -1.0, 0.25, -0.25}
     with pytest.raises(ModelError, match="no rotary position embedding"):
         possible_ropes(nn.Linear(2, 2))
-
-
-def test_scale_is_removed_from_rotary_dimensions_only() -> None:
-    rope = Rope(torch.ones(2), "half", 3.0)
-    vectors = random_vectors(5, 8)
-    pairs = rope.to_pairs(torch.cat((3 * vectors[:, :4], vectors[:, 4:]), dim=-1))
-    scores = from_pairs(rope.unscaled(pairs)) @ from_pairs(pairs).T
-    torch.testing.assert_close(scores, vectors @ vectors.T)
