@@ -1,1 +1,1 @@
-"""One run: prompts read and answered under several methods at once."""
+"""Runs: prefill and decoding of prompts under several methods at once."""

@@ -283,7 +283,7 @@ def _step(
 
 
 def synchronize(logits: Tensor) -> None:
-    """Wait for the GPU that computes the logits, so that a clock read next includes their time."""
+    """Wait for the GPU that computes the logits, so that a later clock reading includes their time."""
     if logits.is_cuda:
         torch.cuda.synchronize(logits.device)
 

@@ -86,7 +86,7 @@ def patch_generate(
         engine.check_length(layout, 0)
     forward = _MethodForward(engine, tokenized, selected, generating.forward)
     with (
-        # Module.compile keeps what calls the model's own forward.
+        # Module.compile keeps a call of the forward of the model.
         _patched(generating, forward=forward, _compiled_call_impl=None),
         _patched(stock, generate=_checked(stock, forward)),
     ):

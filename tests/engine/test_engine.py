@@ -12,21 +12,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pine_engine import (
-    METHODS,
-    TASKS,
-    Document,
-    Engine,
-    GenerationFinished,
-    InputError,
-    PrefillDone,
-    PrefillProgress,
-    RunFinished,
-    TokenGenerated,
-    TokenLayout,
-    compare_orders,
-    patch_generate,
-)
+import pine_engine as pine
+from pine_engine import METHODS, Engine, InputError, TokenLayout
 from pine_engine.engine.request_arguments import RunOptions
 from pine_engine.network.thread_tuner import torch_num_threads
 from tests.engine.conftest import LAYOUT, TinyLlama
@@ -97,7 +84,7 @@ def test_trace_and_patched_generate_agree_with_run(engine: Engine) -> None:
         shares = traced.traces[method].suffix_attention
         assert shares is not None and not shares[..., 0].any()
         assert shares.sum(-1) == pytest.approx(1.0, abs=1e-6)
-        with patch_generate(engine, WITHOUT_PREFIX, method=method) as inputs:
+        with pine.patch_generate(engine, WITHOUT_PREFIX, method=method) as inputs:
             model: Any = engine.model
             output = model.generate(**inputs, max_new_tokens=3, do_sample=False)
         generated = tuple(output[0, WITHOUT_PREFIX.num_tokens :].tolist())
@@ -142,8 +129,7 @@ def layouts_with_order(draw: st.DrawFn) -> tuple[TokenLayout, list[int]]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "head_dim"),
-    [(torch.float32, 8), (torch.float32, 24), (torch.float32, 40), (torch.bfloat16, 8)],
+    ("dtype", "head_dim"), [(torch.float32, 8), (torch.float32, 24), (torch.float32, 40), (torch.bfloat16, 8)]
 )
 def test_invariant_methods_are_identical_in_any_order(
     tiny_llama: TinyLlama, dtype: torch.dtype, head_dim: int
@@ -195,16 +181,18 @@ def test_score_is_log_probability_of_answer(engine: Engine, method: str) -> None
 
 def test_generate_yields_events_in_order(engine: Engine) -> None:
     events = list(engine.generate(LAYOUT, methods=["vanilla", "pine"], max_new_tokens=3, stop_at_eos=False))
-    progress = [event for event in events if isinstance(event, PrefillProgress)]
+    progress = [event for event in events if isinstance(event, pine.PrefillProgress)]
     assert [(event.method, event.layers_done, event.num_layers) for event in progress] == [
         ("vanilla", 0, 2), ("vanilla", 1, 2), ("pine", 0, 2), ("pine", 1, 2)
     ]  # fmt: skip
-    assert [event.method for event in events if isinstance(event, PrefillDone)] == ["vanilla", "pine"]
-    assert isinstance(events[-1], RunFinished)
-    answers = [event.answer for event in events if isinstance(event, GenerationFinished)]
+    assert [event.method for event in events if isinstance(event, pine.PrefillDone)] == ["vanilla", "pine"]
+    assert isinstance(events[-1], pine.RunFinished)
+    answers = [event.answer for event in events if isinstance(event, pine.GenerationFinished)]
     assert {answer.method: answer for answer in answers} == events[-1].result.answers
     for answer in answers:
-        tokens = [one for one in events if isinstance(one, TokenGenerated) and one.method == answer.method]
+        tokens = [
+            one for one in events if isinstance(one, pine.TokenGenerated) and one.method == answer.method
+        ]
         assert [(token.step, token.token_id) for token in tokens] == list(enumerate(answer.token_ids))
         assert tokens[-1].text == answer.text
 
@@ -241,7 +229,7 @@ def test_closing_generate_stops_model_within_a_layer(tiny_llama: TinyLlama) -> N
     engine = Engine(tiny_llama(layers=8))
     with count_tokens(engine.patched_models[0].network.model.layers[0].mlp) as calls:
         run = engine.generate(LAYOUT, methods=["vanilla"], max_new_tokens=400, stop_at_eos=False)
-        next(event for event in run if isinstance(event, TokenGenerated))
+        next(event for event in run if isinstance(event, pine.TokenGenerated))
         run.close()
         num_calls = len(calls)
         time.sleep(0.2)
@@ -262,7 +250,7 @@ def test_prompt_longer_than_context_raises(tiny_llama: TinyLlama) -> None:
 
 PARTS: dict[str, Any] = {
     "question": "Who?",
-    "documents": ["red", {"title": "G", "text": "green"}, Document("blue", "B")],
+    "documents": ["red", {"title": "G", "text": "green"}, pine.Document("blue", "B")],
     "task": "retrieval_qa_numbered",
     "instruction": "Say.",
     "system": "Be brief.",
@@ -272,15 +260,15 @@ OPTIONS: dict[str, Any] = {"methods": ["vanilla", "pine"], "max_new_tokens": 2}
 
 def test_parts_become_prompt_of_task(engine: Engine) -> None:
     parts = {name: value for name, value in PARTS.items() if name != "task"}
-    prompt = TASKS[PARTS["task"]].prompt(engine.tokenizer, **parts)
+    prompt = pine.TASKS[PARTS["task"]].prompt(engine.tokenizer, **parts)
     layout = engine.tokenize(prompt)
     assert engine.run(**PARTS, **OPTIONS).layout == layout
     *_, last = engine.generate(**PARTS, **OPTIONS)
-    assert isinstance(last, RunFinished) and last.result.layout == layout
+    assert isinstance(last, pine.RunFinished) and last.result.layout == layout
     assert engine.shuffle(**PARTS, **OPTIONS, count=1).first.layout == layout
     scores = engine.score(**PARTS, continuations="a", methods="pine")
     assert scores == engine.score(prompt, "a", methods="pine")
-    default = TASKS["retrieval_qa"].prompt(engine.tokenizer, question="Who?", documents="red")
+    default = pine.TASKS["retrieval_qa"].prompt(engine.tokenizer, question="Who?", documents="red")
     assert engine.run(question="Who?", documents="red", **OPTIONS).layout == engine.tokenize(default)
 
 
@@ -307,7 +295,7 @@ def test_run_signature_lists_all_options() -> None:
     assert {"self", "prompt", *RunOptions.__annotations__} == set(inspect.signature(Engine.run).parameters)
 
 
-@pytest.mark.parametrize("call", [Engine.generate, Engine.shuffle, Engine.score, compare_orders])
+@pytest.mark.parametrize("call", [Engine.generate, Engine.shuffle, Engine.score, pine.compare_orders])
 def test_unknown_option_raises_with_field(engine: Engine, call: Callable[..., Any]) -> None:
     with pytest.raises(InputError) as raised:
         call(engine, LAYOUT, lenght=3)

@@ -10,23 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pine_engine import (
-    DEBIASERS,
-    Answer,
-    Engine,
-    InputError,
-    LabeledRequest,
-    ModelError,
-    TokenLayout,
-    compare_orders,
-    generate_batch,
-    get_methods,
-    patch_generate,
-    plan_debias,
-    run_debias,
-    sweep_document,
-)
+import pine_engine as pine
+from pine_engine import METHODS, Engine, InputError, ModelError, TokenLayout
 from pine_engine.attention.decode import batch_caches
+from pine_engine.attention.state import SequenceState
 from pine_engine.engine import generation, passes
 from pine_engine.engine.generation import check_finite
 from pine_engine.evaluation.examples import Example
@@ -49,12 +36,12 @@ FLOAT32_LOGPROBS = 1e-5
 """Log-probabilities of a float64 model are computed in float32, from logits up to about 10."""
 
 
-def batch(engine: Engine, layouts: list[TokenLayout] = PROMPTS, **options: Any) -> list[Answer]:
-    answers = dict(generate_batch(engine, layouts, **options))
+def batch(engine: Engine, layouts: list[TokenLayout] = PROMPTS, **options: Any) -> list[pine.Answer]:
+    answers = dict(pine.generate_batch(engine, layouts, **options))
     return [answers[index] for index in range(len(layouts))]
 
 
-def facts(answer: Answer) -> tuple[str, tuple[int, ...], tuple[float, ...], str]:
+def facts(answer: pine.Answer) -> tuple[str, tuple[int, ...], tuple[float, ...], str]:
     """Return an answer without its times."""
     return answer.method, answer.token_ids, answer.logprobs, answer.finish_reason
 
@@ -94,12 +81,12 @@ def test_answers_are_identical_for_any_neighbors_and_batch_size(
 def test_logits_are_identical_for_any_free_slots(tiny_llama: TinyLlama, dtype: torch.dtype) -> None:
     engine = Engine(tiny_llama(dtype=dtype))
     found = []
-    for before, after in ((0, 1), (0, 3), (1, 0), (3, 2)):
-        with torch.inference_mode():
-            row, _ = passes.prefill(
-                engine.patched_models, LAYOUTS[0], *get_methods("pine"), reserved_tokens=1, logits_to_keep=1
-            )
-            rows = [*[None] * before, row, *[None] * after]
+    options: dict[str, Any] = {"reserved_tokens": 1, "logits_to_keep": 1}
+    with torch.inference_mode():
+        row, _ = passes.prefill(engine.patched_models, LAYOUTS[0], METHODS["pine"], **options)
+        for before, after in ((0, 1), (0, 3), (1, 0), (3, 2), (0, 0)):
+            copies = [SequenceState(row.state, row.cache.copy()) for _ in range(1 + (before == after))]
+            rows = [*[None] * before, *copies, *[None] * after]
             found.append(passes.extend(rows, [[9]] * len(rows))[before])
     assert all(torch.equal(one, found[0]) for one in found) and found[0].any()
 
@@ -135,7 +122,7 @@ def test_free_slot_is_refilled_and_kept(tiny_llama: TinyLlama, calls: list[Any])
     engine.stop_token_ids = frozenset([ids[1][1]])
     assert ids[1][1] not in (ids[1][0], *ids[0], *ids[2])
     calls.clear()
-    indices = [index for index, _ in generate_batch(engine, LAYOUTS[:3], max_new_tokens=4, batch_size=2)]
+    indices = [index for index, _ in pine.generate_batch(engine, LAYOUTS[:3], max_new_tokens=4, batch_size=2)]
     assert indices == [1, 0, 2]
     assert calls == ["prefill", "prefill", 2, (2, 2), "prefill", 2, (2, 2), (2, 2), (2, 1)]
 
@@ -143,7 +130,7 @@ def test_free_slot_is_refilled_and_kept(tiny_llama: TinyLlama, calls: list[Any])
 def test_batch_is_lazy_and_stops_when_closed(tiny_llama: TinyLlama, calls: list[Any]) -> None:
     engine = Engine(tiny_llama())
     calls.clear()
-    answers = generate_batch(engine, PROMPTS, max_new_tokens=3, batch_size=2)
+    answers = pine.generate_batch(engine, PROMPTS, max_new_tokens=3, batch_size=2)
     assert calls == []
     index, answer = next(answers)
     assert (index, len(answer.token_ids)) == (0, 3)
@@ -190,7 +177,7 @@ def test_batch_with_invalid_options_raises_at_call(
     engine = Engine(tiny_llama())
     calls.clear()
     with pytest.raises(InputError) as raised:
-        generate_batch(engine, PROMPTS, **options)
+        pine.generate_batch(engine, PROMPTS, **options)
     assert raised.value.field == field and calls == []
 
 
@@ -219,17 +206,17 @@ def broken(engine: Engine, token: int, value: float = math.nan) -> Iterator[None
 def debias(engine: Engine, wrapper: str) -> None:
     """Debias a request with token 52 in a document."""
     fields = {"question": "Why?", "documents": ["a", "bN"], "labels": ["A", "B"], "system": "Say."}
-    plan = plan_debias([LabeledRequest.model_validate(fields)], wrapper=wrapper, max_new_tokens=2)
-    list(run_debias(engine, plan))
+    plan = pine.plan_debias([pine.LabeledRequest.model_validate(fields)], wrapper=wrapper, max_new_tokens=2)
+    list(pine.run_debias(engine, plan))
 
 
 ATTEMPTS: dict[str, Callable[[Engine], Any]] = {
     "run": lambda engine: engine.run(LAYOUT, max_new_tokens=0),
     "generate": lambda engine: list(engine.generate(LAYOUT, max_new_tokens=2)),
     "score": lambda engine: engine.score(LAYOUT, ["ab"]),
-    "orders": lambda engine: list(compare_orders(engine, LAYOUT, orders=[[0, 1, 2, 3]])),
-    "sweep": lambda engine: list(sweep_document(engine, LAYOUT, document=0, answer="ab")),
-    **{name: partial(debias, wrapper=name) for name in DEBIASERS},
+    "orders": lambda engine: list(pine.compare_orders(engine, LAYOUT, orders=[[0, 1, 2, 3]])),
+    "sweep": lambda engine: list(pine.sweep_document(engine, LAYOUT, document=0, answer="ab")),
+    **{name: partial(debias, wrapper=name) for name in pine.DEBIASERS},
 }
 
 
@@ -265,7 +252,7 @@ def test_batch_answers_other_prompts_before_error(engine: Engine) -> None:
     expected = [answer.token_ids for answer in batch(engine, [prompts[0], prompts[2]], max_new_tokens=4)]
     answers = {}
     with broken(engine, 90), pytest.raises(ModelError, match="by index: 1, 3; under pine"):
-        for index, answer in generate_batch(engine, prompts, max_new_tokens=4, batch_size=2):
+        for index, answer in pine.generate_batch(engine, prompts, max_new_tokens=4, batch_size=2):
             answers[index] = answer.token_ids
     assert answers == {0: expected[0], 2: expected[1]}
 
@@ -274,11 +261,11 @@ def test_nonfinite_patched_generate_raises(engine: Engine) -> None:
     model: Any = engine.model
     with (
         broken(engine, 52),
-        patch_generate(engine, [WITHOUT_52, LAYOUT]) as inputs,
+        pine.patch_generate(engine, [WITHOUT_52, LAYOUT]) as inputs,
         pytest.raises(ModelError, match=r"^under pine .* of sequence 1 for the first token"),
     ):
         model.generate(**inputs, max_new_tokens=3)
-    with patch_generate(engine, WITHOUT_52) as inputs:
+    with pine.patch_generate(engine, WITHOUT_52) as inputs:
         ids = model.generate(**inputs, max_new_tokens=1, do_sample=False)[:, -1].tolist()
         with broken(engine, ids[0]), pytest.raises(ModelError, match="after 1 tokens"):
             model.generate(**inputs, max_new_tokens=3, do_sample=False, eos_token_id=None)

@@ -13,24 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from pine_engine import (
-    METHODS,
-    Answer,
-    Engine,
-    GenerationFinished,
-    InputError,
-    OrderComparison,
-    OrderResult,
-    OrderStats,
-    PrefillDone,
-    PrefillProgress,
-    RunResult,
-    ShuffleResult,
-    TokenLayout,
-    compare_orders,
-    sample_orders,
-    summarize_orders,
-)
+import pine_engine as pine
+from pine_engine import METHODS, Engine, InputError, TokenLayout
 from pine_engine.engine import orders, passes
 from pine_engine.engine.run import Run, prepare_run
 from tests.engine.conftest import TinyLlama
@@ -43,18 +27,18 @@ FIXED: dict[str, Any] = {"max_new_tokens": 5, "stop_at_eos": False}
 
 @given(count=st.integers(1, 7), shuffles=st.integers(0, 40), seed=st.integers(0, 5))
 def test_sampled_orders_are_distinct_permutations(count: int, shuffles: int, seed: int) -> None:
-    sampled = sample_orders(count, shuffles, seed)
+    sampled = pine.sample_orders(count, shuffles, seed)
     assert sampled[0] == tuple(range(count))
     assert len(sampled) == len(set(sampled)) == min(shuffles + 1, math.factorial(count))
     assert all(sorted(order) == list(range(count)) for order in sampled)
-    assert sampled == sample_orders(count, shuffles, seed)
-    assert sample_orders(min(count, 4)) == list(itertools.permutations(range(min(count, 4))))
+    assert sampled == pine.sample_orders(count, shuffles, seed)
+    assert pine.sample_orders(min(count, 4)) == list(itertools.permutations(range(min(count, 4))))
 
 
 def test_seed_determines_sampled_orders() -> None:
-    sampled = [sample_orders(6, 10, seed) for seed in range(3)]
+    sampled = [pine.sample_orders(6, 10, seed) for seed in range(3)]
     assert sampled[0] != sampled[1] != sampled[2] != sampled[0]
-    assert sample_orders(6) == sample_orders(6, 20)[:11] == sampled[0]
+    assert pine.sample_orders(6) == pine.sample_orders(6, 20)[:11] == sampled[0]
     assert sampled[0][1] == (3, 5, 0, 1, 2, 4)  # certificates contain the seed
 
 
@@ -67,12 +51,12 @@ def engine(tiny_llama: TinyLlama) -> Engine:
 
 
 @pytest.fixture(scope="module")
-def shuffled(engine: Engine) -> ShuffleResult:
+def shuffled(engine: Engine) -> pine.ShuffleResult:
     return engine.shuffle(LAYOUT, methods="all", **FIXED, return_logits=True)
 
 
-def test_invariant_methods_are_identical_and_others_change(shuffled: ShuffleResult) -> None:
-    assert shuffled.orders == tuple(sample_orders(3))
+def test_invariant_methods_are_identical_and_others_change(shuffled: pine.ShuffleResult) -> None:
+    assert shuffled.orders == tuple(pine.sample_orders(3))
     assert [row.result.layout for row in shuffled.results] == [
         LAYOUT.reorder(order) for order in shuffled.orders
     ]
@@ -157,13 +141,16 @@ def test_results_are_identical_for_any_number_of_orders_per_batch(
 
 def test_compare_orders_yields_events_and_two_orders_first(engine: Engine) -> None:
     options: dict[str, Any] = {"methods": ["nia", "pine"], "trace": True, **FIXED}
-    events = list(compare_orders(engine, LAYOUT, **options))
-    kinds = [type(event) for event in events if isinstance(event, OrderResult | PrefillDone)]
-    assert kinds == [PrefillDone] * 4 + [OrderResult] * 2 + [PrefillDone] * 8 + [OrderResult] * 4
-    assert len([event for event in events if isinstance(event, PrefillProgress)]) == 2 * 12
-    assert len([event for event in events if isinstance(event, GenerationFinished)]) == 12
-    results = [event for event in events if isinstance(event, OrderResult)]
-    assert [result.order for result in results] == sample_orders(3)
+    events = list(pine.compare_orders(engine, LAYOUT, **options))
+    kinds = [type(event) for event in events if isinstance(event, pine.OrderResult | pine.PrefillDone)]
+    assert (
+        kinds
+        == [pine.PrefillDone] * 4 + [pine.OrderResult] * 2 + [pine.PrefillDone] * 8 + [pine.OrderResult] * 4
+    )
+    assert len([event for event in events if isinstance(event, pine.PrefillProgress)]) == 2 * 12
+    assert len([event for event in events if isinstance(event, pine.GenerationFinished)]) == 12
+    results = [event for event in events if isinstance(event, pine.OrderResult)]
+    assert [result.order for result in results] == pine.sample_orders(3)
     for each in results:
         for method, trace in engine.run(each.result.layout, **options).traces.items():
             found = each.result.traces[method].suffix_attention
@@ -179,8 +166,8 @@ def test_shuffle_stops_at_eos(engine: Engine, stop_at_eos: bool, tokens: int) ->
 
 def test_closing_compare_orders_stops_model(engine: Engine) -> None:
     with count_tokens(engine.patched_models[0].network.model.layers[0]) as calls:
-        events = compare_orders(engine, LAYOUT, max_new_tokens=1)
-        next(event for event in events if isinstance(event, PrefillDone))
+        events = pine.compare_orders(engine, LAYOUT, max_new_tokens=1)
+        next(event for event in events if isinstance(event, pine.PrefillDone))
         events.close()
     assert len(calls) <= 3  # the next prefill may have started
 
@@ -188,12 +175,12 @@ def test_closing_compare_orders_stops_model(engine: Engine) -> None:
 # comparisons of results made by hand
 
 
-def result(ids: tuple[int, ...], logits: list[list[float]]) -> RunResult:
+def result(ids: tuple[int, ...], logits: list[list[float]]) -> pine.RunResult:
     """Return the result of a prompt with a suffix of two tokens and a vocabulary of ten."""
-    answer = Answer("pine", str(ids), ids, tuple(0.0 for _ in ids), 0.0, 0.0, "length")
+    answer = pine.Answer("pine", str(ids), ids, tuple(0.0 for _ in ids), 0.0, 0.0, "length")
     layout = TokenLayout((1,), ((2,), (3,)), (4, 5))
     rows = nn.functional.pad(torch.tensor(logits), (0, 10 - len(logits[0])))
-    return RunResult(layout, {"pine": answer}, {}, {"pine": rows})
+    return pine.RunResult(layout, {"pine": answer}, {}, {"pine": rows})
 
 
 RISING = [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]
@@ -238,22 +225,23 @@ def test_comparison_includes_logits_up_to_different_token(
 # statistics and result
 
 
-def comparison(text: int, diff: float = 0.0, logprob: float = -1.0) -> OrderComparison:
+def comparison(text: int, diff: float = 0.0, logprob: float = -1.0) -> pine.OrderComparison:
     """Return a comparison with a reference of text 1. It is bitwise identical if `diff` is 0."""
-    answer = Answer("pine", "", (text,), (), 0.0, 0.0, "length")
-    return OrderComparison(answer, text == 1, None if text == 1 else 0, diff, diff == 0, logprob)
+    answer = pine.Answer("pine", "", (text,), (), 0.0, 0.0, "length")
+    return pine.OrderComparison(answer, text == 1, None if text == 1 else 0, diff, diff == 0, logprob)
 
 
 def test_stats_count_all_orders() -> None:
     vanilla = [comparison(1), comparison(2, 0.5), comparison(1, 0.7, -3.5), comparison(3, 0.1, -0.25)]
-    stats = summarize_orders([{"pine": comparison(1), "vanilla": one} for one in vanilla])
+    stats = pine.summarize_orders([{"pine": comparison(1), "vanilla": one} for one in vanilla])
     assert stats == {
-        "pine": OrderStats(4, 4, 1, 0.0, True, 0.0), "vanilla": OrderStats(4, 2, 3, 0.7, False, 3.25)
-    }  # fmt: skip
+        "pine": pine.OrderStats(4, 4, 1, 0.0, True, 0.0),
+        "vanilla": pine.OrderStats(4, 2, 3, 0.7, False, 3.25),
+    }
     for place in range(3):
         rows = [{"pine": comparison(1, diff)} for diff in (0.0, 0.5)]
         rows.insert(place, {"pine": comparison(1, math.nan)})
-        assert math.isnan(summarize_orders(rows)["pine"].max_abs_logit_diff)
+        assert math.isnan(pine.summarize_orders(rows)["pine"].max_abs_logit_diff)
 
 
 def test_shuffle_reports_progress_and_drops_logits(engine: Engine) -> None:
@@ -262,7 +250,7 @@ def test_shuffle_reports_progress_and_drops_logits(engine: Engine) -> None:
     found = engine.shuffle(
         layout, methods="pine", max_new_tokens=1, count=4, seed=3, progress=lambda part, _: calls.append(part)
     )
-    assert list(found.orders) == sample_orders(6, 3, seed=3)
+    assert list(found.orders) == pine.sample_orders(6, 3, seed=3)
     assert calls == [0.25, 0.5, 0.75, 1.0]
     assert all(row.result.logits == {} for row in found.results)
 
