@@ -83,12 +83,10 @@ class Premises:
 def split_problem(text: str) -> Premises:
     """Return the problem with the premises that the wording shows to be exchangeable.
 
-    They are the longest run of at least two sentences before the question (the last sentence with a
-    question mark, or else the last one). Each sentence of the run
-    - contains a number,
-    - does not continue the previous one: "Then ...", "... the remaining ...", "... 3 more",
-    - has the same kind of subject as the others: no sentence begins with a pronoun, or all begin with the
-      same one ("She ...", "Her ...", "On Monday she ..."), which then refers to a person named before.
+    They are the longest run of at least two sentences before the question (the last sentence with a question
+    mark, or else the last one) that contain a number, do not continue the previous sentence ("Then ...",
+    "... 3 more"), and have the same kind of subject: no sentence begins with a pronoun, or all begin with the
+    same one ("She ...", "Her ...", "On Monday she ..."), which then refers to a person named before.
     Without such a run there are no premises, and the text before the question is the prefix.
     """
     sentences = split_sentences(text)

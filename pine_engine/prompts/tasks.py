@@ -17,13 +17,8 @@ from pine_engine.prompts.prompt import CUE, Document, DocumentLike, Prompt, as_d
 class Nouns:
     """Names of the parts of a task in labels.
 
-    Args:
-        document: One document.
-        documents: Several documents.
-        owner: Words between a document and its letter, such as "of assistant".
-        title: Title of a document; "" where documents have none.
-        question: The question.
-        finding: The parsed answer.
+    The owner is between a document and its letter, such as "of assistant". The title is "" where documents
+    have none. The finding is the parsed answer.
     """
 
     document: str = "document"
