@@ -128,6 +128,7 @@ def test_every_subcommand_and_option_has_help(pine: Run) -> None:
     for name, command in commands.items():
         options: list[Any] = [option for option in command.params if option.name != "help"]
         assert options and all(option.help for option in options) and "Args:" not in str(command.help), name
+        assert not any(option.secondary_opts for option in options)  # a flag has no --no-flag
         assert [option.default for option in options if option.name == "dtype"] in ([], ["auto"], [None])
         assert (name, "as_json") in [(name, option.name) for option in options]
 

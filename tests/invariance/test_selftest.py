@@ -89,7 +89,8 @@ def test_check_stacking_hard_shape_needs_invariant_attention(
     shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with torch_num_threads(2):
-        assert selftest.check_stacking(load_engine(f"random:{shape}")).holds
+        check = selftest.check_stacking(load_engine(f"random:{shape}"))
+        assert check.holds and "1, 2 threads" in check.found
         monkeypatch.setattr(decode, "decode_attention_threads", lambda *_: None)
         monkeypatch.setattr(rope, "ALIGNED_DIMS", 1)
         assert not selftest.check_stacking(load_engine(f"random:{shape}")).holds
