@@ -13,7 +13,7 @@ from pine_engine.evaluation.records import Record, RunInfo
 from pine_engine.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.evaluation.report.parts import report_parts
 from pine_engine.evaluation.report.runs import MeasuredRun
-from pine_engine.evaluation.report.tables import Part, task_label
+from pine_engine.evaluation.report.tables import Curve, Part, task_label
 from pine_engine.evaluation.rewardbench import SUBSETS
 from pine_engine.evaluation.task_estimates import TaskEstimates
 from tests.support.records import SWAPS, judged, run_info, sweep, swept
@@ -225,6 +225,9 @@ def edge_runs() -> list[MeasuredRun]:
     uncompared = [
         judged(f"p-{n}", name, "as-is", verdict) for n in range(12) for name, verdict in methods.items()
     ]
+    unparsed = [
+        one.model_copy(update={"parsed": None} if one.method == "vanilla" else {}) for one in qa_records()
+    ]
     return runs_of(
         {
             **{f"{count} of 12 parsed": (JUDGE, some_parsed(count)) for count in (0, 3, 8, 12)},
@@ -233,6 +236,9 @@ def edge_runs() -> list[MeasuredRun]:
             "NIA unparsed": (JUDGE, uncompared),
             "RewardBench": (LLAMA, rewardbench()),
             "unknown methods": (QA, unknown_methods()),
+            "math": (MATH, math_records(QA_METHODS)),
+            "math without NIA": (MATH, math_records(("vanilla", "pine"))),
+            "vanilla unparsed": (QA, [*unparsed, *shuffled(unparsed)]),
         }
     )
 
@@ -246,7 +252,8 @@ def golden_parts(folder: Path) -> list[Part]:
 
 def edge_parts() -> list[Part]:
     """Return the key findings and the tables of the tasks in a report of the edge runs."""
-    headings = ("Key findings", task_label("judge_pair"), task_label("retrieval_qa"))
+    tasks = ("judge_pair", "retrieval_qa", "math_reasoning")
+    headings = ("Key findings", *map(task_label, tasks))
     return [part for part in report_parts(edge_runs()) if part.heading in headings]
 
 
@@ -255,9 +262,25 @@ def markdown_of(parts: Sequence[Part]) -> str:
     return report_markdown(parts, title="A report", made="now", page="report.html", images={})
 
 
+def golden_text(parts: Sequence[Part]) -> str:
+    """Return the Markdown report, the number of columns that name a row by table, the numbers of curves."""
+    heads = [f"- {part.heading}, {table.title}: {table.heads}" for part in parts for table in part.tables]
+    curves = [line for part in parts for curve in part.curves for line in _curve_lines(curve)]
+    return "\n".join([markdown_of(parts), "## Heads", "", *heads, "", "## Curves", "", *curves, ""])
+
+
+def _curve_lines(curve: Curve) -> Iterator[str]:
+    yield f"{curve.name}: {curve.x_title} {', '.join(curve.places)}; {curve.y_title}; {curve.note}"
+    for line in (*curve.lines, *curve.levels):
+        ends = [one and (round(one.mean, 6), one.interval is not None) for one in line.values]
+        yield f"- {line.label}, marker {line.mark}: {ends}"
+    for label, low, high in curve.areas:
+        edges = [[value and round(value, 6) for value in edge] for edge in (low, high)]
+        yield f"- {label}: {edges[0]} to {edges[1]}"
+
+
 if __name__ == "__main__":
     import tempfile
 
     with tempfile.TemporaryDirectory() as scratch:
-        parts = golden_parts(Path(scratch)) + edge_parts()
-        GOLDEN.write_text(markdown_of(parts), encoding="utf-8")
+        GOLDEN.write_text(golden_text(golden_parts(Path(scratch)) + edge_parts()), encoding="utf-8")
