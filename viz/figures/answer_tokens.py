@@ -13,8 +13,7 @@ from viz.drawing.text import format_percent, shorten, visible_text
 from viz.figures.frame import FloatArray, answer_queries, document_segments
 from viz.figures.importance import normalize
 
-MAX_TOKEN_CHARACTERS = 24
-"""Maximum characters of a token that is written in full."""
+MAX_TOKEN_CHARACTERS = 24  # of a token in sentences and rows
 
 
 @dataclass(frozen=True)

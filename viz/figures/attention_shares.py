@@ -38,19 +38,16 @@ def plot_attention_shares(
         order: Document, as entered, in each slot.
     """
     shares = _attention_shares_info(trace, steps, step, layer, head, with_rest=with_rest)
-    segments = document_segments(trace.layout.num_documents, order)
+    parts, segments = "document", document_segments(trace.layout.num_documents, order)
     if with_rest:
-        segments = (PREFIX, *segments, SUFFIX)
+        parts, segments = "segment of the prompt", (PREFIX, *segments, SUFFIX)
         if not trace.layout.prefix_length:
             segments, shares = segments[1:], shares[1:]
     tokens = f"mean over the answer’s {steps} tokens" if step is None else f"token {step + 1} of the answer"
-    parts = "segment of the prompt" if with_rest else "document"
     figure = new_figure(
         name="attention-shares",
         title=f"Attention on each {parts}, {tokens}, {place_name(layer, head)}",
-        caption="A bar is a share of all attention."
-        if with_rest
-        else "A bar is a share of the attention on documents.",
+        caption=f"A bar is a share of {'all attention' if with_rest else 'the attention on documents'}.",
         height=260,
         showlegend=False,
     )

@@ -22,16 +22,13 @@ def plot_head_decisiveness(
     """
     values = decisiveness(trace)
     layers, heads = values.shape
+    color_bar = {"title": {"text": "spread × attention on documents"}}
     figure = new_figure(
         name="decisive-heads",
         title="Decisiveness of each layer and head",
         caption="The share of its attention that a head moves by its ranking. A click selects the head.",
         height=150 + 20 * heads,
-        coloraxis={
-            "cmin": 0,
-            "cmax": float(values.max()),
-            "colorbar": {"title": {"text": "spread × attention on documents"}},
-        },
+        coloraxis={"cmin": 0, "cmax": float(values.max()), "colorbar": color_bar},
     )
     add_cells(
         figure,

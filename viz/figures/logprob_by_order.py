@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pine_engine as pine
 from viz.drawing.identity import document_letter
 from viz.figures.frame import FloatArray, method_labels, new_figure
-from viz.theme import LINES, SYMBOLS
+from viz.theme import line_style
 
 
 def plot_logprob_by_order(
@@ -38,12 +38,7 @@ def plot_logprob_by_order(
             y=[name] * len(numbers),
             mode="markers",
             name=name,
-            marker={
-                "size": 11,
-                "opacity": 0.65,
-                "symbol": SYMBOLS[index % len(SYMBOLS)],
-                "color": LINES[index % len(LINES)],
-            },
+            marker={**line_style(index)["marker"], "size": 11, "opacity": 0.65},
             customdata=[" ".join(map(document_letter, rows[number].order)) for number in numbers],
             hovertemplate="%{y}, order %{customdata}: %{x:.4g} nats<extra></extra>",
             meta={"x": [{"tried": number, "method": method} for number in numbers]},
@@ -56,7 +51,6 @@ def plot_logprob_by_order(
 def _logprob_by_order_info(rows: "Sequence[pine.OrderResult]", method: str) -> tuple[list[int], FloatArray]:
     """Return the indices of the orders that have the method, and the log-probabilities."""
     numbers = [number for number, row in enumerate(rows) if method in row.comparisons]
-    logprobs = np.array(
-        [rows[number].comparisons[method].reference_logprob for number in numbers], dtype=np.float32
-    )
+    values = [rows[number].comparisons[method].reference_logprob for number in numbers]
+    logprobs = np.array(values, dtype=np.float32)
     return numbers, logprobs if rows[0].comparisons[method].text else np.full_like(logprobs, np.nan)

@@ -42,21 +42,16 @@ def plot_masks(
     plans = _plans(source)
     masks = _masks_info(plans)
     colors = [(0, theme.MASKED), (0.5, theme.MASKED), (0.5, theme.ALLOWED), (1, theme.ALLOWED)]
+    color_bar = {
+        **{"tickvals": [0.25, 0.75], "ticktext": ["masked", "may attend"]},
+        **{"len": 260, "lenmode": "pixels", "thickness": 12, "outlinewidth": 1, "outlinecolor": theme.GRID},
+    }
     figure = new_figure(
         name="token-masks",
         title="Attention masks by token: queries in rows, keys in columns",
         caption="Blue: the query may attend to the key; gray: it may not. All panels zoom together.",
         height=430,
-        coloraxis={
-            "colorscale": colors,
-            "cmin": 0,
-            "cmax": 1,
-            "colorbar": {
-                **{"tickvals": [0.25, 0.75], "ticktext": ["masked", "may attend"]},
-                **{"len": 260, "lenmode": "pixels", "thickness": 12},
-                **{"outlinewidth": 1, "outlinecolor": theme.GRID},
-            },
-        },
+        coloraxis={"colorscale": colors, "cmin": 0, "cmax": 1, "colorbar": color_bar},
         margin={"b": 44},
     )
     layout = plans[0].layout
@@ -108,10 +103,9 @@ def mask_states(visible: NDArray[np.bool_], *, has_prefix: bool = True) -> NDArr
     R is D + 2 with a prefix and D + 1 without. All segments attend to the prefix, the suffix attends to all,
     only the suffix attends to the suffix, and each segment is causal inside.
     """
-    count = len(visible)
     first = int(has_prefix)
-    states = np.full((first + count + 1, first + count + 1), MASKED, dtype=np.uint8)
-    states[first : first + count, first : first + count] = np.where(visible, ALLOWED, MASKED)
+    states = np.full((first + len(visible) + 1,) * 2, MASKED, dtype=np.uint8)
+    states[first:-1, first:-1] = np.where(visible, ALLOWED, MASKED)
     states[:, :first] = ALLOWED
     states[-1, :] = ALLOWED
     np.fill_diagonal(states, CAUSAL)

@@ -46,18 +46,15 @@ def plot_positions(
         order: Document, as entered, in each slot.
     """
     starts, query_position = query_positions(trace, query, document)
-    layers, heads = starts.shape[:2]
-    if by == "layer":
-        rows, selected = starts[:, min(head or 0, heads - 1)], layer
-        fixed = f"head {min(head or 0, heads - 1)}"
-    else:
-        rows, selected = starts[min(layer or 0, layers - 1)], head
-        fixed = f"layer {min(layer or 0, layers - 1)}"
-    is_uniform = layers * heads == 1
+    is_uniform = starts.shape[:2] == (1, 1)
+    other, selected, fixed = ("head", layer, head or 0) if by == "layer" else ("layer", head, layer or 0)
+    by_row = starts if by == "layer" else starts.swapaxes(0, 1)
+    fixed = min(fixed, by_row.shape[1] - 1)
+    rows = by_row[:, fixed]
     labels = ["all layers and heads"] if is_uniform else [f"{by} {index}" for index in range(len(rows))]
     figure = new_figure(
         name="positions",
-        title="Position of each document for one query" + ("" if is_uniform else f", {fixed}"),
+        title="Position of each document for one query" + ("" if is_uniform else f", {other} {fixed}"),
         caption=f"A row is a {by}; a document closer to the line at the right is closer to the query.",
         height=110 + max(20 * len(rows), 60),
         barmode="overlay",
@@ -102,16 +99,14 @@ def document_bars(
     for index, segment in enumerate(segments):
         base = np.where(starts[:, index] == MASKED, np.nan, starts[:, index]).astype(np.float32)
         length = np.where(np.isnan(base), np.nan, lengths[index]).astype(np.float32)
+        style = {"orientation": "h", "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
         bar = go.Bar(
+            **style,
             y=list(labels),
             base=base,
             x=length,
-            orientation="h",
             name=segment.name,
             text=[segment.label] * len(labels),
-            textposition="inside",
-            insidetextanchor="middle",
-            textangle=0,
             insidetextfont={"color": segment.ink},
             marker={"color": segment.color, "line": {"color": INK, "width": 1}},
             customdata=base + length - 1,

@@ -38,11 +38,10 @@ def plot_query_attention(
     query %= count
     first = 0 if with_sink else 1
     texts = [plain(text) for text in tokens] if tokens is not None else [""] * count
+    token = f"token {query}" + (f", “{texts[query]}”," if texts[query] else "")
     figure = new_figure(
         name="query-attention",
-        title=f"Attention of token {query}"
-        + (f", “{texts[query]}”," if texts[query] else "")
-        + " on each key token",
+        title=f"Attention of {token} on each key token",
         caption="A bar is a key token; a click on a name in the legend hides its bars."
         + ("" if with_sink else " The first token is left out."),
         height=320,
@@ -65,6 +64,5 @@ def plot_query_attention(
     if layout is not None:
         segments = document_segments(layout.num_documents, order)
         for segment, start in zip(segments, layout.document_starts.tolist(), strict=True):
-            line = {"width": 1, "dash": "dot"}
-            figure.add_vline(start - 0.5, line=line, annotation={"text": segment.label})
+            figure.add_vline(start - 0.5, line_width=1, line_dash="dot", annotation_text=segment.label)
     return figure
