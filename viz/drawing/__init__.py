@@ -1,1 +1,1 @@
-"""What all pictures are drawn with: colours, numbers, tokens, and the frame around each."""
+"""Parts of all pictures: colors, numbers, tokens, and the frame around each."""

@@ -1,1 +1,1 @@
-"""Pages that stand alone: downloaded runs and reports."""
+"""Documents that need no server: downloaded runs and reports."""

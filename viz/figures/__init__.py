@@ -1,1 +1,1 @@
-"""Figures, one a file: plain data in, escaped HTML and SVG out."""
+"""Figures, one per file: records of the engine in, plotly figures out."""

@@ -32,8 +32,7 @@ def prompt_parts(
     answer = num_tokens - layout.num_tokens
     lengths = [layout.prefix_length, *layout.lengths.tolist(), layout.suffix_length, answer]
     segments = [PREFIX, *document_segments(layout.num_documents, order), SUFFIX, DECODED]
-    ends = np.cumsum(lengths).tolist()
-    parts = zip(segments, lengths, ends, strict=True)
+    parts = zip(segments, lengths, np.cumsum(lengths).tolist(), strict=True)
     return [(segment, end - length, end) for segment, length, end in parts if length]
 
 
@@ -71,21 +70,16 @@ def add_panels(
     max_bins = MAX_BINS if len(matrices) <= 2 else MAX_BINS // 2
     num_tokens = parts[-1][2]
     band = _BAND * num_tokens
-    ticks = {
-        "tickvals": [(first + stop - 1) / 2 for _, first, stop in parts],
-        "ticktext": [segment.label for segment, *_ in parts],
-        "tickangle": 0,
-    }
+    span = [-0.5 - band, num_tokens - 0.5]
+    middles = [(first + stop - 1) / 2 for _, first, stop in parts]
+    ticks = {"tickvals": middles, "ticktext": [segment.label for segment, *_ in parts], "tickangle": 0}
     for index, (matrix, label, title) in enumerate(zip(matrices, labels, titles, strict=True)):
         number = str(index + 1) if index else ""
         x, y = f"x{number}", f"y{number}"
         z, step = binned(matrix, max_bins)
-        cells = {"x0": (step - 1) / 2, "y0": (step - 1) / 2, "dx": step, "dy": step}
+        places = {"x0": (step - 1) / 2, "y0": (step - 1) / 2, "dx": step, "dy": step}
         figure.add_heatmap(
-            **cells,
-            z=z,
-            xaxis=x,
-            yaxis=y,
+            **{"z": z, "xaxis": x, "yaxis": y, **places},
             coloraxis="coloraxis",
             name=label,
             hovertemplate=f"{label}: {hover}<extra></extra>",
@@ -93,20 +87,13 @@ def add_panels(
         )
         left, top = index % columns * (width + _GAP), 1 - index // columns * (height + 1.6 * _GAP)
         x_axis = {
-            "domain": [left, left + width],
-            "anchor": y,
-            "side": "bottom",
-            "range": [-0.5 - band, num_tokens - 0.5],
-            "constrain": "domain",
-            "constraintoward": "left",
+            **{"domain": [left, left + width], "anchor": y, "side": "bottom", "range": span},
+            **{"constrain": "domain", "constraintoward": "left"},
             **({"matches": "x"} if index else {}),
         }
         y_axis = {
-            "domain": [max(top - height, 0), top],
-            "anchor": x,
-            "range": [num_tokens - 0.5, -0.5 - band],
-            "constrain": "domain",
-            "constraintoward": "top",
+            **{"domain": [max(top - height, 0), top], "anchor": x, "range": span[::-1]},
+            **{"constrain": "domain", "constraintoward": "top"},
             "showticklabels": not index % columns,
             **({"matches": "y"} if index else {"scaleanchor": "x"}),
         }

@@ -25,9 +25,8 @@ from viz.export.numbers import picture_numbers
 
 
 def test_letters_continue_after_z() -> None:
-    assert [document_letter(i) for i in (0, 1, 25, 26, 27, 51, 52, 701, 702)] == [
-        "A", "B", "Z", "AA", "AB", "AZ", "BA", "ZZ", "AAA",
-    ]  # fmt: skip
+    letters = [document_letter(index) for index in (0, 25, 26, 27, 51, 52, 701, 702)]
+    assert letters == ["A", "Z", "AA", "AB", "AZ", "BA", "ZZ", "AAA"]
 
 
 def test_twenty_documents_look_different() -> None:

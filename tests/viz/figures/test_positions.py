@@ -106,6 +106,7 @@ def test_invariant_methods_move_no_document(tiny_shuffle: ShuffleResult) -> None
     for frame in figure.frames:
         assert [bar.x[0] for bar in frame.data] == tiny_shuffle.first.layout.lengths.tolist()
         spans = sorted((bar.offset[1], bar.width[1]) for bar in frame.data)  # of PCW, stacked
+        assert spans[0][0] == pytest.approx(-sum(spans[-1]))
         assert all(above >= below + width - 1e-9 for (below, width), (above, _) in pairwise(spans))
 
 
