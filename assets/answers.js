@@ -1,4 +1,4 @@
-/* An answer in full: alone, or beside another with the words that differ marked. And the way from Run to the answers.
+/* An answer in full: alone, or beside another with the words that differ marked.
 
    The cards are redrawn all the time while answers are written. The dialog stands outside of them, knows its answers by
    the names of their methods, and follows. */
@@ -164,19 +164,6 @@
     });
     draw();
     dialog().showModal();
-  });
-
-  // One column (style.css): what is asked is folded above the answers, to which Run leads.
-  const NARROW = matchMedia("(max-width: 960px)");
-  const unfold = (isOpen) => {
-    document.getElementById("ask").classList.toggle("page-unfolded", isOpen);
-    document.querySelector("[data-ask]").setAttribute("aria-expanded", isOpen);
-  };
-  document.addEventListener("click", (event) => {
-    const pressed = (what) => event.target instanceof Element && event.target.closest(what);
-    if (pressed("[data-ask]")) unfold(pressed("[data-ask]").getAttribute("aria-expanded") === "false");
-    if (pressed("[href='#workspace']")) unfold(true);
-    if (pressed("#run") && NARROW.matches) document.getElementById("results").scrollIntoView();
   });
 
   window.pineAnswers = { compare };

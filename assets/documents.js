@@ -15,9 +15,29 @@
     return [...rest.slice(0, to), slots[from], ...rest.slice(to)];
   };
 
-  const scroll = (box, at, top, bottom) => {
-    if (at < top + EDGE_PX) box.scrollBy(0, -EDGE_PX / 2);
-    else if (at > bottom - EDGE_PX) box.scrollBy(0, EDGE_PX / 2);
+  // Along which the cards lie: beside each other, or below each other on a phone.
+  const AXES = {
+    row: { start: "left", end: "right", at: "clientX", scroll: (by) => [by, 0] },
+    column: { start: "top", end: "bottom", at: "clientY", scroll: (by) => [0, by] },
+  };
+  const axisOf = (list) => AXES[getComputedStyle(list).gridAutoFlow === "column" ? "row" : "column"];
+
+  const scroll = (box, axis, at, start, end) => {
+    if (at < start + EDGE_PX) box.scrollBy(...axis.scroll(-EDGE_PX / 2));
+    else if (at > end - EDGE_PX) box.scrollBy(...axis.scroll(EDGE_PX / 2));
+  };
+
+  const MOVE = { duration: 500, easing: "cubic-bezier(.4, 0, .2, 1)" };
+  const isStill = matchMedia("(prefers-reduced-motion: reduce)");
+
+  /* Lets the cards glide from where they were. */
+  const glide = (nodes, before) => {
+    if (isStill.matches) return;
+    for (const node of nodes) {
+      const [from, to] = [before.get(node), node.getBoundingClientRect()];
+      if (!from || !to.width || (from.left === to.left && from.top === to.top)) continue;
+      node.animate([{ translate: `${from.left - to.left}px ${from.top - to.top}px` }, { translate: "none" }], MOVE);
+    }
   };
 
   const isEmpty = ({ card }) => !card.title.value.trim() && !card.text.value.trim();
@@ -87,9 +107,14 @@
       const nodes = slots.map(({ card }) => card.node);
       for (const node of [...list.children]) if (!nodes.includes(node)) node.remove();
       if (nodes.every((node, slot) => node === list.children[slot])) return;
+      const before = new Map([...list.children].map((node) => [node, node.getBoundingClientRect()]));
       const held = nodes.indexOf(dragged ?? document.activeElement?.closest(".page-card"));
       for (const node of nodes.slice(0, Math.max(held, 0))) list.insertBefore(node, nodes[held]);
       list.append(...nodes.slice(held + 1));
+      glide(
+        nodes.filter((node) => node !== dragged),
+        before,
+      );
     };
 
     const draw = () => {
@@ -114,12 +139,22 @@
         slots.map(({ card, letter }) => ({ identity: letter, title: typed(card.title), text: typed(card.text) })),
       );
       props.value = sent;
+      document.dispatchEvent(new CustomEvent("pine:ordered", { detail: slots.map(({ letter }) => letter) }));
     };
 
     const told = () => {
       draw();
       send();
       trigger("input");
+    };
+
+    /* The same documents in an order that was picked in the table of answers. No step of Undo: picking again undoes it. */
+    const reorder = ({ detail: letters }) => {
+      const next = letters.map((letter) => slots.find((slot) => slot.letter === letter));
+      if (next.length !== slots.length || next.includes(undefined)) return;
+      if (next.every((slot, place) => slot === slots[place])) return;
+      slots = next;
+      told();
     };
 
     /* A card that has the same in it stays, and with it the focus. */
@@ -234,7 +269,7 @@
 
     element.addEventListener("keydown", (event) => {
       const slot = slotOf(event.target);
-      const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+      const by = { ArrowUp: -1, ArrowLeft: -1, ArrowDown: 1, ArrowRight: 1 }[event.key];
       const isCommand = event.ctrlKey || event.metaKey;
       if (by && event.altKey && !isCommand && !event.shiftKey && slot >= 0) step(slot, by);
       else if (isCommand && event.key.toLowerCase() === "z" && !event.target.matches("input, textarea"))
@@ -256,15 +291,17 @@
         slots = next;
         draw();
       };
-      const pull = ({ clientY: at }) => {
-        const { top, bottom } = list.getBoundingClientRect();
-        scroll(list, at, top, bottom);
-        scroll(window, at, 0, window.innerHeight);
-        const above = slots.filter(({ card: { node } }) => {
-          const box = node.getBoundingClientRect();
-          return node !== dragged && (box.top + box.bottom) / 2 < at;
+      const axis = axisOf(list);
+      const pull = (event) => {
+        const at = event[axis.at];
+        const box = list.getBoundingClientRect();
+        scroll(list, axis, at, box[axis.start], box[axis.end]);
+        if (axis === AXES.column) scroll(window, axis, at, 0, window.innerHeight);
+        const before = slots.filter(({ card: { node } }) => {
+          const other = node.getBoundingClientRect();
+          return node !== dragged && (other[axis.start] + other[axis.end]) / 2 < at;
         }).length;
-        if (slots[above].card !== card) show(moved(slots, slots.findIndex((one) => one.card === card), above));
+        if (slots[before].card !== card) show(moved(slots, slots.findIndex((one) => one.card === card), before));
       };
       const drop = (isKept) => {
         watching.abort();
@@ -288,6 +325,7 @@
       drag(slotOf(event.target));
     });
 
+    document.addEventListener("pine:order", reorder);
     watch("value", adopt);
     watch("words", draw);
     watch("counts", count);

@@ -13,7 +13,7 @@
   };
 
   const shuffle = async () => {
-    await window.pineTabs.open("Shuffle");
+    await window.pineTabs.open("See it");
     press(await window.pineTabs.found(() => document.getElementById("shuffle")));
   };
 
@@ -29,6 +29,7 @@
   document.addEventListener("click", (event) => {
     const button = event.target instanceof Element ? event.target.closest("[data-press]") : null;
     if (button) press(document.getElementById(button.dataset.press));
+    if (event.target instanceof Element && event.target.closest("[href='#ask']")) window.pineTabs.open("See it");
   });
 
   document.addEventListener("keydown", (event) => {

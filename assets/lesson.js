@@ -107,7 +107,7 @@
   };
 
   const showLive = (link) => {
-    window.pineTabs?.open("Look inside", link.dataset.live);
+    window.pineTabs?.open("Lab", "Internals", link.dataset.live);
     const tabs = document.getElementById("tabs");
     tabs?.classList.add("pine-lesson-live");
     setTimeout(() => tabs?.classList.remove("pine-lesson-live"), HIGHLIGHT_MS);

@@ -5,14 +5,12 @@
 (() => {
   "use strict";
   const STEPS = [
-    { name: "Predict: what is asked", panel: "#ask" },
-    { name: "Shuffle", panel: "#results", tabs: ["Answers"], figure: "#answers:has(.pine-strip)", or: "Shuffle" },
-    { name: "Masks: who reads whom", panel: "#results", tabs: ["Look inside", "Masks"], figure: "#figure-token-masks" },
-    { name: "Positions: where", panel: "#results", tabs: ["Look inside", "Positions"], figure: "#figure-method-positions" },
-    { name: "Why: what was read", panel: "#results", tabs: ["Look inside", "What changed"], figure: "#figure-answer-shares" },
-    { name: "Lesson", panel: "#results", tabs: ["Learn"] },
+    { name: "See it", tabs: ["See it"] },
+    { name: "Masks: which tokens attend to which", tabs: ["Lab", "Internals", "Masks"], figure: "#figure-token-masks" },
+    { name: "Positions", tabs: ["Lab", "Internals", "Positions"], figure: "#figure-method-positions" },
+    { name: "Why the answers differ", tabs: ["Lab", "Internals", "What changed"], figure: "#figure-answer-shares" },
+    { name: "Tutorial", tabs: ["Tutorial"] },
   ];
-  const PANELS = [...new Set(STEPS.map((step) => step.panel))];
   const PATIENCE_MS = 3000;
 
   let shown = 0;
@@ -55,19 +53,16 @@
     }
   };
 
-  /* Shows one figure of a tab alone; where it is not there, another tab as it is. */
-  const openStep = async ({ tabs, figure, or }) => {
+  /* Shows one figure of a tab alone, or the tab as it is. */
+  const openStep = async ({ tabs, figure }) => {
     for (const before of document.querySelectorAll(".page-alone")) before.classList.remove("page-alone");
-    await open(...(tabs ?? []));
-    const alone = figure && (or ? document.querySelector(figure) : await found(() => document.querySelector(figure)));
-    if (alone) alone.classList.add("page-alone");
-    else if (or) await open(or);
+    await open(...tabs);
+    if (figure) (await found(() => document.querySelector(figure)))?.classList.add("page-alone");
   };
 
   const show = (index) => {
     shown = (index + STEPS.length) % STEPS.length;
     const step = STEPS[shown];
-    for (const panel of PANELS) document.querySelector(panel)?.classList.toggle("page-shown", panel === step.panel);
     opening = opening.then(() => step === STEPS[shown] && openStep(step));
     bar().querySelector("span").textContent = `${shown + 1} of ${STEPS.length}: ${step.name}`;
     window.scrollTo(0, 0);

@@ -109,7 +109,7 @@
   /* After a session was opened. Its link leaves the address, so that a reload brings what is typed from now on. */
   const opened = (again) => {
     unlink();
-    if (again) document.getElementById("run").click();
+    if (again) document.getElementById("shuffle").click();
     return [saidOfDraft()];
   };
 

@@ -16,6 +16,7 @@ from pine_engine.attention.trace import TokenRange, TokenWeights
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import TUTORIAL_METHODS
 from pine_engine.prompts.tasks import get_task
+from viz.cards.shuffle import InOrders
 from viz.page.answers.answering import FinishedRun, answer, in_orders
 from viz.page.answers.recorded_answers import (
     ANSWERS_FILE,
@@ -35,7 +36,7 @@ from viz.page.inside.reading import first_selection
 from viz.page.shuffle.orders import DEFAULT_ORDERS
 from viz.page.shuffle.shuffling import shuffle
 
-EXAMPLE = "Who has the key? (3 documents)"
+EXAMPLE = "When was the castle built? (3 documents)"
 MAX_NEW_TOKENS = 24
 
 
@@ -48,7 +49,7 @@ def recorded_sentence(engine: Engine, date: datetime.date) -> str:
 def record(engine: Engine, form: Form, *, example: str, date: datetime.date) -> Recording:
     """Answers the form in the order as entered and in all others. It has three documents or four."""
     sentence = recorded_sentence(engine, date)
-    finished = _shuffled(engine, form)
+    finished, _ = _shuffled(engine, form)
     as_entered = finished.order
     exchanged = (as_entered[2], as_entered[1], as_entered[0], *as_entered[3:])
     return Recording(
@@ -72,11 +73,12 @@ def _with_attention(engine: Engine, run: FinishedRun) -> FinishedRun:
     return replace(run, result=replace(run.result, traces=traces))
 
 
-def _shuffled(engine: Engine, form: Form) -> FinishedRun:
-    """The run in the order as entered, with those in other orders."""
+def _shuffled(engine: Engine, form: Form) -> tuple[FinishedRun, InOrders]:
+    """Return the run in the order as entered with those in other orders, and the answers by order."""
     views = shuffle(engine, form, count=DEFAULT_ORDERS, seed=0, controls=False)
-    *_, outcome = (view.outcome for view in views if view.outcome is not None)
-    return outcome.finished
+    *_, last = (view for view in views if view.outcome is not None)
+    assert last.outcome is not None and last.in_orders is not None
+    return last.outcome.finished, last.in_orders
 
 
 def _run(engine: Engine, form: Form, order: Sequence[int]) -> FinishedRun:
@@ -124,9 +126,7 @@ def example_form(name: str) -> Form:
 def record_answers(engine: Engine, example: FormExample, *, date: datetime.date) -> RecordedAnswers:
     """Answers an example in several orders with the methods that are ticked when the page is opened."""
     form = replace(example_form(example.name), methods=tuple(DEFAULT_METHODS))
-    run = _shuffled(engine, form)
-    tried = in_orders(run)
-    assert tried is not None
+    run, tried = _shuffled(engine, form)
     return RecordedAnswers(
         asked=fingerprint(example),
         recorded=f"{recorded_sentence(engine, date)}, with at most {MAX_NEW_TOKENS} tokens each",
@@ -138,9 +138,11 @@ def record_answers(engine: Engine, example: FormExample, *, date: datetime.date)
                 num_tokens=len(said.token_ids),
                 finish_reason=said.finish_reason,
                 in_orders=tried.answers[method],
+                starts=tuple(tuple(one.starts[method].tolist()) for one in tried.positions),
             )
             for method, said in run.result.answers.items()
         ),
+        lengths=tuple(tried.positions[0].lengths.tolist()),
     )
 
 

@@ -34,7 +34,7 @@ DEFAULT_SHUFFLES = 10
 BYTES_AT_ONCE = 2**30
 """Memory for caches and logits of the orders that are decoded together. A single order may use more."""
 
-FIRST_ORDERS = 2
+FIRST_ORDERS = 1
 """Orders that are decoded before the prefill of the others, so that a comparison is shown early."""
 
 

@@ -24,8 +24,16 @@ INSIDE_TABS = {
 }
 """Tabs of the pictures, each with the id of what it shows."""
 
-TABS = ("Answers", "Shuffle", *INSIDE_TABS, "Where the answer stands", "Measure", "Learn")
-"""Everything that a visitor can open; the pictures are in "Look inside"."""
+PATHS: dict[str, tuple[str, ...]] = {
+    "See it": (),
+    **dict.fromkeys(INSIDE_TABS, ("Lab", "Internals")),
+    "Position sweep": ("Lab",),
+    "Evaluate": ("Lab",),
+    "Tutorial": (),
+}
+"""Everything that a visitor can open, each with the tabs around it."""
+
+TABS = tuple(PATHS)
 
 DRAWN = ":is(.pine-picture, .pine-plot .main-svg, .pine-empty):visible"
 """Something that is drawn in a tab of the pictures, or why nothing is."""
@@ -34,10 +42,12 @@ SELECTION = ("Method", "Query: whose view", "Layer", "Head")
 """Dropdowns of what the pictures show."""
 
 
-def unfold(page: Page | Frame) -> None:
-    """Shows what is asked, where there is room for one column only."""
-    page.locator("[data-ask]").click()
-    expect(page.locator("#ask")).to_be_visible()
+def unfold(page: Page | Frame, section: str = "#settings") -> None:
+    """Open a section of "See it" that is folded at first."""
+    open_tab(page, "See it")
+    button = page.locator(f"{section} > button.label-wrap")
+    if "open" not in (button.get_attribute("class") or "").split():
+        button.click()
 
 
 def wait_for_model(page: Page | Frame) -> None:
@@ -65,6 +75,7 @@ def pick(page: Page | Frame, example: FormExample) -> None:
 
 def set_length(page: Page | Frame, tokens: int) -> None:
     """How many tokens an answer may have."""
+    unfold(page)
     field = page.locator("#length input[type=number]")
     field.fill(str(tokens))
     field.blur()
@@ -83,7 +94,7 @@ def control(page: Page, label: str) -> Locator:
 
 def open_tab(page: Page | Frame, label: str) -> None:
     """Opens a tab; in one of the pictures, waits until something is drawn."""
-    for name in ("Look inside", label) if label in INSIDE_TABS else (label,):
+    for name in (*PATHS[label], label):
         page.get_by_role("tab", name=name, exact=True).click()
         expect(page.get_by_role("tab", name=name, exact=True)).to_have_attribute("aria-selected", "true")
     if label in INSIDE_TABS:

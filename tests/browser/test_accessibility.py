@@ -67,7 +67,7 @@ def test_axe_finds_nothing_serious(all_tabs: Page) -> None:
 
 @pytest.mark.slow
 def test_axe_finds_nothing_serious_in_the_steps_of_the_lesson(drawn: Page) -> None:
-    open_tab(drawn, "Learn")
+    open_tab(drawn, "Tutorial")
     # As it is read without a script: all steps below each other.
     drawn.evaluate("document.documentElement.classList.remove('pine-scripted')")
     expect(drawn.locator("#lesson .pine-lesson-step:visible")).to_have_count(9)

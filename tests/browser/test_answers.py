@@ -5,13 +5,20 @@ import random
 import pytest
 from playwright.sync_api import Page, ViewportSize, expect
 
-from tests.browser.driving import DEFAULT, RUN_MS, SELECTION, control, cut_off, open_tab, wait_for_model
+from tests.browser.driving import (
+    DEFAULT,
+    SELECTION,
+    control,
+    cut_off,
+    open_tab,
+    unfold,
+)
 from tests.browser.test_accessibility import violations
 from viz.cards.compare import word_diff
 
 LAPTOPS: tuple[ViewportSize, ...] = ({"width": 1366, "height": 768}, {"width": 1280, "height": 800})
 NARROW: ViewportSize = {"width": 320, "height": 640}
-MAIN_JOB = ("#question", ".page-card:visible", "#add-document", "#run", "#stop", "#answers .pine-strip table")
+MAIN_JOB = ("#question", ".page-card:visible", "#add-document", "#run", "#shuffle", "#order-table table")
 
 
 def texts(page: Page, inside: str) -> list[str]:
@@ -30,49 +37,13 @@ def test_the_main_job_is_on_a_laptops_first_screen(page: Page) -> None:
                 assert box["bottom"] <= size["height"], (part, size)
 
 
-@pytest.mark.slow
-def test_answers_to_something_else_are_grey_and_say_to_what(page: Page) -> None:
-    note, run_status = page.locator("#results .page-outdated"), page.locator("#run-status")
-    marks = page.locator("#answers .pine-mark")
-    expect(marks.first).to_be_visible()
-    expect(note).to_have_count(0)
-    page.locator(".page-card-2").get_by_role("button", name="Up").click()
-    expect(note).to_contain_text("results for the order A B C")
-    expect(note).to_contain_text("Changed since: the order.")
-    expect(marks.first).to_be_hidden()
-    page.locator(".page-card-2").get_by_role("button", name="Up").click()
-    expect(note).to_have_count(0)
-    expect(marks.first).to_be_visible()
-
-    page.get_by_label("Question", exact=True).fill("")
-    page.get_by_label("Question", exact=True).press_sequentially("Who has it?")
-    expect(note).to_contain_text("Changed since: the question.")
-    wait_for_model(page)
-    note.get_by_role("button", name="Run again").click()
-    expect(run_status).to_contain_text("Done:", timeout=RUN_MS)
-    expect(note).to_have_count(0)
-    expect(page.locator("#run-status-estimate")).to_have_text("")
-    page.get_by_role("checkbox", name="NIA", exact=True).uncheck()
-    expect(note).to_contain_text("Changed since: the methods.")
-    expect(run_status).to_be_hidden()
-
-
-def test_finished_answers_are_on_it_too(drawn: Page) -> None:
-    open_tab(drawn, "Answers")
-    for size in LAPTOPS:
-        drawn.set_viewport_size(size)
-        drawn.evaluate("window.scrollTo(0, 0)")
-        strip = drawn.locator("#answers .pine-strip table").bounding_box()
-        assert strip is not None and strip["y"] + strip["height"] <= size["height"]
-
-
 def test_two_answers_stand_beside_each_other_with_their_differences_marked(drawn: Page) -> None:
     drawn.set_viewport_size(NARROW)
     query = control(drawn, SELECTION[1])
     query.click()
     drawn.get_by_role("option").first.click()
     chosen = query.input_value()
-    open_tab(drawn, "Answers")
+    unfold(drawn, "#answers-in-full")
     answers = dict(zip(drawn.locator("#answers h3").all_inner_texts(), texts(drawn, "#answers"), strict=True))
 
     opener = drawn.locator("#answers [data-answer=vanilla][data-beside]")
@@ -106,7 +77,7 @@ def test_two_answers_stand_beside_each_other_with_their_differences_marked(drawn
 
 @pytest.mark.slow
 def test_an_open_answer_follows_its_card_while_it_is_redrawn(drawn: Page) -> None:
-    open_tab(drawn, "Answers")
+    unfold(drawn, "#answers-in-full")
     card = drawn.locator("#answers [data-method=nia]")
     card.get_by_role("button", name="Expand").click()
     dialog = drawn.get_by_role("dialog")

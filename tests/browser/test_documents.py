@@ -84,8 +84,10 @@ def drag(page: Page, slot: int, onto: int) -> None:
     expect(page.locator(".page-dragged")).to_have_count(1)
     handle, other = grip.bounding_box(), card(page, onto).bounding_box()
     assert handle and other
-    to = other["y"] + (other["height"] - 6 if onto > slot else 6)
-    page.mouse.move(handle["x"] + 4, to, steps=8)
+    beside = abs(other["y"] - handle["y"]) < other["height"]
+    start, size = ("x", "width") if beside else ("y", "height")
+    to = other[start] + (other[size] - 6 if onto > slot else 6)
+    page.mouse.move(*((to, handle["y"] + 8) if beside else (handle["x"] + 4, to)), steps=8)
 
 
 def saved(page: Page, folder: Path) -> list[dict[str, Any]]:
@@ -128,26 +130,26 @@ def test_keys_move_the_card_and_the_caret_stays(page: Page) -> None:
     field.focus()
     page.keyboard.press("Home")
     page.keyboard.type("Now ")
-    page.keyboard.press("Alt+ArrowDown")
+    page.keyboard.press("Alt+ArrowRight")
     assert letters(page) == ["B", "A", "C"]
     expect(text(page, 2)).to_be_focused()
     page.keyboard.type("then ")
     expect(text(page, 2)).to_have_value(f"Now then {DEFAULT.documents[0].text}")
     expect(page.locator("#documents [role=status]")).to_have_text("Document A is in slot 2 of 3.")
-    page.keyboard.press("Alt+ArrowUp")
-    page.keyboard.press("Alt+ArrowUp")
+    page.keyboard.press("Alt+ArrowLeft")
+    page.keyboard.press("Alt+ArrowLeft")
     assert letters(page) == ["A", "B", "C"]
 
 
 @pytest.mark.slow
 def test_a_button_keeps_the_focus_when_its_card_moves_or_goes(page: Page) -> None:
-    up = card(page, 3).get_by_role("button", name="Up: Document C")
+    up = card(page, 3).get_by_role("button", name="Earlier: Document C")
     up.focus()
     page.keyboard.press("Enter")
     page.keyboard.press("Enter")
     assert letters(page) == ["C", "A", "B"]
     focused = page.locator(":focus")
-    expect(focused).to_have_attribute("aria-label", "Up: Document C")
+    expect(focused).to_have_attribute("aria-label", "Earlier: Document C")
     expect(focused).to_be_disabled()
     card(page, 2).get_by_role("button", name="Remove").press("Enter")
     expect(page.locator(":focus")).to_have_attribute("aria-label", "Remove: Document A")
@@ -179,6 +181,7 @@ def test_what_is_typed_while_files_are_read_stays(page: Page, tmp_path: Path) ->
         route.continue_()
 
     page.route("**/queue/join**", delay)
+    unfold(page)
     give(page, "#add-files", file)
     field = text(page, 1)
     field.focus()
@@ -193,7 +196,8 @@ def test_what_is_typed_while_files_are_read_stays(page: Page, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_a_judge_has_no_titles_and_names_whose_answer_it_is(page: Page) -> None:
-    choose(page, "Kind of question", "Judge")
+    unfold(page)
+    choose(page, "Task", "Judge")
     expect(card(page, 1)).to_contain_text("Answer of assistant A")
     expect(page.get_by_label("Text of the answer in slot 1")).to_be_visible()
     expect(card(page, 1).locator(".page-title")).to_be_hidden()
@@ -219,8 +223,9 @@ def test_a_phone_has_room_for_the_cards(page: Page) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_axe_finds_nothing_serious_in_the_cards(page: Page, dark: bool) -> None:
-    choose(page, "Kind of question", "Judge")
-    card(page, 2).get_by_role("button", name="Up").click()
+    unfold(page)
+    choose(page, "Task", "Judge")
+    card(page, 2).get_by_role("button", name="Earlier").click()
     paint(page, dark=dark)
     assert violations(page, "#documents") == []
     paint(page, dark=False)
@@ -229,7 +234,7 @@ def test_axe_finds_nothing_serious_in_the_cards(page: Page, dark: bool) -> None:
 @pytest.mark.slow
 def test_a_server_that_was_started_anew_gets_the_documents_as_they_are(page: Page, tmp_path: Path) -> None:
     text(page, 1).fill("typed before")
-    card(page, 2).get_by_role("button", name="Up").click()
+    card(page, 2).get_by_role("button", name="Earlier").click()
 
     def send(route: Route) -> None:
         """As one of a session that the server does not know."""

@@ -1,103 +1,137 @@
-"""A visitor who knows nothing: the first screen, a shuffle, a picture and a step of the lesson."""
-
-import re
+"""A stranger's first minute: the table of answers by order, its ticks, Play, and a run of all orders."""
 
 import pytest
 from playwright.sync_api import Page, ViewportSize, expect
 
-from tests.browser.driving import DEFAULT, RUN_MS, cut_off, open_tab, plot, set_length, unfold, wait_for_model
+from tests.browser.conftest import OpenPage
+from tests.browser.driving import (
+    DEFAULT,
+    RUN_MS,
+    SHORT,
+    cut_off,
+    open_tab,
+    pick,
+    set_length,
+    text,
+    wait_for_model,
+)
 
 SCREENS: dict[str, ViewportSize] = {
     "desktop": {"width": 1440, "height": 900},
-    "projector": {"width": 1280, "height": 720},
+    "laptop": {"width": 1280, "height": 720},
     "phone": {"width": 390, "height": 844},
 }
+FAST_MS = 300
 
 
 def bottom(page: Page, part: str) -> float:
-    """Where it ends on the screen, in pixels from above."""
+    """Return where an element ends, in pixels from the top of the screen."""
     box = page.locator(part).first.bounding_box()
     assert box is not None
     return box["y"] + box["height"]
 
 
+def documents(page: Page) -> list[str]:
+    return [field.input_value() for field in page.locator(".page-text:visible").all()]
+
+
+def answer_of(page: Page, method: str) -> str:
+    return page.locator(f"#order-table [data-method={method}] .page-order-answer").inner_text()
+
+
 @pytest.mark.parametrize("screen", SCREENS)
-def test_the_first_screen_shows_vanilla_change_and_pine_stay(page: Page, screen: str) -> None:
+def test_first_screen_shows_vanilla_change_and_pine_stay(page: Page, screen: str) -> None:
     page.set_viewport_size(SCREENS[screen])
-    strip = page.locator("#answers .pine-strip")
-    expect(strip.locator("tbody tr")).to_have_count(4)
-    rows = strip.locator("tbody tr").all_inner_texts()
-    said = {row.split()[0]: re.sub(r"\s+", " ", row) for row in rows}
-    assert said["Vanilla"].endswith("3 answers, right in 3")
-    assert said["PINE"].endswith("1 answer, right in 6")
-    marks = strip.locator("td.pine-strip-letter > span[aria-hidden]")
-    inks = (
-        "marks => marks.flatMap((one) => [one, one.parentElement]).map((one) => getComputedStyle(one).color)"
-    )
-    colors = marks.evaluate_all(inks)
-    assert len(colors) == 48 and colors[::2] == colors[1::2], "a mark is as readable as its letter"
-    assert bottom(page, "#answers .pine-strip table") <= SCREENS[screen]["height"]
-    if screen == "desktop":
-        assert bottom(page, "#answers .pine-answers") <= SCREENS[screen]["height"]
+    rows = page.locator("#order-table tbody tr")
+    expect(rows).to_have_count(4)
+    expect(rows.first).to_contain_text("4 of 6 correct · 3 answers")
+    expect(rows.last).to_contain_text("6 of 6 correct · 1 answer")
+    expect(page.locator("#order-table")).to_contain_text("PINE gave 1 answer, correct in 6 of 6 orders.")
+    expect(page.locator("#question textarea")).to_have_value(DEFAULT.question)
     if screen != "phone":
-        expect(page.locator("#question textarea")).to_have_value(DEFAULT.question)
-        assert bottom(page, "#question") <= SCREENS[screen]["height"]
+        assert bottom(page, "#order-table .page-order-foot") <= SCREENS[screen]["height"]
     assert cut_off(page) == 0
 
 
-def test_a_minute_is_enough_for_a_shuffle_a_picture_and_a_step(page: Page) -> None:
-    """On a phone, the narrowest; larger screens show the same without being too narrow for it."""
-    page.set_viewport_size(SCREENS["phone"])
+def test_a_tick_selects_its_order_at_once_for_documents_bars_and_answers(page: Page) -> None:
+    entered = documents(page)
+    bars = page.locator("#order-table [data-method=pine] .page-lane")
+    before = bars.get_attribute("aria-label")
+    pine = answer_of(page, "pine")
+    ticks = page.locator("#order-table [data-method=vanilla] .page-ticks button")
+    ticks.nth(2).click()
+    expect(page.locator("#order-table [data-method=vanilla] .page-lane")).to_have_attribute(
+        "aria-label", "From far to near: B A C", timeout=FAST_MS
+    )
+    expect(text(page, 1)).to_have_value(entered[1], timeout=FAST_MS)
+    assert answer_of(page, "pine") == pine and bars.get_attribute("aria-label") == before
+    assert "1745" in answer_of(page, "vanilla")
+    ticks.nth(2).press("ArrowRight")
+    expect(page.locator("#order-table [role=status]")).to_have_text("Order 4 of 6: B C A")
+    expect(ticks.nth(3)).to_be_focused()
+
+
+def test_moving_a_document_selects_its_order_and_outdates_nothing(page: Page) -> None:
+    text(page, 1).focus()
+    page.keyboard.press("Alt+ArrowRight")
+    expect(page.locator("#order-table [role=status]")).to_have_text("Order 3 of 6: B A C")
+    expect(page.locator("#order-table [data-method=pine]")).to_contain_text("6 of 6 correct")
+    page.locator("#save-session").focus()
+    page.wait_for_timeout(1500)  # for what the server answers to a change of the form
+    expect(page.locator(".page-outdated")).to_have_count(0)
+
+
+def test_play_goes_through_all_orders_and_back(open_page: OpenPage) -> None:
+    with open_page() as page:
+        status = page.locator("#order-table [role=status]")
+        page.get_by_role("button", name="Play 6 orders").click()
+        for order in ("2 of 6: A C B", "3 of 6: B A C", "4 of 6", "5 of 6", "6 of 6: C B A", "1 of 6: A B C"):
+            expect(status).to_contain_text(order)
+        expect(page.get_by_role("button", name="Play 6 orders")).to_be_visible()
+
+
+def test_a_run_of_all_orders_fills_the_table_and_erases_nothing_before(page: Page) -> None:
     wait_for_model(page)
-    unfold(page)
-    for name in ("NIA", "PCW"):
-        page.get_by_role("checkbox", name=name, exact=True).uncheck()
+    pick(page, SHORT)
     set_length(page, 8)
-    open_tab(page, "Shuffle")
-    page.get_by_label("with controls").uncheck()
+    rows = page.locator("#order-table tbody tr")
     page.locator("#shuffle").click()
-    expect(page.locator("#shuffle-status")).to_contain_text("Done: 6 orders", timeout=RUN_MS)
-    expect(page.locator("#shuffle-verdict")).to_contain_text("In 6 orders PINE gives 1 answer, right in 6")
-    for screen in reversed(SCREENS.values()):
-        page.set_viewport_size(screen)
-        open_tab(page, "Shuffle")
-        expect(page.locator("#shuffle-matrix .pine-plot")).to_be_visible()
-        open_tab(page, "Masks")
-        expect(plot(page, "token-masks")).to_contain_text("PINE")
-        open_tab(page, "Learn")
-        assert cut_off(page) == 0
-    page.set_viewport_size(SCREENS["phone"])
-    open_tab(page, "Learn")
-    step = page.locator("#lesson .pine-current")
-    expect(step.locator("pine-figure")).to_be_hidden()
-    step.get_by_role("button", name="Different").click()
-    step.get_by_role("button", name="Reveal").click()
-    expect(step.locator(".pine-quiz-score")).to_contain_text("1 of 1")
-    expect(step.locator(".pine-plot .main-svg").first).to_be_visible()
-    assert cut_off(page) == 0
+    expect(page.locator("#stop-shuffle")).to_be_enabled()
+    expect(rows).to_have_count(4)
+    expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
+    expect(rows.last).to_contain_text("1 answer")
+    expect(page.locator("#order-table [data-kind=open]")).to_have_count(0)
+    page.locator("#question textarea").fill("")
+    expect(page.locator("#problem")).to_contain_text("There is no question")
+    expect(page.locator("#run")).to_be_disabled()
+    expect(page.locator("#shuffle")).to_be_disabled()
+    expect(rows.last).to_contain_text("1 answer")
+    page.locator("#question textarea").fill("Another?")
+    expect(page.locator(".page-outdated")).to_contain_text("Changed since: the question.")
+    expect(page.locator("#run")).to_be_enabled()
 
 
-@pytest.mark.slow
-def test_on_a_phone_what_is_asked_is_folded_until_it_is_wanted(page: Page) -> None:
-    page.set_viewport_size(SCREENS["phone"])
-    expect(page.locator("#answers")).to_be_visible()
-    expect(page.locator("#ask")).to_be_hidden()
-    for is_open in (True, False):
-        page.get_by_role("button", name="Question and documents").click()
-        expect(page.locator("#ask")).to_be_visible(visible=is_open)
-    open_tab(page, "Learn")
-    page.locator("#lesson").get_by_role("link", name="Try it with your documents").first.click()
-    expect(page.locator("#question")).to_be_visible()
-
-
-def test_on_a_phone_run_leads_to_the_answers_below_it(page: Page) -> None:
-    page.set_viewport_size(SCREENS["phone"])
+def test_one_order_is_run_and_added_to_those_that_are_there(page: Page) -> None:
     wait_for_model(page)
-    unfold(page)
     set_length(page, 8)
-    first = page.locator("#answers .pine-card").first
-    page.locator("#run").scroll_into_view_if_needed()
-    expect(first).not_to_be_in_viewport()
+    for method in ("NIA", "PCW"):
+        page.get_by_role("checkbox", name=method, exact=True).first.uncheck()
     page.locator("#run").click()
-    expect(first).to_be_in_viewport()
     expect(page.locator("#run-status")).to_contain_text("Done:", timeout=RUN_MS)
+    ticks = page.locator("#order-table [data-method=pine] .page-ticks button")
+    expect(ticks).to_have_count(1)
+    text(page, 1).focus()
+    page.keyboard.press("Alt+ArrowRight")
+    expect(page.locator("#order-table [role=status]")).to_have_text("This order is not computed.")
+    page.locator("#run").click()
+    expect(ticks).to_have_count(2, timeout=RUN_MS)
+    expect(page.locator("#order-table [data-method=pine]")).to_contain_text("1 answer")
+
+
+def test_another_example_brings_its_own_answers(page: Page) -> None:
+    for example in (SHORT, DEFAULT):
+        pick(page, example)
+        ticks = page.locator("#order-table [data-method=pine] .page-ticks button")
+        expect(ticks).to_have_count(2 if example is SHORT else 6)
+    open_tab(page, "Tutorial")
+    assert cut_off(page) == 0

@@ -18,6 +18,7 @@ from tests.browser.driving import (
     run,
     set_length,
     text,
+    unfold,
     wait_for_model,
 )
 from tests.support.serving import ServedApp
@@ -72,7 +73,7 @@ def test_in_a_frame_on_another_site_everything_works_but_the_draft(
         set_length(frame, 8)
         run(frame)
         expect(frame.locator("#answers .pine-answer-text")).to_have_count(4)
-        open_tab(frame, "Shuffle")
+        unfold(frame, "#shuffle-section")
         frame.locator("#shuffle").click()
         expect(frame.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
         open_tab(frame, "Masks")

@@ -17,6 +17,7 @@ from tests.browser.driving import (
     save,
     set_length,
     text,
+    unfold,
     wait_for_model,
 )
 
@@ -62,7 +63,7 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     page.locator("#accepted textarea").fill("B")
     expect(said.first).to_contain_text("verdict reads as A ✗ wrong")
 
-    open_tab(page, "Measure")
+    open_tab(page, "Evaluate")
     expect(page.locator("#measure-meaning")).to_contain_text("the gold document in every slot in turn")
     tick(page, "#measure-methods", "Vanilla", "PINE")
     tick(page, "#measure-what", "Log-probabilities")
@@ -141,11 +142,12 @@ def test_a_problem_is_split_and_files_are_added_and_nothing_typed_is_lost(page: 
     count = len(MATH.documents) + 2
     expect(text(page, count)).to_have_value("Air moves.")
 
-    choose(page, "Kind of question", "Question over documents")
+    unfold(page)
+    choose(page, "Task", "Question over documents")
     expect(page.get_by_label(f"Title of the document in slot {count}", exact=True)).to_have_value("wind")
     expect(page.locator("#problem")).to_be_hidden()
     expect(text(page, 1)).to_have_value("My own condition.")
-    choose(page, "Kind of question", "Conditions of a math problem")
+    choose(page, "Task", "Conditions of a math problem")
     expect(page.locator("#problem textarea")).to_have_value(PROBLEM)
 
 
@@ -163,7 +165,7 @@ def test_molecules_are_drawn_and_measured_by_the_model_that_was_trained_for_them
     expect(page.locator("#answers .pine-sketch svg")).to_have_count(cards.count())
     open_tab(page, "Importance")
 
-    open_tab(page, "Measure")
+    open_tab(page, "Evaluate")
     choose(page, "Rows", "by the molecule model")
     expect(page.locator("#measure-status")).to_contain_text("6 rows × 4 methods × 2 orders")
     set_number(page, "#measure-limit", 2)

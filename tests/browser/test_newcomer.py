@@ -25,6 +25,7 @@ from tests.browser.driving import (
     save,
     set_length,
     text,
+    unfold,
     wait_for_model,
 )
 from tests.support.serving import ServedApp
@@ -53,13 +54,13 @@ def letters(page: Page) -> list[str]:
 
 def test_the_page_has_answers_before_the_model_has_given_any(page: Page) -> None:
     expect(page.get_by_role("heading", name="PINE Explorer")).to_be_visible()
-    expect(page.locator("#header")).to_contain_text("Does the order of the documents change")
-    expect(page.locator("#answers")).to_contain_text("Recorded on")
-    expect(page.locator("#answers .pine-answer-text").last).to_contain_text("Dario")
+    expect(page.locator("#header")).to_contain_text("Same documents, another order")
+    expect(page.locator("#order-table")).to_contain_text("Recorded on")
+    expect(page.locator("#order-table tbody tr").last).to_contain_text("1913")
     open_tab(page, "Masks")
     expect(page.locator("#inside-summary")).to_contain_text("Recorded on")
     expect(plot(page, "token-masks").locator(".heatmaplayer image")).to_have_count(3)
-    open_tab(page, "Learn")
+    open_tab(page, "Tutorial")
     page.get_by_role("button", name="The idea on eight tokens").click()
     positions = page.locator("#running-example pine-figure").last
     positions.get_by_role("button", name="the decoded token").click()
@@ -73,9 +74,10 @@ def test_from_an_example_to_four_answers_and_the_pictures(page: Page) -> None:
     pick(page, DEFAULT)
     expect(page.locator("#total")).to_contain_text("prompt tokens")
     set_length(page, 16)
-    expect(page.locator("#answers")).to_contain_text("Recorded on")
+    unfold(page, "#answers-in-full")
+    expect(page.locator("#order-table")).to_contain_text("Recorded on")
     page.locator("#run").click()
-    expect(page.locator("#answers")).not_to_contain_text("Recorded on")
+    expect(page.locator("#order-table")).not_to_contain_text("Recorded on", timeout=RUN_MS)
     answers = page.locator("#answers .pine-answer-text")
     expect(answers.first).to_have_text(re.compile(r"\w"), timeout=FIRST_TOKEN_WITHIN_MS)
     expect(page.locator("#run-status")).to_contain_text("Done:")
@@ -126,8 +128,8 @@ def test_stop_stops_the_computing(page: Page) -> None:
 def test_stop_ends_a_shuffle_and_keeps_its_rows(page: Page) -> None:
     wait_for_model(page)
     pick(page, SAMPLED)
-    open_tab(page, "Shuffle")
-    expect(page.locator("#shuffle-status")).to_contain_text("random ones, seed 0")
+    unfold(page)
+    unfold(page, "#shuffle-section")
     page.get_by_role("checkbox", name="PCW", exact=True).uncheck()
     page.get_by_role("checkbox", name="NIA", exact=True).uncheck()
     set_length(page, 32)
@@ -161,7 +163,7 @@ def test_typed_text_stays_with_its_document(page: Page) -> None:
     text(page, 3).press_sequentially("third text")
     assert letters(page) == ["A", "B", "C"]
 
-    card(page, 3).get_by_role("button", name="Up").click()
+    card(page, 3).get_by_role("button", name="Earlier").click()
     expect(text(page, 2)).to_have_value("third text")
     expect(text(page, 3)).to_have_value("second text")
     expect(title(page, 3)).to_have_value("second title")
@@ -187,6 +189,7 @@ def test_typed_text_stays_with_its_document(page: Page) -> None:
     expect(card(page, 3)).to_be_visible()
     expect(text(page, 3)).to_have_value("")
 
+    unfold(page)
     page.get_by_role("button", name="Paste many at once").click()
     page.locator("#pasted textarea").fill("# Tides\nThe Moon\n\nwind")
     page.locator("#paste-documents").click()
@@ -199,6 +202,7 @@ def test_typed_text_stays_with_its_document(page: Page) -> None:
 @pytest.mark.slow
 def test_the_page_holds_twenty_documents(page: Page) -> None:
     wait_for_model(page)
+    unfold(page)
     page.get_by_role("button", name="Paste many at once").click()
     page.locator("#clear-documents").click()
     expect(text(page, 1)).to_have_value("")
@@ -213,15 +217,13 @@ def test_a_mistake_is_explained_and_what_was_typed_is_kept(page: Page) -> None:
     wait_for_model(page)
     page.locator("#question textarea, #question input").fill("")
     title(page, 1).fill("my own title")
-    page.locator("#run").click()
-    expect(page.locator("#run-status").get_by_role("alert")).to_have_text("There is no question; write one.")
+    expect(page.locator("#problem").get_by_role("alert")).to_have_text("There is no question; write one.")
+    expect(page.locator("#run")).to_be_disabled()
     expect(title(page, 1)).to_have_value("my own title")
     page.locator("#question textarea, #question input").fill("Which?")
     text(page, 2).fill(" ")
-    open_tab(page, "Shuffle")
-    page.locator("#shuffle").click()
-    expect(page.locator("#shuffle-status").get_by_role("alert")).to_contain_text("Document B is empty")
-    expect(page.locator("#stop-shuffle")).to_be_disabled()
+    expect(page.locator("#problem").get_by_role("alert")).to_contain_text("Document B is empty")
+    expect(page.locator("#shuffle")).to_be_disabled()
 
 
 @pytest.mark.slow
@@ -274,17 +276,17 @@ def test_hostile_text_is_shown_and_never_executed(
         page.on("dialog", dismiss)
         wait_for_model(page)
         expect(title(page, 1)).to_have_value(HOSTILE)
+        unfold(page)
         give(page, "#add-files", table)
         expect(text(page, 2)).to_have_value(PAYLOADS[5])
         text(page, 2).fill(f"{PAYLOADS[5]} {PAYLOADS[2]}")
-        open_tab(page, "Shuffle")
-        page.get_by_label("with controls").uncheck()
         page.locator("#shuffle").click()
         expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
         for tab in TABS:
             open_tab(page, tab)
         open_tab(page, "Masks")
         expect(page.locator("#inside-summary")).to_contain_text("<img src=x")
+        open_tab(page, "See it")
         give(page, "#add-files", paper)
         expect(text(page, 3)).to_have_value(PAYLOADS[0])
         expect(title(page, 3)).to_have_value(re.compile("img src=x"))
@@ -309,7 +311,7 @@ def test_keys_run_stop_and_shuffle_from_anywhere(page: Page) -> None:
     expect(page.locator("#stop-shuffle")).to_be_enabled()
     page.keyboard.press("Control+.")
     expect(page.locator("#shuffle-status")).to_contain_text("Stopped", timeout=RUN_MS)
-    open_tab(page, "Learn")
+    open_tab(page, "Tutorial")
     page.get_by_role("button", name="The words and the keys").click()
     expect(page.locator("#keys kbd").first).to_have_text("Ctrl+Enter")
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import DEFAULT, LONG, SHORT, numbers, open_tab, pick, save, wait_for_model
+from tests.browser.driving import DEFAULT, LONG, SHORT, numbers, open_tab, pick, save, unfold, wait_for_model
 
 DOCUMENTS = len(SHORT.documents)
 
 
 def test_a_shuffle_adds_a_row_per_order_and_pine_keeps_its_letter(drawn: Page) -> None:
-    open_tab(drawn, "Shuffle")
+    unfold(drawn, "#shuffle-section")
     expect(drawn.locator("#shuffle-matrix .ytick")).to_have_text(["A B", "B A"])
     first, second = numbers(drawn, "shuffle-matrix")
     heads = drawn.locator("#shuffle-matrix thead th").all_inner_texts()
@@ -22,7 +22,7 @@ def test_a_shuffle_adds_a_row_per_order_and_pine_keeps_its_letter(drawn: Page) -
 
 
 def test_a_click_shows_the_answer_and_keys_do_the_same_and_the_focus_stays(drawn: Page) -> None:
-    open_tab(drawn, "Shuffle")
+    unfold(drawn, "#shuffle-section")
     plot = drawn.locator("#shuffle-matrix .pine-plot")
     plot.scroll_into_view_if_needed()
     box = plot.locator(".heatmaplayer image").bounding_box()
@@ -48,14 +48,14 @@ def test_a_click_shows_the_answer_and_keys_do_the_same_and_the_focus_stays(drawn
 
 @pytest.mark.slow
 def test_a_shuffle_draws_a_dot_for_every_order_of_every_method(drawn: Page) -> None:
-    open_tab(drawn, "Shuffle")
+    unfold(drawn, "#shuffle-section")
     rows = numbers(drawn, "shuffle-spread")
-    assert len(rows) == 6 * 2 and len({row[0] for row in rows}) == 6
+    assert len(rows) == 4 * 2 and len({row[0] for row in rows}) == 4
 
 
 def test_a_shuffle_is_certified(drawn: Page, tmp_path: Path) -> None:
-    open_tab(drawn, "Shuffle")
-    drawn.get_by_role("button", name="Certificate").click()
+    unfold(drawn, "#shuffle-section")
+    unfold(drawn, "#certificate-offer")
     path = save(drawn, drawn.locator("#certificate"), tmp_path)
     certificate = json.loads(path.read_text())
     assert certificate["orders"] == [[0, 1], [1, 0]]
@@ -68,7 +68,7 @@ def test_a_shuffle_is_certified(drawn: Page, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_play_and_its_slider_have_room_on_a_phone(drawn: Page) -> None:
     drawn.set_viewport_size({"width": 390, "height": 844})
-    open_tab(drawn, "Shuffle")
+    unfold(drawn, "#shuffle-section")
     played = drawn.locator("#shuffle-played")
     expect(played.locator(".slider-rail-rect")).to_be_visible()
     button, said, rail = (
@@ -81,7 +81,7 @@ def test_play_and_its_slider_have_room_on_a_phone(drawn: Page) -> None:
 
 
 def test_where_the_answer_stands_draws_a_line_for_every_method(drawn: Page) -> None:
-    open_tab(drawn, "Where the answer stands")
+    open_tab(drawn, "Position sweep")
     lines = drawn.locator("#standing-lines")
     expect(lines.locator(".legendtext")).to_have_text(["Vanilla", "NIA", "PCW", "PINE"])
     expect(lines.locator(".scatterlayer .point")).to_have_count(4 * DOCUMENTS)
@@ -94,17 +94,17 @@ def test_where_the_answer_stands_draws_a_line_for_every_method(drawn: Page) -> N
 
 
 @pytest.mark.slow
-def test_what_will_be_computed_is_said_before(page: Page) -> None:
+def test_buttons_and_estimates_state_the_work_before_it(page: Page) -> None:
     wait_for_model(page)
     pick(page, LONG)
-    open_tab(page, "Shuffle")
-    expect(page.locator("#shuffle-status")).to_contain_text("random ones, seed 0")
-    expect(page.get_by_role("checkbox", name="with controls")).not_to_be_checked()
-    open_tab(page, "Where the answer stands")
+    expect(page.locator("#shuffle")).to_have_text("Run 6 orders")
+    unfold(page)
+    expect(page.locator("#orders")).to_be_visible()
+    open_tab(page, "Position sweep")
     expect(page.locator("#standing-status")).to_contain_text(f"{len(LONG.documents)} slots × 4 methods")
-    open_tab(page, "Shuffle")
+    unfold(page)
     pick(page, DEFAULT)
-    expect(page.locator("#shuffle-status")).to_contain_text("3 documents: all 6 orders")
-    expect(page.get_by_role("checkbox", name="with controls")).to_be_checked()
-    open_tab(page, "Where the answer stands")
+    expect(page.locator("#shuffle")).to_have_text("Run all 6 orders")
+    expect(page.locator("#orders")).to_be_hidden()
+    open_tab(page, "Position sweep")
     expect(page.locator("#standing-status")).to_contain_text("3 slots × 4 methods.")

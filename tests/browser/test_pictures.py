@@ -170,7 +170,7 @@ def test_keys_step_through_the_queries_and_the_lesson(drawn: Page) -> None:
     drawn.keyboard.press("Alt+Comma")
     expect(query).to_have_value(names[1].strip())
 
-    open_tab(drawn, "Learn")
+    open_tab(drawn, "Tutorial")
     said = drawn.locator("#lesson .pine-lesson-step:visible .pine-lesson-count")
     drawn.locator("#lesson [data-turn='1']").focus()
     # Others who share the page may have left the lesson elsewhere.

@@ -40,7 +40,7 @@ def prepare(page: Page) -> None:
     """Two documents in the other order, the second of them typed by the visitor."""
     pick(page, SHORT)
     text(page, 2).fill(TYPED)
-    page.locator(".page-card-2").get_by_role("button", name="Up").click()
+    page.locator(".page-card-2").get_by_role("button", name="Earlier").click()
     expect(text(page, 1)).to_have_value(TYPED)
     set_length(page, 8)
 
@@ -79,7 +79,7 @@ def test_a_link_opens_the_same_page_for_somebody_else(page: Page, open_page: Ope
         expect(other.locator("#example-note")).to_contain_text("Opened from a link.")
         expect(other.locator("#run-status")).to_contain_text("Done:", timeout=RUN_MS)
         assert other.locator("#answers .pine-answer-text").all_inner_texts() == answers
-        other.get_by_role("tab", name="Look inside").click()
+        other.get_by_role("tab", name="Internals").click()
         expect(control(other, "Layer")).to_have_value("layer 7")
         expect(plot(other, "importance")).to_be_visible()
         expect(other.get_by_label("NIA", exact=True).first).not_to_be_checked()

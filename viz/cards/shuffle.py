@@ -8,6 +8,7 @@ from viz.cards.compare import word_diff
 from viz.drawing.identity import Segment, document_segment, ink_on
 from viz.drawing.markup import render
 from viz.drawing.text import format_difference, format_value, visible_text
+from viz.figures.positions_by_order import DocumentPositions
 from viz.figures.shuffle import answer_color, answer_letter, answer_numbers
 
 
@@ -157,13 +158,15 @@ class InOrders:
 
     Attributes:
         orders: Document, as entered, in each slot of each order.
-        answers: One answer per order, by method.
+        answers: Answers in the first of these orders, by method; the others are not computed yet.
         source: Origin of the answers, a sentence.
+        positions: Positions of the documents in the first of these orders; empty if they are not known.
     """
 
     orders: tuple[tuple[int, ...], ...]
     answers: Mapping[str, tuple[str, ...]]
     source: str = ""
+    positions: tuple[DocumentPositions, ...] = ()
 
 
 def letter_strip(

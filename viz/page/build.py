@@ -11,7 +11,7 @@ from viz.drawing.markup import empty_panel
 from viz.page.answers.cards import Shown
 from viz.page.answers.choosing import wire_choices
 from viz.page.answers.recordings import lesson_recording
-from viz.page.answers.workspace import build_workspace, place_answers, wire_scores, wire_workspace
+from viz.page.answers.workspace import build_workspace, wire_scores, wire_workspace
 from viz.page.api.calls import add_api
 from viz.page.common.disk import Disk
 from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
@@ -39,15 +39,10 @@ from viz.page.sweep.sweep_panel import build_standing, wire_standing
 from viz.page.upstream.guarded import GuardedBlocks
 
 TITLE = "PINE Explorer"
-QUESTION = "Does the order of the documents change a language model’s answer, and why?"
+QUESTION = "Same documents, another order. Does the answer change?"
 
-HEADER_BUTTONS = (
-    '<button type="button" class="page-header-button" data-projector>Projector</button>'
-    '<button type="button" class="page-header-button page-ask-button" data-ask aria-expanded="false" '
-    'aria-controls="ask">Question and documents</button>'
-)
-"""Turned on and off by assets/projector.js; and what unfolds the form where there is one column only, by
-assets/answers.js."""
+HEADER_BUTTONS = '<button type="button" class="page-header-button" data-projector>Present</button>'
+"""Turned on and off by assets/projector.js."""
 
 
 def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
@@ -71,31 +66,25 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         models = build_models(toggle, pool)
         if settings.read_only:
             gr.HTML(notice(NOTE, kind="note"), elem_id="read-only")
-        num_documents = len(examples[0].documents)
-        with gr.Row(elem_id="workspace"):
-            workspace = build_workspace(examples, settings)
-            with (
-                gr.Column(elem_id="results", scale=8, min_width=320),
-                gr.Tabs(elem_id="tabs", overflow_behavior="wrap"),
-            ):
-                with gr.Tab("Answers"):
-                    place_answers(workspace)
-                with gr.Tab("Shuffle"):
-                    shuffle = build_shuffle(num_documents, settings.max_orders)
-                with gr.Tab("Look inside"):
+        with gr.Tabs(elem_id="tabs", overflow_behavior="wrap"):
+            with gr.Tab("See it"):
+                workspace = build_workspace(examples, settings)
+                shuffle = build_shuffle()
+                share = build_share()
+            with gr.Tab("Lab"), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
+                with gr.Tab("Internals"):
                     inside = build_inside()
-                with gr.Tab("Where the answer stands"):
-                    standing = build_standing(num_documents, examples[0].gold)
-                with gr.Tab("Measure"):
+                with gr.Tab("Position sweep"):
+                    standing = build_standing(len(examples[0].documents), examples[0].gold)
+                with gr.Tab("Evaluate"):
                     measure = build_measure(settings)
-                with gr.Tab("Learn"):
-                    tutorial = build_tutorial(workspace.finished)
-                    with gr.Accordion("The idea on eight tokens", open=False):
-                        running_example = gr.HTML(empty_panel("Loading…"), elem_id="running-example")
-                    with gr.Accordion("The words and the keys", open=False):
-                        gr.HTML(glossary_html(), elem_id="words")
-                        gr.HTML(f"<h3>The keys</h3>{keys_html()}", elem_id="keys")
-        share = build_share()
+            with gr.Tab("Tutorial"):
+                tutorial = build_tutorial(workspace.finished)
+                with gr.Accordion("The idea on eight tokens", open=False):
+                    running_example = gr.HTML(empty_panel("Loading…"), elem_id="running-example")
+                with gr.Accordion("The words and the keys", open=False):
+                    gr.HTML(glossary_html(), elem_id="words")
+                    gr.HTML(f"<h3>The keys</h3>{keys_html()}", elem_id="keys")
         gr.HTML(explanations_html())
         ready = gr.State((None, source.status.stage))
         timer = gr.Timer(1.0)
@@ -104,11 +93,18 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         wire_choices(workspace, examples)
         run_event = wire_workspace(workspace, sources, models.chosen, settings, reader)
         shuffle_event = wire_shuffle(shuffle, workspace, sources, models.chosen, settings, disk)
-        wire_scores(workspace, [run_event, shuffle_event])
+        wire_scores(workspace)
         standing_event = wire_standing(standing, workspace, examples, sources, models.chosen, settings)
         events = [run_event, shuffle_event, standing_event]
         wire_counting(
-            workspace, shuffle, standing, sources, settings, chosen=models.chosen, ready=ready, runs=events
+            workspace,
+            standing,
+            sources,
+            settings,
+            chosen=models.chosen,
+            ready=ready,
+            examples=examples,
+            runs=events,
         )
         wire_measure(measure, page, sources, models.chosen, settings, disk, reader)
         opened = wire_share(share, workspace, inside, page, settings)

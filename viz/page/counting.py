@@ -5,17 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from viz.page.answers.outdated import outdated_html
+from pine_engine.errors import PineError
+from viz.page.answers.outdated import Origin, outdated_html
 from viz.page.answers.workspace import Workspace
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
-from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.common.host_settings import HostSettings
+from viz.page.form.examples import FormExample
 from viz.page.form.form import Form, TokenCount, count_tokens, read_form
 from viz.page.form.limits import too_long
 from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.sources import Sources
 from viz.page.shuffle.orders import number_of_orders, with_controls
-from viz.page.shuffle.shuffle_panel import ShufflePanel
 from viz.page.sweep.sweep_panel import StandingPanel, compared_methods
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
@@ -23,16 +24,21 @@ if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from viz.page.jobs.model_pool import Choice
 
 
-def total_html(count: TokenCount, max_new_tokens: int, settings: HostSettings = DEFAULTS) -> str:
-    """HTML: the prompt's length against the model's context, in tokens. settings: what the host allows."""
-    needed = count.total + max_new_tokens
+def too_many_tokens(count: TokenCount, max_new_tokens: int, settings: HostSettings) -> str:
+    """Return why a prompt does not fit, or ""."""
+    if count.total + max_new_tokens <= count.max_context_length:
+        return too_long(count.total, settings) or ""
+    return (
+        f"The prompt has {count.total:,} tokens, which with {max_new_tokens} for the answer is more than the "
+        f"{count.max_context_length:,} of the model; shorten or remove documents."
+    )
+
+
+def total_html(count: TokenCount, max_new_tokens: int) -> str:
+    """Render the length of the prompt and the context length of the model, in tokens."""
     sentence = (
         f"{count.total:,} prompt tokens + {max_new_tokens} for the answer, of {count.max_context_length:,}"
     )
-    if needed > count.max_context_length:
-        return notice(f"{sentence}: too long, shorten or remove documents", kind="error")
-    if why := too_long(count.total, settings):
-        return notice(why, kind="error")
     return notice(sentence, kind="count")
 
 
@@ -59,58 +65,79 @@ def planned_jobs(
 
 def wire_counting(
     page: Workspace,
-    shuffle: ShufflePanel,
     standing: StandingPanel,
     sources: Sources,
     settings: HostSettings,
     *,
     chosen: gr.State,
     ready: gr.State,
+    examples: Sequence[FormExample],
     runs: Sequence[Any],
 ) -> None:
     """Follows each change, and each of the events of a run, which were measured.
 
     chosen: see wire_job. ready: state that changes when a model has been loaded.
     """
-    jobs: tuple[Workspace | ShufflePanel | StandingPanel, ...] = (page, shuffle, standing)
+    bars = (page.bar, page.shuffle_bar, standing.bar)
+    asked = {"\n".join(example.answers): example.question for example in examples if example.answers}
 
-    def count(form: Form, engine: "Engine", orders: int, controls: bool) -> dict[Any, Any]:
+    def problem(why: str, num_documents: int) -> dict[Any, Any]:
+        return {
+            page.problem: notice(why, kind="error") if why else "",
+            page.bar.run: gr.update(interactive=not why),
+            page.shuffle_bar.run: gr.update(interactive=not why and num_documents > 1),
+        }
+
+    def count(form: Form, engine: "Engine", orders: int, controls: bool) -> tuple[dict[Any, Any], str]:
         counted = count_tokens(form, engine)
         counts = ["" if length is None else f"{length:,} tokens" for length in counted.documents]
         works = planned_jobs(form, counted.total, orders=orders, controls=controls, settings=settings)
         speed = sources.runs.speed(engine.model_name)
-        return {
-            page.total: total_html(counted, form.max_new_tokens, settings),
+        updates: dict[Any, Any] = {
+            page.total: total_html(counted, form.max_new_tokens),
             page.editor.cards: gr.update(counts=counts),
-            **{
-                job.bar.estimate: notice(speed.estimate(work), kind="count")
-                for job, work in zip(jobs, works, strict=True)
-            },
         }
+        for bar, work in zip(bars, works, strict=True):
+            updates[bar.estimate] = notice(speed.estimate(work), kind="count")
+        return updates, too_many_tokens(counted, form.max_new_tokens, settings)
 
-    def follow(choice: "Choice | None", orders: float, controls: bool, *values: Any) -> Any:
-        origin, values = values[: len(jobs)], values[len(jobs) :]
+    def follow(
+        choice: "Choice | None",
+        orders: float,
+        controls: bool,
+        accepted: str | None,
+        origin: Origin | None,
+        swept: Origin | None,
+        *values: Any,
+    ) -> Any:
+        form = read_form(*values)
         updates: dict[Any, Any] = {}
+        why = ""
         try:
-            form = read_form(*values)
-            engine = sources.now(form.task, choice)
-            if engine is not None:
-                updates |= count(form, engine, int(orders), controls)
-        except Exception as error:
-            updates[page.total] = notice(explain(error), kind="error")
-        for job, one in zip(jobs, origin, strict=True):
-            note = outdated_html(one, form, choice, press=job.bar.run.elem_id or "")
-            updates[job.results.note] = note
-            if one and not one.recorded and not note:
-                updates[job.bar.estimate] = ""  # it is done
+            if engine := sources.now(form.task, choice):
+                updates, why = count(form, engine, int(orders), controls)
+            form.check()
+        except PineError as error:
+            why = explain(error)
+        note = outdated_html(origin, form, choice, press=page.shuffle_bar.run.elem_id or "")
+        updates |= problem(why, len(form.entries)) | {
+            page.results.note: note,
+            standing.results.note: outdated_html(swept, form, choice, press=standing.bar.run.elem_id or ""),
+        }
+        if note:
+            updates[page.note] = ""  # a remark about the example
+        if form.question.strip() != asked.get(accepted or "", form.question).strip():
+            updates[page.accepted] = ""  # they are those of the example's question
         return updates
 
-    inputs = [chosen, shuffle.count, shuffle.controls, *(job.results.origin for job in jobs), *page.inputs]
-    outputs = [page.total, page.editor.cards]
-    outputs += [widget for job in jobs for widget in (job.bar.estimate, job.results.note)]
+    orders = page.orders
+    inputs = [chosen, orders.count, orders.controls, page.accepted, page.results.origin]
+    inputs += [standing.results.origin, *page.inputs]
+    outputs = [page.total, page.editor.cards, page.problem, page.bar.run, page.shuffle_bar.run, page.note]
+    outputs += [*(bar.estimate for bar in bars), page.results.note, standing.results.note, page.accepted]
     paused = gr.Button(visible="hidden", elem_id="count-form")  # pressed by assets/typing.js
     picked: list[Any] = [page.task, page.instruction, page.methods, page.length]
-    picked += [shuffle.count, shuffle.controls, ready]
+    picked += [orders.count, orders.controls, ready]
     gr.on(
         [paused.click, page.editor.cards.input, *(widget.change for widget in picked)],
         follow,

@@ -16,10 +16,11 @@ from viz.page.answers.answering import plan_answers
 from viz.page.answers.outdated import Origin
 from viz.page.build import build_page
 from viz.page.common.host_settings import DEFAULTS, HostSettings
-from viz.page.counting import planned_jobs, total_html
+from viz.page.counting import planned_jobs, too_many_tokens
 from viz.page.files.data_sets import read_built_in
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from, entries_json
+from viz.page.form.examples import load_examples
 from viz.page.form.form import Form, TokenCount
 from viz.page.jobs.cost import Work
 from viz.page.jobs.loading import EngineSource
@@ -67,9 +68,8 @@ def test_a_measurement_is_estimated_from_its_first_rows(engine: Engine) -> None:
 
 def test_a_prompt_that_the_host_does_not_read_is_said_at_once() -> None:
     count = TokenCount((10, 20), 60, 1000)
-    assert "60 prompt tokens" in total_html(count, 5)
-    said = total_html(count, 5, HostSettings(max_prompt_tokens=50))
-    assert "The prompt has 60 tokens, and this page reads 50 at most" in said and 'role="alert"' in said
+    assert not too_many_tokens(count, 5, HostSettings(max_prompt_tokens=60))
+    assert too_many_tokens(count, 5, HostSettings(max_prompt_tokens=50))
 
 
 # the page
@@ -87,15 +87,12 @@ def page(sources: Sources) -> gr.Blocks:
     return built(lambda: build_page(sources, DEFAULTS))
 
 
-def counted(page: gr.Blocks, asked: Form, *results: Origin | None) -> dict[str, str]:
-    """What the page shows of a form that was typed, by the ids of the widgets.
-
-    results: to what the results of each job belong; none are there if nothing is given.
-    """
+def counted(page: gr.Blocks, asked: Form, origin: Origin | None = None, accepted: str = "") -> dict[str, str]:
+    """Return what the page shows of a form, by the ids of the widgets; origin: of the answers."""
     event = next(event for event in page.fns.values() if event.name == "follow")
     values: list[Any] = [asked.task, asked.question, asked.instruction, asked.methods, asked.max_new_tokens]
     assert event.fn is not None
-    shown = event.fn(None, 6, False, *(results or (None,) * 3), *values, entries_json(asked.entries))
+    shown = event.fn(None, 6, False, accepted, origin, None, *values, entries_json(asked.entries))
     return {widget.elem_id: html for widget, html in shown.items() if widget.elem_id}
 
 
@@ -117,14 +114,31 @@ def test_the_work_is_said_before_the_first_run_and_the_time_afterwards(
     assert sources.runs.speed("another").seconds(Work(prompt_tokens=1)) is None
 
 
-def test_a_time_is_said_until_the_job_is_done_and_again_when_its_results_are_outdated(
+def test_a_form_that_cannot_be_run_disables_its_buttons_and_states_why(page: gr.Blocks) -> None:
+    assert states(page, form()) == (True, True, False)
+    assert states(page, replace(form(), question=" ")) == (False, False, True)
+    assert states(page, replace(form(), entries=form().entries[:1])) == (True, False, False)
+    assert states(page, replace(form(), max_new_tokens=100_000)) == (False, False, True)
+
+
+def states(page: gr.Blocks, asked: Form) -> tuple[bool, bool, bool]:
+    """Return whether one order and all orders can be run, and whether a reason is shown."""
+    shown: dict[str, Any] = counted(page, asked)
+    return shown["run"]["interactive"], shown["shuffle"]["interactive"], bool(shown["problem"])
+
+
+def test_results_of_another_question_are_outdated_and_accepted_answers_cleared(
     page: gr.Blocks,
 ) -> None:
-    done, outdated = Origin(form()), Origin(replace(form(), question="Another?"))
-    recorded = Origin(form(), recorded=True)
-    shown = counted(page, form(), done, outdated, recorded)
-    assert shown["run-status-estimate"] == ""
-    assert shown["shuffle-status-estimate"] and shown["standing-status-estimate"]
+    first = load_examples()[0]
+    asked = replace(form(), question=first.question)
+    accepted = "\n".join(first.answers)
+    shown = counted(page, asked, Origin(asked), accepted=accepted)
+    assert shown["answers-outdated"] == "" and "accepted" not in shown
+    other = replace(asked, question="Another?")
+    shown = counted(page, other, Origin(asked), accepted=accepted)
+    assert shown["answers-outdated"] and shown["example-note"] == "" and shown["accepted"] == ""
+    assert "accepted" not in counted(page, other, Origin(asked), accepted="typed by the visitor")
 
 
 def test_what_was_broken_off_is_no_measure() -> None:

@@ -26,7 +26,8 @@ from viz.page.answers.answering import FinishedRun, RunView, answer
 from viz.page.answers.cards import stopped_cards, waiting_cards
 from viz.page.answers.workspace import instruction_for
 from viz.page.common.failures import explain, notice
-from viz.page.counting import total_html
+from viz.page.common.host_settings import DEFAULTS
+from viz.page.counting import too_many_tokens
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import Entries, Entry, entries_from, entries_json, read_entries
 from viz.page.form.examples import FormExample, load_examples
@@ -167,8 +168,8 @@ def test_tokens_are_counted_while_the_form_is_unfinished(engine: Engine) -> None
 def test_a_prompt_beyond_the_context_is_flagged(engine: Engine) -> None:
     counted = count_tokens(form(), engine)
     room = counted.max_context_length - counted.total
-    assert "too long" not in total_html(counted, room)
-    assert "too long" in total_html(counted, room + 1)
+    assert not too_many_tokens(counted, room, DEFAULTS)
+    assert too_many_tokens(counted, room + 1, DEFAULTS)
 
 
 def test_the_instruction_follows_the_task_unless_it_was_written() -> None:

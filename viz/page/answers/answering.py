@@ -122,10 +122,10 @@ def advance(card: AnswerCard, event: Event) -> AnswerCard:
             return card
 
 
-def finished_cards(run: FinishedRun) -> tuple[AnswerCard, ...]:
+def finished_cards(result: RunResult) -> tuple[AnswerCard, ...]:
     """The cards of a run that is over."""
-    cards = waiting_cards(tuple(run.result.answers))
-    return tuple(advance(card, GenerationFinished(run.result.answers[card.method])) for card in cards)
+    cards = waiting_cards(tuple(result.answers))
+    return tuple(advance(card, GenerationFinished(result.answers[card.method])) for card in cards)
 
 
 def method_of(event: Event) -> str | None:

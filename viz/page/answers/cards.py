@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import Task, get_task
 from viz.cards.answers import AnswerCard, Reading, answer_grid
-from viz.cards.shuffle import InOrders, letter_strip
+from viz.cards.shuffle import InOrders
 from viz.page.answers.drawings import draw_finding
 from viz.page.common.failures import notice
 
@@ -22,6 +22,9 @@ class Shown:
 
     in_orders: InOrders | None = None
     """The answers in other orders too, where they are known."""
+
+    order: tuple[int, ...] = ()
+    """Order of the documents of the cards; empty before a run."""
 
 
 def waiting_cards(methods: Sequence[str]) -> tuple[AnswerCard, ...]:
@@ -40,16 +43,15 @@ def accepted_answers(typed: str | None) -> tuple[str, ...]:
     return tuple(filter(None, (line.strip() for line in (typed or "").splitlines())))
 
 
-def right_by(task: str, accepted: Sequence[str]) -> Callable[[str], bool] | None:
-    """Whether an answer is right by the rule of the task; None if no answers are accepted."""
+def is_correct_by(task: str, accepted: Sequence[str]) -> Callable[[str], bool] | None:
+    """Return the check of an answer by the rule of the task; None if no answers are accepted."""
     return (lambda text: get_task(task).score(text, accepted) == 1) if accepted else None
 
 
 def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
     """HTML of the cards; the finished ones say what the task reads in them, and how it scores.
 
-    Above them is what the methods answered in other orders, if that is known; below recorded ones, whose
-    they are.
+    Below recorded ones it says whose they are.
 
     accepted: the answers that are right, none if nothing is to be scored.
     """
@@ -57,19 +59,17 @@ def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
     model = f"the model {task.model}" if task.model else ""
     cards = [replace(card, model=model) for card in shown.cards]
     about = notice(f"{shown.recorded}.") if shown.recorded else ""
-    grid = answer_grid(
-        [
-            replace(card, reading=read_answer(task, card.text, accepted))
-            if card.state == "finished"
-            else card
-            for card in cards
-        ]
+    return (
+        answer_grid(
+            [
+                replace(card, reading=read_answer(task, card.text, accepted))
+                if card.state == "finished"
+                else card
+                for card in cards
+            ]
+        )
+        + about
     )
-    if shown.in_orders is None:
-        return grid + about
-    labels = {name: METHODS[name].label for name in shown.in_orders.answers}
-    strip = letter_strip(shown.in_orders, labels=labels, is_right=right_by(task.name, accepted))
-    return strip + grid + about
 
 
 def read_answer(task: Task, text: str, accepted: Sequence[str]) -> Reading:

@@ -6,10 +6,10 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.prompts.tasks import get_task
-from viz.page.answers.cards import Shown, accepted_answers, shown_html
+from viz.page.answers.cards import Shown
 from viz.page.answers.outdated import Origin
 from viz.page.answers.recorded_answers import first_shown, recorded_for
-from viz.page.answers.workspace import Workspace, instruction_for
+from viz.page.answers.workspace import Workspace, instruction_for, show
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.form.documents import Entries, entries_from, entries_json
@@ -91,7 +91,7 @@ def filled(
             page.bar.status: notice(""),
         }
         | {page.results.origin: origin, page.results.note: ""}
-        | {page.answers: shown_html(shown, accepted_answers(accepted)), page.shown: shown}
+        | show(page, shown, accepted)
     )
 
 
@@ -106,6 +106,7 @@ def filled_widgets(page: Workspace) -> list[Any]:
         page.results.origin,
         page.results.note,
         page.answers,
+        page.order_table,
         page.shown,
         page.heading,
         page.question,

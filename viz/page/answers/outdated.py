@@ -26,6 +26,9 @@ class Origin:
     recorded: bool = False
     """Whether they were recorded: no visitor has chosen methods and length then."""
 
+    is_for_all_orders: bool = False
+    """The results are shown per order, so that another order of the documents outdates none."""
+
 
 @dataclass(frozen=True)
 class Results:
@@ -58,7 +61,7 @@ def changes(origin: Origin, form: Form, model: "Choice | None") -> list[str]:
     different = {
         f"the number of {nouns.documents}": len(then) != len(now),
         f"the text of {_listed(edited)}": bool(edited),
-        "the order": len(then) == len(now) and before.order != form.order,
+        "the order": not origin.is_for_all_orders and len(then) == len(now) and before.order != form.order,
         f"the {nouns.question}": before.question.strip() != form.question.strip(),
         "the instruction": _instruction(before) != _instruction(form),
         "the methods": not origin.recorded and before.methods != form.methods,

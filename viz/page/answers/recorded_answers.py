@@ -6,10 +6,12 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from viz.cards.answers import AnswerCard
 from viz.cards.shuffle import InOrders
+from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.cards import Shown, waiting_cards
 from viz.page.answers.outdated import Origin
 from viz.page.form.documents import entries_from
@@ -37,6 +39,9 @@ class RecordedAnswer(_RecordedModel):
     in_orders: tuple[str, ...]
     """Its text in each of the orders."""
 
+    starts: tuple[tuple[int, ...], ...] = ()
+    """First position of each document, as entered, for the last token of the question, in each order."""
+
 
 class RecordedAnswers(_RecordedModel):
     """The answers to one example."""
@@ -51,6 +56,8 @@ class RecordedAnswers(_RecordedModel):
     """Of the documents; the first one is as entered."""
 
     answers: tuple[RecordedAnswer, ...]
+    lengths: tuple[int, ...] = ()
+    """Length of each document, as entered, in tokens."""
 
 
 _FILE = TypeAdapter(dict[str, RecordedAnswers])
@@ -87,7 +94,22 @@ def first_shown(example: FormExample, methods: Sequence[str]) -> Shown:
         tuple(_answered(card, answers[card.method]) if card.method in answers else card for card in cards),
         example.task,
         recorded.recorded,
-        InOrders(recorded.orders, {answer.method: answer.in_orders for answer in recorded.answers}),
+        InOrders(
+            recorded.orders,
+            {answer.method: answer.in_orders for answer in recorded.answers},
+            positions=_positions(recorded),
+        ),
+        recorded.orders[0],
+    )
+
+
+def _positions(recorded: RecordedAnswers) -> tuple[DocumentPositions, ...]:
+    lengths = np.array(recorded.lengths)
+    return tuple(
+        DocumentPositions(
+            order, lengths, {answer.method: np.array(answer.starts[place]) for answer in recorded.answers}
+        )
+        for place, order in enumerate(recorded.orders)
     )
 
 
@@ -98,7 +120,7 @@ def recorded_for(example: FormExample, shown: Shown) -> Origin | None:
     entries = entries_from([(document.title, document.text) for document in example.documents])
     methods = tuple(card.method for card in shown.cards)
     form = Form(example.task, example.question, example.instruction, methods, MAX_NEW_TOKENS, entries)
-    return Origin(form, recorded=True)
+    return Origin(form, recorded=True, is_for_all_orders=True)
 
 
 def _answered(card: AnswerCard, answer: RecordedAnswer) -> AnswerCard:

@@ -1,18 +1,17 @@
-"""The main job: documents and question, and one answer per method."""
+"""Tab "See it": question, documents, and the answers of all methods in all orders of the documents."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import gradio as gr
 
 from pine_engine.prompts.tasks import TASKS, get_task
-from viz.cards.answers import AnswerCard
-from viz.cards.shuffle import InOrders
 from viz.page.answers.answering import RunView, answer, plan_answers
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
-from viz.page.answers.outdated import Origin, Results, build_results, no_results
+from viz.page.answers.order_table import build_order_table, order_table_json, with_run
+from viz.page.answers.outdated import Origin, Results, build_results, changes
 from viz.page.answers.recorded_answers import first_shown, recorded_for
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
@@ -29,6 +28,7 @@ from viz.page.form.words import documents_heading, question_words
 from viz.page.jobs.job_bar import Job, JobBar, Updates, build_bar, build_buttons, wire_job
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
+from viz.page.shuffle.orders import DEFAULT_ORDERS, OrderSettings, build_orders, orders_label
 
 DEFAULT_LENGTH = 48
 
@@ -49,10 +49,20 @@ class Workspace:
     heading: gr.HTML
     editor: Editor
     total: gr.HTML
+    problem: gr.HTML
+    """Why the form cannot be run."""
+
     methods: gr.CheckboxGroup
     length: gr.Slider
+    orders: OrderSettings
     bar: JobBar
+    """Of a run in the order of the form."""
+
+    shuffle_bar: JobBar
+    """Of a run in all orders."""
+
     results: Results
+    order_table: gr.HTML
     answers: gr.HTML
     finished: gr.State
     """The last finished run, or None."""
@@ -73,13 +83,6 @@ class Workspace:
         ]
 
 
-def place_answers(page: Workspace) -> None:
-    """Puts the answers, and what is said of the example, where this is called."""
-    page.note.render()
-    page.results.note.render()
-    page.answers.render()
-
-
 def instruction_for(task: str, current: str) -> str:
     """The instruction to show for a task: the task's own, unless the visitor has written another."""
     is_a_default = current in {row.instruction for row in TASKS.values()}
@@ -87,84 +90,67 @@ def instruction_for(task: str, current: str) -> str:
 
 
 def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DEFAULTS) -> Workspace:
-    """Makes the widgets, filled with the first example; `place_answers` puts the answers somewhere.
+    """Build the tab "See it", filled with the first example.
 
-    settings: what the host allows.
+    Args:
+        examples: The examples that a visitor can choose.
+        settings: Limits of the host.
     """
-    longest = min(MAX_NEW_TOKENS, settings.max_new_tokens)
     first = examples[0]
-    task_row = get_task(first.task)
-    nouns = task_row.nouns
-    with gr.Column(elem_id="ask", scale=5, min_width=320):
-        with gr.Row(elem_classes="page-row"):
+    nouns = get_task(first.task).nouns
+    shown = first_shown(first, DEFAULT_METHODS)
+    with gr.Column(elem_id="ask", min_width=320):
+        with gr.Row(elem_classes="page-row page-question"):
+            question = gr.Textbox(
+                first.question,
+                lines=1,
+                max_lines=4,
+                visible=get_task(first.task).needs_question,
+                elem_id="question",
+                scale=5,
+                min_width=320,
+                **question_words(nouns),
+            )
             example = gr.Dropdown(
                 [example.name for example in examples],
                 value=first.name,
                 label="Example",
                 elem_id="example",
                 min_width=190,
-                scale=3,
-            )
-            task = gr.Dropdown(
-                [(row.label, row.name) for row in TASKS.values()],
-                value=first.task,
-                label="Kind of question",
-                elem_id="task",
-                min_width=190,
                 scale=2,
             )
         splitting = build_splitting(first.task)
-        question = gr.Textbox(
-            first.question,
-            lines=1,
-            max_lines=4,
-            visible=task_row.needs_question,
-            elem_id="question",
-            **question_words(nouns),
-        )
-        with gr.Row(elem_classes="page-row page-documents-head"):
-            heading = gr.HTML(documents_heading(nouns), min_width=80)
-            total = gr.HTML("", elem_id="total", min_width=160)
         entries = entries_from([(document.title, document.text) for document in first.documents])
         cards = build_cards(entries, nouns, settings.max_documents)
-        methods = build_method_boxes("methods")
         with gr.Row(elem_classes="page-row page-run-bar"):
-            length = gr.Slider(
-                MIN_NEW_TOKENS,
-                longest,
-                value=min(DEFAULT_LENGTH, longest),
-                step=8,
-                label="Answer length (tokens)",
-                elem_id="length",
-                scale=2,
-                min_width=250,
+            shuffle_buttons = build_buttons(
+                orders_label(len(entries), DEFAULT_ORDERS, settings.max_orders),
+                run_id="shuffle",
+                stop_id="stop-shuffle",
+                min_width=150,
             )
-            buttons = build_buttons("Run", run_id="run", stop_id="stop", min_width=100)
-        bar = build_bar(buttons, "", status_id="run-status")
-        editor = build_editor(cards, nouns, settings.max_documents)
-        with gr.Accordion("Instruction to the model", open=False):
-            instruction = gr.Textbox(
-                first.instruction or task_row.instruction,
-                label="Instruction",
-                info="Comes before the documents. Emptied, the usual instruction of the task is used.",
-                lines=3,
-                max_lines=10,
-                elem_id="instruction",
+            buttons = build_buttons(
+                "Run this order", run_id="run", stop_id="stop", min_width=130, variant="secondary"
             )
-        with gr.Accordion("Score the answers", open=False):
-            accepted = gr.Textbox(
-                "\n".join(first.answers),
-                label="Accepted answers",
-                info="One a line. Finished answers are scored by the rule of the task, also after the "
-                "run. Emptied, nothing is scored.",
-                lines=2,
-                max_lines=8,
-                elem_id="accepted",
-            )
-    shown = first_shown(first, DEFAULT_METHODS)
+            with gr.Column(elem_classes="page-told", min_width=200):
+                shuffle_bar = build_bar(shuffle_buttons, "", status_id="shuffle-status")
+                bar = build_bar(buttons, "", status_id="run-status")
+                problem = gr.HTML("", elem_id="problem", min_width=0)
+        results = build_results(recorded_for(first, shown), elem_id="answers-outdated")
+        order_table = build_order_table(shown, first.answers)
+        note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
+        with gr.Accordion("Paste, upload, settings", open=False, elem_id="settings"):
+            with gr.Row(elem_classes="page-row page-documents-head"):
+                heading = gr.HTML(documents_heading(nouns), min_width=80)
+                total = gr.HTML("", elem_id="total", min_width=160)
+            editor = build_editor(cards, nouns, settings.max_documents)
+            task, methods, length, instruction, accepted = _build_settings(first, settings)
+            orders = build_orders(len(entries), settings.max_orders)
+        with gr.Accordion("Answers in full", open=False, elem_id="answers-in-full"):
+            answers = gr.HTML(shown_html(shown, first.answers), elem_id="answers")
     return Workspace(
         example=example,
-        note=gr.HTML(notice(first.note, kind="note"), elem_id="example-note", render=False),
+        note=note,
         task=task,
         question=question,
         instruction=instruction,
@@ -173,14 +159,60 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
         heading=heading,
         editor=editor,
         total=total,
+        problem=problem,
         methods=methods,
         length=length,
+        orders=orders,
         bar=bar,
-        results=build_results(recorded_for(first, shown), elem_id="answers-outdated", render=False),
-        answers=gr.HTML(shown_html(shown, first.answers), elem_id="answers", render=False),
+        shuffle_bar=shuffle_bar,
+        results=results,
+        order_table=order_table,
+        answers=answers,
         finished=gr.State(None),
         shown=gr.State(shown),
     )
+
+
+def _build_settings(first: FormExample, settings: HostSettings) -> tuple[Any, ...]:
+    longest = min(MAX_NEW_TOKENS, settings.max_new_tokens)
+    with gr.Row(elem_classes="page-row"):
+        task = gr.Dropdown(
+            [(row.label, row.name) for row in TASKS.values()],
+            value=first.task,
+            label="Task",
+            elem_id="task",
+            min_width=190,
+            scale=2,
+        )
+        methods = build_method_boxes("methods")
+        length = gr.Slider(
+            MIN_NEW_TOKENS,
+            longest,
+            value=min(DEFAULT_LENGTH, longest),
+            step=8,
+            label="Answer length (tokens)",
+            elem_id="length",
+            scale=2,
+            min_width=250,
+        )
+    with gr.Row(elem_classes="page-row"):
+        instruction = gr.Textbox(
+            first.instruction or get_task(first.task).instruction,
+            label="Instruction",
+            info="Precedes the documents. If empty, the default of the task is used.",
+            lines=3,
+            max_lines=10,
+            elem_id="instruction",
+        )
+        accepted = gr.Textbox(
+            "\n".join(first.answers),
+            label="Accepted answers",
+            info="One per line. Answers are scored by the rule of the task. If empty, nothing is scored.",
+            lines=3,
+            max_lines=8,
+            elem_id="accepted",
+        )
+    return task, methods, length, instruction, accepted
 
 
 def wire_workspace(
@@ -204,36 +236,50 @@ def wire_workspace(
     return _wire_run(page, sources, chosen, settings)
 
 
-def show(
-    page: Workspace, cards: tuple[AnswerCard, ...], task: str, in_orders: InOrders | None = None
-) -> dict[Any, Any]:
-    """Updates that show these cards of a task's answers, not scored yet. in_orders: see Shown."""
-    shown = Shown(cards, task, in_orders=in_orders)
-    return {page.answers: shown_html(shown), page.shown: shown}
+def show(page: Workspace, shown: Shown, accepted: str | None) -> dict[Any, Any]:
+    """Return the updates that show these answers, scored by the accepted ones."""
+    scored_by = accepted_answers(accepted)
+    return {
+        page.answers: shown_html(shown, scored_by),
+        page.order_table: order_table_json(shown, scored_by),
+        page.shown: shown,
+    }
 
 
-def wire_scores(page: Workspace, runs: Sequence[Any]) -> None:
-    """Scores the answers whenever the accepted ones change, and after each of the events of a run."""
+def wire_scores(page: Workspace) -> None:
+    """Score the answers whenever the accepted ones change."""
 
-    def score(shown: Shown, accepted: str | None) -> str:
-        return shown_html(shown, accepted_answers(accepted))
+    def score(shown: Shown, accepted: str | None) -> dict[Any, Any]:
+        updates = show(page, shown, accepted)
+        del updates[page.shown]
+        return updates
 
-    inputs = [page.shown, page.accepted]
-    page.accepted.change(score, inputs, page.answers, trigger_mode="always_last", **PRIVATE_EVENT)
-    for event in runs:
-        event.then(score, inputs, page.answers, **PRIVATE_EVENT)
+    page.accepted.change(
+        score,
+        [page.shown, page.accepted],
+        [page.answers, page.order_table],
+        trigger_mode="always_last",
+        **PRIVATE_EVENT,
+    )
 
 
 def _wire_run(page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings) -> Any:
-    def begin(choice: Choice | None, *values: Any) -> Job:
+    def begin(
+        shown: Shown, origin: Origin | None, choice: Choice | None, accepted: str | None, *values: Any
+    ) -> Job:
         form = read_form(*values)
-        cards = waiting_cards(form.methods)
+        now = Origin(form, choice, is_for_all_orders=True)
+        before = shown.in_orders if origin and not changes(origin, form, choice) else None
+        shown = Shown(waiting_cards(form.methods), form.task, in_orders=before, order=form.order)
 
         def show_view(view: RunView) -> Updates:
-            nonlocal cards
-            cards = view.cards
-            finished = {} if view.finished is None else {page.finished: view.finished}
-            return show(page, cards, form.task) | {page.results.origin: Origin(form, choice)} | finished
+            nonlocal shown
+            shown = replace(shown, cards=view.cards)
+            updates: Updates = {page.results.origin: now}
+            if view.finished is not None:
+                shown = replace(shown, in_orders=with_run(before, view.finished))
+                updates |= {page.finished: view.finished}
+            return show(page, shown, accepted) | updates
 
         return Job(
             what="compare",
@@ -242,10 +288,19 @@ def _wire_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
             plan=partial(plan_answers, form=form, settings=settings),
             show=show_view,
             task=lambda: form.task,
-            cleared=show(page, cards, form.task) | no_results(page.results),
+            cleared={page.results.note: "", page.shuffle_bar.status: notice("")},
             kept="What was written so far is kept.",
-            after_stop=lambda: show(page, stopped_cards(cards), form.task),
+            after_stop=lambda: show(page, replace(shown, cards=stopped_cards(shown.cards)), accepted),
         )
 
-    outputs = [page.answers, page.shown, page.finished, page.results.origin, page.results.note]
-    return wire_job(page.bar, begin, [chosen, *page.inputs], outputs, sources, chosen)
+    outputs = [
+        page.answers,
+        page.order_table,
+        page.shown,
+        page.finished,
+        page.results.origin,
+        page.results.note,
+        page.shuffle_bar.status,
+    ]
+    inputs = [page.shown, page.results.origin, chosen, page.accepted, *page.inputs]
+    return wire_job(page.bar, begin, inputs, outputs, sources, chosen)

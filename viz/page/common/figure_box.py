@@ -15,7 +15,7 @@ def build_figure(elem_id: str, *, picks_itself: bool = False, **options: Any) ->
     """Makes a place for a figure, empty. options: of gr.HTML.
 
     picks_itself: whether what is picked in it comes as its own event `select`, and not to the selection that
-    the pictures of "Look inside" share.
+    the pictures of "Internals" share.
     """
     pick = "(what) => trigger('select', what)" if picks_itself else "null"
     draw = f"window.pineFigures.mount(element, () => props.value, (draw) => watch('value', draw), {pick});"

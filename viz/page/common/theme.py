@@ -22,6 +22,7 @@ PAGE_SCRIPTS = tuple(
         "answers.js",
         "projector.js",
         "documents.js",
+        "order_table.js",
         "sharing.js",
         "typing.js",
         "keys.js",

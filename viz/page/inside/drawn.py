@@ -1,4 +1,4 @@
-"""What a tab of "Look inside" shows: HTML, and figures in places of their own."""
+"""What a tab of "Internals" shows: HTML, and figures in places of their own."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import gradio as gr
 
@@ -91,10 +91,15 @@ class Job:
 
 
 def build_buttons(
-    label: str, *, run_id: str, stop_id: str, min_width: int = 200
+    label: str,
+    *,
+    run_id: str,
+    stop_id: str,
+    min_width: int = 200,
+    variant: Literal["primary", "secondary"] = "primary",
 ) -> tuple[gr.Button, gr.Button]:
     """Makes the button that starts a job, and Stop; min_width: of the first, in pixels."""
-    run = gr.Button(label, variant="primary", elem_id=run_id, scale=3, min_width=min_width)
+    run = gr.Button(label, variant=variant, elem_id=run_id, scale=3, min_width=min_width)
     stop = gr.Button(
         "Stop", variant="stop", elem_id=stop_id, elem_classes="page-job-stop", interactive=False, min_width=80
     )

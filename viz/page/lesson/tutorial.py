@@ -16,7 +16,7 @@ from viz.drawing.identity import Segment, document_letter
 from viz.drawing.markup import figure_styles, render
 from viz.figures.shuffle import plot_answers
 from viz.page.answers.answering import FinishedRun, in_orders
-from viz.page.answers.cards import right_by
+from viz.page.answers.cards import is_correct_by
 from viz.page.answers.recordings import Recording, lesson_recording
 from viz.page.common.theme import PLOTLY, SCRIPTS
 from viz.page.form.examples import load_examples
@@ -111,7 +111,7 @@ def _guess(run: FinishedRun, recording: Recording, text: dict[str, str], *, meth
     answers = {method: tried.answers[method] for method in methods if method in tried.answers}
     labels = {method: pine.METHODS[method].label for method in answers}
     example = next((one for one in load_examples() if one.name == recording.example), None)
-    is_right = right_by(example.task, example.answers) if example and run is recording.run else None
+    is_right = is_correct_by(example.task, example.answers) if example and run is recording.run else None
     figure = plot_answers(tried.orders, answers, labels=labels, is_right=is_right)
     figure.update_layout(height=90 + 24 * min(len(tried.orders), 14), xaxis_tickangle=0)
     before = explanation = ""

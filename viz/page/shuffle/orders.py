@@ -1,18 +1,15 @@
-"""Which orders a shuffle tries, and under which methods."""
+"""The document orders and methods of a shuffle test."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+import gradio as gr
 
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.tasks import Nouns
-from viz.page.form.documents import DOCUMENTS
 
 ALL_ORDERS_UP_TO = 4
-"""With so many documents or fewer every order is tried; with more, a seeded sample.
-
-Controls run by default up to there too: the proof is complete only with them, and all of it takes minutes at
-most. Two of them read as much as PINE does, so with more documents a visitor decides about the wait.
-"""
+"""Largest number of documents of which all orders are run; of more, a seeded sample."""
 
 SAMPLED_AT_MOST = 24
 DEFAULT_ORDERS = 6
@@ -28,14 +25,10 @@ def number_of_orders(num_documents: int, count: int, most: int) -> int:
     return math.factorial(num_documents) if tries_all(num_documents, most) else count
 
 
-def orders_sentence(num_documents: int, count: int, seed: int, most: int, nouns: Nouns = DOCUMENTS) -> str:
-    """Which orders Shuffle will try, in words."""
-    if num_documents < 2:
-        return f"There is one order only; add {nouns.a_document}."
-    counted = f"{num_documents} {nouns.documents}"
-    if tries_all(num_documents, most):
-        return f"{counted}: all {math.factorial(num_documents)} orders will be tried."
-    return f"{counted}: the order as entered and {count - 1} random ones, seed {seed}."
+def orders_label(num_documents: int, count: int, most: int) -> str:
+    """Return the label of the button that runs the orders."""
+    orders = number_of_orders(num_documents, count, most)
+    return f"Run all {orders} orders" if tries_all(num_documents, most) else f"Run {orders} orders"
 
 
 def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
@@ -49,3 +42,45 @@ def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
         if not row.is_order_invariant and (row.is_default or row.role == "control")
     ]
     return (*methods, *(name for name in controls if name not in methods))
+
+
+@dataclass(frozen=True)
+class OrderSettings:
+    """The widgets that choose the orders."""
+
+    sample: gr.Row
+    """Visible where only a sample of the orders is run."""
+
+    count: gr.Slider
+    seed: gr.Number
+    controls: gr.Checkbox
+
+
+def build_orders(num_documents: int, max_orders: int) -> OrderSettings:
+    """Build the widgets.
+
+    Args:
+        num_documents: Number of documents in the form.
+        max_orders: Limit of the host.
+    """
+    with gr.Row(elem_classes="page-row"):
+        controls = gr.Checkbox(
+            False,
+            label="Include control methods",
+            info="Controls must change with the order, so the test could fail.",
+            elem_id="with-controls",
+            container=False,
+            min_width=220,
+        )
+        with gr.Row(visible=not tries_all(num_documents, max_orders), elem_classes="page-row") as sample:
+            count = gr.Slider(
+                2,
+                min(SAMPLED_AT_MOST, max_orders),
+                value=min(DEFAULT_ORDERS, max_orders),
+                step=1,
+                label="Number of orders",
+                elem_id="orders",
+                min_width=160,
+            )
+            seed = gr.Number(0, label="Seed", precision=0, elem_id="seed", min_width=120)
+    return OrderSettings(sample, count, seed, controls)

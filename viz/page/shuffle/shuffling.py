@@ -9,15 +9,25 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import Event, PrefillDone, PrefillProgress, RunResult
+from pine_engine.engine.events import Event, PrefillDone, PrefillProgress, RunResult, TokenGenerated
 from pine_engine.engine.orders import OrderComparison, OrderResult, compare_orders, sample_orders
 from pine_engine.invariance.certificate import Certificate, create_certificate, hash_logits
 from pine_engine.methods.table import METHODS, Method, get_methods
+from viz.cards.answers import AnswerCard
+from viz.cards.shuffle import InOrders
 from viz.drawing.identity import document_letter
 from viz.figures.answer_tokens import answer_tokens
 from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions
 from viz.page.answers.answer_records import TriedOrder
-from viz.page.answers.answering import REDRAW_S, FinishedRun, finish_run, progress_sentence
+from viz.page.answers.answering import (
+    REDRAW_S,
+    FinishedRun,
+    advance,
+    finish_run,
+    finished_cards,
+    progress_sentence,
+)
+from viz.page.answers.cards import waiting_cards
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout
 from viz.page.form.form import Form
@@ -56,6 +66,10 @@ class ShuffleView:
 
     sentence: str
     tried: "Tried | None" = None
+    cards: tuple[AnswerCard, ...] = ()
+    """Answers in the first order."""
+
+    in_orders: InOrders | None = None
     outcome: ShuffleOutcome | None = None
     """Of the orders tried so far."""
 
@@ -109,12 +123,15 @@ def shuffle(
         max_new_tokens=form.max_new_tokens,
         trace=True,
     )
-    yield ShuffleView(f"Order 1 of {len(orders)}", shown)
+    first = {card.method: card for card in waiting_cards(form.methods)}
+    planned_orders = InOrders(tuple(identities), {method: () for method in form.methods})
+    yield ShuffleView(f"Order 1 of {len(orders)}", shown, tuple(first.values()), planned_orders)
     with closing(results):
         for item in results:
             if isinstance(item, OrderResult):
                 meter.finish(item.result)
                 if not cells:
+                    first = {card.method: card for card in finished_cards(item.result)}
                     hashes = hash_logits(item.result)
                     # Logits of a long answer take more memory than all the rest.
                     finished = finish_run(engine, form, replace(item.result, logits={}))
@@ -143,16 +160,31 @@ def shuffle(
                 yield ShuffleView(
                     f"Order {len(shown.rows)} done",
                     shown,
+                    tuple(first.values()),
+                    _in_orders(shown, identities),
                     ShuffleOutcome(replace(finished, tried=tuple(tried)), certificate),
                     meter.work,
                 )
                 continue
             meter.see(item)
+            if not cells and isinstance(item, PrefillDone | PrefillProgress | TokenGenerated):
+                first[item.method] = advance(first[item.method], item)
             if time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
                 read = meter.work.prompts // len(form.methods)
-                yield ShuffleView(_sentence(item, len(shown.rows), read, len(orders)), done=meter.work)
+                yield ShuffleView(
+                    _sentence(item, len(shown.rows), read, len(orders)),
+                    cards=() if cells else tuple(first.values()),
+                    in_orders=planned_orders,
+                    done=meter.work,
+                )
     yield ShuffleView(f"Done: {len(shown.rows)} orders in {time.monotonic() - began:.1f} s.")
+
+
+def _in_orders(tried: Tried, orders: Sequence[tuple[int, ...]]) -> InOrders:
+    methods = [method.name for method in tried.methods]
+    answers = {method: tuple(row.comparisons[method].text for row in tried.rows) for method in methods}
+    return InOrders(tuple(orders), answers, positions=tried.placed)
 
 
 def _sentence(event: Event, done: int, read: int, count: int) -> str:

@@ -75,4 +75,4 @@ def test_recorded_answers_belong_to_their_example_whatever_methods_and_length_ar
         if origin is not None:
             form = replace(origin.form, methods=("pine",), max_new_tokens=8)
             assert changes(origin, form, None) == []
-            assert changes(origin, replace(form, entries=swapped(form.entries, 0)), None) == ["the order"]
+            assert changes(origin, replace(form, entries=swapped(form.entries, 0)), None) == [], "shown too"

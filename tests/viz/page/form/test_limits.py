@@ -20,7 +20,7 @@ from viz.page.form.form import Form
 from viz.page.form.pasting import pasted_sentence
 from viz.page.jobs.loading import EngineSource
 from viz.page.measure.measuring import MeasureRequest, measure_rows
-from viz.page.shuffle.orders import number_of_orders, orders_sentence, tries_all
+from viz.page.shuffle.orders import number_of_orders, tries_all
 from viz.page.shuffle.shuffling import orders_for, shuffle
 from viz.page.sweep.sweeping import stand
 
@@ -75,7 +75,6 @@ def test_orders_are_limited_where_they_are_tried(engine: Engine) -> None:
 def test_a_sample_is_announced_where_not_all_orders_are_allowed() -> None:
     assert tries_all(3, 6) and not tries_all(3, 5) and not tries_all(5, 120)
     assert number_of_orders(3, 2, 6) == 6 and number_of_orders(3, 2, 5) == 2
-    assert orders_sentence(3, 4, 1, 5) == "3 documents: the order as entered and 3 random ones, seed 1."
 
 
 def measured(**changes: Any) -> MeasureRequest:

@@ -19,7 +19,7 @@ from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from tests.support.widgets import built
 from viz.page.answers.answering import FinishedRun
-from viz.page.answers.cards import right_by
+from viz.page.answers.cards import is_correct_by
 from viz.page.answers.workspace import build_workspace
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS
@@ -76,8 +76,7 @@ def test_the_page_and_the_engine_agree_on_which_orders_are_tried() -> None:
     assert len(orders_for(3, 2, 0)) == math.factorial(3)
     assert len(orders_for(8, 6, 0)) == 6 and orders_for(8, 6, 0)[0] == tuple(range(8))
     assert orders_for(8, 6, 0) == orders_for(8, 6, 0) != orders_for(8, 6, 1)
-    assert orders.orders_sentence(3, 6, 0, 24) == "3 documents: all 6 orders will be tried."
-    assert orders.orders_sentence(8, 6, 4, 24).endswith("and 5 random ones, seed 4.")
+    assert orders.number_of_orders(3, 2, 24) == 6 and orders.number_of_orders(8, 6, 24) == 6
 
 
 def test_controls_follow_what_was_chosen_and_promise_nothing() -> None:
@@ -143,11 +142,11 @@ def test_a_pick_of_nothing_shows_nothing(views: list[ShuffleView], what: dict[st
     assert answer_behind(tried_in(views)[-1], what) == ""
 
 
-def test_answers_are_right_by_the_rule_of_their_task() -> None:
-    is_right = right_by("retrieval_qa", ["Dario", "Berta"])
+def test_answers_are_is_correct_by_the_rule_of_their_task() -> None:
+    is_right = is_correct_by("retrieval_qa", ["Dario", "Berta"])
     assert is_right is not None
     assert [is_right(text) for text in ("It is dario.", "Berta", "Anna")] == [True, True, False]
-    assert right_by("retrieval_qa", []) is None
+    assert is_correct_by("retrieval_qa", []) is None
 
 
 def test_every_printed_number_is_that_of_the_comparison(
@@ -279,9 +278,9 @@ def event(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     def build() -> Any:
         with gr.Blocks() as blocks:
-            page, panel = build_workspace(load_examples()), build_shuffle(3, DEFAULTS.max_orders)
+            page, panel = build_workspace(load_examples()), build_shuffle()
             pressed = wire_shuffle(panel, page, Sources(source), gr.State(None), DEFAULTS, disk)
-        return blocks, pressed, page, panel.bar.run
+        return blocks, pressed, page, page.shuffle_bar.run
 
     blocks, pressed, page, button = built(build)
     (found,) = [function for function in blocks.fns.values() if (button._id, "click") in function.targets]
@@ -307,7 +306,7 @@ def last_values(views: list[dict[Any, Any]]) -> dict[str, Any]:
 def test_the_page_offers_certificate_and_pictures_after_a_shuffle(event: Any) -> None:
     views = list(press(event, StopFlag(), None, True))
     began, ended = last_values(views[:1]), last_values(views)
-    assert began["certificate-offer"]["visible"] is False and began["shuffle-spread"] == ""
+    assert began["certificate-offer"]["visible"] is False and "order-table" not in began, "results stay"
     assert all(json.loads(ended[name])["data"] for name in FIGURES)
     assert ended["certificate-offer"]["visible"] is True
     assert "Done: 6 orders" in ended["shuffle-status"]
@@ -324,7 +323,11 @@ def test_the_page_offers_certificate_and_pictures_after_a_shuffle(event: Any) ->
     assert (ended["certificate"], ended["certificate-page"]) == (str(files.certificate), str(files.page))
     assert len(read_certificate(files.certificate).methods) == 5
     assert len(ended["FinishedRun"].tried) == 5
-    # The cards above show the run that the pictures are drawn from.
+    table = json.loads(ended["order-table"])
+    assert [method["name"] for method in table["methods"]] == list(ended["FinishedRun"].result.answers)
+    assert all(answer["is_done"] for method in table["methods"] for answer in method["answers"])
+    assert len(table["orders"]) == 6 and "PINE gave 1 answer, correct in 0 of 6 orders." in table["finding"]
+    # The cards show the run that the pictures are drawn from.
     cards = read_html(ended["answers"]).with_class("pine-answer")
     assert [card.attributes["data-state"] for card in cards] == ["finished"] * 5
     for card, answer in zip(cards, ended["FinishedRun"].result.answers.values(), strict=True):

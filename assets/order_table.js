@@ -1,0 +1,221 @@
+/* The first figure of the page: the answer of each method in each document order. A tick, a dragged document and Play
+   select an order; documents, bars and answers move there. Nothing is computed here, and only viz/page/answers/
+   order_table.py knows what is correct. */
+(() => {
+  "use strict";
+  const STEP_MS = 1100;
+  const isStill = matchMedia("(prefers-reduced-motion: reduce)");
+  const MARKS = { true: "✓", false: "✗" };
+  const WORDS = { true: "correct", false: "incorrect" };
+
+  const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+
+  const mount = ({ element, props, watch }) => {
+    const part = (selector) => element.querySelector(selector);
+    const play = part("[name=play]");
+    const rows = new Map(); // by method
+    let state = { methods: [], orders: [] };
+    let shown = 0; // index of the order; -1 for one that was not computed
+    let entered = []; // order of the documents in the form
+    let timer = null;
+
+    const letter = (document) => props.documents[document].letter;
+    const nameOf = (order) => order.map(letter).join(" ");
+    const isSame = (left, right) => left.length === right.length && left.every((one, place) => one === right[place]);
+
+    // Drawing ---------------------------------------------------------------------------------------
+
+    const newRow = (method) => {
+      const row = part("template").content.firstElementChild.cloneNode(true);
+      row.dataset.method = method.name;
+      row.classList.toggle("page-invariant", method.is_order_invariant);
+      row.querySelector("th b").textContent = method.label;
+      row.querySelector("th span").textContent = method.note;
+      return row;
+    };
+
+    const drawBars = (lane, bars) => {
+      const places = [...bars].sort((left, right) => left.left - right.left);
+      lane.setAttribute(
+        "aria-label",
+        bars.length ? `From far to near: ${places.map(({ document }) => letter(document)).join(" ")}` : "Not computed",
+      );
+      const kept = new Map([...lane.children].map((bar) => [Number(bar.dataset.document), bar]));
+      for (const [document, bar] of kept) if (!bars.some((one) => one.document === document)) bar.remove();
+      for (const { document, left, width, top, height } of bars) {
+        const bar = kept.get(document) ?? lane.appendChild(window.document.createElement("span"));
+        const { color, ink } = props.documents[document];
+        bar.dataset.document = document;
+        bar.textContent = letter(document);
+        Object.assign(bar.style, {
+          background: color,
+          color: ink,
+          left: `${100 * left}%`,
+          width: `calc(${100 * width}% - 2px)`,
+          top: `${100 * top}%`,
+          height: `calc(${100 * height}% - 2px)`,
+        });
+        bar.classList.toggle("page-thin", height < 0.5);
+      }
+    };
+
+    const isChanged = (answer, method) => Boolean(answer && method.answers[0] && answer.text !== method.answers[0].text);
+
+    const markOf = (answer, method) => {
+      if (!answer) return "·";
+      if (!answer.is_done) return "…";
+      return MARKS[answer.is_correct] ?? (isChanged(answer, method) ? "≠" : "=");
+    };
+
+    const kindOf = (answer, method) => {
+      if (!answer?.is_done) return "open";
+      return WORDS[answer.is_correct] ?? (isChanged(answer, method) ? "changed" : "same");
+    };
+
+    const drawTicks = (place, method) => {
+      while (place.children.length > state.orders.length) place.lastChild.remove();
+      while (place.children.length < state.orders.length) {
+        place.append(Object.assign(document.createElement("button"), { type: "button" }));
+      }
+      state.orders.forEach((order, index) => {
+        const tick = place.children[index];
+        const answer = method.answers[index];
+        const kind = kindOf(answer, method);
+        tick.textContent = markOf(answer, method);
+        tick.dataset.kind = kind;
+        tick.dataset.index = index;
+        tick.setAttribute("aria-pressed", String(index === shown));
+        tick.title = `${nameOf(order)}: ${answer ? answer.text : "not computed"}`;
+        tick.setAttribute("aria-label", `Order ${nameOf(order)}, ${kind === "open" ? "not computed" : kind}`);
+      });
+    };
+
+    const countOf = ({ answers }) => {
+      const done = answers.filter((answer) => answer?.is_done);
+      if (!done.length) return "";
+      const kinds = plural(new Set(done.map(({ text }) => text)).size, "answer");
+      if (done[0].is_correct === null) return kinds;
+      return `${done.filter((answer) => answer.is_correct).length} of ${done.length} correct · ${kinds}`;
+    };
+
+    const drawAnswer = (cell, answer, method) => {
+      const [mark, text] = cell.children;
+      const kind = kindOf(answer, method);
+      mark.textContent = answer?.is_done ? markOf(answer, method) : "";
+      mark.dataset.kind = kind;
+      mark.title = answer?.is_correct === null ? "" : state.rule;
+      mark.setAttribute("aria-label", kind);
+      text.textContent = answer?.text ?? (state.is_busy ? "…" : "not computed in this order");
+      text.className = answer ? "" : "pine-quiet";
+      cell.title = answer?.text ?? "";
+    };
+
+    const drawRow = (method) => {
+      const row = rows.get(method.name);
+      const [, lane, answer, ticks] = row.children;
+      drawBars(lane.firstElementChild, method.positions[shown] ?? []);
+      drawAnswer(answer.firstElementChild, method.answers[shown], method);
+      drawTicks(ticks.firstElementChild, method);
+      ticks.lastElementChild.textContent = countOf(method);
+    };
+
+    const say = () => {
+      const where = shown < 0 ? "This order is not computed." : `Order ${shown + 1} of ${state.orders.length}`;
+      part("[role=status]").textContent = `${where}${shown < 0 ? "" : `: ${nameOf(state.orders[shown])}`}`;
+    };
+
+    const draw = () => {
+      const body = part("tbody");
+      for (const [name, row] of rows) {
+        if (state.methods.some((method) => method.name === name)) continue;
+        row.remove();
+        rows.delete(name);
+      }
+      for (const method of state.methods) {
+        if (!rows.has(method.name)) rows.set(method.name, newRow(method));
+      }
+      const nodes = state.methods.map(({ name }) => rows.get(name));
+      if (nodes.some((node, place) => node !== body.children[place])) body.append(...nodes);
+      state.methods.forEach(drawRow);
+      const several = state.orders.length > 1;
+      part("[data-orders]").textContent = several ? `All ${state.orders.length} orders` : "Order";
+      play.hidden = !several;
+      play.textContent = timer ? "❚❚ Pause" : `▶ Play ${plural(state.orders.length, "order")}`;
+      part(".page-order-foot strong").textContent = state.finding;
+      part(".page-order-foot span").textContent = state.source;
+      if (state.orders.length) say();
+    };
+
+    // Selecting ---------------------------------------------------------------------------------------
+
+    const select = (index) => {
+      shown = index;
+      draw();
+      document.dispatchEvent(new CustomEvent("pine:order", { detail: state.orders[index] }));
+    };
+
+    const pause = () => {
+      clearInterval(timer);
+      timer = null;
+      draw();
+    };
+
+    const start = () => {
+      let left = state.orders.length;
+      timer = setInterval(() => {
+        left -= 1;
+        if (left < 0 || state.is_busy) return pause();
+        select((shown + 1) % state.orders.length);
+      }, STEP_MS);
+      draw();
+    };
+
+    element.addEventListener("click", ({ target }) => {
+      const tick = target.closest(".page-ticks button");
+      if (tick) {
+        pause();
+        select(Number(tick.dataset.index));
+      } else if (target.closest("[name=play]")) {
+        if (timer) pause();
+        else start();
+      }
+    });
+
+    element.addEventListener("keydown", (event) => {
+      const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      const tick = event.target.closest(".page-ticks button");
+      if (!by || !tick) return;
+      event.preventDefault();
+      const next = (Number(tick.dataset.index) + by + state.orders.length) % state.orders.length;
+      tick.parentElement.children[next].focus();
+      select(next);
+    });
+
+    document.addEventListener("pine:ordered", ({ detail }) => {
+      entered = detail;
+      if (state.orders.length === 0 || state.orders[0].length !== entered.length) return;
+      shown = state.orders.findIndex((order) => isSame(order, entered));
+      draw();
+    });
+
+    // Whoever begins to do something else wants no more motion.
+    for (const kind of ["pointerdown", "keydown"]) {
+      document.addEventListener(kind, ({ target }) => timer && !element.contains(target) && pause(), true);
+    }
+
+    const read = () => {
+      const before = state;
+      state = JSON.parse(props.value);
+      if (!isSame(before.orders.flat(), state.orders.flat()) || shown < 0) shown = state.shown;
+      const current = state.orders.findIndex((order) => isSame(order, entered));
+      if (current >= 0) shown = current;
+      draw();
+    };
+
+    watch("value", read);
+    read();
+    if (state.source && !isStill.matches) start();
+  };
+
+  window.pineOrderTable = { mount };
+})();

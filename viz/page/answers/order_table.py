@@ -1,0 +1,155 @@
+"""Table of the answers of all methods in all document orders, the first figure of the page.
+
+assets/order_table.js draws it from the JSON made here, selects an order and plays one order after the other.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gradio as gr
+import numpy as np
+
+from viz.cards.answers import AnswerCard
+from viz.cards.shuffle import InOrders
+from viz.drawing.identity import document_segment
+from viz.drawing.markup import render
+from viz.figures.positions import MASKED, document_lanes
+from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions
+from viz.page.answers.answering import FinishedRun
+from viz.page.answers.cards import Shown, is_correct_by
+from viz.page.common.bounds import MAX_DOCUMENTS
+
+
+def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
+    """Build the widget with the answers that are shown first."""
+    letters = [document_segment(index) for index in range(MAX_DOCUMENTS)]
+    return gr.HTML(
+        order_table_json(shown, accepted),
+        html_template=render("order_table.html"),
+        js_on_load="window.pineOrderTable.mount({ element, props, watch });",
+        apply_default_css=False,
+        elem_id="order-table",
+        documents=[{"letter": one.label, "color": one.color, "ink": one.ink} for one in letters],
+    )
+
+
+def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
+    """Return the state of the table as JSON.
+
+    Args:
+        shown: The answers, in one order or in several.
+        accepted: Accepted answers; empty if nothing is scored.
+    """
+    table = shown.in_orders or InOrders((shown.order,) if shown.order else (), {})
+    is_correct = is_correct_by(shown.task, accepted)
+    methods = [_method(card, shown, table, is_correct) for card in shown.cards]
+    return json.dumps(
+        {
+            "methods": methods,
+            "orders": table.orders,
+            "shown": table.orders.index(shown.order) if shown.order in table.orders else 0,
+            "finding": finding(shown.cards, methods),
+            "rule": f"contains {' or '.join(map(repr, accepted))}" if accepted else "",
+            "source": shown.recorded,
+            "is_busy": any(card.is_busy for card in shown.cards),
+        }
+    )
+
+
+def _method(
+    card: AnswerCard, shown: Shown, table: InOrders, is_correct: Callable[[str], bool] | None
+) -> dict[str, Any]:
+    texts: list[str | None] = list(table.answers.get(card.method, ()))
+    texts += [None] * (len(table.orders) - len(texts))
+    done = [text is not None for text in texts]
+    if shown.order in table.orders and card.text:
+        index = table.orders.index(shown.order)
+        texts[index], done[index] = card.text, card.state in ("finished", "stopped")
+    return {
+        "name": card.method,
+        "label": card.label,
+        "note": card.meaning,
+        "is_order_invariant": card.is_order_invariant,
+        "answers": [
+            None if text is None else _answer(text, is_done, is_correct)
+            for text, is_done in zip(texts, done, strict=True)
+        ],
+        "positions": [document_bars(one, card.method) for one in table.positions],
+    }
+
+
+def _answer(text: str, is_done: bool, is_correct: Callable[[str], bool] | None) -> dict[str, Any]:
+    return {
+        "text": text,
+        "is_done": is_done,
+        "is_correct": is_correct(text) if is_correct and is_done else None,
+    }
+
+
+def document_bars(positions: DocumentPositions, method: str) -> list[dict[str, float]]:
+    """Return document, left edge, width, top and height of each bar, the last four as shares of the lane."""
+    if method not in positions.starts:
+        return []
+    starts, lengths = positions.starts[method], positions.lengths
+    lanes = document_lanes(starts, lengths)
+    first = min(int(other[other != MASKED].min(initial=2**31 - 1)) for other in positions.starts.values())
+    end = max(int((other + lengths).max()) for other in positions.starts.values())
+    num_lanes = int(lanes.max(initial=0)) + 1
+    return [
+        {
+            "document": int(document),
+            "left": (int(starts[document]) - first) / (end - first),
+            "width": int(lengths[document]) / (end - first),
+            "top": int(lanes[document]) / num_lanes,
+            "height": 1 / num_lanes,
+        }
+        for document in np.flatnonzero(lanes != MASKED)
+    ]
+
+
+def finding(cards: Sequence[AnswerCard], methods: Sequence[Mapping[str, Any]]) -> str:
+    """Return one sentence on each method that depends on the order, then on the last that does not."""
+    parts = []
+    for wanted in (False, True):
+        of_kind = [
+            method for card, method in zip(cards, methods, strict=True) if card.is_order_invariant is wanted
+        ]
+        if of_kind:
+            parts.append(_count(of_kind[-1] if wanted else of_kind[0]))
+    return " ".join(filter(None, parts))
+
+
+def _count(method: Mapping[str, Any]) -> str:
+    done = [answer for answer in method["answers"] if answer and answer["is_done"]]
+    if len(done) < 2:
+        return ""
+    count = len({answer["text"] for answer in done})
+    correct = [answer["is_correct"] for answer in done]
+    scored = "" if None in correct else f", correct in {sum(correct)} of {len(done)} orders"
+    return f"{method['label']} gave {count} answer{'s' * (count != 1)}{scored}."
+
+
+def with_run(before: InOrders | None, run: FinishedRun) -> InOrders:
+    """Return the answers with those of one more run; an order that was there already is replaced.
+
+    Answers of other methods are dropped.
+    """
+    texts = {method: answer.text for method, answer in run.result.answers.items()}
+    traces = run.result.traces
+    positions = document_positions(run.order, traces, *default_head(traces.values()))
+    if before is None or set(before.answers) != set(texts):
+        return InOrders((run.order,), {method: (text,) for method, text in texts.items()}, "", (positions,))
+    count = len(next(iter(before.answers.values())))
+    done, later = before.orders[:count], [one for one in before.orders[count:] if one != run.order]
+    place = done.index(run.order) if run.order in done else count
+
+    def replaced(values: Sequence[Any], value: Any) -> tuple[Any, ...]:
+        return (*values[:place], value, *values[place + 1 :])
+
+    return InOrders(
+        (*replaced(done, run.order), *later),
+        {method: replaced(before.answers[method], text) for method, text in texts.items()},
+        before.source,
+        replaced(before.positions, positions),
+    )
