@@ -77,8 +77,9 @@ def test_a_link_opens_the_same_page_for_somebody_else(page: Page, open_page: Ope
     with open_page(link) as other:
         assert_prepared(other)
         expect(other.locator("#example-note")).to_contain_text("Opened from a link.")
-        expect(other.locator("#run-status")).to_contain_text("Done:", timeout=RUN_MS)
+        expect(other.locator("#shuffle-status")).to_contain_text("Done:", timeout=RUN_MS)
         assert other.locator("#answers .pine-answer-text").all_inner_texts() == answers
+        other.get_by_role("tab", name="Lab").click()
         other.get_by_role("tab", name="Internals").click()
         expect(control(other, "Layer")).to_have_value("layer 7")
         expect(plot(other, "importance")).to_be_visible()
