@@ -24,8 +24,8 @@ from pine_engine.prompts.tasks import get_task
 
 
 @dataclass(eq=False)
-class Part:
-    """A part of the work that several results may need.
+class SharedWork:
+    """Work that several results may need.
 
     seconds: time spent on it, with its share of reused parts. num_results: number of results that need it.
     """
@@ -37,7 +37,7 @@ class Part:
 
 
 @dataclass(eq=False)
-class Prefill(Part):
+class Prefill(SharedWork):
     """A prompt under one method. Prefills of the same version may share parts of their computation.
 
     texts: texts to score after the prompt. logprobs: their log-probabilities. standalone_s: seconds that the
@@ -53,7 +53,7 @@ class Prefill(Part):
 
 
 @dataclass(eq=False)
-class Generation(Part):
+class Generation(SharedWork):
     """An answer to the first of the prefills; `steps` of its tokens are calibrated with the others."""
 
     prefills: tuple[Prefill, ...]
@@ -104,7 +104,7 @@ class PlannedResult:
         return list(dict.fromkeys(run.generation for run in self.runs if run.generation))
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[SharedWork]:
         """All that the result needs."""
         return [*self.prefills, *self.generations]
 

@@ -71,7 +71,11 @@ class AttentionPlan:
         return self.method.mask == "bidirectional" and (self.is_ranked or self.method.positions == "own_last")
 
     def query_positions(self, num_decoded: int = 0) -> IntArray:
-        """Return the position of every token of prompt and answer as a query, (n + num_decoded,)."""
+        """Return the position of every token of prompt and answer as a query, (n + num_decoded,).
+
+        Args:
+            num_decoded: Number of decoded tokens.
+        """
         layout = self.layout
         moved = np.repeat(self.query_starts - layout.document_starts, layout.lengths)
         positions = np.arange(layout.num_tokens + num_decoded)
@@ -81,7 +85,12 @@ class AttentionPlan:
 
 
 def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
-    """Return the plan of a method for a prompt. Source: specification 3; section 6 has worked examples."""
+    """Return the plan of a method for a prompt. Source: specification 3; section 6 has worked examples.
+
+    Args:
+        method: Method.
+        layout: Tokenized prompt.
+    """
     count, lengths = layout.num_documents, layout.lengths
     end = layout.documents_end
     shared_end = layout.prefix_length + int(lengths.max())
