@@ -85,9 +85,10 @@ def drag(page: Page, slot: int, onto: int) -> None:
     handle, other = grip.bounding_box(), card(page, onto).bounding_box()
     assert handle and other
     beside = abs(other["y"] - handle["y"]) < other["height"]
-    start, size = ("x", "width") if beside else ("y", "height")
-    to = other[start] + (other[size] - 6 if onto > slot else 6)
-    page.mouse.move(*((to, handle["y"] + 8) if beside else (handle["x"] + 4, to)), steps=8)
+    if beside:
+        page.mouse.move(other["x"] + (other["width"] - 6 if onto > slot else 6), handle["y"] + 8, steps=8)
+    else:
+        page.mouse.move(handle["x"] + 4, other["y"] + (other["height"] - 6 if onto > slot else 6), steps=8)
 
 
 def saved(page: Page, folder: Path) -> list[dict[str, Any]]:

@@ -130,14 +130,13 @@ def wire_counting(
             updates[page.accepted] = ""  # they are those of the example's question
         return updates
 
-    orders = page.orders
-    inputs = [chosen, orders.count, orders.controls, page.accepted, page.results.origin]
+    inputs = [chosen, page.num_orders, page.controls, page.accepted, page.results.origin]
     inputs += [standing.results.origin, *page.inputs]
     outputs = [page.total, page.editor.cards, page.problem, page.bar.run, page.shuffle_bar.run, page.note]
     outputs += [*(bar.estimate for bar in bars), page.results.note, standing.results.note, page.accepted]
     paused = gr.Button(visible="hidden", elem_id="count-form")  # pressed by assets/typing.js
     picked: list[Any] = [page.task, page.instruction, page.methods, page.length]
-    picked += [orders.count, orders.controls, ready]
+    picked += [page.num_orders, page.controls, ready]
     gr.on(
         [paused.click, page.editor.cards.input, *(widget.change for widget in picked)],
         follow,

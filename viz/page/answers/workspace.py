@@ -28,7 +28,7 @@ from viz.page.form.words import documents_heading, question_words
 from viz.page.jobs.job_bar import Job, JobBar, Updates, build_bar, build_buttons, wire_job
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
-from viz.page.shuffle.orders import DEFAULT_ORDERS, OrderSettings, build_orders, orders_label
+from viz.page.shuffle.orders import DEFAULT_ORDERS, build_orders, orders_label
 
 DEFAULT_LENGTH = 48
 
@@ -54,7 +54,12 @@ class Workspace:
 
     methods: gr.CheckboxGroup
     length: gr.Slider
-    orders: OrderSettings
+    sample: gr.Row
+    """Visible where only a sample of the orders is run."""
+
+    num_orders: gr.Slider
+    seed: gr.Number
+    controls: gr.Checkbox
     bar: JobBar
     """Of a run in the order of the form."""
 
@@ -145,7 +150,7 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
                 total = gr.HTML("", elem_id="total", min_width=160)
             editor = build_editor(cards, nouns, settings.max_documents)
             task, methods, length, instruction, accepted = _build_settings(first, settings)
-            orders = build_orders(len(entries), settings.max_orders)
+            sample, num_orders, seed, controls = build_orders(len(entries), settings.max_orders)
         with gr.Accordion("Answers in full", open=False, elem_id="answers-in-full"):
             answers = gr.HTML(shown_html(shown, first.answers), elem_id="answers")
     return Workspace(
@@ -162,7 +167,10 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
         problem=problem,
         methods=methods,
         length=length,
-        orders=orders,
+        sample=sample,
+        num_orders=num_orders,
+        seed=seed,
+        controls=controls,
         bar=bar,
         shuffle_bar=shuffle_bar,
         results=results,

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import gradio as gr
 
@@ -44,20 +43,8 @@ def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
     return (*methods, *(name for name in controls if name not in methods))
 
 
-@dataclass(frozen=True)
-class OrderSettings:
-    """The widgets that choose the orders."""
-
-    sample: gr.Row
-    """Visible where only a sample of the orders is run."""
-
-    count: gr.Slider
-    seed: gr.Number
-    controls: gr.Checkbox
-
-
-def build_orders(num_documents: int, max_orders: int) -> OrderSettings:
-    """Build the widgets.
+def build_orders(num_documents: int, max_orders: int) -> tuple[gr.Row, gr.Slider, gr.Number, gr.Checkbox]:
+    """Build the widgets that choose the orders: sample (hidden where all orders are run), count, seed, controls.
 
     Args:
         num_documents: Number of documents in the form.
@@ -83,4 +70,4 @@ def build_orders(num_documents: int, max_orders: int) -> OrderSettings:
                 min_width=160,
             )
             seed = gr.Number(0, label="Seed", precision=0, elem_id="seed", min_width=120)
-    return OrderSettings(sample, count, seed, controls)
+    return sample, count, seed, controls

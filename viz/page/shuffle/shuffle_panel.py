@@ -107,20 +107,19 @@ def wire_shuffle(
 
     chosen: see wire_job.
     """
-    orders = page.orders
 
     def announce(documents: str, count: int) -> dict[Any, Any]:
         num_documents = len(read_entries(documents))
         return {
-            orders.sample: gr.update(visible=not tries_all(num_documents, settings.max_orders)),
+            page.sample: gr.update(visible=not tries_all(num_documents, settings.max_orders)),
             page.shuffle_bar.run: orders_label(num_documents, count, settings.max_orders),
         }
 
     gr.on(
-        [page.editor.cards.input, orders.count.change],
+        [page.editor.cards.input, page.num_orders.change],
         announce,
-        [page.editor.cards, orders.count],
-        [page.shuffle_bar.run, orders.sample],
+        [page.editor.cards, page.num_orders],
+        [page.shuffle_bar.run, page.sample],
         **PRIVATE_EVENT,
     )
 
@@ -223,7 +222,7 @@ def wire_shuffle(
     outputs: list[Any] = [*drawn, panel.answer, panel.offer, panel.certificate, panel.sheet, panel.kept]
     outputs += [page.results.origin, page.results.note, page.finished, page.bar.status]
     outputs += [page.answers, page.order_table, page.shown]
-    inputs = [panel.kept, chosen, page.accepted, orders.count, orders.seed, orders.controls, *page.inputs]
+    inputs = [panel.kept, chosen, page.accepted, page.num_orders, page.seed, page.controls, *page.inputs]
     return wire_job(page.shuffle_bar, begin, inputs, outputs, sources, chosen)
 
 
