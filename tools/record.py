@@ -30,10 +30,10 @@ from viz.page.form.documents import entries_from
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.method_boxes import DEFAULT_METHODS
+from viz.page.form.orders import DEFAULT_ORDERS
 from viz.page.inside.attending import attend
 from viz.page.inside.drawn_attention import asked_attention
 from viz.page.inside.reading import first_selection
-from viz.page.shuffle.orders import DEFAULT_ORDERS
 from viz.page.shuffle.shuffling import shuffle
 
 EXAMPLE = "When was the castle built? (3 documents)"

@@ -14,9 +14,9 @@ from viz.page.common.host_settings import HostSettings
 from viz.page.form.examples import FormExample
 from viz.page.form.form import Form, TokenCount, count_tokens, read_form
 from viz.page.form.limits import too_long
+from viz.page.form.orders import number_of_orders, with_controls
 from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.sources import Sources
-from viz.page.shuffle.orders import number_of_orders, with_controls
 from viz.page.sweep.sweep_panel import StandingPanel, compared_methods
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting

@@ -22,11 +22,11 @@ from viz.page.common.figure_box import build_figure, figure_value
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.documents import read_entries
 from viz.page.form.form import Form, read_form
+from viz.page.form.orders import orders_label, tries_all, with_controls
 from viz.page.jobs.cost import Work
 from viz.page.jobs.job_bar import Job, Updates, Views, wire_job
 from viz.page.jobs.sources import Sources
 from viz.page.sharing.sheets import Files, remove_files, write_files
-from viz.page.shuffle.orders import orders_label, tries_all, with_controls
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine

@@ -32,10 +32,10 @@ from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout
 from viz.page.form.form import Form
 from viz.page.form.limits import check_orders
+from viz.page.form.orders import tries_all, with_controls
 from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.metering import Meter
 from viz.page.sharing.sheets import form_comparison
-from viz.page.shuffle.orders import tries_all, with_controls
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from viz.page.files.data_sets import read_built_in
 from viz.page.form.checks import LONGEST_TEXT, form_layout
 from viz.page.form.documents import Entry, entries_from, room_beside
 from viz.page.form.form import Form
+from viz.page.form.orders import number_of_orders, tries_all
 from viz.page.form.pasting import pasted_sentence
 from viz.page.jobs.loading import EngineSource
 from viz.page.measure.measuring import MeasureRequest, measure_rows
-from viz.page.shuffle.orders import number_of_orders, tries_all
 from viz.page.shuffle.shuffling import orders_for, shuffle
 from viz.page.sweep.sweeping import stand
 

@@ -23,17 +23,16 @@ from viz.page.answers.cards import is_correct_by
 from viz.page.answers.workspace import build_workspace
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS
-from viz.page.form import documents
+from viz.page.form import documents, orders
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import Entries, entries_from, entries_json
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
+from viz.page.form.orders import with_controls
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
 from viz.page.jobs.sources import Sources
 from viz.page.sharing.sheets import Files, form_comparison, remove_files, write_files
-from viz.page.shuffle import orders
-from viz.page.shuffle.orders import with_controls
 from viz.page.shuffle.shuffle_panel import answer_behind, build_shuffle, wire_shuffle
 from viz.page.shuffle.shuffling import ShuffleOutcome, ShuffleView, Tried, caption_of, orders_for, shuffle
 

@@ -44,7 +44,7 @@ def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
 
 
 def build_orders(num_documents: int, max_orders: int) -> tuple[gr.Row, gr.Slider, gr.Number, gr.Checkbox]:
-    """Build the widgets that choose the orders: sample (hidden where all orders are run), count, seed, controls.
+    """Build sample (hidden where all orders are run), number of orders, seed and controls.
 
     Args:
         num_documents: Number of documents in the form.
