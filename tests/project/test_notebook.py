@@ -51,7 +51,7 @@ def test_notebook_runs_and_shows_every_figure(monkeypatch: pytest.MonkeyPatch, t
         repr(orders),
     )
     assert names["run"].answers["pine"].text in names["run"]._repr_html_()
-    assert ">kept</td>" in orders._repr_html_()
+    assert ">held</td>" in orders._repr_html_()
     assert sorted(figures) == viz.__all__
     renderers = [pio.renderers[name] for name in pio.renderers.default.split("+")]
     for figure in figures.values():  # nbconvert shows HTML, and plotly's own MIME type nowhere
