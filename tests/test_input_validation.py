@@ -39,6 +39,7 @@ from pine_engine.errors import UnknownNameError
 from pine_engine.models.dtypes import known_dtype
 from pine_engine.models.load import resolve
 from pine_engine.prompts.prompt import Piece, segment_text
+from tests.support.families import TinyLlama
 from tests.support.tokenizers import letter_tokenizer
 
 LAYOUT = TokenLayout((5, 9), ((11, 12), (21,)), (51,))
@@ -56,7 +57,7 @@ range_of: Any = TokenRange
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
+def engine(tiny_llama: TinyLlama) -> Engine:
     return Engine(tiny_llama(), TOKENIZER)
 
 
@@ -210,7 +211,7 @@ def test_documents_may_be_strings_mappings_and_tables(documents: Any, expected: 
     assert documents_of(documents) == expected
 
 
-def test_prefix_cache_serves_one_model(engine: Engine, tiny_llama: Callable[..., LlamaForCausalLM]) -> None:
+def test_prefix_cache_serves_one_model(engine: Engine, tiny_llama: TinyLlama) -> None:
     prefix_cache = PrefixCache()
     expected = answers(engine, methods="pine", prefix_cache=prefix_cache)
     assert answers(Engine(engine.model), methods="pine", prefix_cache=prefix_cache) == expected
@@ -370,9 +371,7 @@ def test_wrong_name_or_dtype_of_model_raises_model_error(function: Callable[[Any
 
 
 @pytest.mark.parametrize(
-    "model",
-    [None, "gpt2", {"a\n": 1}, LlamaForCausalLM, nn.Linear(2, 2), TOKENIZER, LlamaModel],
-    ids=case_id,
+    "model", [None, "gpt2", {"a\n": 1}, LlamaForCausalLM, nn.Linear(2, 2), TOKENIZER, LlamaModel], ids=case_id
 )
 def test_wrong_model_raises_model_error_in_one_line(engine: Engine, model: Any) -> None:
     config: Any = engine.model.config

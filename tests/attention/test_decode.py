@@ -1,18 +1,16 @@
 """Sequences that are decoded in one batch are bitwise identical to those decoded alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import LlamaForCausalLM
 
+from pine_engine import METHODS, Engine, TokenLayout
 from pine_engine.attention.decode import batch_caches
 from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
-from pine_engine.engine.engine import Engine
-from pine_engine.methods.table import METHODS
-from pine_engine.prompts.layout import TokenLayout
+from tests.support.families import TinyLlama
 
 LAYOUT = TokenLayout((5, 9, 3), ((11, 12, 13), (21, 22), (31, 32, 33, 34)), (51, 52))
 ORDERS = [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0)]
@@ -20,7 +18,7 @@ TOKENS = [[7, 8], [9, 4], [1, 2], [3, 6]]
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
+def engine(tiny_llama: TinyLlama) -> Engine:
     return Engine(tiny_llama())
 
 

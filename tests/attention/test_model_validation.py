@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, T5Config, T5ForConditionalGeneration
 
+from pine_engine import Engine, InputError, ModelError
 from pine_engine.attention import model_validation
 from pine_engine.attention.model_validation import validate_model
-from pine_engine.engine.engine import Engine
-from pine_engine.errors import InputError, ModelError
 from pine_engine.models.support import context_in_words, stated_context
 from tests.support.families import LAYOUT, longrope, make, rope
 
@@ -57,7 +56,7 @@ SCALED_LATER = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4, "llama_4_
         ),
     ],
 )
-def test_context_limit_is_the_shortest_of_the_config(
+def test_context_limit_is_shortest_of_config(
     family: str, options: dict[str, Any], limit: int, words: str
 ) -> None:
     config = make(family, **options).config

@@ -1,6 +1,5 @@
 """Traces against the definition: attention by document and by token, and next token candidates."""
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -8,11 +7,8 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine.attention.trace import TokenRange, Trace, TraceConfig
-from pine_engine.engine.engine import Engine
-from pine_engine.errors import InputError
-from pine_engine.methods.table import METHODS
-from pine_engine.prompts.layout import TokenLayout
+from pine_engine import METHODS, Engine, InputError, TokenLayout, TokenRange, Trace, TraceConfig
+from tests.support.families import TinyLlama
 from tests.support.reference import exact_llama, reference_pass
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35), (41,)), (51, 52, 53))
@@ -23,7 +19,7 @@ ROUNDING = 1e-6
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
+def engine(tiny_llama: TinyLlama) -> Engine:
     return Engine(exact_llama(tiny_llama))
 
 

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -132,9 +131,7 @@ def test_table_shows_no_accuracy_without_parsed_answers(case: Case, monkeypatch:
 
 
 @pytest.mark.parametrize("case_name", ["case", "wrapped"])
-def test_resumed_run_and_shards_have_records_of_one_run(
-    case_name: str, request: pytest.FixtureRequest
-) -> None:
+def test_resumed_run_and_shards_equal_one_run(case_name: str, request: pytest.FixtureRequest) -> None:
     case: Case = request.getfixturevalue(case_name)
     num_records = case.run("--limit 5").json["records"]
     expected = case.records()
@@ -229,7 +226,7 @@ def test_task_option_overrides_task_of_examples(case: Case) -> None:
 # Settings of a folder
 
 
-def test_auto_dtype_is_that_of_folder(
+def test_auto_dtype_is_of_folder(
     case: Case, loaded: Engine, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that began in bfloat16 is resumed where `auto` is float32."""
@@ -332,32 +329,6 @@ def run_on_processor(arguments: list[str], *, has_bf16: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dtypes, "multiplies_in", lambda _dtype: has_bf16)
         run_subcommand(["pine_engine", "evaluate", *arguments])
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_killed_process_loses_only_its_missing_records(case: Case) -> None:
-    """Without a launcher, which would stop the main process too."""
-    write_rows(case.data, [{**EXAMPLES[number % 5], "id": f"q{number:02}"} for number in range(24)])
-    case.options = "--methods vanilla --max-new-tokens 40 --json"
-    main, worker = started = [case.start(**launched(rank)) for rank in (0, 1)]
-    try:
-        file = case.folder / "records.1.jsonl"
-        while worker.process.is_alive() and not (file.exists() and file.stat().st_size):
-            time.sleep(0.01)
-        worker.process.kill()
-        outcome = main.outcome()
-    finally:
-        for one in started:
-            one.process.kill()
-            one.process.join()
-    examples = {record.example for record in read_records(case.folder)}
-    missing = 24 - len(examples)
-    assert 0 < missing < 12 and examples >= {f"q{number:02}" for number in range(0, 24, 2)}
-    assert (outcome.status, outcome.json["missing"]) == (1, missing)
-    assert f"{missing} records are missing" in outcome.stderr
-    again = case.run()
-    assert (again.status, again.json["records"], again.json["missing"]) == (0, 24, 0)
 
 
 # Wrapped methods

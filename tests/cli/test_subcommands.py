@@ -13,14 +13,13 @@ import torch
 import typer
 from safetensors.torch import load_file, save_file
 
+from pine_engine import METHODS, Engine
 from pine_engine.benchmark import random_models, throughput
 from pine_engine.cli import main as cli
 from pine_engine.cli import output
 from pine_engine.cli import verify as verify_module
-from pine_engine.engine.engine import Engine
 from pine_engine.invariance import selftest
 from pine_engine.invariance.kernel_checks import Check
-from pine_engine.methods.table import METHODS
 from pine_engine.models import listing
 from pine_engine.models.listing import LoadableModel
 from pine_engine.models.load import load
@@ -106,7 +105,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_subcommand_prints_json_and_table(
+def test_subcommand_prints(
     pine: Run, folder: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     line, keys, words = RUNS[name]
@@ -192,9 +191,7 @@ NEEDS_RDKIT = ("molecules train.jsonl",)
 
 @pytest.mark.parametrize("line", REFUSALS)
 @pytest.mark.usefixtures("no_model")
-def test_refusal_names_argument_before_model_is_loaded(
-    pine: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, line: str
-) -> None:
+def test_refusal_names_argument(pine: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     if any(word in line for word in ("--dtype", "--model")):  # checked by the loader, without torch
         monkeypatch.undo()
         monkeypatch.chdir(folder)
@@ -258,9 +255,7 @@ def test_prompt_that_model_cannot_process_is_refused_in_one_line(
 @pytest.mark.parametrize(
     ("options", "names"), [("", ["vanilla", "nia", "pcw", "pine"]), ("--methods all", list(METHODS))]
 )
-def test_compare_uses_requested_methods_and_dtype(
-    pine: Run, folder: Path, options: str, names: list[str]
-) -> None:
+def test_compare_uses_methods_and_dtype(pine: Run, folder: Path, options: str, names: list[str]) -> None:
     line = f"compare request.json --dtype bfloat16 --max-new-tokens 1 --json {options}"
     report = run(pine, line).json
     assert (report["model"], report["dtype"]) == ("tiny", "bfloat16")
@@ -288,9 +283,7 @@ def test_verify_finds_invariance_by_method_and_example(pine: Run, folder: Path) 
         assert total["invariance_held"] == (METHODS[name].is_order_invariant or None)
 
 
-def test_verify_exits_1_if_invariant_method_changes(
-    pine: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_exits_1_if_method_changes(pine: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify_module, "METHODS", {**METHODS, "vanilla": METHODS["pine"]})
     line = "verify data.jsonl --limit 1 --num-orders 1 --methods vanilla,pcw --max-new-tokens 1 --json"
     outcome = run(pine, line)

@@ -12,10 +12,9 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from pine_engine import TASKS, InputError
 from pine_engine.data.registry import PUBLIC_SETS, convert
-from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.prompts.tasks import TASKS
 
 PREFERENCE = {
     "prompt": "Name a river.", "chosen": "The Elbe.", "chosen_model": "model-1",

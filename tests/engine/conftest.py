@@ -1,12 +1,6 @@
-"""Prompts and types that the tests of the engine share."""
-
-from collections.abc import Callable
-from typing import Any
+"""Prompts that the tests of the engine share."""
 
 from pine_engine import TokenLayout
-
-TinyLlama = Callable[..., Any]
-"""Fixture `tiny_llama`. It returns a LlamaForCausalLM, whose generate takes more than its annotation."""
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35), (41,)), (51, 52, 53))
 LAYOUTS = [

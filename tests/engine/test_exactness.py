@@ -69,39 +69,6 @@ def test_documents_of_different_lengths_are_identical(shallow: Engine) -> None:
     assert_identical(shallow, layout_of(shallow, FACTS[:4]), VARIANTS)
 
 
-SHAPES = {
-    "documents of one token": TokenLayout((1, 50, 60), ((70,), (80,), tuple(range(90, 97)), (70,)), (10, 11)),
-    "short prompt": TokenLayout((1,), ((70,), (80, 81), (90,)), (10, 11)),
-    "fifty documents": TokenLayout(
-        (1, 2, 3), tuple(tuple(range(100 + 7 * d, 103 + 7 * d + d % 3)) for d in range(50)), (10, 11, 12)
-    ),
-    "equal documents": TokenLayout((1, 2), ((70, 71), (80, 81, 82), (70, 71), (90,), (70, 71)), (10, 11)),
-}
-
-
-@pytest.mark.parametrize("layout", SHAPES.values(), ids=SHAPES)
-def test_special_shapes_are_identical(shallow: Engine, layout: TokenLayout) -> None:
-    assert_identical(shallow, layout, PUBLISHED)
-
-
-def test_ties_of_importance_are_identical(shallow: Engine) -> None:
-    """With keys of zero, documents of equal length are equally important."""
-    layout = TokenLayout((1, 50), ((70, 71, 72), (80, 81, 82), (90, 91, 92), (60, 61, 62)), (10, 11, 12))
-    hooks = [
-        module.register_forward_hook(lambda *args: torch.zeros_like(args[-1]))
-        for name, module in shallow.patched_models[0].network.named_modules()
-        if name.endswith("k_proj")
-    ]
-    try:
-        trace = shallow.run(layout, methods=["pine"], max_new_tokens=1, trace=True).traces["pine"]
-        importance = trace.suffix_importance
-        assert importance is not None and (importance == importance[..., :1]).all()
-        assert_identical(shallow, layout, PUBLISHED)
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
 def test_logits_of_controls_change(shallow: Engine) -> None:
     layout = layout_of(shallow, FACTS[:5])
     before = logits_in(shallow, layout, CONTROLS, 0)

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pine_engine import METHODS, Engine, InputError, PrefixCache, TokenLayout
+from pine_engine import METHODS, Engine, PrefixCache, TokenLayout
 from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
-from tests.engine.conftest import TinyLlama
+from tests.support.families import TinyLlama
 from tests.support.forward import count_tokens
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
@@ -100,11 +100,3 @@ def test_trace_is_not_taken_from_cached_documents(engine: Engine) -> None:
     traced = engine.run(LAYOUT, methods=["pine"], max_new_tokens=1, prefix_cache=cache, trace=True)
     alone = engine.run(LAYOUT, methods=["pine"], max_new_tokens=1, trace=True)
     assert (traced.traces["pine"].document_starts == alone.traces["pine"].document_starts).all()
-
-
-def test_prefix_cache_of_other_model_raises(engine: Engine, tiny_llama: TinyLlama) -> None:
-    cache = PrefixCache()
-    engine.run(LAYOUT, max_new_tokens=0, prefix_cache=cache)
-    with pytest.raises(InputError) as raised:
-        Engine(tiny_llama()).run(LAYOUT, prefix_cache=cache)
-    assert raised.value.field == "prefix_cache"

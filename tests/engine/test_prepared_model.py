@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pine_engine import Engine, ModelError, PrefixCache, TokenLayout
 from pine_engine.benchmark.random_models import synthetic_model
-from tests.engine.conftest import TinyLlama
+from tests.support.families import FAMILIES, TinyLlama, make
 
 Change = Callable[[nn.Module], Any]
 
@@ -99,3 +99,27 @@ def test_engine_of_unchanged_model_keeps_its_networks(tiny_llama: TinyLlama) -> 
     model.generate(torch.tensor([LAYOUT.ids]), max_new_tokens=2)
     logits(engine)
     assert engine.patched_models is patched_models
+
+
+# the check of order invariance
+
+
+class DependsOnPosition(nn.Module):
+    """A layer whose output depends on the index of a token."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        places = torch.arange(rows.shape[1])[:, None]
+        return rows * (1 + 1e-6 * (places == rows.shape[1] - 9))
+
+
+@pytest.mark.parametrize("name", ["llama", "mixtral", "falcon", "gemma3_text", "nemotron"])
+def test_supported_family_has_no_warning(name: str) -> None:
+    family = FAMILIES[name]
+    assert Engine(make(family.kind, torch.bfloat16, **family.options)).invariance_warning is None
+
+
+def test_layer_that_depends_on_position_has_warning() -> None:
+    model = make("llama")
+    model.model.layers[0].mlp = nn.Sequential(model.model.layers[0].mlp, DependsOnPosition())
+    warning = Engine(model, name="uneven").invariance_warning
+    assert warning is not None and all(name in warning for name in ("uneven", "float32", "PCW", "PINE"))

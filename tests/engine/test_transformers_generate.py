@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import re
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -10,15 +9,14 @@ from unittest.mock import Mock
 import pytest
 import torch
 from torch import Tensor
-from transformers import LlamaForCausalLM, MaxLengthCriteria
-from transformers.generation.streamers import BaseStreamer
+from transformers import LlamaForCausalLM
 
 from pine_engine import METHODS, Engine, InputError, ModelError, TokenLayout, patch_generate
 from pine_engine.engine import passes
 from pine_engine.engine import transformers_generate as module
-from tests.engine.conftest import LAYOUT, LAYOUTS, TinyLlama
+from tests.engine.conftest import LAYOUT, LAYOUTS
+from tests.support.families import TinyLlama
 from tests.support.reference import reference_logits
-from tests.support.tokenizers import letter_tokenizer
 
 Model = Any
 """A LlamaForCausalLM, whose generate takes and returns more than its annotation."""
@@ -87,9 +85,7 @@ def test_greedy_answers_equal_engine(model: Model, method: str) -> None:
     ids=["beams", "sampled beams", "samples", "greedy"],
 )
 @pytest.mark.parametrize("method", ["vanilla", "pine"])
-def test_vanilla_or_one_document_equals_stock_generate(
-    model: Model, method: str, options: dict[str, Any]
-) -> None:
+def test_one_document_equals_stock_generate(model: Model, method: str, options: dict[str, Any]) -> None:
     layouts = LAYOUTS
     if method == "pine":
         layouts = [TokenLayout(x.prefix, (sum(x.documents, ()),), x.suffix) for x in LAYOUTS]
@@ -120,25 +116,9 @@ def test_beams_have_scores_of_definition(model: Model) -> None:
         assert score == pytest.approx(expected, abs=SCORES)
 
 
-def test_readme_example_answers_both_orders_equally(
-    tiny_llama: TinyLlama, capsys: pytest.CaptureFixture[str]
-) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```py\n(.*?)```", readme, re.DOTALL)
-    layout = TokenLayout(LAYOUT.prefix, LAYOUT.documents[:2], LAYOUT.suffix)
-    engine = Engine(tiny_llama(seed=1), letter_tokenizer())
-    names: dict[str, Any] = {"model": tiny_llama(), "engine": engine, "layout": layout}
-    exec(compile(code, "README.md", "exec"), names)
-    one, other = new_tokens(names["output"], names["inputs"])
-    assert one == other != ()
-    assert {"0", "1"} <= {line.split(" ")[0] for line in capsys.readouterr().out.splitlines()}
-
-
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 @pytest.mark.parametrize("is_engine", [False, True])
-def test_model_is_restored_also_after_an_error(
-    tiny_llama: TinyLlama, implementation: str, is_engine: bool
-) -> None:
+def test_model_is_restored_after_error(tiny_llama: TinyLlama, implementation: str, is_engine: bool) -> None:
     model = tiny_llama(attn_implementation=implementation)
     if is_engine:  # as accelerate replaces forward
         plain = model.forward
@@ -194,17 +174,6 @@ def test_engine_is_not_validated_again_and_runs_inside(model: Model, monkeypatch
     assert {name: answer.logprobs for name, answer in inside.answers.items()} == {
         name: answer.logprobs for name, answer in before.answers.items()
     }
-
-
-def test_streamers_and_stopping_criteria_work(model: Model) -> None:
-    streamer, length = Mock(spec=BaseStreamer), LAYOUT.num_tokens + 4
-    with patch_generate(model, LAYOUT) as inputs:
-        output = model.generate(
-            **inputs, max_new_tokens=9, streamer=streamer, stopping_criteria=[MaxLengthCriteria(length)]
-        )
-    assert output.shape == (1, length)
-    streamed = [token for call in streamer.put.call_args_list for token in call.args[0].flatten().tolist()]
-    assert streamed == output[0].tolist() and streamer.end.called
 
 
 def test_each_prompt_has_one_prefill(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,8 @@ from peft import (
 from torch import nn
 
 from pine_engine import Engine, ModelError, TokenLayout, patch_generate
-from tests.engine.conftest import LAYOUT, TinyLlama
+from tests.engine.conftest import LAYOUT
+from tests.support.families import TinyLlama
 
 # PEFT 0.21 reads an attribute that transformers has deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")

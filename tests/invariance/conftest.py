@@ -14,11 +14,7 @@ from pine_engine.prompts.request import Request
 
 COMPARISON = Request(
     question="Which is green?",
-    documents=[
-        Document(text="red", title="Varo"),
-        Document(text="green is Senna"),
-        Document(text="white"),
-    ],
+    documents=[Document(text="red", title="Varo"), Document(text="green is Senna"), Document(text="white")],
     instruction="Answer.",
 )
 METHODS = ["vanilla", "sp", "pine", "pcw"]

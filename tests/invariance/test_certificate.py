@@ -9,15 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from pine_engine import Certificate, Engine, InputError, OrderResult, hash_logits, read_certificate
 from pine_engine.cli import main as cli
-from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import OrderResult
-from pine_engine.errors import InputError
-from pine_engine.invariance.certificate import (
-    Certificate,
-    hash_logits,
-    read_certificate,
-)
 from pine_engine.invariance.platform_facts import hardware_of, installed_version
 from pine_engine.models.load import ModelSource
 from tests.invariance.conftest import COMPARISON, METHODS, PINE, VANILLA, write_changes
@@ -130,7 +123,7 @@ def test_read_certificate_other_file_raises(text: str, tmp_path: Path) -> None:
         ((*PINE, "num_matching_answers"), 0, "results.2.num_matching_answers"),
     ],
 )
-def test_read_certificate_invalid_schema_raises(
+def test_invalid_certificate_raises(
     path: tuple[str | int, ...], value: Any, keyword: str, file: Path
 ) -> None:
     with pytest.raises(InputError) as raised:

@@ -1,13 +1,11 @@
 """Position sweep: scores equal Engine.score; invariant methods have equal scores in all slots."""
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import LlamaForCausalLM
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillProgress
@@ -15,6 +13,7 @@ from pine_engine.errors import InputError
 from pine_engine.invariance.position_sweep import SlotScored, order_effects, sweep_document
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
+from tests.support.families import TinyLlama
 from tests.support.tokenizers import letter_tokenizer
 
 LAYOUT = TokenLayout(tuple(range(60, 73)), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
@@ -22,7 +21,7 @@ ANSWER = "hello"
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
+def engine(tiny_llama: TinyLlama) -> Engine:
     return Engine(tiny_llama(head_dim=32), letter_tokenizer())
 
 

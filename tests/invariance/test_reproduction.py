@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import sample_orders
-from pine_engine.invariance.certificate import Certificate, read_certificate
+from pine_engine import Certificate, Engine, read_certificate, sample_orders
 from pine_engine.invariance.platform_facts import ASPECTS
 from pine_engine.invariance.reproduction import (
     MODEL_FIELDS,
@@ -97,9 +95,7 @@ def test_reproduce_changed_certificate_fails(reproduced: Run, file: Path, tiny: 
         ({("max_new_tokens",): 5}, "the first answer"),
     ],
 )
-def test_reproduce_changed_request_is_found(
-    changes: Changes, label: str | None, file: Path, engine: Engine
-) -> None:
+def test_changed_request_is_found(changes: Changes, label: str | None, file: Path, engine: Engine) -> None:
     changed = read_certificate(write_changes(file, changes))
     steps: list[str] = []
     found = reproduce(engine, changed, on_order=steps.append)
@@ -136,9 +132,7 @@ def test_reproduction_finds_each_changed_result(
     assert problems(compare_certificates(changed, certified)) == {method: [label]}
 
 
-def test_equal_nan_and_infinity_hold_and_logprobs_of_other_answer_are_unchecked(
-    certified: Certificate,
-) -> None:
+def test_equal_nan_holds_and_logprobs_of_other_answer_are_unchecked(certified: Certificate) -> None:
     values = {"max_abs_logit_diff": math.nan, "logprobs": [-math.inf] * 6, "logprob_spread": math.nan}
     infinite = with_results(certified, 0, **values)
     assert compare_certificates(infinite, infinite).holds
@@ -217,7 +211,7 @@ def test_selected_orders_are_found(
         ("4bit", "4bit", Tolerance(1.0, 0.3)),
     ],
 )
-def test_other_platform_has_tolerance_of_coarser_dtype(
+def test_tolerance_is_of_coarser_dtype(
     theirs: str, ours: str, tolerance: Tolerance, certified: Certificate
 ) -> None:
     there = with_results(with_platform(certified, dtype=theirs), logits_sha256="0" * 64)
@@ -247,9 +241,7 @@ def test_lost_invariance_on_other_platform_is_found(certified: Certificate) -> N
 # the subcommand on another platform
 
 
-def test_reproduce_on_other_platform_names_unchecked_comparisons(
-    reproduced: Run, file: Path, tiny: Path
-) -> None:
+def test_reproduce_on_other_platform_names_unchecked(reproduced: Run, file: Path, tiny: Path) -> None:
     hardware = "x\x1b[2K\nequal to the certificate"
     hashes: Changes = {("results", index, "logits_sha256"): "0" * 64 for index in range(len(METHODS))}
     write_changes(file, {("platform", "hardware"): hardware, **hashes})

@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pine_engine import Engine, Trace
 from pine_engine.attention import decode
-from pine_engine.attention.trace import Trace
 from pine_engine.benchmark.random_models import DEMANDING, load_engine, synthetic_model
-from pine_engine.engine.engine import Engine
 from pine_engine.invariance import kernel_checks, selftest
 from pine_engine.invariance.kernel_checks import GEMM_ROWS, Check
 from pine_engine.invariance.selftest import INVARIANT, PUBLISHED, prompts
@@ -32,7 +31,7 @@ def hooked(engine: Engine, hook: Callable[..., Tensor]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("shapes", [["unaligned-heads"], pytest.param([*DEMANDING], marks=pytest.mark.slow)])
-def test_self_test_passes_and_covers_all_models(
+def test_self_test_covers_all_models(
     shapes: list[str], engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     demanding = {shape: DEMANDING[shape] for shape in shapes}
@@ -85,9 +84,7 @@ def test_check_batch_neighbors_batch_dependent_layer_fails(engine: Engine) -> No
 
 
 @pytest.mark.parametrize("shape", ["seven-queries", "unaligned-heads"])
-def test_check_stacking_hard_shape_needs_invariant_attention(
-    shape: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_stacking_needs_invariant_attention(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with torch_num_threads(2):
         check = selftest.check_stacking(load_engine(f"random:{shape}"))
         assert check.holds and "1, 2 threads" in check.found

@@ -6,10 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pine_engine import METHODS, AttentionPlan, build_plan
 from pine_engine.attention import arithmetic
-from pine_engine.methods.plan import AttentionPlan, build_plan
 from pine_engine.methods.positions import MASKED, attention_mask, position_matrix, starts_from_ranking
-from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import IntArray
 from tests.support.worked_matrices import EXAMPLES, Example, read_matrix
 

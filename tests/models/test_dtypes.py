@@ -47,9 +47,7 @@ def test_auto_selects_float32_where_the_kernel_is_scalar(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("supported", "expected"), [(True, "bfloat16"), (False, "float32")])
-def test_auto_on_gpu_is_bfloat16_if_supported(
-    supported: bool, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_on_gpu_is_bfloat16(supported: bool, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
     assert resolve_dtype("auto", "cuda:1", stored="4bit") == expected
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

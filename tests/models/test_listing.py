@@ -3,21 +3,24 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import huggingface_hub
 import numpy as np
+import psutil
 import pytest
 import torch
 from gguf import GGUFWriter
 from safetensors.torch import save_file
-from transformers import LlamaForCausalLM
 
 from pine_engine.errors import ModelError
+from pine_engine.models import resources
 from pine_engine.models.dtypes import Dtype
 from pine_engine.models.listing import LoadableModel, describe, list_models
 from pine_engine.models.load import LoadedModel, load, resolve
+from pine_engine.models.resources import free_disk, free_memory, in_words
+from tests.support.errors import has_field
+from tests.support.families import TinyLlama
 
 COMMITS = ("0123456789abcdef0123456789abcdef01234567", "f" * 40)
 
@@ -53,9 +56,7 @@ def test_folder_is_described_as_it_is_loaded(tiny: Path) -> None:
     assert describe(str(tiny)) == expected
 
 
-def test_weights_in_several_files_are_counted_and_missing_ones_named(
-    tmp_path: Path, tiny_llama: Callable[..., LlamaForCausalLM]
-) -> None:
+def test_weights_in_several_files_are_counted(tmp_path: Path, tiny_llama: TinyLlama) -> None:
     model = tiny_llama(layers=4)
     model.save_pretrained(tmp_path, max_shard_size="20KB")
     shards = sorted(tmp_path.glob("*.safetensors"))
@@ -100,16 +101,15 @@ def test_describe_gguf_reads_its_header(tmp_path: Path) -> None:
     assert describe(str(path)) == LoadableModel(**vars(expected) | {"stored": "4bit"})
     path.write_bytes(b"GGUF" + bytes(100))
     for function in (describe, load):
-        with pytest.raises(ModelError) as raised:
+        with pytest.raises(ModelError, check=has_field("weights")):
             function(str(path))
-        assert raised.value.field == "weights"
 
 
 @pytest.mark.parametrize(
     ("context", "dtype", "num_bytes", "num_tokens"),
     [(8192, "bfloat16", 2, 4096), (8192, "float32", 4, 4096), (1024, "bfloat16", 2, 1024)],
 )
-def test_memory_has_weights_and_states_of_four_methods(
+def test_memory_has_weights_and_four_states(
     context: int, dtype: Dtype, num_bytes: int, num_tokens: int
 ) -> None:
     model = LoadableModel("m", "hub", 0, context, "llama", True, "", 8_000_000_000, 65_536)
@@ -165,3 +165,37 @@ def test_list_has_reason_of_unsupported_model(cache: Path, config: str | None, k
     put_into_cache(cache, "models--org--other", config)
     (listed,) = list_models()[1:]
     assert (listed.name, listed.supported) == ("org/other", False) and keyword in listed.reason
+
+
+# memory and disk of this machine, and of a container
+
+GIB = 2**30
+
+
+def container(folder: Path, limit: str, current: int, inactive: int) -> None:
+    statistics = f"anon 5\ninactive_file {inactive}\nactive_file 7"
+    for name, value in {"max": limit, "current": current, "stat": statistics}.items():
+        (folder / f"memory.{name}").write_text(f"{value}\n")
+
+
+def test_free_memory_is_within_limit_of_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "CGROUP", tmp_path)
+    available = free_memory("cpu")
+    assert available == pytest.approx(psutil.virtual_memory().available, rel=0.2)
+    container(tmp_path, str(GIB), GIB // 2, GIB // 8)
+    assert free_memory("cpu") == free_memory("auto") == GIB // 2 + GIB // 8
+    container(tmp_path, "max", GIB // 2, GIB // 8)
+    assert free_memory("cpu") == pytest.approx(available, rel=0.2)
+
+
+def test_free_disk_accepts_folder_that_does_not_exist(tmp_path: Path) -> None:
+    expected = shutil.disk_usage(tmp_path).free
+    assert free_disk(tmp_path / "not" / "yet") == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(98_362_432, "98.4 MB"), (16.06e9, "16.1 GB"), (999e6, "999.0 MB"), (141_107_412_992, "141.1 GB")],
+)
+def test_in_words_uses_powers_of_ten(size: float, words: str) -> None:
+    assert in_words(size) == words

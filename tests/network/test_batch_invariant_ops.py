@@ -160,9 +160,7 @@ class Experts(nn.Module):
         return functional.silu(self.act(self.experts[expert](rows)))
 
 
-def test_callers_of_torch_functions_are_patched_with_unreached_experts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_callers_and_unreached_experts_are_patched(monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = Experts()
     calls: list[str] = []
     with OpCallerRecorder() as callers:

@@ -9,10 +9,8 @@ from accelerate.hooks import AlignDevicesHook, add_hook_to_module
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from pine_engine import METHODS, Engine, build_plan
 from pine_engine.attention.state import input_device, new_state, strategy_on
-from pine_engine.engine.engine import Engine
-from pine_engine.methods.plan import build_plan
-from pine_engine.methods.table import METHODS
 from pine_engine.models.load import load
 from tests.support.families import LAYOUT, make
 from tests.support.forward import prefill_logits
@@ -21,7 +19,7 @@ from tests.support.tokenizers import letter_tokenizer
 COMPARED = ["vanilla", "pcw", "pine"]
 
 MODULES = [
-    *("model.embed_tokens", "model.layers.0", "model.layers.1", "model.norm", "model.rotary_emb", "lm_head"),
+    *("model.embed_tokens", "model.layers.0", "model.layers.1", "model.norm", "model.rotary_emb", "lm_head")
 ]
 
 

@@ -86,8 +86,7 @@ def test_mixture_of_experts_is_valid_in_half_precision(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "method",
-    ["pine", "pine_reversed", "pine_sum", "pine_max", "reassignment_only", "pcw_right", "vanilla"],
+    "method", ["pine", "pine_reversed", "pine_sum", "pine_max", "reassignment_only", "pcw_right", "vanilla"]
 )
 @pytest.mark.parametrize("name", by_tier(DEFINED))
 def test_method_equals_its_definition(name: str, method: str) -> None:

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 from transformers import PreTrainedModel
 
-from pine_engine.engine.engine import Engine
-from pine_engine.errors import ModelError
+from pine_engine import Engine, ModelError
 from pine_engine.network.model_patching import clone_with_shared_weights, freeze_rope_frequencies
 from tests.support.families import FAMILIES, LAYOUT, longrope, make
 from tests.support.forward import prefill_logits

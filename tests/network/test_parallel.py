@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pine_engine.engine.engine import Engine
-from pine_engine.errors import ModelError
+from pine_engine import Engine, ModelError
 from pine_engine.models.load import load
 from tests.support.commands import Run, run_subcommand
 from tests.support.families import FEW_EXPERTS, make

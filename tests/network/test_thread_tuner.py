@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaForCausalLM
 
+from pine_engine import Engine, TokenLayout
 from pine_engine.attention.ranked import RankedAttention
-from pine_engine.engine.engine import Engine
 from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.registration import LayerInput
 from pine_engine.network.thread_tuner import (
@@ -22,8 +21,7 @@ from pine_engine.network.thread_tuner import (
     attention_threads,
     torch_num_threads,
 )
-from pine_engine.prompts.layout import TokenLayout
-from tests.support.families import FAMILIES, make
+from tests.support.families import TinyLlama
 from tests.support.forward import prefill_logits
 
 FREE = {True: 0.006, False: 0.008}
@@ -144,10 +142,7 @@ def test_long_prompt_begins_with_all_threads(two_threads: None, num_tokens: int,
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_number_of_threads_changes_no_logit(
-    dtype: torch.dtype,
-    tiny_llama: Callable[..., LlamaForCausalLM],
-    two_threads: None,
-    monkeypatch: pytest.MonkeyPatch,
+    dtype: torch.dtype, tiny_llama: TinyLlama, two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_batch_invariant(dtype, torch.device("cpu")):
         pytest.skip("GEMMs of this processor depend on the batch size, so threads are not tuned")
@@ -173,26 +168,8 @@ def test_number_of_threads_changes_no_logit(
         assert torch.equal(mixed[method], logits) and torch.equal(single[method], logits), method
 
 
-@pytest.mark.parametrize("name", ["gemma2", "gpt_neox", "qwen3_moe", "falcon", "glm"])
-def test_number_of_threads_changes_no_prefill(
-    name: str, two_threads: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    documents = (tuple(range(40, 61)), tuple(range(50, 83)), tuple(range(60, 74)))
-    layout = TokenLayout(tuple(range(5, 35)), documents, tuple(range(20)))
-    family, turns = FAMILIES[name], itertools.cycle([True, False])
-    engine = Engine(make(family.kind, **family.options))
-
-    def prefill(choose: Callable[..., bool]) -> torch.Tensor:
-        monkeypatch.setattr(ThreadPolicy, "should_use_all", choose)
-        return torch.cat([prefill_logits(engine, layout, method) for method in ("vanilla", "pcw", "pine")])
-
-    expected = prefill(lambda *_: True)
-    assert torch.equal(prefill(lambda *_: next(turns)), expected)
-    assert torch.equal(prefill(lambda *_: False), expected)
-
-
 def test_attention_threads_depend_on_prompt_length_only(
-    tiny_llama: Callable[..., LlamaForCausalLM], two_threads: None, monkeypatch: pytest.MonkeyPatch
+    tiny_llama: TinyLlama, two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Engine(tiny_llama())
     attend = RankedAttention.prefill

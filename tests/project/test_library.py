@@ -3,24 +3,21 @@
 import contextlib
 import io
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import LlamaForCausalLM
 
 import pine_engine
 from pine_engine import Engine
+from tests.support.families import TinyLlama
 from tests.support.tokenizers import letter_tokenizer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "library.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_library_blocks_run_in_order(
-    tiny_llama: Callable[..., LlamaForCausalLM], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_library_blocks_run_in_order(tiny_llama: TinyLlama, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the blocks on a tiny model instead of the embedded one."""
     engine = Engine(tiny_llama(max_context_length=4096), letter_tokenizer())
     monkeypatch.setattr(Engine, "load", lambda: engine)

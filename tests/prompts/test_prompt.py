@@ -66,9 +66,7 @@ def test_segments_together_are_the_templates_rendering(template: str, system: st
         "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
     ],
 )
-def test_build_prompt_hostile_template_is_rejected_in_bounded_time(
-    template: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hostile_template_is_rejected_in_bounded_time(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_template, "RENDER_S", 0.05)
     start = time.monotonic()
     for system in ("", "Be brief."):

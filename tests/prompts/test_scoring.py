@@ -131,9 +131,7 @@ def test_literal_answer_counts_at_any_place(before: str, answer: str, after: str
         *((parse, "", None) for parse in (parse_verdict, parse_number, parse_value, parse_word)),
     ],
 )
-def test_parser_returns_hand_worked_value(
-    parse: Callable[[str], str | None], text: str, expected: str | None
-) -> None:
+def test_parser_returns_value(parse: Callable[[str], str | None], text: str, expected: str | None) -> None:
     assert parse(text) == expected
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pine_engine.errors import InputError, UnknownNameError
 from pine_engine.prompts.prompt import Document, Prompt, segment_text
 from pine_engine.prompts.tasks import TASKS, document_letter, get_task
+from tests.support.errors import has_field
 from tests.support.tokenizers import byte_tokenizer
 
 CHATML = byte_tokenizer()
@@ -156,9 +157,7 @@ BRACES = st.text(alphabet="{}x0:!.ti letqusondcrp", max_size=12).filter(str.stri
 
 @pytest.mark.parametrize("task", TASKS)
 @given(text=BRACES, title=BRACES, question=BRACES, instruction=BRACES)
-def test_braces_in_user_text_are_data(
-    task: str, text: str, title: str, question: str, instruction: str
-) -> None:
+def test_braces_of_user_are_data(task: str, text: str, title: str, question: str, instruction: str) -> None:
     prompt = TASKS[task].prompt(
         NO_TEMPLATE, question=question, documents=[Document(text, title)], instruction=instruction
     )
@@ -179,9 +178,8 @@ def test_missing_part_is_rejected(task: str, documents: list[str], question: str
     needs_question = task not in ("molecule_generation", "qm9")
     assert TASKS[task].needs_question == needs_question
     if field != "question" or needs_question:
-        with pytest.raises(InputError) as raised:
+        with pytest.raises(InputError, check=has_field(field)):
             prompt_of(task, list(map(Document, documents)), question)
-        assert raised.value.field == field
 
 
 def test_unknown_task_is_rejected_with_choices() -> None:

@@ -1,6 +1,6 @@
 """Tiny models of many transformers families."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
 from pine_engine.prompts.layout import TokenLayout
+
+TinyLlama = Callable[..., Any]
+"""Fixture `tiny_llama`, which returns a LlamaForCausalLM; its methods take more than their annotations."""
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
 """Three documents of unequal length."""

@@ -5,11 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pine_engine.engine.events import Answer, RunResult
-from pine_engine.engine.likelihood import Score
-from pine_engine.engine.orders import OrderComparison, OrderResult
-from pine_engine.invariance.position_sweep import SlotScored
-from pine_engine.prompts.layout import TokenLayout
+from pine_engine import Answer, OrderComparison, OrderResult, RunResult, Score, SlotScored, TokenLayout
 from viz.drawing.identity import document_segment
 from viz.figures.answer_tokens import AnswerTokens
 

@@ -7,10 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pine_engine import METHODS, Engine, TokenLayout
 from pine_engine.engine import passes
-from pine_engine.engine.engine import Engine
-from pine_engine.methods.table import METHODS
-from pine_engine.prompts.layout import TokenLayout
 
 
 @torch.inference_mode()

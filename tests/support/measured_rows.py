@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
+from pine_engine import Document, Engine
 from pine_engine.engine import passes
-from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.settings import Key
-from pine_engine.prompts.prompt import Document
 
 TIMES = {"prefill_s", "decode_s", "seconds"}
 """Fields of a record that differ between runs."""

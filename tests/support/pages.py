@@ -8,10 +8,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from pine_engine.engine.engine import Engine
-from pine_engine.invariance.certificate import create_certificate, hash_logits
-from pine_engine.prompts.prompt import Document
-from pine_engine.prompts.request import Request
+from pine_engine import Document, Engine, Request, create_certificate, hash_logits
 from tests.support.commands import write
 from tests.support.measured_rows import QUESTION, pairs
 from tests.support.molecule_rows import SMILES, row, write_rows

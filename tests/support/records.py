@@ -102,11 +102,7 @@ def swept(
 
 
 def sweep(
-    examples: int,
-    methods: Sequence[str],
-    logprob: Callable[[int, str, int], float],
-    *,
-    k: int = 3,
+    examples: int, methods: Sequence[str], logprob: Callable[[int, str, int], float], *, k: int = 3
 ) -> Iterator[Record]:
     """Yield each example under each method with the gold document in each slot; correct above -2 nats."""
     for index, method, slot in product(range(examples), methods, range(k)):

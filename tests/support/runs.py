@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from pine_engine.engine.engine import Engine
-from pine_engine.methods.table import METHODS
+from pine_engine import METHODS, Engine
 from viz.page.answers.answering import FinishedRun, answer
 from viz.page.form.documents import Entries, entries_from
 from viz.page.form.form import Form

@@ -11,9 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.distributed.configuration_utils import DistributedConfig
 
-from pine_engine.engine.engine import Engine
-from pine_engine.errors import ModelError
-from pine_engine.prompts.layout import TokenLayout
+from pine_engine import Engine, ModelError, TokenLayout
 
 IDS = torch.randint(97, (60,), generator=torch.Generator().manual_seed(1)).tolist()
 LAYOUT = TokenLayout(

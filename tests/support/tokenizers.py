@@ -71,10 +71,7 @@ Blanks = Literal["prepend", "metaspace"]
 
 
 def sentencepiece_tokenizer(
-    kind: Blanks,
-    *,
-    chat_template: str | None = None,
-    merges: Sequence[tuple[str, str]] = (),
+    kind: Blanks, *, chat_template: str | None = None, merges: Sequence[tuple[str, str]] = ()
 ) -> PreTrainedTokenizerFast:
     """Return a tokenizer like that of Llama-2: it adds a blank and <s> at the start, and has byte tokens.
 

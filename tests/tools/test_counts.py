@@ -1,6 +1,5 @@
 """Counts of a small source tree, and the exit status of the ratchet."""
 
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -22,79 +21,56 @@ words = 6
 duplicate_class_names = 1
 functions_with_args_percent = 75
 """
+CORE = '''
+"""What the asked model does."""
+
+given = "told"  # said twice, and not given_names
+"""Named value."""
+
+
+class Engine:
+    """Loaded model."""
+
+    def generate(self, text: str) -> None:
+        """Generate.
+
+        Args:
+            text: Prompt.
+        """
+
+    def __len__(self) -> int: ...
+
+
+class Row: ...
+
+
+def plain() -> None: ...
+
+
+def run(told: str) -> str:
+    return f"{told} said"
+'''
+ARGS = '"""Go.\n\n    Args:\n        place: Index.\n    """\n'
 FILES = {
-    "pine_engine/__init__.py": """
-        from pine_engine.core import Engine, plain, run
-
-        __all__ = ["Engine", "plain", "run"]
-        """,
-    "pine_engine/core.py": '''
-        """What the asked model does."""
-
-        given = "told"  # said twice, and not given_names
-        """Named value."""
-
-
-        class Engine:
-            """Loaded model."""
-
-            def generate(self, text: str) -> None:
-                """Generate.
-
-                Args:
-                    text: Prompt.
-                """
-
-            def __len__(self) -> int: ...
-
-
-        class Row: ...
-
-
-        def plain() -> None: ...
-
-
-        def run(told: str) -> str:
-            return f"{told} said"
-        ''',
-    "pine_engine/cli/main.py": """
-        from pine_engine.cli.go import go
-
-        app.command("go")(go)
-        """,
-    "pine_engine/cli/go.py": '''
-        def go(place: int) -> None:
-            """Go.
-
-            Args:
-                place: Index.
-            """
-        ''',
+    "pine_engine/__init__.py": "from pine_engine.core import Engine, plain, run\n\n"
+    '__all__ = ["Engine", "plain", "run"]\n',
+    "pine_engine/core.py": CORE.lstrip("\n"),
+    "pine_engine/cli/main.py": 'from pine_engine.cli.go import go\n\napp.command("go")(go)\n',
+    "pine_engine/cli/go.py": f"def go(place: int) -> None:\n    {ARGS}",
     "viz/__init__.py": "",
     "viz/figures/rows.py": "class Row: ...\n",
-    "viz/page/api/calls.py": '''
-        def add_api() -> None:
-            def compare(question: str) -> None:
-                """Compare.
-
-                Args:
-                    question: Question.
-                """
-        ''',
+    "viz/page/api/calls.py": f"def add_api() -> None:\n    def compare(place: int) -> None:\n        {ARGS}",
     "app.py": "",
-    "tests/test_core.py": """
-        from hypothesis import given
-
-        given(1)
-        """,
+    "tests/test_core.py": "from hypothesis import given\n\ngiven(1)\n",
+    "pyproject.toml": LIMITS,
 }
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    for name, text in FILES.items() | {("pyproject.toml", LIMITS)}:
+    for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(textwrap.dedent(text).lstrip("\n"))
+        (tmp_path / name).write_text(text)
     return tmp_path
 
 

@@ -12,14 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaForCausalLM
 
+from pine_engine import Document, Engine, InputError
 from pine_engine.cli import train_molecules as subcommand
 from pine_engine.cli.train_molecules import Recipe
-from pine_engine.engine.engine import Engine
-from pine_engine.errors import InputError
 from pine_engine.molecules.chemistry import canonical_smiles
 from pine_engine.molecules.request_rows import PROPERTIES
 from pine_engine.prompts.layout import tokenize
-from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import get_task
 from tests.support.commands import Run
 from tests.support.molecule_rows import SMILES, molecule, row, write_rows
@@ -183,7 +181,7 @@ def rows(tmp_path: Path) -> Path:
     return write_rows(tmp_path / "train.jsonl", map(row, SMILES))
 
 
-def test_subcommand_resumes_and_saves_loadable_model(
+def test_resumed_model_is_loadable(
     tmp_path: Path, rows: Path, pine: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "model"
@@ -230,7 +228,7 @@ def test_subcommand_resumes_and_saves_loadable_model(
         ("--random-smiles-prob 1.5", "random_smiles_prob"),
     ],
 )
-def test_subcommand_refuses_impossible_option(
+def test_impossible_option_is_refused(
     options: str, named: str, tmp_path: Path, rows: Path, pine: Run
 ) -> None:
     outcome = pine("train-molecules", rows, "--output-dir", tmp_path / "new", *options.split())

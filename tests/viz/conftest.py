@@ -1,18 +1,15 @@
 """One shuffle of a tiny model, traced, that all figures are drawn of."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import ShuffleResult
+from pine_engine import Engine, ShuffleResult
+from tests.support.families import TinyLlama
 from tests.support.figure_records import LAYOUT
 from tests.support.reference import exact_llama
 
 
 @pytest.fixture(scope="session")
-def tiny_shuffle(tiny_llama: Callable[..., Any]) -> ShuffleResult:
+def tiny_shuffle(tiny_llama: TinyLlama) -> ShuffleResult:
     """Three documents of different lengths in all orders, under methods that place them in three ways."""
     return Engine(exact_llama(tiny_llama)).shuffle(
         LAYOUT, methods=["vanilla", "pcw", "pine"], max_new_tokens=3, stop_at_eos=False, trace=True

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,7 @@ import pytest
 from plotly.offline import get_plotlyjs_version
 
 import viz
-from pine_engine.engine.orders import ShuffleResult
-from pine_engine.invariance.position_sweep import order_effects
-from pine_engine.methods.plan import build_plan
-from pine_engine.methods.table import METHODS
+from pine_engine import METHODS, ShuffleResult, build_plan, order_effects
 from tests.support.figure_records import STEPS, answer_with, cell, order_row
 from tests.support.viz_reading import HOSTILE
 from tests.viz.figures.test_bias_curve import CURVE
@@ -32,13 +30,16 @@ def draw_all(shuffled: ShuffleResult, text: str) -> dict[str, Draw]:
     weights = np.tri(layout.num_tokens, dtype=np.float32)
     labels = dict.fromkeys(("vanilla", "pine", "a"), text)
     rows = [order_row([0], {"pine": cell(text)})]
+    line, level = (replace(lines[0], label=text) for lines in (CURVE.lines, CURVE.levels))
+    curve = replace(CURVE, title=text, x_title=text, y_title=text, places=(text, "2", "3"))
+    curve = replace(curve, lines=(line,), levels=(level,), areas=((text, *CURVE.areas[0][1:]),))
     answer = answer_with(text, [text], alternatives=[[(text, 0.5), ("a " + text, 0.25)]])
     return {
         "plot_position_sweep": lambda: viz.plot_position_sweep(STEPS, labels=labels),
         "plot_answer_attention": lambda: viz.plot_answer_attention([answer, answer]),
         "plot_attention": lambda: viz.plot_attention({"a": weights}, layout, labels=labels),
         "plot_attention_shares": lambda: viz.plot_attention_shares(pine, steps=2),
-        "plot_bias_curve": lambda: viz.plot_bias_curve(CURVE),
+        "plot_bias_curve": lambda: viz.plot_bias_curve([curve, replace(curve, has_bars=True)]),
         "plot_head_decisiveness": lambda: viz.plot_head_decisiveness(pine),
         "plot_importance": lambda: viz.plot_importance(pine),
         "plot_next_token_candidates": lambda: viz.plot_next_token_candidates(

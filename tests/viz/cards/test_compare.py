@@ -63,9 +63,7 @@ def test_tokens_of_the_first_answer_select_their_query() -> None:
         ((EMPTY, EMPTY), [], ""),
     ],
 )
-def test_comparison_marks_differing_words(
-    answers: tuple[AnswerTokens, ...], marks: list[str], part: str
-) -> None:
+def test_comparison_marks_other_words(answers: tuple[AnswerTokens, ...], marks: list[str], part: str) -> None:
     root = read_html(picture(*answers))
     texts = root.with_class("pine-answer-text")
     assert [mark.text for text in texts for mark in text.all("mark")] == marks

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pine_engine.engine.orders import OrderComparison
-from pine_engine.methods.table import METHODS
+from pine_engine import METHODS, OrderComparison
 from tests.support.figure_records import cell, order_row
 from tests.support.viz_reading import read_html
 from viz.cards.shuffle import (
@@ -36,7 +35,7 @@ ROWS = [
         ({"pine": PARIS}, ("last bit: PINE.", "Tick “with controls”")),
     ],
 )
-def test_verdict_names_held_invariance_and_controls(
+def test_verdict_names_methods_and_controls(
     cells: dict[str, OrderComparison], parts: tuple[str, ...]
 ) -> None:
     verdict = verdict_sentence(METHODS_SHOWN, [ROWS[0], order_row([1, 0], cells)])

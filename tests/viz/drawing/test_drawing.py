@@ -13,7 +13,6 @@ from viz.drawing.identity import (
     DECODED,
     PREFIX,
     SUFFIX,
-    document_letter,
     document_segment,
     ink_on,
     prompt_segments,
@@ -22,11 +21,6 @@ from viz.drawing.identity import (
 )
 from viz.drawing.picture import Numbers, pick, picture, switch
 from viz.export.numbers import picture_numbers
-
-
-def test_letters_continue_after_z() -> None:
-    letters = [document_letter(index) for index in (0, 25, 26, 27, 51, 52, 701, 702)]
-    assert letters == ["A", "Z", "AA", "AB", "AZ", "BA", "ZZ", "AAA"]
 
 
 def test_twenty_documents_look_different() -> None:

@@ -65,7 +65,7 @@ def test_answer_tokens_are_those_of_the_run(tiny_shuffle: ShuffleResult) -> None
     ("other", "difference", "step"),
     [(RIGHT, 2, 2), (SAME, None, 2), (SHORTER, 3, 3), (EMPTY, 0, 0), (LEFT, None, 0)],
 )
-def test_comparison_step_is_first_difference_or_largest_gap(
+def test_step_is_first_difference_or_largest_gap(
     other: AnswerTokens, difference: int | None, step: int
 ) -> None:
     assert first_difference(LEFT, other) == first_difference(other, LEFT) == difference

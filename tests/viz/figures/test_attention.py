@@ -8,23 +8,15 @@ import pytest
 from numpy.typing import NDArray
 
 import viz
-from pine_engine.engine.orders import ShuffleResult
-from pine_engine.errors import InputError
-from pine_engine.methods.plan import build_plan
+from pine_engine import METHODS, InputError, ShuffleResult, TokenLayout, build_plan
 from pine_engine.methods.positions import attention_mask
-from pine_engine.methods.table import METHODS
-from pine_engine.prompts.layout import TokenLayout
 from viz.figures.attention import _attention_info
 from viz.figures.masks import _masks_info, mask_states
 from viz.figures.panels import MAX_BINS
 
 LAYOUT = TokenLayout((5, 9), ((11, 12, 13), (21, 22)), (51, 52))
 COUNT = LAYOUT.num_tokens
-MASKS = {
-    "causal": np.tri(3, dtype=bool),
-    "none": np.eye(3, dtype=bool),
-    "all": np.ones((3, 3), dtype=bool),
-}
+MASKS = {"causal": np.tri(3, dtype=bool), "none": np.eye(3, dtype=bool), "all": np.ones((3, 3), dtype=bool)}
 
 
 def causal(count: int) -> NDArray[np.float32]:

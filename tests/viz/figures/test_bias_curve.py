@@ -8,7 +8,6 @@ import pytest
 import viz
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.report.tables import Curve, CurveLine
-from tests.support.viz_reading import HOSTILE
 
 CURVE = Curve(
     name="by-slot",
@@ -74,19 +73,3 @@ def test_range_of_intervals_does_not_include_zero() -> None:
     curve = replace(CURVE, areas=(), lines=(replace(CURVE.lines[0], values=values),))
     low, high = viz.plot_bias_curve(curve).layout.yaxis.range
     assert (low, high) == pytest.approx((40 - 0.06 * 30, 70 + 0.06 * 30))
-
-
-@HAS_BARS
-def test_curve_escapes_untrusted_text(has_bars: bool) -> None:
-    text = " ".join(HOSTILE)
-    curve = replace(
-        replace(CURVE, title=text, x_title=text, y_title=text, places=(text, "2", "3"), has_bars=has_bars),
-        lines=(replace(CURVE.lines[0], label=text),),
-        levels=(replace(CURVE.levels[0], label=text),),
-        areas=((text, *CURVE.areas[0][1:]),),
-    )
-    figure = viz.plot_bias_curve(curve)
-    layout = figure.layout
-    shown = [layout.title.text, layout.xaxis.title.text, layout.yaxis.title.text]
-    shown += [trace.name for trace in figure.data] + [place for trace in figure.data for place in trace.x]
-    assert not any("<" in words or ">" in words for words in shown)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import viz
-from pine_engine.attention.trace import Trace
-from pine_engine.engine.orders import ShuffleResult
+from pine_engine import ShuffleResult, Trace
 from viz.figures.answer_importance import _answer_importance_info
 from viz.figures.attention_shares import _attention_shares_info
 from viz.figures.head_decisiveness import decisiveness, most_decisive
@@ -52,9 +51,7 @@ def test_importance_is_the_trace_and_blank_on_the_diagonal(trace: Trace) -> None
 
 
 @pytest.mark.parametrize(("normalization", "is_zero"), [("raw", True), ("share", True), ("log", False)])
-def test_importance_scale_begins_at_zero_except_for_log(
-    trace: Trace, normalization: Normalization, is_zero: bool
-) -> None:
+def test_scale_begins_at_zero_except_log(trace: Trace, normalization: Normalization, is_zero: bool) -> None:
     figure = viz.plot_importance(trace, normalization=normalization)
     known = figure.data[0].z[~np.isnan(figure.data[0].z)]
     scale = figure.layout.coloraxis
@@ -62,7 +59,7 @@ def test_importance_scale_begins_at_zero_except_for_log(
 
 
 @pytest.mark.parametrize(("method", "is_ranking"), [("pine", True), ("vanilla", False)])
-def test_answer_importance_begins_at_the_last_question_token(
+def test_answer_begins_at_last_question_token(
     tiny_shuffle: ShuffleResult, method: str, is_ranking: bool
 ) -> None:
     trace = tiny_shuffle.first.traces[method]

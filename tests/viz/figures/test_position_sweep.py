@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import viz
+from pine_engine import Score, SlotScored, order_effects
 from pine_engine.debias.table import NUM_MEASURED
-from pine_engine.engine.likelihood import Score
-from pine_engine.invariance.position_sweep import SlotScored, order_effects
 from viz.figures.position_sweep import sweep_sentence
 from viz.theme import bar_pattern, line_color, line_style
 
