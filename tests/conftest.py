@@ -146,17 +146,8 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> "Steps":
 
 
 @pytest.fixture
-def skip_memory_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make `bench` start no process to measure memory."""
-    from pine_engine.benchmark import throughput
-
-    monkeypatch.setattr(throughput, "peak_memory", lambda *_: 123.4)
-
-
-@pytest.fixture
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail if a model is loaded."""
     from pine_engine.cli import output
-    from tests.support.commands import load_nothing
 
-    monkeypatch.setattr(output, "load", load_nothing)
+    monkeypatch.setattr(output, "load", lambda *_, **__: pytest.fail("a model was loaded"))

@@ -3,14 +3,12 @@
 import json
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +23,7 @@ from pine_engine.evaluation import shards
 from pine_engine.evaluation.records import read_records, read_run
 from pine_engine.evaluation.settings import Key
 from pine_engine.evaluation.shards import Shard, lock_shard
-from pine_engine.models import dtypes
-from tests.support.commands import Forked, Outcome, Run, Steps, run_cli_forked, run_subcommand
-from tests.support.forks import fork
+from tests.support.commands import Outcome, Run, Steps
 from tests.support.measured_rows import TIMES, pairs
 from tests.support.molecule_rows import write_rows
 
@@ -72,10 +68,6 @@ class Case:
 
     def run(self, more: str = "") -> Outcome:
         return self.pine("evaluate", *self.arguments(more))
-
-    def start(self, **environment: str) -> Forked:
-        """Run in another process."""
-        return run_cli_forked(self.data.parent, "evaluate", *self.arguments(), environment=environment)
 
     def records(self) -> dict[Key, dict[str, Any]]:
         """Return the content of each record, without times and without `was_computed`."""
@@ -303,32 +295,6 @@ def test_accelerate_launch_computes_records_of_one_process(case: Case) -> None:
     lines = [(shared.folder / f"records.{index}.jsonl").read_text().splitlines() for index in (0, 1)]
     examples = [{json.loads(line)["example"] for line in own} for own in lines]
     assert examples == [{"q0", "q2", "q4"}, {"q1", "q3"}]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_processes_on_different_processors_use_one_dtype(case: Case) -> None:
-    """The second process alone would select float32 for weights that are stored in bfloat16."""
-    model = case.data.with_name("bf16")
-    shutil.copytree(case.model, model)
-    Engine.load(str(case.model)).model.bfloat16().save_pretrained(model)
-    case = replace(case, model=model, options="--methods vanilla --max-new-tokens 1 --json")
-    started = []
-    for rank in (0, 1):
-        out, err = (case.data.with_name(f"{rank}.{stream}") for stream in ("out", "err"))
-        run = partial(run_on_processor, case.arguments(), has_bf16=rank == 0)
-        started.append(Forked(fork(run, stdout=out, stderr=err, environment=launched(rank)), out, err))
-    main, other = [process.outcome() for process in started]
-    assert (main.status, other.status) == (0, 0), main.stderr + other.stderr
-    assert main.json["records"] == len(EXAMPLES)
-    assert read_run(case.folder).platform.dtype == "bfloat16"
-
-
-def run_on_processor(arguments: list[str], *, has_bf16: bool) -> None:
-    """Run `evaluate` as on a processor with or without instructions for bfloat16."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dtypes, "multiplies_in", lambda _dtype: has_bf16)
-        run_subcommand(["pine_engine", "evaluate", *arguments])
 
 
 # Wrapped methods

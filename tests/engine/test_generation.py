@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import pytest
@@ -140,9 +139,11 @@ def test_seconds_are_of_prefill_and_step(tiny_llama: TinyLlama, monkeypatch: pyt
     clock = iter(range(100))
     monkeypatch.setattr("pine_engine.engine.generation.time.perf_counter", lambda: float(next(clock)))
     assert {(one.prefill_s, one.decode_s_per_token) for one in batch(engine, max_new_tokens=3)} == {(1, 1)}
-    shuffled = engine.shuffle(LAYOUTS[0], methods=["vanilla", "pine"], max_new_tokens=3, stop_at_eos=False)
+    shuffled = engine.shuffle(
+        LAYOUT, methods=["vanilla", "pine"], count=3, max_new_tokens=3, stop_at_eos=False
+    )
     answers = [answer for row in shuffled.results for answer in row.result.answers.values()]
-    assert {(one.prefill_s, one.decode_s_per_token) for one in answers} == {(1, 0.5)}  # of two orders
+    assert {(one.prefill_s, one.decode_s_per_token) for one in answers} == {(1, 1), (1, 0.5)}
 
 
 @pytest.mark.parametrize(
@@ -183,20 +184,12 @@ def broken(engine: Engine, token: int, value: float = math.nan) -> Iterator[None
         weight[token] = before
 
 
-def debias(engine: Engine, wrapper: str) -> None:
-    """Debias a request with token 52 in a document."""
-    fields = {"question": "Why?", "documents": ["a", "bN"], "labels": ["A", "B"], "system": "Say."}
-    plan = pine.plan_debias([pine.LabeledRequest.model_validate(fields)], wrapper=wrapper, max_new_tokens=2)
-    list(pine.run_debias(engine, plan))
-
-
 ATTEMPTS: dict[str, Callable[[Engine], Any]] = {
     "run": lambda engine: engine.run(LAYOUT, max_new_tokens=0),
     "generate": lambda engine: list(engine.generate(LAYOUT, max_new_tokens=2)),
     "score": lambda engine: engine.score(LAYOUT, ["ab"]),
     "orders": lambda engine: list(pine.compare_orders(engine, LAYOUT, orders=[[0, 1, 2, 3]])),
     "sweep": lambda engine: list(pine.sweep_document(engine, LAYOUT, document=0, answer="ab")),
-    **{name: partial(debias, wrapper=name) for name in pine.DEBIASERS},
 }
 
 

@@ -94,13 +94,6 @@ def test_trial_with_gain_resets_pause_and_interval() -> None:
     assert machine.monitor.pause == 2 * fresh.monitor.pause
 
 
-def test_single_slow_layer_costs_little() -> None:
-    machine = Machine()
-    slow = {use_all: 5 * seconds for use_all, seconds in FREE.items()}
-    choices = machine.compute(ThreadPolicy(machine.monitor), 5000, *[FREE] * 499, slow)
-    assert sum(choices) >= 0.9 * len(choices)
-
-
 def test_layers_are_timed_and_threads_restored(two_threads: None) -> None:
     """Every layer takes a second with one thread and half a second with two."""
     now = 0.0

@@ -1,23 +1,32 @@
 """Commands of README and docs are valid and run; tests run each page with Python blocks."""
 
+import contextlib
+import io
+import re
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
+import pine_engine
+from pine_engine import Engine
+from pine_engine.benchmark import throughput
 from pine_engine.cli import main as cli
 from pine_engine.data.registry import PUBLIC_SETS
 from pine_engine.extras import VERSIONS
 from tests.support.commands import Run
+from tests.support.families import TinyLlama
 from tests.support.pages import PAGES, ROOT, blocks, commands, put_files
+from tests.support.tokenizers import letter_tokenizer
 
 COMMANDS = sorted({command for page in PAGES.values() for command in commands(page)})
 RUN_BY = {
     "README.md": ("tests/project/test_packaging.py", "test_readme_blocks_run"),
     "api.md": ("tests/viz/page/api/test_calls.py", "test_the_documented_python_runs"),
-    "library.md": ("tests/project/test_library.py", "test_library_blocks_run_in_order"),
+    "library.md": ("tests/project/test_documentation.py", "test_library_blocks_run_in_order"),
 }
 """Test that runs the blocks of each page."""
 
@@ -59,7 +68,6 @@ def test_documented_command_is_valid(command: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("skip_memory_measurement")
 @pytest.mark.parametrize(
     "command",
     [
@@ -72,6 +80,7 @@ def test_documented_command_runs(
     command: str, pine: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PINE_MODEL", str(tiny))
+    monkeypatch.setattr(throughput, "peak_memory", lambda *_: 123.4)
     monkeypatch.chdir(tmp_path)
     put_files(command, tmp_path, tiny)
     added = next((options for words, options in OPTIONS.items() if f"pine_engine {words}" in command), "")
@@ -85,3 +94,34 @@ def test_python_blocks_of_page_have_a_test(name: str) -> None:
     file, test = RUN_BY[name]
     assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8")
     assert name != "api.md" or len(blocks(PAGES[name])) == 1
+
+
+# library.md
+
+LIBRARY = blocks(PAGES["library.md"])
+
+
+def test_library_blocks_run_in_order(tiny_llama: TinyLlama, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the blocks on a tiny model instead of the embedded one."""
+    engine = Engine(tiny_llama(max_context_length=4096), letter_tokenizer())
+    monkeypatch.setattr(Engine, "load", lambda: engine)
+    names: dict[str, Any] = {}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for number, block in enumerate(LIBRARY, start=1):
+            exec(compile(block, f"block {number} of library.md", "exec"), names)
+    lines = printed.getvalue()
+    assert re.search(r"^pine: \S", lines, re.MULTILINE)
+    assert "unknown task 'qa'" in lines
+    assert "{'vanilla': None, 'pine': True}\n" in lines
+    assert "pine: 1 different answers, logits differ by 0\n" in lines
+    assert lines.endswith("True\n")
+
+
+def test_page_and_blocks_have_public_names_only() -> None:
+    assert set(pine_engine.__all__) <= set(
+        re.findall(r"\w+", PAGES["library.md"].read_text("utf-8"))
+    )
+    imported = re.findall(r"^from pine_engine import (.*)$", "\n".join(LIBRARY), re.MULTILINE)
+    assert {name for line in imported for name in line.split(", ")} <= set(pine_engine.__all__)
+    assert "pine_engine." not in "".join(LIBRARY)

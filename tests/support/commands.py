@@ -3,17 +3,14 @@
 import contextlib
 import dataclasses
 import json
-import secrets
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from multiprocessing.process import BaseProcess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from pine_engine.cli import main as cli
-from tests.support.forks import fork
 
 COMPARISON = {
     "question": "Why?",
@@ -52,30 +49,6 @@ def subcommand_runner(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     return run
 
 
-@dataclasses.dataclass(frozen=True)
-class Forked:
-    """A subcommand in another process, and the files with its output."""
-
-    process: BaseProcess
-    stdout: Path
-    stderr: Path
-
-    def outcome(self) -> Outcome:
-        """Return the outcome after the end of the process."""
-        self.process.join(200)
-        assert self.process.exitcode is not None, self.stderr.read_text()
-        return Outcome(self.process.exitcode, self.stdout.read_text(), self.stderr.read_text())
-
-
-def run_cli_forked(folder: Path, *arguments: object, environment: Mapping[str, str] | None = None) -> Forked:
-    """Start a subcommand whose output is written to files in the folder."""
-    stdout, stderr = (folder / f"{secrets.token_hex(8)}.{stream}" for stream in ("out", "err"))
-    words = ["pine_engine", *map(str, arguments)]
-    return Forked(
-        fork(run_subcommand, words, stdout=stdout, stderr=stderr, environment=environment), stdout, stderr
-    )
-
-
 def run_subcommand(words: list[str]) -> None:
     """Run the subcommand of a command line."""
     sys.argv = words
@@ -100,8 +73,3 @@ class Steps:
         """Record the steps; replaces output.progress."""
         self.announced.append(total - done)
         yield self.taken.append
-
-
-def load_nothing(*_: Any, **__: Any) -> None:
-    """Fail; replaces output.load in tests of errors that need no model."""
-    raise AssertionError("a model was loaded")

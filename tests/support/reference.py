@@ -96,16 +96,8 @@ def reference_logits(model: PreTrainedModel, layout: TokenLayout, method: str) -
     return reference_pass(model, layout, method)[0]
 
 
-def reference_pass(
-    model: PreTrainedModel,
-    layout: TokenLayout,
-    method: str,
-    observe: Callable[[int, int, Tensor], None] = lambda *_: None,
-) -> tuple[Tensor, Tensor]:
-    """Return logits (n, V) and attention weights (A, H, n, n), NaN where masked. Source: specification 1, 3.
-
-    observe: called with layer, head and the unrotated scores (n, n).
-    """
+def reference_pass(model: PreTrainedModel, layout: TokenLayout, method: str) -> tuple[Tensor, Tensor]:
+    """Return logits (n, V) and weights (A, H, n, n), NaN where masked. Source: specification 1, 3."""
     text = getattr(getattr(model, "model", None), "language_model", model)
     rotary = next(module for module in text.modules() if "inv_freq" in " ".join(vars(module)["_buffers"]))
     ids = torch.tensor(layout.ids)[None]
@@ -131,7 +123,6 @@ def reference_pass(
         output = torch.empty_like(query)
         for head in range(len(query)):
             raw = query[head] @ key[head // group].T * scaling
-            observe(layer, head, raw)
             for index in range(layout.num_tokens):
                 own, keys_at, factors = positions_seen(layout, method, index, raw)
                 visible = sorted(keys_at)

@@ -54,18 +54,6 @@ def test_page_has_request_platform_and_command(certificate: pine.Certificate) ->
 
 
 @pytest.mark.parametrize(
-    ("seed", "orders", "part"),
-    [(3, 6, "random ones, seed 3"), (None, 6, "all there are"), (None, 2, "the first of all 6")],
-)
-def test_page_names_orders(certificate: pine.Certificate, seed: int | None, orders: int, part: str) -> None:
-    assert len(certificate.request.documents) == 3
-    permutations = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)][:orders]
-    results = [one.model_copy(update={"logprobs": [-1.0] * orders}) for one in certificate.results]
-    changed = certificate.model_copy(update={"seed": seed, "orders": permutations, "results": results})
-    assert part in page(changed)
-
-
-@pytest.mark.parametrize(
     ("method", "is_equal", "verdict"),
     [
         ("pine", True, "does not depend on the order ✓"),

@@ -1,7 +1,6 @@
 """Position sweep: lines, the two effects, and the sentence."""
 
 import numpy as np
-import pytest
 
 import viz
 from pine_engine import Score, SlotScored, order_effects
@@ -51,11 +50,6 @@ def test_sentence_names_changes_from_large_to_none() -> None:
     assert positions == sorted(positions)
     smallest = sentence({"pine": (-2.75, -2.7500000000000004, -2.75), "pcw": VALUES["pcw"]})
     assert smallest.index("4.4e-16 nats under PINE") < smallest.index("(0.0) under PCW")
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_sentence_of_a_stopped_sweep_counts_slots(count: int) -> None:
-    assert f"{count} of 3 slots" in sentence(VALUES, count)
 
 
 def test_line_style_is_unique_by_symbol_then_color() -> None:
