@@ -11,15 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pine_engine.network import batch_invariant_ops as ops
-from pine_engine.network.batch_invariant_ops import (
-    SINGLE_ROW_PASS,
-    BatchInvariantMode,
-    OpCallerRecorder,
-    decode_attention_threads,
-    invariant_elementwise,
-    invariant_linear,
-    patch_op_callers,
-)
 from pine_engine.network.thread_tuner import torch_num_threads
 
 THREADS = (1, 2, 3, 4, 6, 12)
@@ -43,11 +34,11 @@ def normal(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Te
 def test_linear_is_batch_invariant(inner: int, outer: int, dtype: torch.dtype) -> None:
     shapes = (outer, inner), (outer,), (77, inner)
     weight, bias, rows = (normal(*shape, dtype=dtype) for shape in shapes)
-    expected = invariant_linear(rows, weight, bias)
+    expected = ops.invariant_linear(rows, weight, bias)
     pick = random.Random(inner)
     for batch_size in (1, 2, 3, 5, 8, 11, 13, 40, 77):
         batch = pick.sample(range(77), batch_size)
-        assert torch.equal(invariant_linear(rows[batch], weight, bias), expected[batch])
+        assert torch.equal(ops.invariant_linear(rows[batch], weight, bias), expected[batch])
     torch.testing.assert_close(expected, functional.linear(rows, weight, bias), rtol=2e-2, atol=2e-2)
 
 
@@ -61,19 +52,21 @@ def test_single_row_is_doubled_except_in_its_own_pass(monkeypatch: pytest.Monkey
         return onednn(rows, *rest)
 
     monkeypatch.setattr(ops, "_onednn", count)
-    invariant_linear(rows[3:4], weight)
-    token = SINGLE_ROW_PASS.set(True)
+    ops.invariant_linear(rows[3:4], weight)
+    token = ops.SINGLE_ROW_PASS.set(True)
     try:
-        torch.testing.assert_close(invariant_linear(rows[3:4], weight), functional.linear(rows[3:4], weight))
+        torch.testing.assert_close(
+            ops.invariant_linear(rows[3:4], weight), functional.linear(rows[3:4], weight)
+        )
     finally:
-        SINGLE_ROW_PASS.reset(token)
+        ops.SINGLE_ROW_PASS.reset(token)
     assert batch_sizes == [2, 1]
 
 
 def test_linear_keeps_leading_dimensions() -> None:
     weight = normal(7, 4)
     for shape in ((3, 4), (1, 4), (2, 3, 4), (1, 1, 4), (0, 4), (2, 0, 4)):
-        assert invariant_linear(normal(*shape), weight).shape == (*shape[:-1], 7)
+        assert ops.invariant_linear(normal(*shape), weight).shape == (*shape[:-1], 7)
 
 
 @pytest.mark.parametrize("dtype", HALF_PRECISION, ids=str)
@@ -81,10 +74,10 @@ def test_fp32_gemm_rounds_once_in_any_chunks(dtype: torch.dtype, monkeypatch: py
     monkeypatch.setattr(ops, "multiplies_in", lambda _: False)
     rows, weight, bias = (normal(*shape, dtype=dtype) for shape in ((9, 64), (50, 64), (50,)))
     exact = functional.linear(rows.double(), weight.double(), bias.double()).to(dtype)
-    expected = invariant_linear(rows, weight, bias)
+    expected = ops.invariant_linear(rows, weight, bias)
     torch.testing.assert_close(expected, exact, rtol=1e-2 if dtype == torch.bfloat16 else 2e-3, atol=1e-3)
     monkeypatch.setattr(ops, "UPCAST_CHUNK_NUMEL", 64 * 16)
-    assert torch.equal(invariant_linear(rows, weight, bias), expected)
+    assert torch.equal(ops.invariant_linear(rows, weight, bias), expected)
 
 
 @pytest.mark.parametrize(
@@ -123,16 +116,16 @@ def test_elementwise_is_independent_of_the_index(name: str) -> None:
     for rows, width in ((1, 24), (8, 203), (37, 203), (101, 1536), (300, 2048), (13, 16384)):
         values = normal(rows, 2 * width)[:, :width]
         order = torch.randperm(rows, generator=torch.Generator().manual_seed(rows))
-        result = invariant_elementwise(function, values)
-        assert torch.equal(invariant_elementwise(function, values[order]), result[order])
-        assert torch.equal(invariant_elementwise(function, values.clone()), result)
+        result = ops.invariant_elementwise(function, values)
+        assert torch.equal(ops.invariant_elementwise(function, values[order]), result[order])
+        assert torch.equal(ops.invariant_elementwise(function, values.clone()), result)
         torch.testing.assert_close(result, function(values))
 
 
 def test_elementwise_does_not_split_usual_widths() -> None:
     calls: list[Tensor] = []
     values = normal(8, 1536)
-    invariant_elementwise(lambda part: calls.append(part) or part, values)  # type: ignore[func-returns-value]
+    ops.invariant_elementwise(lambda part: calls.append(part) or part, values)  # type: ignore[func-returns-value]
     assert len(calls) == 1 and calls[0] is values
 
 
@@ -163,11 +156,11 @@ class Experts(nn.Module):
 def test_callers_and_unreached_experts_are_patched(monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = Experts()
     calls: list[str] = []
-    with OpCallerRecorder() as callers:
+    with ops.OpCallerRecorder() as callers:
         expected = model(normal(5, 8))
     reached = model.experts[0]
     assert list(callers.modules) == [reached.inner[0], reached, model.act, model]
-    patch_op_callers(model, callers.modules)
+    ops.patch_op_callers(model, callers.modules)
 
     def call(name: str, replacement: Callable[..., Any], *args: Any, **options: Any) -> Any:
         calls.append(name)
@@ -184,17 +177,17 @@ def test_callers_and_unreached_experts_are_patched(monkeypatch: pytest.MonkeyPat
 
 def test_batched_gemm_in_invariant_mode_is_a_stack_of_linear_layers() -> None:
     rows, weights = normal(4, 5, 8), normal(4, 8, 3)
-    with BatchInvariantMode():
+    with ops.BatchInvariantMode():
         result = torch.bmm(rows, weights)
     assert torch.equal(
-        result, torch.stack([invariant_linear(*pair) for pair in zip(rows, weights.mT, strict=True)])
+        result, torch.stack([ops.invariant_linear(*pair) for pair in zip(rows, weights.mT, strict=True)])
     )
 
 
 def test_in_place_function_stays_in_place() -> None:
     values = normal(3, 5)
-    expected = invariant_elementwise(functional.silu, values)
-    with BatchInvariantMode():
+    expected = ops.invariant_elementwise(functional.silu, values)
+    with ops.BatchInvariantMode():
         result = functional.silu(values, inplace=True)
     assert result is values and torch.equal(values, expected)
 
@@ -207,9 +200,9 @@ def test_decode_attention_threads_keep_bitwise_identity(threads: int) -> None:
             expected = query @ key.mT
         with torch_num_threads(threads):
             shape = (1, num_kv_heads * group, 1, head_dim)
-            used = decode_attention_threads(torch.empty(shape), torch.empty(1, num_kv_heads, 1, head_dim))
+            used = ops.decode_attention_threads(torch.empty(shape), torch.empty(1, num_kv_heads, 1, head_dim))
             for heads in range(num_kv_heads, 4 * num_kv_heads + 1, num_kv_heads):
                 with torch_num_threads(used):
                     assert torch.equal(query[:heads] @ key[:heads].mT, expected[:heads])
         with torch_num_threads(threads):  # a prefill keeps them
-            assert decode_attention_threads(torch.empty(1, 7, 5, 64), torch.empty(1, 1, 5, 64)) is None
+            assert ops.decode_attention_threads(torch.empty(1, 7, 5, 64), torch.empty(1, 1, 5, 64)) is None

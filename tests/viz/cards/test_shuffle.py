@@ -7,14 +7,7 @@ import pytest
 from pine_engine import METHODS, OrderComparison
 from tests.support.figure_records import cell, order_row
 from tests.support.viz_reading import read_html
-from viz.cards.shuffle import (
-    InOrders,
-    letter_strip,
-    score_sentence,
-    shuffle_answer,
-    verdict_html,
-    verdict_sentence,
-)
+from viz.cards import shuffle
 
 METHODS_SHOWN = [METHODS["vanilla"], METHODS["pine"]]
 PARIS, LYON, CLOSE = cell("Paris."), cell("Lyon.", 5.2341), cell("Paris.", 1e-9)
@@ -38,46 +31,46 @@ ROWS = [
 def test_verdict_names_methods_and_controls(
     cells: dict[str, OrderComparison], parts: tuple[str, ...]
 ) -> None:
-    verdict = verdict_sentence(METHODS_SHOWN, [ROWS[0], order_row([1, 0], cells)])
+    verdict = shuffle.verdict_sentence(METHODS_SHOWN, [ROWS[0], order_row([1, 0], cells)])
     assert all(part in verdict for part in parts), verdict
     assert ("last bit" in verdict) == cells["pine"].bitwise_identical
 
 
 def test_invariance_is_broken_by_one_order() -> None:
     rows = [order_row([0, 1], {"pine": one}) for one in (PARIS, CLOSE, PARIS)]
-    assert "and did: PINE." in verdict_sentence(METHODS_SHOWN, rows)
+    assert "and did: PINE." in shuffle.verdict_sentence(METHODS_SHOWN, rows)
 
 
 def test_one_row_has_no_verdict() -> None:
-    assert verdict_sentence(METHODS_SHOWN, ROWS[:1]) == ""
-    assert "pine-verdict" not in verdict_html(METHODS_SHOWN, ROWS[:1], caption="")
-    assert "tiny, float32" in verdict_html(METHODS_SHOWN, ROWS, caption="tiny, float32")
+    assert shuffle.verdict_sentence(METHODS_SHOWN, ROWS[:1]) == ""
+    assert "pine-verdict" not in shuffle.verdict_html(METHODS_SHOWN, ROWS[:1], caption="")
+    assert "tiny, float32" in shuffle.verdict_html(METHODS_SHOWN, ROWS, caption="tiny, float32")
 
 
 def test_score_counts_distinct_and_right_answers() -> None:
-    assert score_sentence(METHODS_SHOWN, ROWS) == "In 2 orders PINE gives 1 answer; Vanilla 2."
-    right = score_sentence(METHODS_SHOWN, ROWS, lambda text: text == "Paris.")
+    assert shuffle.score_sentence(METHODS_SHOWN, ROWS) == "In 2 orders PINE gives 1 answer; Vanilla 2."
+    right = shuffle.score_sentence(METHODS_SHOWN, ROWS, lambda text: text == "Paris.")
     assert right == "In 2 orders PINE gives 1 answer, right in 2; Vanilla 2, right in 2."
-    assert score_sentence(METHODS_SHOWN, []) == ""
+    assert shuffle.score_sentence(METHODS_SHOWN, []) == ""
 
 
 def test_answer_of_a_cell_is_beside_the_reference() -> None:
     different = replace(cell("Par", 5.2341), first_difference=1, reference_token_text="is")
     row = order_row([1, 0], {"vanilla": different, "pine": PARIS})
     vanilla, pine = METHODS_SHOWN
-    root = read_html(shuffle_answer(vanilla, row, ROWS[0]))
+    root = read_html(shuffle.shuffle_answer(vanilla, row, ROWS[0]))
     assert [text.text for text in root.with_class("pine-answer-text")] == ["Paris.", "Par"]
     assert "token 2: the end instead of “is”" in root.text and "5.23" in root.text
-    same = read_html(shuffle_answer(pine, row, ROWS[0]))
+    same = read_html(shuffle.shuffle_answer(pine, row, ROWS[0]))
     assert "the same answer" in same.text and "equal to the last bit" in same.text
-    alone = read_html(shuffle_answer(vanilla, ROWS[0], ROWS[0]))
+    alone = read_html(shuffle.shuffle_answer(vanilla, ROWS[0], ROWS[0]))
     assert len(alone.with_class("pine-answer-text")) == 1 and not alone.with_class("pine-evidence")
 
 
 def test_strip_has_a_letter_per_distinct_answer() -> None:
     answers = {"vanilla": ("x", "y", "x"), "pine": ("y", "y", "y")}
-    html = letter_strip(
-        InOrders(((0, 1), (1, 0), (0, 1)), answers),
+    html = shuffle.letter_strip(
+        shuffle.InOrders(((0, 1), (1, 0), (0, 1)), answers),
         labels={"vanilla": "Vanilla", "pine": "PINE"},
         is_right=lambda text: text == "y",
     )
