@@ -9,8 +9,15 @@ import pytest
 import torch
 
 from pine_engine import Certificate, Engine, read_certificate, sample_orders
-from pine_engine.invariance import reproduction
 from pine_engine.invariance.platform_facts import ASPECTS
+from pine_engine.invariance.reproduction import (
+    MODEL_FIELDS,
+    TOLERANCES,
+    Reproduction,
+    Tolerance,
+    compare_certificates,
+    reproduce,
+)
 from tests.invariance.conftest import MAX_NEW_TOKENS, METHODS, PINE, VANILLA, Changes, write_changes
 from tests.support.commands import Run
 
@@ -39,7 +46,7 @@ def with_results(certified: Certificate, *indices: int, **fields: Any) -> Certif
     return certified.model_copy(update={"results": results})
 
 
-def unchecked(compared: reproduction.Reproduction) -> dict[str, list[str | None]]:
+def unchecked(compared: Reproduction) -> dict[str, list[str | None]]:
     labels: dict[str, list[str | None]] = {}
     for check in compared.checks:
         if check.unchecked:
@@ -47,7 +54,7 @@ def unchecked(compared: reproduction.Reproduction) -> dict[str, list[str | None]
     return labels
 
 
-def problems(compared: reproduction.Reproduction) -> dict[str | None, list[str]]:
+def problems(compared: Reproduction) -> dict[str | None, list[str]]:
     """Labels of the differences by method."""
     labels: dict[str | None, list[str]] = {}
     for check in compared.checks:
@@ -91,9 +98,9 @@ def test_reproduce_changed_certificate_fails(reproduced: Run, file: Path, tiny: 
 def test_changed_request_is_found(changes: Changes, label: str | None, file: Path, engine: Engine) -> None:
     changed = read_certificate(write_changes(file, changes))
     steps: list[str] = []
-    found = reproduction.reproduce(engine, changed, on_order=steps.append)
+    found = reproduce(engine, changed, on_order=steps.append)
     assert len(steps) == len(changed.orders) and found.traced == changed.traced
-    labels = problems(reproduction.compare_certificates(changed, found)).get("vanilla", [])
+    labels = problems(compare_certificates(changed, found)).get("vanilla", [])
     assert label in labels if label else LOGITS not in labels
 
 
@@ -122,40 +129,36 @@ def test_reproduction_finds_each_changed_result(
 ) -> None:
     changed = read_certificate(write_changes(file, {path: value}))
     method = METHODS[path[1]] if isinstance(path[1], int) else ""
-    assert problems(reproduction.compare_certificates(changed, certified)) == {method: [label]}
+    assert problems(compare_certificates(changed, certified)) == {method: [label]}
 
 
 def test_equal_nan_holds_and_logprobs_of_other_answer_are_unchecked(certified: Certificate) -> None:
     values = {"max_abs_logit_diff": math.nan, "logprobs": [-math.inf] * 6, "logprob_spread": math.nan}
     infinite = with_results(certified, 0, **values)
-    assert reproduction.compare_certificates(infinite, infinite).holds
-    compared = reproduction.compare_certificates(
-        with_results(certified, 0, first_token_ids=[3, 3, 3, 3]), certified
-    )
+    assert compare_certificates(infinite, infinite).holds
+    compared = compare_certificates(with_results(certified, 0, first_token_ids=[3, 3, 3, 3]), certified)
     assert problems(compared) == {"vanilla": ["the first answer"]}
     assert unchecked(compared) == {"the log-probabilities": ["vanilla"]}
 
 
 # other platforms
 
-PLATFORM_FIELDS = [field for field in ASPECTS if field not in reproduction.MODEL_FIELDS]
+PLATFORM_FIELDS = [field for field in ASPECTS if field not in MODEL_FIELDS]
 
 
 @pytest.mark.parametrize("field", PLATFORM_FIELDS)
 def test_numbers_must_be_equal_unless_platform_and_logits_differ(field: str, certified: Certificate) -> None:
     other = 99 if field == "threads" else "other"
     there = with_platform(certified, **{field: other})
-    compared = reproduction.compare_certificates(there, certified)
+    compared = compare_certificates(there, certified)
     values = getattr(certified.platform, field), other
     assert compared.platform_differences == ["{}: got {}, expected {}".format(ASPECTS[field], *values)]
     assert compared.holds and compared.bitwise_reproduced and compared.tolerance is None
     assert unchecked(compared) == {"where it was computed": [None]}
     diff = certified.results[0].max_abs_logit_diff
-    compared = reproduction.compare_certificates(
-        with_results(there, 0, max_abs_logit_diff=diff + 1e-5), certified
-    )
+    compared = compare_certificates(with_results(there, 0, max_abs_logit_diff=diff + 1e-5), certified)
     assert list(problems(compared)) == ["vanilla"]
-    compared = reproduction.compare_certificates(with_results(there, logits_sha256="0" * 64), certified)
+    compared = compare_certificates(with_results(there, logits_sha256="0" * 64), certified)
     assert compared.holds and not compared.bitwise_reproduced  # holds within a tolerance only
     assert unchecked(compared) == {
         "the logits": METHODS,
@@ -164,18 +167,18 @@ def test_numbers_must_be_equal_unless_platform_and_logits_differ(field: str, cer
     }
 
 
-@pytest.mark.parametrize("field", reproduction.MODEL_FIELDS)
+@pytest.mark.parametrize("field", MODEL_FIELDS)
 def test_other_model_is_a_problem_without_override(field: str, certified: Certificate) -> None:
     there = with_results(with_platform(certified, **{field: "other"}), logits_sha256="0" * 64)
     here = getattr(certified.platform, field) or "unknown"
     difference = f"{ASPECTS[field]}: got {here}, expected other"
-    compared = reproduction.compare_certificates(there, certified)
+    compared = compare_certificates(there, certified)
     assert not compared.holds and not compared.platform_differences
     assert compared.problems_of(None) == [difference]
-    compared = reproduction.compare_certificates(there, certified, overrides=[field])
+    compared = compare_certificates(there, certified, overrides=[field])
     assert compared.holds and compared.overrides == [difference]
     assert {f"the {ASPECTS[field]}", "the logits"} <= set(unchecked(compared))
-    compared = reproduction.compare_certificates(certified, with_platform(certified, revision="c0ffee"))
+    compared = compare_certificates(certified, with_platform(certified, revision="c0ffee"))
     assert compared.holds and list(unchecked(compared)) == ["the revision"]  # of a certificate without one
 
 
@@ -195,21 +198,21 @@ def test_selected_orders_are_found(
     seed: int | None, orders: list[tuple[int, ...]], holds: bool, certified: Certificate
 ) -> None:
     selected = certified.model_copy(update={"seed": seed, "orders": list(map(list, orders))})
-    compared = reproduction.compare_certificates(selected, certified)
+    compared = compare_certificates(selected, certified)
     assert (compared.holds, len(compared.problems_of(None))) == (holds, not holds)
 
 
 @pytest.mark.parametrize(
     ("theirs", "ours", "tolerance"),
     [
-        ("float32", "float32", reproduction.Tolerance(1e-3, 3e-4)),
-        ("float32", "bfloat16", reproduction.Tolerance(1.0, 0.3)),
-        ("float16", "float32", reproduction.Tolerance(0.2, 0.06)),
-        ("4bit", "4bit", reproduction.Tolerance(1.0, 0.3)),
+        ("float32", "float32", Tolerance(1e-3, 3e-4)),
+        ("float32", "bfloat16", Tolerance(1.0, 0.3)),
+        ("float16", "float32", Tolerance(0.2, 0.06)),
+        ("4bit", "4bit", Tolerance(1.0, 0.3)),
     ],
 )
 def test_tolerance_is_of_coarser_dtype(
-    theirs: str, ours: str, tolerance: reproduction.Tolerance, certified: Certificate
+    theirs: str, ours: str, tolerance: Tolerance, certified: Certificate
 ) -> None:
     there = with_results(with_platform(certified, dtype=theirs), logits_sha256="0" * 64)
     here = with_platform(certified, dtype=ours, torch="9")
@@ -222,15 +225,15 @@ def test_tolerance_is_of_coarser_dtype(
             {"logprob_spread": vanilla.logprob_spread + factor * 2 * tolerance.logprob * MAX_NEW_TOKENS},
         ):
             found = with_results(here, 0, **changes)
-            compared = reproduction.compare_certificates(there, found, overrides=["dtype"])
+            compared = compare_certificates(there, found, overrides=["dtype"])
             assert (compared.tolerance, compared.holds) == (tolerance, holds), compared.checks
-    assert set(reproduction.TOLERANCES) == {"float32", "float16", "bfloat16", "4bit"}
+    assert set(TOLERANCES) == {"float32", "float16", "bfloat16", "4bit"}
 
 
 def test_lost_invariance_on_other_platform_is_found(certified: Certificate) -> None:
     lost = with_results(certified, 2, bitwise_identical=False, max_abs_logit_diff=1e-6)
     other = with_results(lost, 2, logits_sha256="0" * 64)  # the logits of one method are enough to differ
-    compared = reproduction.compare_certificates(certified, with_platform(other, torch="9"))
+    compared = compare_certificates(certified, with_platform(other, torch="9"))
     assert problems(compared) == {"pine": ["bitwise identity"]}
     assert unchecked(compared)["the logits"] == ["pine"]
 

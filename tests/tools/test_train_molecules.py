@@ -22,6 +22,15 @@ from pine_engine.prompts.tasks import get_task
 from tests.support.commands import Run
 from tests.support.molecule_rows import SMILES, molecule, row, write_rows
 from tools import train_molecules as script
+from tools.train_molecules import (
+    ANY_SPELLING,
+    CANONICAL,
+    CHARACTERS,
+    Trained,
+    TrainingBatches,
+    TrainingStep,
+    train,
+)
 
 TOKENIZER = script.build_tokenizer()
 MOLECULES = [molecule(smiles) for smiles in SMILES[:40]]
@@ -40,7 +49,7 @@ OPTIONS = [
 # Tokenizer
 
 
-@given(st.text(st.sampled_from(script.CHARACTERS), max_size=30))
+@given(st.text(st.sampled_from(CHARACTERS), max_size=30))
 def test_tokenizer_round_trips_smiles(text: str) -> None:
     smiles = text.replace(".", "").replace("* ", "")
     assert TOKENIZER.decode(TOKENIZER(smiles)["input_ids"], skip_special_tokens=True) == smiles
@@ -61,12 +70,12 @@ def test_training_prompt_has_tokens_of_task_prompt(names: list[str], texts: list
 # Examples
 
 
-def batches(**changes: Any) -> script.TrainingBatches:
+def batches(**changes: Any) -> TrainingBatches:
     recipe = replace(RECIPE, **{"batch_size": 8, "noise_std": 0.0, "random_smiles_prob": 0.0, **changes})
-    return script.TrainingBatches(TOKENIZER, MOLECULES, recipe)
+    return TrainingBatches(TOKENIZER, MOLECULES, recipe)
 
 
-def examples(of: script.TrainingBatches, steps: int) -> list[tuple[str, str]]:
+def examples(of: TrainingBatches, steps: int) -> list[tuple[str, str]]:
     """Prompt and answer of each example, decoded."""
     pairs = []
     for step in range(steps):
@@ -83,7 +92,7 @@ def examples(of: script.TrainingBatches, steps: int) -> list[tuple[str, str]]:
 def test_example_requests_properties_and_labels_smiles_only() -> None:
     text, answer = examples(batches(), 1)[0]
     wanted = next(one for one in MOLECULES if one.smiles == answer)
-    items = [part.split("*") for part in text.removeprefix("<s>").removesuffix(script.CANONICAL).split()]
+    items = [part.split("*") for part in text.removeprefix("<s>").removesuffix(CANONICAL).split()]
     assert {name: float(value) for name, value, _ in items} == pytest.approx(
         dict(zip(PROPERTIES, wanted.properties, strict=True)), abs=0.051
     )
@@ -100,19 +109,17 @@ def test_epoch_has_each_molecule_once_in_new_order() -> None:
 def test_random_spelling_follows_own_separator() -> None:
     pairs = examples(batches(random_smiles_prob=0.5, batch_size=40), 5)
     smiles = {one.smiles for one in MOLECULES}
-    random_spelling = [answer for text, answer in pairs if text.endswith(script.ANY_SPELLING)]
+    random_spelling = [answer for text, answer in pairs if text.endswith(ANY_SPELLING)]
     assert 60 < len(random_spelling) < 140 and set(random_spelling) - smiles
     assert set(map(canonical_smiles, random_spelling)) <= set(map(canonical_smiles, smiles))
-    canonical = [answer for text, answer in pairs if text.endswith(script.CANONICAL)]
+    canonical = [answer for text, answer in pairs if text.endswith(CANONICAL)]
     assert len(canonical) + len(random_spelling) == len(pairs) and set(canonical) <= smiles
 
 
 # Training
 
 
-def finish(
-    training: Generator[script.TrainingStep, None, script.Trained],
-) -> tuple[list[script.TrainingStep], script.Trained]:
+def finish(training: Generator[TrainingStep, None, Trained]) -> tuple[list[TrainingStep], Trained]:
     steps = []
     while True:
         try:
@@ -121,9 +128,7 @@ def finish(
             return steps, end.value
 
 
-def stop(
-    training: Generator[script.TrainingStep, None, script.Trained], after: int
-) -> list[script.TrainingStep]:
+def stop(training: Generator[TrainingStep, None, Trained], after: int) -> list[TrainingStep]:
     steps = [next(training) for _ in range(after)]
     training.close()
     return steps
@@ -138,7 +143,7 @@ def test_resumed_training_is_bitwise_identical(tmp_path: Path) -> None:
     recipe = replace(RECIPE, steps=24, learning_rate=0.05)
     random_state = torch.get_rng_state()
     (tmp_path / "stopped").mkdir()
-    steps, trained = finish(script.train(recipe, TRAINING[:4], HELD_OUT, tmp_path))
+    steps, trained = finish(train(recipe, TRAINING[:4], HELD_OUT, tmp_path))
     assert torch.equal(torch.get_rng_state(), random_state)
     losses = {step.done: step.held_out for step in steps if step.held_out is not None}
     assert sorted(losses) == list(range(2, 25, 2))
@@ -148,8 +153,8 @@ def test_resumed_training_is_bitwise_identical(tmp_path: Path) -> None:
 
     checkpoint = trained.best_step + 2
     arguments = (recipe, TRAINING[:4], HELD_OUT, tmp_path / "stopped")
-    first = stop(script.train(*arguments, checkpoint_every=checkpoint), checkpoint + 1)
-    rest, resumed = finish(script.train(*arguments, resume=True))
+    first = stop(train(*arguments, checkpoint_every=checkpoint), checkpoint + 1)
+    rest, resumed = finish(train(*arguments, resume=True))
     assert first[:checkpoint] + rest == steps
     assert (resumed.best_step, resumed.held_out) == (trained.best_step, trained.held_out)
     assert weights_of(resumed.model) == weights_of(trained.model)
@@ -159,13 +164,13 @@ def test_resumed_training_is_bitwise_identical(tmp_path: Path) -> None:
 
 def test_checkpoint_of_other_training_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="leave --resume out"):
-        next(script.train(RECIPE, TRAINING, HELD_OUT, tmp_path, resume=True))
-    stop(script.train(RECIPE, TRAINING, HELD_OUT, tmp_path, checkpoint_every=1), 2)
+        next(train(RECIPE, TRAINING, HELD_OUT, tmp_path, resume=True))
+    stop(train(RECIPE, TRAINING, HELD_OUT, tmp_path, checkpoint_every=1), 2)
     with pytest.raises(InputError, match="add --resume"):
-        next(script.train(RECIPE, TRAINING, HELD_OUT, tmp_path))
+        next(train(RECIPE, TRAINING, HELD_OUT, tmp_path))
     for recipe, molecules in ((replace(RECIPE, steps=8), TRAINING), (RECIPE, TRAINING[1:])):
         with pytest.raises(InputError, match="other options or data"):
-            next(script.train(recipe, molecules, HELD_OUT, tmp_path, resume=True))
+            next(train(recipe, molecules, HELD_OUT, tmp_path, resume=True))
 
 
 # The subcommand
@@ -184,8 +189,8 @@ def test_resumed_model_is_loadable(
     arguments = ["train-molecules", rows, "--output-dir", out, "--steps", 4, *OPTIONS, "--checkpoint-every"]
     arguments += [3, "--threads", threads + 1, "--json"]
 
-    def interrupted(*args: Any, **options: Any) -> Generator[script.TrainingStep, None, None]:
-        training = script.train(*args, **options)
+    def interrupted(*args: Any, **options: Any) -> Generator[TrainingStep, None, None]:
+        training = train(*args, **options)
         yield from (next(training) for _ in range(3))
         raise InterruptedError
 
