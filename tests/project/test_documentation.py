@@ -119,9 +119,7 @@ def test_library_blocks_run_in_order(tiny_llama: TinyLlama, monkeypatch: pytest.
 
 
 def test_page_and_blocks_have_public_names_only() -> None:
-    assert set(pine_engine.__all__) <= set(
-        re.findall(r"\w+", PAGES["library.md"].read_text("utf-8"))
-    )
+    assert set(pine_engine.__all__) <= set(re.findall(r"\w+", PAGES["library.md"].read_text("utf-8")))
     imported = re.findall(r"^from pine_engine import (.*)$", "\n".join(LIBRARY), re.MULTILINE)
     assert {name for line in imported for name in line.split(", ")} <= set(pine_engine.__all__)
     assert "pine_engine." not in "".join(LIBRARY)
