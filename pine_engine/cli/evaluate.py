@@ -25,7 +25,7 @@ from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.tables import TOO_FEW, UNPARSED
 from pine_engine.evaluation.settings import Settings, choose
-from pine_engine.evaluation.task_estimates import Row, nested
+from pine_engine.evaluation.task_estimates import Row, method_rows, nested
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
@@ -201,8 +201,8 @@ def _summarize(
     rows = [
         _row(row)
         for task in tasks
-        for method in task.grid.methods
-        for row in task.rows()
+        for method in task.methods
+        for row in method_rows(task)
         if row.method == method
     ]
     return CommandResult(report, rows, notes + reasons, output.FAILED if reasons else 0)
@@ -219,12 +219,12 @@ def _row(row: Row) -> dict[str, Any]:
     }
     if unparsed and unparsed.mean:
         line["unparsed"] = unparsed.mean
-    orders = row.means("order", row.task.grid.orders)
+    orders = row.means("order", row.grid.orders)
     if len(orders) > 1:
         for key, name in zip(("worst", "best"), row.extreme_orders(), strict=True):
             line[key] = f"{orders[name].mean:.3f} {name}" if mean.is_parsed else None
         line["changes"] = changed and changed.mean
-    seconds = row.task.get(row.method, "cost", "seconds")
+    seconds = row.grid.get(row.method, "cost", "seconds")
     return line | {"time, s": seconds and seconds.mean}
 
 

@@ -20,6 +20,7 @@ All estimates of a task are over the same examples, see grid.py.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -27,11 +28,11 @@ import numpy as np
 from pine_engine.errors import InputError
 from pine_engine.evaluation.answers import METRICS, Metric, differ, named_document, parsed_answer
 from pine_engine.evaluation.bootstrap import ratio
-from pine_engine.evaluation.grid import Column, Grid, Scores, Values, make_grid
+from pine_engine.evaluation.grid import BETWEEN, Column, Grid, Scores, Values, make_grid
 from pine_engine.evaluation.intervals import Estimate, Flags, Floats
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.slots import OVER_ORDERS, group_by_slot, scenario_values
-from pine_engine.evaluation.task_estimates import BETWEEN, TIMES, TOKENS, TaskEstimates
+from pine_engine.evaluation.task_estimates import TIMES, TOKENS
 from pine_engine.prompts.tasks import get_task
 
 BASELINE = "vanilla"
@@ -41,8 +42,8 @@ Labeled = tuple[str, tuple[str, ...], Estimate | None]
 """Group, parts of the name, and the estimate, None if nothing was measured."""
 
 
-def estimate_tasks(records: Sequence[Record]) -> tuple[TaskEstimates, ...]:
-    """Return the estimates of each task.
+def estimate_tasks(records: Sequence[Record]) -> tuple[Grid, ...]:
+    """Return the grid of each task, with all estimates.
 
     Raises:
         InputError: No example of a task has been measured with all methods in all orders.
@@ -55,7 +56,7 @@ def estimate_tasks(records: Sequence[Record]) -> tuple[TaskEstimates, ...]:
     return tuple(map(_estimate_task, by_task.values()))
 
 
-def _estimate_task(records: Sequence[Record]) -> TaskEstimates:
+def _estimate_task(records: Sequence[Record]) -> Grid:
     grid = make_grid(records)
     if not grid.examples:
         raise InputError(
@@ -82,7 +83,7 @@ def _estimate_task(records: Sequence[Record]) -> TaskEstimates:
     for other, scores in combinations(all_scores, 2):
         if other.metric == scores.metric:
             add(scores.method, scores.metric, [("minus", (other.method,), scores.minus(other))])
-    return TaskEstimates(grid, tuple(found))
+    return replace(grid, estimates=tuple(found))
 
 
 def _score_estimates(scores: Scores) -> Iterator[Labeled]:

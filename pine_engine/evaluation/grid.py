@@ -1,4 +1,4 @@
-"""Grid of the records of one task: examples x document orders, the same examples for each method.
+"""Grid of the records of one task, examples x document orders, and the estimates computed from it.
 
 An example is used if it has a record of each order under each method. What an interrupted run lacks, and what
 could not be measured, is left out for all methods.
@@ -26,13 +26,16 @@ Column = dict[str, Record]
 Groups = Sequence[Sequence[Record]]
 """Records of each example, from which one number per example is computed."""
 
+BETWEEN = " > "
+"""Text between the parts of the name of an estimate."""
+
 Weights = dict[tuple[str, str], float]
 """Weight of each subset of a judge's data in its section, by section and subset."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Examples of one task that can be compared.
+    """Examples of one task that can be compared, and their estimates.
 
     orders: names as they were measured; examples of few documents may lack some of them. left_out: number of
     incomplete examples. failed: number of records with an error. columns: by method, records of each example.
@@ -45,6 +48,16 @@ class Grid:
     left_out: int
     failed: int
     columns: dict[str, tuple[Column, ...]]
+    estimates: tuple[Estimate, ...] = ()
+
+    @cached_property
+    def by_labels(self) -> dict[tuple[str, str, str, str], Estimate]:
+        """Estimates by method, metric, group and name."""
+        return {(one.method, one.metric, one.group, one.name): one for one in self.estimates}
+
+    def get(self, method: str, metric: str, group: str, *name: str) -> Estimate | None:
+        """Return an estimate, None if it was not measured. name: parts of the name."""
+        return self.by_labels.get((method, metric, group, BETWEEN.join(name)))
 
     @cached_property
     def resamples(self) -> bootstrap.Resamples:

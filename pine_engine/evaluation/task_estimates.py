@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from pine_engine.evaluation.answers import METRICS
 from pine_engine.evaluation.bootstrap import NUM_RESAMPLES, SEED
-from pine_engine.evaluation.grid import Grid
+from pine_engine.evaluation.grid import BETWEEN, Grid
 from pine_engine.evaluation.intervals import LEVEL, Estimate
 from pine_engine.evaluation.slots import OVER_ORDERS, SCENARIOS
 
@@ -33,35 +32,6 @@ ORDER_GROUPS = {
 }
 """Groups of one estimate per order, by their JSON keys."""
 
-BETWEEN = " > "
-"""Text between the parts of a name."""
-
-
-@dataclass(frozen=True)
-class TaskEstimates:
-    """All estimates of one task, and the grid of records that they are computed from."""
-
-    grid: Grid
-    estimates: tuple[Estimate, ...]
-
-    @cached_property
-    def by_labels(self) -> dict[tuple[str, str, str, str], Estimate]:
-        """Estimates by method, metric, group and name."""
-        return {(one.method, one.metric, one.group, one.name): one for one in self.estimates}
-
-    def get(self, method: str, metric: str, group: str, *name: str) -> Estimate | None:
-        """Return an estimate, None if it was not measured. name: parts of the name."""
-        return self.by_labels.get((method, metric, group, BETWEEN.join(name)))
-
-    def rows(self, metrics: Sequence[str] = METRICS) -> list["Row"]:
-        """Return the measured methods by metric."""
-        return [
-            Row(self, method, metric)
-            for metric in metrics
-            for method in self.grid.methods
-            if self.get(method, metric, "mean") or metric == "cost"
-        ]
-
 
 @dataclass(frozen=True)
 class Row:
@@ -70,7 +40,7 @@ class Row:
     part: scenario, order or number of documents that the estimates are of, "" for all. run: label of the run.
     """
 
-    task: TaskEstimates
+    grid: Grid
     method: str
     metric: str
     part: str = ""
@@ -79,12 +49,12 @@ class Row:
     def get(self, group: str, *name: str) -> Estimate | None:
         """Return an estimate of this part, None if it was not measured."""
         parts = (self.part, *name) if self.part else name
-        return self.task.get(self.method, self.metric, group, *parts)
+        return self.grid.get(self.method, self.metric, group, *parts)
 
     @property
     def mean(self) -> Estimate:
         """Mean over orders."""
-        estimate = self.task.get(self.method, self.metric, "mean")
+        estimate = self.grid.get(self.method, self.metric, "mean")
         assert estimate is not None, "a row has scores"
         return estimate
 
@@ -95,7 +65,7 @@ class Row:
     def slots(self) -> dict[tuple[int, int], Estimate]:
         """Return the estimates by number of documents and slot."""
         found = {}
-        for one in self.task.estimates:
+        for one in self.grid.estimates:
             if (one.method, one.metric, one.group) == (self.method, self.metric, "slot"):
                 size, slot = map(int, one.name.split(BETWEEN))
                 found[size, slot] = one
@@ -104,7 +74,7 @@ class Row:
     def subsets(self, version: str = "") -> dict[str, dict[str, float]]:
         """Return the weights of the subsets that were measured in the scenario of this row, by section."""
         found: dict[str, dict[str, float]] = {}
-        for (section, subset), weight in self.task.grid.weights.get(version, {}).items():
+        for (section, subset), weight in self.grid.weights.get(version, {}).items():
             if weight and self.get("subset", section, subset):
                 found.setdefault(section, {})[subset] = float(weight)
         return found
@@ -112,7 +82,7 @@ class Row:
     def differences(self) -> dict[str, Estimate]:
         """Return how much higher the mean of this method is, by the other method."""
         found = {}
-        for one in self.task.estimates:
+        for one in self.grid.estimates:
             if one.group == "minus" and one.metric == self.metric:
                 if one.method == self.method:
                     found[one.name] = one
@@ -122,7 +92,7 @@ class Row:
 
     def extreme_orders(self) -> tuple[str, str]:
         """Return the orders with the lowest and the highest mean, of those with an answer that is parsed."""
-        orders = self.means("order", self.task.grid.averaged_orders)
+        orders = self.means("order", self.grid.averaged_orders)
         parsed = {name: one for name, one in orders.items() if one.is_parsed}
         means = {name: one.mean for name, one in (parsed or orders).items()}
         return min(means, key=means.__getitem__), max(means, key=means.__getitem__)
@@ -136,7 +106,7 @@ class Row:
             "mean": _json(self.mean),
             "order_names": [
                 {"name": name} | {key: _json(self.get(group, name)) for key, group in ORDER_GROUPS.items()}
-                for name in self.means("order", self.task.grid.orders)
+                for name in self.means("order", self.grid.orders)
             ],
             "worst": worst,
             "best": best,
@@ -176,14 +146,23 @@ class Row:
         return found
 
 
-def nested(tasks: Sequence[TaskEstimates]) -> dict[str, Any]:
+def method_rows(grid: Grid, metrics: Sequence[str] = METRICS) -> list[Row]:
+    """Return the measured methods of a task by metric."""
+    return [
+        Row(grid, method, metric)
+        for metric in metrics
+        for method in grid.methods
+        if grid.get(method, metric, "mean") or metric == "cost"
+    ]
+
+
+def nested(grids: Sequence[Grid]) -> dict[str, Any]:
     """Return the estimates of a run by task, method and metric, and how the intervals were computed."""
-    return {"level": LEVEL, "resamples": NUM_RESAMPLES, "seed": SEED, "tasks": list(map(_task_json, tasks))}
+    return {"level": LEVEL, "resamples": NUM_RESAMPLES, "seed": SEED, "tasks": list(map(_task_json, grids))}
 
 
-def _task_json(task: TaskEstimates) -> dict[str, Any]:
-    grid = task.grid
-    rows = task.rows()
+def _task_json(grid: Grid) -> dict[str, Any]:
+    rows = method_rows(grid)
     return {
         "task": grid.task,
         "examples": len(grid.examples),
@@ -197,13 +176,13 @@ def _task_json(task: TaskEstimates) -> dict[str, Any]:
                 "method": method,
                 "measures": [row.json() for row in rows if row.method == method],
                 "cost": {"computed": grid.num_computed(method)}
-                | {name: _json(task.get(method, "cost", name)) for name in COSTS},
+                | {name: _json(grid.get(method, "cost", name)) for name in COSTS},
             }
             for method in grid.methods
         ],
         "differences": [
             {"kind": one.metric, "method": one.method, "than": one.name, "value": _json(one)}
-            for one in task.estimates
+            for one in grid.estimates
             if one.group == "minus"
         ],
     }

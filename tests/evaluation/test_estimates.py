@@ -11,18 +11,19 @@ from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
+from pine_engine.evaluation.grid import Grid
 from pine_engine.evaluation.intervals import share
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.published import ANY, published
 from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
 from pine_engine.evaluation.slots import BOTH, CHANGED, FIRST, OVER_ORDERS, SECOND, SHUFFLED
-from pine_engine.evaluation.task_estimates import Row, TaskEstimates, nested
+from pine_engine.evaluation.task_estimates import Row, nested
 from tests.support.records import SWAPS, judged, sweep, swept
 from tests.support.report_runs import mean_of, rewardbench, task_of
 
 
 def group(
-    task: TaskEstimates, name: str, method: str = "vanilla", metric: str = "generated"
+    task: Grid, name: str, method: str = "vanilla", metric: str = "generated"
 ) -> dict[str, tuple[float, int]]:
     """Return mean and number of examples of all estimates of a group, by name."""
     labels = (method, metric, name)
@@ -30,7 +31,7 @@ def group(
     return {one.name: (mean_of(one), one.num_examples) for one in found}
 
 
-def means(task: TaskEstimates, name: str, method: str = "vanilla", metric: str = "generated") -> list[float]:
+def means(task: Grid, name: str, method: str = "vanilla", metric: str = "generated") -> list[float]:
     return [mean for mean, _ in group(task, name, method, metric).values()]
 
 
@@ -55,7 +56,7 @@ def test_each_order_and_their_mean_are_estimated() -> None:
     assert Row(task, "vanilla", "generated").extreme_orders() == ("swapped", "as-is")
     found = [means(task, name)[0] for name in ("mean", "worst case", "best case", "changed")]
     assert found == [0.5, 0, 1, 1] and means(task, "changed", "pine") == [0]
-    assert task.grid.averaged_orders == ["as-is", "swapped"]
+    assert task.averaged_orders == ["as-is", "swapped"]
     assert group(task, "slot") == {"2 > 0": (0.75, 4), "2 > 1": (0.25, 4)}
     expected = share(np.array([0.5, 0.5, -0.5, -0.5]), minimum=-1.0)
     assert expected and Row(task, "pine", "generated").differences()["vanilla"].value == expected.value
@@ -69,12 +70,12 @@ def test_shuffle_is_averaged_only_without_other_orders() -> None:
     task = task_of([*slots, shuffle])
     found = [means(task, name, metric="logprob")[0] for name in ("mean", "worst case", "best case")]
     assert found == [-2, -3, -1] and means(task, "shuffled", metric="logprob") == [-9]
-    assert task.grid.averaged_orders == ["gold-at:0", "gold-at:1", "gold-at:2"]
+    assert task.averaged_orders == ["gold-at:0", "gold-at:1", "gold-at:2"]
     assert Row(task, "vanilla", "logprob").extreme_orders() == ("gold-at:2", "gold-at:0")
     assert means(task_of([shuffle]), "mean", metric="logprob") == [-9]
     drawn = judged("p", "vanilla", "swapped", "A").model_copy(update={"order_name": "shuffled:0"})
     records = [drawn, judged("p", "vanilla", "swapped", "A"), judged("p", "vanilla", "as-is", "A")]
-    assert task_of(records).grid.averaged_orders == ["swapped", "as-is"]
+    assert task_of(records).averaged_orders == ["swapped", "as-is"]
 
 
 def test_two_names_of_one_order_count_once() -> None:
@@ -176,7 +177,7 @@ def test_most_likely_choice_is_a_verdict(
 # sections and scenarios
 
 
-def in_sections(parts: Sequence[tuple[str, str, float | None, str]]) -> TaskEstimates:
+def in_sections(parts: Sequence[tuple[str, str, float | None, str]]) -> Grid:
     """Return the estimates of pairs with these sections, subsets, weights and verdicts; A is right."""
     records = [
         judged(f"{name}-{number}", "vanilla", "as-is", verdict, section=section, subset=name, weight=weight)
@@ -304,7 +305,7 @@ def test_incomplete_examples_are_left_out_for_all_methods() -> None:
     found = {one.key: one for one in whole if one.key != ("q-1", "pine", "gold-at:2")}
     found["q-2", "vanilla", "gold-at:0"] = swept("q-2", "vanilla", 0, error="too long")
     task = task_of([*found.values()])
-    assert (len(task.grid.examples), task.grid.left_out, task.grid.failed) == (1, 2, 1)
+    assert (len(task.examples), task.left_out, task.failed) == (1, 2, 1)
     assert means(task, "mean", metric="logprob") == means(task, "mean", "pine", "logprob") == [0]
 
 
@@ -318,7 +319,7 @@ def test_methods_are_compared_example_by_example_in_any_order_of_records(order: 
 
     records = [*sweep(20, ["pine", "vanilla"], logprob)]
     task = task_of([records[place] for place in order])
-    assert task.grid.methods == ("vanilla", "pine")
+    assert task.methods == ("vanilla", "pine")
     difference = Row(task, "pine", "logprob").differences()["vanilla"]
     assert difference.value == (0.5, 0.5, 0.5, 20, True)
     assert Row(task, "vanilla", "logprob").differences()["pine"].value == (-0.5, -0.5, -0.5, 20, True)
@@ -341,7 +342,7 @@ def test_times_are_compared_where_both_were_computed() -> None:
         )
     ]  # fmt: skip
     task = task_of(records)
-    assert [task.grid.num_computed(method) for method in ("vanilla", "pine")] == [10, 5]
+    assert [task.num_computed(method) for method in ("vanilla", "pine")] == [10, 5]
     costs = {(one.method, one.group): one for one in task.estimates if one.metric == "cost"}
     found = {key: one.mean for key, one in costs.items()}
     assert (found["vanilla", "seconds"], found["pine", "seconds"]) == (2.25, 6)
@@ -355,7 +356,7 @@ def test_times_are_compared_where_both_were_computed() -> None:
 
 def test_each_task_has_estimates() -> None:
     records = [judged("p", "vanilla", "as-is", "A"), *sweep(1, ["vanilla"], lambda *_: -1.0)]
-    assert [task.grid.task for task in estimate_tasks(records)] == ["judge_pair", "retrieval_qa"]
+    assert [task.task for task in estimate_tasks(records)] == ["judge_pair", "retrieval_qa"]
     for incomplete in ([], [swept("q-0", "vanilla", 0, score=1.0), swept("q-1", "pine", 0, score=1.0)]):
         with pytest.raises(InputError):
             estimate_tasks(incomplete)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pine_engine.evaluation.estimates import estimate_tasks
+from pine_engine.evaluation.grid import Grid
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.records import Record, RunInfo
 from pine_engine.evaluation.report.molecule_tables import read_molecule_report
@@ -15,7 +16,6 @@ from pine_engine.evaluation.report.parts import report_parts
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import Curve, Part, task_label
 from pine_engine.evaluation.rewardbench import SUBSETS
-from pine_engine.evaluation.task_estimates import TaskEstimates
 from tests.support.records import SWAPS, judged, run_info, sweep, swept
 from viz.export.report import report_markdown
 
@@ -32,7 +32,7 @@ LLAMA = run_info(
 MATH = run_info(task="math_reasoning", data="math.jsonl", order_names=("as-is", "reversed"))
 
 
-def task_of(records: Sequence[Record]) -> TaskEstimates:
+def task_of(records: Sequence[Record]) -> Grid:
     """Return the estimates of records of one task."""
     (task,) = estimate_tasks(records)
     return task

@@ -28,7 +28,7 @@ def key_findings(task: str, run: MeasuredRun) -> list[str]:
     for metric in METRICS:
         rows = {row.method: row for row in metric_rows(task, [run], [metric])}
         if sentences := list(_sentences(rows)):
-            count = len(next(iter(rows.values())).task.grid.examples)
+            count = len(next(iter(rows.values())).grid.examples)
             texts.append(f"{run.label}, {METRIC_LABELS[metric]}, n = {count}: {' '.join(sentences)}")
     return texts
 
@@ -68,7 +68,7 @@ def _unparsed(row: Row) -> Iterator[str]:
     if unparsed is None or not unparsed.mean:
         return
     whose = f"{method_label(row.method)}’s answers"
-    counts = "half a point" if get_task(row.task.grid.task).score("", ("any",)) else "nothing"
+    counts = "half a point" if get_task(row.grid.task).score("", ("any",)) else "nothing"
     if not row.mean.is_parsed:
         yield f"None of {whose} can be parsed, so its accuracy is unknown (each counts {counts})."
         return
@@ -83,7 +83,7 @@ def _unparsed(row: Row) -> Iterator[str]:
 def _over_orders(row: Row) -> str:
     """Return the mean over orders, its range, and how often the order changes the answer."""
     sentence = f"{method_label(row.method)} has {estimated(row.mean)} as the mean over orders"
-    orders = row.means("order", row.task.grid.orders)
+    orders = row.means("order", row.grid.orders)
     worst, best = row.extreme_orders()
     low, high = (quantity(orders[name].mean, row.metric) for name in (worst, best))
     if low != high:

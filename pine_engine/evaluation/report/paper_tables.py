@@ -121,7 +121,7 @@ def overhead_beside(runs: Sequence[MeasuredRun]) -> Iterator[Table]:
         label = task_label(theirs["task"])
         ours = [
             {"whose": f"ours, {run.label}", "task": label,
-             "documents": ", ".join(map(str, found.grid.num_documents)), "all": estimated(times),
+             "documents": ", ".join(map(str, found.num_documents)), "all": estimated(times),
              "prefill": estimated(found.get(SUBJECT, "cost", "prefill_ratio"))}
             for run, found in runs_of(theirs["task"], runs)
             if (times := found.get(SUBJECT, "cost", "ratio"))

@@ -18,7 +18,7 @@ from pine_engine.prompts.tasks import TASKS
 
 def report_parts(runs: Sequence[MeasuredRun], *, molecules: Sequence[MoleculeReport] = ()) -> list[Part]:
     """Return all parts of a report of at least one run, or one report of molecules."""
-    found = {task.grid.task for run in runs for task in run.tasks}
+    found = {task.task for run in runs for task in run.tasks}
     tasks = [name for name in TASKS if name in found]
     findings = [sentence for task in tasks for run in runs for sentence in key_findings(task, run)]
     costs = (

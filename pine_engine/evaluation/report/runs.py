@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
+from pine_engine.evaluation.grid import Grid
 from pine_engine.evaluation.records import RunInfo, read_records, read_run
-from pine_engine.evaluation.task_estimates import TaskEstimates
 from pine_engine.prompts.tasks import get_task
 
 NONE = "–"
@@ -21,7 +21,7 @@ class MeasuredRun:
 
     label: str
     info: RunInfo
-    tasks: tuple[TaskEstimates, ...]
+    tasks: tuple[Grid, ...]
 
 
 def read_runs(folders: Sequence[Path]) -> list[MeasuredRun]:
@@ -58,7 +58,7 @@ def run_labels(infos: Sequence[RunInfo]) -> list[str]:
 
 def settings_of(run: MeasuredRun) -> dict[str, str]:
     """Return the settings of a run by name, as in the table of runs."""
-    info, platform, grids = run.info, run.info.platform, [task.grid for task in run.tasks]
+    info, platform, grids = run.info, run.info.platform, run.tasks
     max_new_tokens = info.max_new_tokens or get_task(info.task).max_new_tokens
     return {
         "model": platform.model,
@@ -94,7 +94,7 @@ def repeat_command(run: MeasuredRun) -> str:
     options = {
         "task": info.task,
         "sample-seed": info.sample,
-        "limit": sum(len(task.grid.examples) + task.grid.left_out for task in run.tasks),
+        "limit": sum(len(task.examples) + task.left_out for task in run.tasks),
         "methods": ",".join(info.methods),
         "orders": ",".join(info.order_names),
         "metrics": ",".join(metrics),

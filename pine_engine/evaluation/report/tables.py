@@ -10,9 +10,10 @@ from typing import Any
 
 from pine_engine.debias.table import method_label
 from pine_engine.evaluation.answers import METRICS
+from pine_engine.evaluation.grid import Grid
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.report.runs import NONE, MeasuredRun
-from pine_engine.evaluation.task_estimates import Row, TaskEstimates
+from pine_engine.evaluation.task_estimates import Row, method_rows
 from pine_engine.prompts.tasks import TASKS
 
 UNPARSED = "none parsed"
@@ -136,14 +137,18 @@ def _texts() -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
 
 
-def runs_of(task: str, runs: Sequence[MeasuredRun]) -> list[tuple[MeasuredRun, TaskEstimates]]:
+def runs_of(task: str, runs: Sequence[MeasuredRun]) -> list[tuple[MeasuredRun, Grid]]:
     """Return the runs of a task with their estimates."""
-    return [(run, found) for run in runs for found in run.tasks if found.grid.task == task]
+    return [(run, found) for run in runs for found in run.tasks if found.task == task]
 
 
 def metric_rows(task: str, runs: Sequence[MeasuredRun], metrics: Sequence[str] = METRICS) -> list[Row]:
     """Return the rows of a task: each run by metric, then by method."""
-    return [replace(row, run=run.label) for run, found in runs_of(task, runs) for row in found.rows(metrics)]
+    return [
+        replace(row, run=run.label)
+        for run, found in runs_of(task, runs)
+        for row in method_rows(found, metrics)
+    ]
 
 
 def task_label(name: str) -> str:

@@ -34,7 +34,7 @@ def main_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
         "worst order": partial(_extreme, index=0),
         "best order": partial(_extreme, index=1),
     }
-    orders = {run.label: ", ".join(found.grid.averaged_orders) for run, found in tables.runs_of(task, runs)}
+    orders = {run.label: ", ".join(found.averaged_orders) for run, found in tables.runs_of(task, runs)}
     if len(set(orders.values())) == 1:
         averaged = f"Mean over: {next(iter(orders.values()))}."
     else:
@@ -44,7 +44,7 @@ def main_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
 
 def _extreme(row: Row, *, index: int) -> str:
     """Return the mean of the worst (0) or best order (1), with its name if the orders differ."""
-    orders = row.means("order", row.task.grid.averaged_orders)
+    orders = row.means("order", row.grid.averaged_orders)
     name = row.extreme_orders()[index]
     if not orders[name].is_parsed:
         return estimated(orders[name])
@@ -54,7 +54,7 @@ def _extreme(row: Row, *, index: int) -> str:
 
 def _gain(row: Row) -> str:
     """Return the paired difference to the baseline, none if the answers of either cannot be parsed."""
-    baseline = row.task.get(BASELINE, row.metric, "mean")
+    baseline = row.grid.get(BASELINE, row.metric, "mean")
     if not row.mean.is_parsed or baseline is None or not baseline.is_parsed:
         return NONE
     return estimated(row.differences().get(BASELINE))
@@ -63,7 +63,7 @@ def _gain(row: Row) -> str:
 def order_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
     """Yield each method in each order, nothing if all orders are in the table of slots."""
     rows = metric_rows(task, runs)
-    found = dict.fromkeys(name for row in rows for name in row.means("order", row.task.grid.orders))
+    found = dict.fromkeys(name for row in rows for name in row.means("order", row.grid.orders))
     orders: Columns = {name: ("order", name) for name in found if not name.startswith(BY_SLOT)}
     if orders:
         yield pivot("order_results", rows, {**HEADS, **NUM_EXAMPLES, "mean over orders": "mean", **orders})
@@ -170,7 +170,7 @@ def position_bias(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
         rows = [
             replace(row, part=name)
             for row in metric_rows(task, runs, ["generated", "chosen"])
-            for name in row.means("order", row.task.grid.orders)
+            for name in row.means("order", row.grid.orders)
         ]
         yield pivot("position_bias", rows, columns, heads=4)
 
@@ -180,9 +180,9 @@ def cost_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
     columns: Columns = {
         "run": HEADS["run"],
         "method": HEADS["method"],
-        "documents": lambda row: from_to(row.task.grid.num_documents),
-        "n": lambda row: str(len(row.task.grid.examples)),
-        "computed": lambda row: str(row.task.grid.num_computed(row.method)),
+        "documents": lambda row: from_to(row.grid.num_documents),
+        "n": lambda row: str(len(row.grid.examples)),
+        "computed": lambda row: str(row.grid.num_computed(row.method)),
     }
     return pivot(
         "cost_results", metric_rows(task, runs, ["cost"]), columns, heads=2, task=tables.task_label(task)

@@ -7,13 +7,12 @@ import numpy as np
 
 from pine_engine.debias.table import is_order_invariant, measured_method, method_label, method_mark
 from pine_engine.evaluation.answers import METRICS, Metric, differ, is_parsed, score_of
-from pine_engine.evaluation.grid import Groups, Scores, make_grid
+from pine_engine.evaluation.grid import Grid, Groups, Scores, make_grid
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.tables import Curve, CurveLine, drawn
 from pine_engine.evaluation.settings import Key
 from pine_engine.evaluation.slots import group_by_slot, is_flat
-from pine_engine.evaluation.task_estimates import TaskEstimates
 from viz.cards.measured import MeasuredRow, MeasuredTable
 from viz.figures.frame import plain
 
@@ -34,7 +33,7 @@ Y_TITLES: dict[Metric, str] = {
 
 
 def tabulate(
-    records: Sequence[Record], planned: Collection[Key], tasks: Sequence[TaskEstimates] = ()
+    records: Sequence[Record], planned: Collection[Key], tasks: Sequence[Grid] = ()
 ) -> list[MeasuredTable]:
     """A table for each kind of number that was measured.
 
@@ -153,7 +152,7 @@ def _row(
     method: str,
     kind: Metric,
     orders: Sequence[str],
-    tasks: Sequence[TaskEstimates],
+    tasks: Sequence[Grid],
 ) -> MeasuredRow:
     own = [record for record in records if record.method == method]
     found = (task.get(method, kind, "mean") for task in tasks)

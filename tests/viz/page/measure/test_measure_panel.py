@@ -416,7 +416,7 @@ def test_the_curve_of_the_page_is_that_of_the_report() -> None:
     curves = slot_curves(there, planned, "")
     assert [curve.x_title for curve in curves] == [f"{SLOT}, of 3", f"{SLOT}, of 4"]
     for curve, size in zip(curves, (3, 4), strict=True):
-        for line, method in zip(curve.lines, task.grid.methods, strict=True):
+        for line, method in zip(curve.lines, task.methods, strict=True):
             found = [task.get(method, "logprob", "slot", str(size), str(slot)) for slot in range(size)]
             assert [one and one.mean for one in line.values] == pytest.approx(
                 [one and one.mean for one in found]
@@ -554,7 +554,7 @@ def test_without_a_whole_row_there_are_records_and_no_report(
     assert not files.has_report and not files.report.exists()
     assert len(files.records.read_text().splitlines()) == 1
     half = next(view.measured for view in views if view.measured and len(view.measured.records) == 5)
-    assert half.run is not None and half.run.tasks[0].grid.examples == ("qa-1",)
+    assert half.run is not None and half.run.tasks[0].examples == ("qa-1",)
 
 
 # Drawing
