@@ -40,10 +40,7 @@ def means(task: Grid, name: str, method: str = "vanilla", metric: str = "generat
 
 def test_each_order_and_their_mean_are_estimated() -> None:
     """Four pairs, the first answer better. Vanilla says A in three of four, in any order."""
-    verdicts = {
-        "vanilla": {"as-is": "AAAB", "swapped": "AAAB"},
-        "pine": {"as-is": "AABB", "swapped": "BBAA"},
-    }
+    verdicts = {"vanilla": {"as-is": "AAAB", "swapped": "AAAB"}, "pine": {"as-is": "AABB", "swapped": "BBAA"}}
     records = [
         judged(f"p-{index}", method, name, verdict)
         for method, by_order in verdicts.items()

@@ -199,9 +199,7 @@ def test_measure_seconds_of_records_add_up(engine: Engine, monkeypatch: pytest.M
     assert sum(record.seconds for record in decoded) == pytest.approx(1 + 5 + 5 + 5)
 
 
-def test_measure_equally_likely_choices_share_the_score(
-    tiny_llama: Callable[..., LlamaForCausalLM],
-) -> None:
+def test_measure_equally_likely_choices_share_the_score(tiny_llama: Callable[..., LlamaForCausalLM]) -> None:
     model = tiny_llama(max_context_length=900)
     model.lm_head.weight.zero_()
     tied = Engine(model, letter_tokenizer())

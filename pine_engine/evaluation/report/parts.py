@@ -21,10 +21,7 @@ def report_parts(runs: Sequence[MeasuredRun], *, molecules: Sequence[MoleculeRep
     found = {task.task for run in runs for task in run.tasks}
     tasks = [name for name in TASKS if name in found]
     findings = [sentence for task in tasks for run in runs for sentence in key_findings(task, run)]
-    costs = (
-        *(task_tables.cost_results(task, runs) for task in tasks),
-        *paper_tables.overhead_beside(runs),
-    )
+    costs = (*(task_tables.cost_results(task, runs) for task in tasks), *paper_tables.overhead_beside(runs))
     return [
         *([settings_part(runs), Part("Key findings", tuple(findings)), reading_part()] if runs else []),
         *(task_part(task, runs) for task in tasks),

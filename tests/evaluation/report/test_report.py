@@ -24,20 +24,9 @@ from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.evaluation.report.parts import report_parts
-from pine_engine.evaluation.report.published import (
-    PAPER_MODELS,
-    gains,
-    published,
-    published_model,
-)
+from pine_engine.evaluation.report.published import PAPER_MODELS, gains, published, published_model
 from pine_engine.evaluation.report.runs import MeasuredRun, read_runs, repeat_command, run_labels
-from pine_engine.evaluation.report.tables import (
-    Curve,
-    CurveLine,
-    Part,
-    Table,
-    task_label,
-)
+from pine_engine.evaluation.report.tables import Curve, CurveLine, Part, Table, task_label
 from tests.support.records import run_info, write_run
 from tests.support.report_runs import (
     GOLDEN,
