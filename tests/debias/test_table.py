@@ -15,7 +15,6 @@ from pine_engine.debias.table import (
     method_mark,
 )
 from pine_engine.errors import InputError
-from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.grid import make_grid
 from pine_engine.methods.table import METHODS, get_methods
 from tests.support.records import swept
@@ -84,21 +83,3 @@ def test_records_of_unknown_methods_come_last() -> None:
     )  # fmt: skip
     assert method_label("lost") == "lost" and find_measured("lost") is None
     assert method_mark("lost") == NUM_MEASURED > max(method_mark(name) for name in ALL_NAMES)
-
-
-def test_cost_is_compared_without_reuse_and_without_answers_by_prefill() -> None:
-    """Permutation reuses vanilla's prompts: half of its seconds, twice the work. PriDe has no answers."""
-    alone = [swept(f"q{index}", "vanilla", 0, score=1.0, seconds=4.0) for index in range(3)]
-    cost = {"method": "permutation_full:vanilla", "prompts": 2, "prefill_s": 8.0, "seconds": 2.0}
-    permuted = [record.model_copy(update=cost) for record in alone]
-    silent = [
-        swept(f"q{index}", "pride:vanilla", 0, logprob=-1.0, seconds=4.0).model_copy(
-            update={"prefill_s": 6.0}
-        )
-        for index in range(3)
-    ]
-    (task,) = estimate_tasks([*alone, *permuted, *silent])
-    found = {(one.method, one.group): one.mean for one in task.estimates if one.metric == "cost"}
-    for group in ("ratio", "prefill_ratio", "prompts", "seconds"):
-        assert found["permutation_full:vanilla", group] == 2
-    assert ("pride:vanilla", "ratio") not in found and found["pride:vanilla", "prefill_ratio"] == 1.5

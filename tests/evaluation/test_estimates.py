@@ -13,7 +13,6 @@ from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.grid import Grid
 from pine_engine.evaluation.intervals import share
-from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.published import ANY, published
 from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
 from pine_engine.evaluation.slots import BOTH, CHANGED, FIRST, OVER_ORDERS, SECOND, SHUFFLED
@@ -73,16 +72,8 @@ def test_shuffle_is_averaged_only_without_other_orders() -> None:
     drawn = judged("p", "vanilla", "swapped", "A").model_copy(update={"order_name": "shuffled:0"})
     records = [drawn, judged("p", "vanilla", "swapped", "A"), judged("p", "vanilla", "as-is", "A")]
     assert task_of(records).averaged_orders == ["swapped", "as-is"]
-
-
-def test_two_names_of_one_order_count_once() -> None:
-    """As stored the gold document is first, so gold-at:0 is that order again."""
-    records = [
-        swept("q", "vanilla", 0, k=2, logprob=-1.0, order_name="as-is"),
-        swept("q", "vanilla", 0, k=2, logprob=-1.0),
-        swept("q", "vanilla", 1, k=2, logprob=-4.0),
-    ]
-    assert means(task_of(records), "mean", metric="logprob") == [-2.5]
+    named_twice = swept("q", "vanilla", 0, logprob=-1.0, order_name="as-is")  # the order of gold-at:0
+    assert means(task_of([named_twice, *slots]), "mean", metric="logprob") == [-2]
 
 
 def test_answers_without_letters_change_with_their_words() -> None:
@@ -233,56 +224,6 @@ def test_published_subsets_make_published_sections() -> None:
     assert 100 * safety[0] == pytest.approx(73.2, abs=0.1), "the control: later weights differ"
 
 
-def by_specification(records: Sequence[Record], method: str, name: str) -> dict[str, float]:
-    """By subset: a score of 1, 0 or 1/2 per verdict, or the share of pairs whose named answer changes."""
-    of_subset: dict[str, list[float]] = {}
-    for example in sorted({record.example for record in records}):
-        first, last, drawn = (
-            next(r for r in records if (r.example, r.method, r.order_name) == (example, method, order))
-            for order in ("gold-first", "gold-last", "shuffled:0")
-        )
-
-        def score(record: Record) -> float:
-            return 0.5 if record.parsed is None else float((record.parsed,) == record.answers)
-
-        def named(record: Record) -> int | None:
-            return None if record.parsed is None else record.input_order["AB".index(record.parsed)]
-
-        value = {
-            FIRST: score(first),
-            SECOND: score(last),
-            BOTH: (score(first) + score(last)) / 2,
-            SHUFFLED: score(drawn),
-            CHANGED: float(named(first) != named(last)),
-        }[name]
-        if name != CHANGED or None not in (named(first), named(last)):
-            of_subset.setdefault(str(first.subset), []).append(value)
-    return {subset: sum(values) / len(values) for subset, values in of_subset.items()}
-
-
-@pytest.mark.parametrize("name", [FIRST, SECOND, BOTH, SHUFFLED, CHANGED])
-def test_scenarios_follow_the_specification(name: str) -> None:
-    records, method = [*rewardbench()], "pine"
-    task = task_of(records)
-    expected = by_specification(records, method, name)
-    subsets = group(task, "subset", method).items()
-    found = {key.split(" > ")[2]: mean for key, (mean, _) in subsets if key.startswith(f"{name} > ")}
-    assert found == pytest.approx(expected)
-    for version in ("", " v0.1.1"):
-        sections = {}
-        for section in dict.fromkeys(subset.section for subset in SUBSETS):
-            weighed = [
-                ((one.weight_v0_1_1 if version else None) or one.weight, expected[one.name])
-                for one in SUBSETS
-                if one.section == section and one.name in expected
-            ]
-            sections[f"{name} > {section}"] = sum(w * v for w, v in weighed) / sum(w for w, _ in weighed)
-        measured = {key: mean for key, (mean, _) in group(task, f"section{version}", method).items()}
-        assert {key: measured[key] for key in sections} == pytest.approx(sections)
-        total = group(task, f"total{version}", method)[name]
-        assert total[0] == pytest.approx(sum(sections.values()) / 4)
-
-
 def test_pairs_judged_in_one_order_are_in_no_scenario() -> None:
     alone = [judged(f"p-{index}", "vanilla", "as-is", "A", better=index % 2) for index in range(4)]
     assert not group(task_of(alone), "scenario")
@@ -328,7 +269,8 @@ def test_methods_are_compared_example_by_example_in_any_order_of_records(order: 
 def test_times_are_compared_where_both_were_computed() -> None:
     """Vanilla takes 2 s in each order; PINE 6 s in the first, and its second is taken from the first."""
     records = [
-        swept(f"q-{index}", method, slot, k=2, score=1.0, seconds=seconds, computed=computed)
+        swept(f"q-{index}", method, slot, k=2, score=None if method == "pride:vanilla" else 1.0,
+              seconds=seconds, computed=computed)
         .model_copy(update={"decode_s": 1.0})
         for index in range(5)
         for method, slot, seconds, computed in (
@@ -336,6 +278,8 @@ def test_times_are_compared_where_both_were_computed() -> None:
             ("vanilla", 1, 2.5, True),
             ("pine", 0, 6.0, True),
             ("pine", 1, 0.0, False),
+            ("pride:vanilla", 0, 4.0, True),  # generates no answer, so only its prefills are compared
+            ("pride:vanilla", 1, 5.0, True),
         )
     ]  # fmt: skip
     task = task_of(records)
@@ -343,7 +287,8 @@ def test_times_are_compared_where_both_were_computed() -> None:
     costs = {(one.method, one.group): one for one in task.estimates if one.metric == "cost"}
     found = {key: one.mean for key, one in costs.items()}
     assert (found["vanilla", "seconds"], found["pine", "seconds"]) == (2.25, 6)
-    assert ("vanilla", "ratio") not in found
+    assert ("vanilla", "ratio") not in found and ("pride:vanilla", "ratio") not in found
+    assert found["pride:vanilla", "prefill_ratio"] == 2
     assert (found["pine", "prefill_ratio"], found["pine", "ratio"]) == (3, 7 / 3)
     assert costs["pine", "ratio"].num_examples == 5
     assert (found["pine", "prompt_tokens"], found["pine", "answer_tokens"]) == (60, 4)

@@ -72,12 +72,9 @@ def test_line_without_id_has_its_number_as_id(file: Path) -> None:
     assert [line for line, _ in mistakes(write(file, {**unnamed, "id": "line 2"}, unnamed))] == [2]
 
 
-def test_no_more_examples_than_the_limit_are_read(file: Path) -> None:
+def test_sample_is_from_the_whole_file_and_begins_as_a_smaller_one(file: Path) -> None:
     write(file, PLAIN, FULL, {"id": "not read"})
     assert [example.id for example in read_examples(file, limit=2)] == ["a-1", "a-2"]
-
-
-def test_sample_is_from_the_whole_file_and_begins_as_a_smaller_one(file: Path) -> None:
     write(file, *({**PLAIN, "id": str(number)} for number in range(50)))
     samples = [[example.id for example in read_examples(file, limit, 3)] for limit in (5, 20, None)]
     assert samples[1][:5] == samples[0] and samples[2][:20] == samples[1]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pine_engine.evaluation.bootstrap import _student, draw, mean, ratio, totals
+from pine_engine.evaluation.bootstrap import draw, mean, ratio, totals
 from pine_engine.evaluation.intervals import MIN_EXAMPLES, Estimate, share
 from pine_engine.evaluation.slots import OVER_ORDERS
 from tests.support.records import judged
@@ -62,25 +62,26 @@ def test_interval_of_proportion_is_wilsons(right: int, count: int, expected: tup
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 31])
-@pytest.mark.parametrize(("orders", "alpha", "beta"), [(2, 1.0, 1.0), (10, 2.0, 40.0), (10, 40.0, 2.0)])
-def test_share_of_means_over_orders_is_covered(count: int, orders: int, alpha: float, beta: float) -> None:
-    """Examples in several orders, each with its own probability."""
-
-    def sample(generator: np.random.Generator) -> Values:
-        return generator.binomial(orders, generator.beta(alpha, beta, size=count)) / orders
-
-    assert coverage(sample, alpha / (alpha + beta), share) > 0.93
-
-
-@pytest.mark.parametrize("count", [1, 2, 7, 31])
-@pytest.mark.parametrize("values", [(0.0, 0.5, 1.0), (-1.0, 0.0, 1.0)])
-@pytest.mark.parametrize("odds", [(0.3, 0.4, 0.3), (0.02, 0.03, 0.95), (0.0, 0.7, 0.3)])
-def test_share_of_verdicts_and_paired_differences_is_covered(
-    count: int, values: tuple[float, ...], odds: tuple[float, ...]
-) -> None:
-    truth = math.fsum(value * p for value, p in zip(values, odds, strict=True))
-    interval = partial(share, minimum=values[0])
-    assert coverage(lambda generator: generator.choice(values, p=odds, size=count), truth, interval) > 0.93
+@pytest.mark.parametrize(
+    ("kind", "first", "second"),
+    [("orders", 1.0, 1.0), ("orders", 2.0, 40.0), ("orders", 40.0, 2.0), ("verdicts", 0.02, 0.95),
+     ("verdicts", 0.0, 0.3), ("differences", 0.3, 0.3), ("differences", 0.02, 0.95)],
+)  # fmt: skip
+def test_share_of_examples_is_covered(count: int, kind: str, first: float, second: float) -> None:
+    """Means over ten orders with a probability per example, and three values with other probabilities."""
+    if kind == "orders":
+        truth = first / (first + second)
+        found = coverage(
+            lambda draws: draws.binomial(10, draws.beta(first, second, size=count)) / 10, truth, share
+        )
+    else:
+        minimum = -1.0 if kind == "differences" else 0.0
+        values, odds = np.linspace(minimum, 1, 3), np.array([first, 1 - first - second, second])
+        interval = partial(share, minimum=minimum)
+        found = coverage(
+            lambda draws: draws.choice(values, p=odds, size=count), float(values @ odds), interval
+        )
+    assert found > 0.93
 
 
 @pytest.mark.parametrize(
@@ -94,8 +95,8 @@ def test_share_of_verdicts_and_paired_differences_is_covered(
 def test_share_of_sections_with_weights_is_covered(
     sizes: tuple[int, ...], weights: tuple[float, ...], right: tuple[float, ...]
 ) -> None:
-    each = np.repeat([weight / size for weight, size in zip(weights, sizes, strict=True)], sizes)
-    truth = sum(w * p for w, p in zip(weights, right, strict=True)) / sum(weights)
+    each = np.repeat(np.divide(weights, sizes), sizes)
+    truth = float(np.average(right, weights=weights))
 
     def sample(generator: np.random.Generator) -> Values:
         return (generator.random(sum(sizes)) < np.repeat(right, sizes)).astype(float)
@@ -153,14 +154,6 @@ def test_mean_of_nats_is_covered(sample: Callable[..., Values], truth: float, co
     drawn = draw(count, num_resamples=1000)
     found = coverage(partial(sample, n=count), truth, lambda values: mean(values, drawn), trials=600)
     assert found > 0.88
-
-
-@pytest.mark.parametrize(("freedom", "quantile"), [(30, 2.0422725), (39, 2.0226909)])
-def test_reach_is_the_quantile_of_student(freedom: int, quantile: float) -> None:
-    """With the next term of the series (Abramowitz and Stegun 26.7.5) it agrees with tables."""
-    z = NormalDist().inv_cdf(0.975)
-    rest = (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / (92160 * freedom**4)
-    assert _student(freedom) + rest == pytest.approx(quantile, abs=3e-7)
 
 
 @pytest.mark.slow

@@ -108,29 +108,20 @@ def test_open_run_resumes_on_another_machine(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "differences"),
+    ("changed", "names"),
     [
-        ({"methods": ("pine",)}, ["methods vanilla,pine, not pine"]),
-        ({"order_names": ("as-is",)}, ["orders as-is,gold-all, not as-is"]),
-        ({"task": "kv_retrieval"}, ["task retrieval_qa, not kv_retrieval"]),
-        ({"logprobs": False}, ["metrics generate,logprob, not generate"]),
-        ({"max_new_tokens": 5}, ["max-new-tokens of the task, not 5"]),
-        ({"recompute": True, "sample": 0}, ["sample none, not 0", "recompute no, not yes"]),
-        ({"data": "b.jsonl"}, ["data qa.jsonl (SHA-256 000000000000), not b.jsonl (SHA-256 000000000000)"]),
-        ({"platform": {"model": "big"}}, [f"model {INFO.platform.model}, not big"]),
-        ({"platform": {"revision": None}}, ["revision abc123, not unknown"]),
-        ({"platform": {"dtype": "bfloat16"}}, ["dtype float32, not bfloat16"]),
-        ({"platform": {"device": "cuda:0"}}, ["device cpu, not cuda"]),
-        ({"platform": {"torch": "2.8"}}, ["torch 2.13.0, not 2.8"]),
+        ({"methods": ("pine",), "order_names": ("as-is",), "task": "kv_retrieval"}, "task methods orders"),
+        ({"logprobs": False, "max_new_tokens": 5, "data": "b"}, "data metrics max-new-tokens"),
+        ({"recompute": True, "sample": 0}, "sample recompute"),
+        ({"platform": {"model": "big", "revision": None, "torch": "2.8"}}, "model revision torch"),
+        ({"platform": {"dtype": "bfloat16", "device": "cuda:0"}}, "dtype device"),
     ],
-)  # fmt: skip
-def test_open_run_with_other_settings_is_refused(
-    run: Path, changed: dict[str, Any], differences: list[str]
-) -> None:
+)
+def test_open_run_with_other_settings_is_refused(run: Path, changed: dict[str, Any], names: str) -> None:
     if "platform" in changed:
         changed = {"platform": INFO.platform.model_copy(update=changed["platform"])}
     other = INFO.model_copy(update=changed)
-    assert INFO.differences(other) == differences
+    assert [difference.split()[0] for difference in INFO.differences(other)] == names.split()
     with pytest.raises(InputError):
         open_run(run, other)
     assert read_run(run) == INFO and [path.name for path in run.iterdir()] == ["run.json"]

@@ -79,52 +79,40 @@ def likely(logprobs: Mapping[str, float] | None) -> list[float]:
 # permutation
 
 
-@pytest.mark.parametrize("base", ["vanilla", "pcw"])
-def test_permutation_of_a_judge_averages_the_probability_of_each_document(engine: Engine, base: str) -> None:
-    examples, name = pairs(3), f"permutation_full:{base}"
-    alone = records(engine, examples, methods=[base], order_names=["all"])
-    wrapped = records(engine, examples, methods=[name], order_names=SWAPS)
-    for (example, _, _), record in wrapped.items():
-        runs = [alone[example, base, f"order:{order}"] for order in ("0-1", "1-0")]
-        of_documents = [np.array(likely(run.choice_logprobs))[list(run.input_order)] for run in runs]
-        mean = np.mean(of_documents, axis=0)[list(record.input_order)]  # a swap is its own inverse
-        assert likely(record.choice_logprobs) == pytest.approx(mean, abs=ROUNDING)
-        accepted = "AB".index(record.answers[0])
-        assert record.choice_score == float(mean[accepted] > mean[1 - accepted])
-        probabilities = np.exp([run.answer_logprob or 0.0 for run in runs])
-        assert record.answer_logprob == pytest.approx(np.log(probabilities.mean()), abs=ROUNDING)
-        assert (record.prompts, record.prompt_tokens) == (2, sum(run.prompt_tokens for run in runs))
-        assert record.answer_tokens == sum(run.answer_tokens or 0 for run in runs)
-
-
-@pytest.mark.parametrize("kind", ["full", "cyclic"])
-def test_permutation_of_a_question_averages_over_its_orders(engine: Engine, kind: Any) -> None:
-    alone = records(engine, [QUESTION], methods=["vanilla"], order_names=["all"])
-    name = f"permutation_{kind}:vanilla"
-    names = ["as-is", "order:1-2-0", "order:2-1-0"]
-    wrapped = records(engine, [QUESTION], methods=[name], order_names=names)
+@pytest.mark.parametrize(
+    ("example", "name", "names"),
+    [
+        (PAIR, "permutation_full:vanilla", SWAPS),
+        (PAIR, "permutation_full:pcw", SWAPS),
+        (QUESTION, "permutation_full:vanilla", ["as-is", "order:1-2-0", "order:2-1-0"]),
+        (QUESTION, "permutation_cyclic:vanilla", ["as-is", "order:1-2-0", "order:2-1-0"]),
+    ],
+)
+def test_permutation_averages_the_probabilities_of_its_orders(
+    engine: Engine, example: Example, name: str, names: list[str]
+) -> None:
+    wrapper, base = name.removeprefix("permutation_").split(":")
+    alone = records(engine, [example], methods=[base], order_names=["all"])
+    wrapped = records(engine, [example], methods=[name], order_names=names)
+    kind: Any = wrapper
     for (_, _, order_name), record in wrapped.items():
-        slots = arrange(QUESTION, order_name).slots
-        orders = sorted(tuple(slots[place] for place in order) for order in document_orders(3, kind))
-        runs = [alone["q", "vanilla", "order:" + "-".join(map(str, order))] for order in orders]
+        slots = arrange(example, order_name).slots
+        orders = sorted(tuple(slots[place] for place in order) for order in document_orders(len(slots), kind))
+        runs = [alone[example.id, base, "order:" + "-".join(map(str, order))] for order in orders]
         mean = np.mean([np.exp(run.answer_logprob or 0) for run in runs])
         assert record.answer_logprob == pytest.approx(np.log(mean), abs=ROUNDING)
-        assert record.text in [run.text for run in runs] and record.prompts == len(runs)
-        assert (record.choice_logprobs, record.choice_score, record.prior) == (None, None, None)
-    # Rotations of one order visit the same orders, so they are computed once.
-    is_cyclic = kind == "cyclic"
-    assert [record.was_computed for record in wrapped.values()] == [True, False, is_cyclic]
-    assert len({record.answer_logprob for record in wrapped.values()}) == 1 + is_cyclic
-
-
-def test_sampled_permutation_and_calibration_depend_on_the_order(engine: Engine) -> None:
-    several = QUESTION.model_copy(update={"documents": [*QUESTION.documents, PAIR.documents[0]]})
-    methods = ["permutation_sampled:nia", "calibration_every:nia"]
-    found = records(engine, [several], methods=methods, order_names=["as-is", "reversed"])
-    sampled, calibrated = ([record for record in found.values() if record.method == name] for name in methods)
-    assert sampled[0].answer_logprob != sampled[1].answer_logprob
-    assert sampled[0].prompts == sampled[1].prompts == 10
-    assert calibrated[0].text != calibrated[1].text and calibrated[1].was_computed
+        assert (record.prompts, record.prompt_tokens) == (len(runs), sum(run.prompt_tokens for run in runs))
+        assert record.answer_tokens == sum(run.answer_tokens or 0 for run in runs)
+        if example is PAIR:
+            of_documents = [np.array(likely(run.choice_logprobs))[list(run.input_order)] for run in runs]
+            choices = np.mean(of_documents, axis=0)[list(record.input_order)]  # a swap is its own inverse
+            assert likely(record.choice_logprobs) == pytest.approx(choices, abs=ROUNDING)
+            accepted = "AB".index(record.answers[0])
+            assert record.choice_score == float(choices[accepted] > choices[1 - accepted])
+        else:  # rotations of one order visit the same orders, so they are computed once
+            assert record.was_computed == (
+                order_name == "as-is" or (kind, order_name) == ("cyclic", "order:2-1-0")
+            )
 
 
 def judged(text: str, letters: str = "AB") -> MethodOutput:
@@ -150,6 +138,11 @@ def test_combine_verdicts_vote_for_documents(
     for name, expected in (("as-is", as_is), ("swapped", swapped)):
         found = combine(measured_method("permutation_full"), PAIR, runs, arrange(PAIR, name))
         assert tuple(found[field] for field in ("text", "parsed", "score")) == expected
+
+
+def test_combine_equally_likely_choices_share_the_score() -> None:
+    run = MethodOutput(arrange(PAIR, "as-is"), choice_logprobs={"[[A]]": -1.0, "[[B]]": -1.0})
+    assert combine(measured_method("pine"), PAIR, [run], run.order)["choice_score"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -314,13 +307,17 @@ THREE_ANSWERS = PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 3})
         (PAIR, "calibration_every", {"generate": False}),
         (MANY, "permutation_full", {}),
         (THREE_ANSWERS, "permutation_full", {}),
+        (QUESTION, "pines", {}),
+        (QUESTION, "pine", {"generate": False, "logprobs": False}),
+        (QUESTION, "pine", {"max_new_tokens": 0}),
+        (QUESTION, "pine", {"order_names": ["sideways"]}),
     ],
 )
-def test_choose_wrapper_without_result_is_refused(
-    example: Example, method: str, options: dict[str, Any]
+def test_measure_invalid_option_is_refused_before_prefill(
+    engine: Engine, example: Example, method: str, options: dict[str, Any]
 ) -> None:
     with pytest.raises(InputError):
-        choose([example], methods=["vanilla", method], **options)
+        measuring.measure(engine, [example], methods=["vanilla", method], **options)
 
 
 def test_wrapper_without_result_for_one_example_is_an_error_record(engine: Engine) -> None:

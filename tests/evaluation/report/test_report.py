@@ -34,7 +34,6 @@ from tests.support.report_runs import (
     QA,
     edge_parts,
     golden_parts,
-    golden_runs,
     golden_text,
     markdown_of,
     molecule_json,
@@ -43,11 +42,6 @@ from tests.support.report_runs import (
 from tests.support.viz_reading import HOSTILE, read_html
 from viz.export import report as report_export
 from viz.export.report import report_page, row_spans
-
-
-@pytest.fixture(scope="module")
-def runs() -> list[MeasuredRun]:
-    return golden_runs()
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +89,7 @@ def test_published_averages_are_means_of_sections() -> None:
     for row in (*published("judge_scores"), *published("changed_verdicts")):
         # Largest difference between a mean of four and their mean, each rounded to a tenth in print.
         assert row["average"] == pytest.approx(fmean(row["sections"]), abs=0.0751)
-
-
-def test_paper_gains_less_on_the_mean_than_on_its_shuffle() -> None:
+    assert {model.name for model in PAPER_MODELS} == {row["model"] for row in published("judge_scores")}
     reasoning = {one.model: one for one in gains() if one.part == "Reasoning"}
     small, large = reasoning["Meta-Llama-3-8B-Instruct"], reasoning["Meta-Llama-3-70B-Instruct"]
     assert (round(small.on_shuffle, 1), round(large.on_shuffle, 1)) == (8.1, 8.7)
@@ -117,16 +109,10 @@ def test_published_model_is_found_by_its_name(name: str, published_name: str | N
     assert published_model(name) == published_name
 
 
-def test_paper_models_are_those_of_the_published_scores() -> None:
-    uses = {model.name: model.used_for for model in PAPER_MODELS}
-    assert set(uses) == {row["model"] for row in published("judge_scores")}
-    assert uses["Meta-Llama-3-70B-Instruct"] == ("Question over documents", "Judge two answers")
-
-
 # the page
 
 
-def test_page_needs_no_other_file(page: str) -> None:
+def test_page_has_all_figures_and_needs_no_other_file(parts: list[Part], page: str) -> None:
     root = read_html(page)
     assert not [tag for tag in ("img", "link", "iframe", "object", "form") if root.all(tag)]
     assert not [script for script in root.all("script") if "src" in script.attributes]
@@ -135,16 +121,13 @@ def test_page_needs_no_other_file(page: str) -> None:
     (policy,) = [meta.attributes["content"] for meta in root.all("meta") if "http-equiv" in meta.attributes]
     assert policy.startswith("default-src 'none'; ") and "http" not in policy
     assert "@import" not in page.split("<script", 1)[0]
+    curves = [curve.name for part in parts for curve in part.curves]
+    assert [one["layout"]["meta"]["name"] for one in figures_of(page)] == curves
+    assert page.count("* plotly.js v") == 1
 
 
 def figures_of(html: str) -> list[dict[str, Any]]:
     return [json.loads(one.all("script")[0].text) for one in read_html(html).with_class("pine-still-figure")]
-
-
-def test_page_has_a_figure_for_each_curve_and_plotly_once(parts: list[Part], page: str) -> None:
-    curves = [curve for part in parts for curve in part.curves]
-    assert [one["layout"]["meta"]["name"] for one in figures_of(page)] == [curve.name for curve in curves]
-    assert page.count("* plotly.js v") == 1
 
 
 CELL = r"((?:\\.|[^|\\])*)\|"
@@ -270,14 +253,11 @@ def test_report_refuses_folders_and_files(tmp_path: Path, monkeypatch: pytest.Mo
         report(tmp_path)
     file = tmp_path / "molecules.json"
     file.write_text(molecule_json(methods="none"), encoding="utf-8")
-    with pytest.raises(InputError, match="methods"):
+    with pytest.raises(InputError) as refused:
         read_molecule_report(file)
-    write_run(tmp_path / "run", QA, [*qa_records()])
-    assert run_report(monkeypatch, tmp_path / "run", file / "report") == BAD_INPUT
-
-
-def test_report_of_molecules_needs_no_run(tmp_path: Path) -> None:
-    file = tmp_path / "molecules.json"
-    file.write_text(molecule_json(), encoding="utf-8")
+    assert refused.value.field == "methods"
+    file.write_text(molecule_json(), encoding="utf-8")  # needs no run
     headings = [part.heading for part in report_parts([], molecules=[read_molecule_report(file)])]
     assert headings == [task_label("molecule_generation"), "The paper's own numbers (other models)"]
+    write_run(tmp_path / "run", QA, [*qa_records()])
+    assert run_report(monkeypatch, tmp_path / "run", file / "report") == BAD_INPUT
