@@ -17,6 +17,7 @@ from pine_engine.attention.state import input_device
 from pine_engine.benchmark.random_models import load_engine
 from pine_engine.benchmark.workload import Workload
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.generation import synchronize
 from pine_engine.engine.model_worker import compute_on
 from pine_engine.prompts.layout import TokenLayout
 
@@ -138,22 +139,21 @@ def time_stock(model: PreTrainedModel, layout: TokenLayout, new_tokens: int) -> 
 
     It runs in the worker thread of the engine, so that both have the same conditions.
     """
-    device = input_device(model)
-    ids = torch.tensor(layout.ids, device=device)[None]
+    ids = torch.tensor(layout.ids, device=input_device(model))[None]
 
     def run() -> Timing:
         with stock_attention(model):
-            _synchronize(device)
+            synchronize(ids)
             started = time.perf_counter()
             output = model(input_ids=ids, use_cache=True, logits_to_keep=1)
             token = output.logits[:, -1].argmax(-1, keepdim=True)
-            _synchronize(device)
+            synchronize(token)
             prefilled = time.perf_counter()
             for _ in range(new_tokens - 1):
                 output = model(input_ids=token, past_key_values=output.past_key_values, use_cache=True)
                 token = output.logits[:, -1].argmax(-1, keepdim=True)
                 token.item()  # a loop that checks for the end of the answer synchronizes too
-            _synchronize(device)
+            synchronize(token)
             ended = time.perf_counter()
         return Timing(prefilled - started, (ended - prefilled) / max(new_tokens - 1, 1))
 
@@ -180,7 +180,7 @@ def peak_memory(engine: Engine, work: Workload, method: str | None) -> float:
             return pool.apply(_process_peak_mb, (work, method))
     torch.cuda.reset_peak_memory_stats(device)
     _run_once(engine, work, method)
-    _synchronize(device)
+    torch.cuda.synchronize(device)
     return round(torch.cuda.max_memory_allocated(device) / MB, 1)
 
 
@@ -203,8 +203,3 @@ def _run_once(engine: Engine, work: Workload, method: str | None) -> None:
         time_stock(engine.model, layout, work.new_tokens)
     else:
         time_methods(engine, layout, [method], work.new_tokens)
-
-
-def _synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

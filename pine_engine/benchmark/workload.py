@@ -69,10 +69,10 @@ def sweep_over(work: Workload, sweep: Sweep, sizes: Sequence[int] | None = None)
         else:
             documents, tokens = size, work.documents * work.document_tokens // max(size, 1)
         if documents < 1 or tokens < 1:
-            raise InputError(
-                f"sweep over {sweep} cannot have the size {size}: it leaves {max(documents, 0)} documents of "
-                f"{tokens} tokens. Give other --sizes, or other --documents and --document-tokens.",
-                field="sizes",
+            message = (
+                f"size is too small for the sweep over {sweep}: got {size}, which leaves "
+                f"{max(documents, 0)} documents of {tokens} tokens. Give other --sizes or --document-tokens."
             )
+            raise InputError(message, field="sizes")
         works.append(replace(work, documents=documents, document_tokens=tokens))
     return works

@@ -202,31 +202,17 @@ def combine_labels(
     orders: orders[i][p] is the document that label p names in run i. prior: divides the probabilities.
     """
     if wrapper.calibrated == "labels":
-        return calibrate(torch.tensor(logprobs, dtype=torch.float64))
+        # Probability of the prompt over the mean of the content-free prompts, both with sum 1.
+        own, *free = torch.tensor(logprobs, dtype=torch.float64)
+        mean = torch.stack(free).logsumexp(0).log_softmax(0)
+        return tuple((own.log_softmax(0) - mean).exp().tolist())
     observed = [softmax(run) for run in logprobs]
     if prior:
         observed = [divide_by_prior(run, prior) for run in observed]
-    return average(orders, observed)
-
-
-def calibrate(logprobs: Tensor) -> tuple[float, ...]:
-    """Return the scores of labels from float64 log-probabilities (1 + n, labels), the prompt first.
-
-    Score: probability of the prompt over the mean of the n content-free prompts, both with sum 1.
-    """
-    free = logprobs[1:].logsumexp(0).log_softmax(0)
-    return tuple((logprobs[0].log_softmax(0) - free).exp().tolist())
-
-
-def average(orders: Sequence[Order], observed: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """Return for each document the mean probability of the label that it had.
-
-    Sums are exactly rounded and therefore independent of the order of the runs: full permutation gives
-    bitwise identical results for every input order.
-    """
-    runs = list(zip(orders, observed, strict=True))
+    # Sums are exactly rounded, so full permutation is bitwise identical for every input order.
     return tuple(
-        math.fsum(run[order.index(document)] for order, run in runs) / len(runs)
+        math.fsum(run[order.index(document)] for order, run in zip(orders, observed, strict=True))
+        / len(observed)
         for document in range(len(orders[0]))
     )
 

@@ -61,8 +61,8 @@ def document_orders(
             return list(orders)
     elif count > max_orders:
         raise InputError(
-            f"all orders of {num_documents} documents are {num_documents}! = {Decimal(count):.4g} runs, more "
-            f"than the limit of {max_orders}; run the {num_documents} cyclic orders or sampled ones",
+            f"too many orders: got {num_documents}! = {Decimal(count):.4g}, expected at most {max_orders}; "
+            "run the cyclic orders or sampled ones",
             field="max_orders",
         )
     return list(itertools.permutations(places))
@@ -179,11 +179,9 @@ def _check_labels(wrapper: Wrapper, requests: Sequence[LabeledRequest]) -> None:
         num_labels, num_documents = len(request.labels), len(request.documents)
         message = None
         if not num_labels and (wrapper.orders or wrapper.calibrated == "labels"):
-            message = f"{wrapper.name} needs the labels that the model may answer; give some, such as A and B"
+            message = f"{wrapper.name} needs labels: got none, expected some, such as A and B"
         elif wrapper.orders and num_labels != num_documents:
-            message = (
-                f"labels do not fit: got {num_labels} labels, expected {num_documents}, one per document"
-            )
+            message = f"labels do not fit: got {num_labels}, expected {num_documents}, one per document"
         elif wrapper.has_prior and request.labels != requests[0].labels:
             message = f"{wrapper.name} has requests with different labels; give the same labels throughout"
         if message:

@@ -155,11 +155,10 @@ def measured_method(name: str) -> MeasuredMethod:
         return MeasuredMethod(METHODS[name])
     wrapper, separator, base = name.partition(SEPARATOR)
     if not separator and wrapper not in DEBIASERS:
-        message = (
-            f"unknown method {name!r}; choose from: {', '.join(METHODS)}, or {ALL!r} alone, or put a wrapper "
-            f"around one, as in {_FIRST}{SEPARATOR}{DEFAULT_BASE}: {', '.join(DEBIASERS)}"
+        known = (
+            f"{', '.join(METHODS)}, {ALL!r} alone, or WRAPPER{SEPARATOR}METHOD with {', '.join(DEBIASERS)}"
         )
-        raise InputError(message, field="methods")
+        raise InputError(f"unknown method {name!r}; choose from: {known}", field="methods")
     row = DEBIASERS[wrapper]
     if base.partition(SEPARATOR)[0] in DEBIASERS:
         message = f"{name} is a wrapper around a wrapper; put {wrapper} around a method: {', '.join(METHODS)}"

@@ -114,17 +114,12 @@ def arrange(example: Example, name: str) -> DocumentOrder:
     count = len(example.documents)
     if name in _SWAPS:
         if not _has_labels(example.task):
-            raise _refusal(
-                f"{name} needs documents with labels, and those of {example.task} have none; use reversed"
-            )
+            raise _refusal(f"{name} needs documents with labels, unlike {example.task}; use reversed")
         if count != 2:
             raise _refusal(f"{name} needs 2 documents, and {example.id} has {count}; use reversed")
         return DocumentOrder(name, *_SWAPS[name])
     if name == "all":
-        raise _refusal(
-            f"{example.id} has {count} documents, and all orders are tried of at most {MAX_FOR_ALL}; "
-            "use shuffled:0"
-        )
+        raise _refusal(f"all needs at most {MAX_FOR_ALL} documents: {example.id} has {count}; use shuffled:0")
     if not _SINGLE.fullmatch(name):
         raise _refusal(f"unknown order {name!r}; choose from: {', '.join(ORDERS)}")
     return in_slots(example, name, _slots(example, name))
@@ -141,9 +136,7 @@ def _slots(example: Example, name: str) -> Places:
     elif kind == "order":
         order = [int(place) for place in value.split("-")]
         if sorted(order) != places:
-            raise _refusal(
-                f"{name} is no order of the {len(places)} documents of {example.id}, counted from 0"
-            )
+            raise _refusal(f"{name} is no order of {example.id}: it has {len(places)} documents, from 0")
         return tuple(order)
     elif kind != AS_IS:
         if example.gold_index is None:

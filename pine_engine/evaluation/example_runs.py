@@ -111,12 +111,9 @@ class PlannedResult:
 
 def distinct_parts(results: Iterable[PlannedResult]) -> tuple[list[Prefill], list[Generation]]:
     """Return the prefills and answers that several results need, each once."""
-    prefills: dict[Prefill, None] = {}
-    generations: dict[Generation, None] = {}
-    for result in results:
-        prefills |= dict.fromkeys(result.prefills)
-        generations |= dict.fromkeys(result.generations)
-    return list(prefills), list(generations)
+    parts = dict.fromkeys(part for result in results for part in result.parts)
+    prefills = [part for part in parts if isinstance(part, Prefill)]
+    return prefills, [part for part in parts if isinstance(part, Generation)]
 
 
 class ExamplePlan:
@@ -193,11 +190,9 @@ class ExamplePlan:
         base, key = method.base, (order.input_order, is_content_free)
         if key not in self._layouts:
             request = order.request(self._example)
-            prompts = (
-                content_free_prompts(self._engine, request)
-                if is_content_free
-                else [request.prompt(self._engine)]
-            )
+            prompts = [request.prompt(self._engine)]
+            if is_content_free:
+                prompts = content_free_prompts(self._engine, request)
             self._layouts[key] = list(map(self._engine.tokenize, prompts))
         version = order.name if self._settings.recompute else ""
         is_invariant = base.is_order_invariant and self._engine.invariance_warning is None

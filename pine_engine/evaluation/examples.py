@@ -58,9 +58,8 @@ def read_examples(
     def read_once(number: int, line: Any) -> Example:
         example = read(number, line)
         if (first := first_line.setdefault(example.id, number)) != number:
-            raise InputError(
-                f"id {example.id!r} was used in line {first}; give every example its own", field="id"
-            )
+            message = f"id {example.id!r} was used in line {first}; give every example its own"
+            raise InputError(message, field="id")
         return example
 
     examples: list[Example] = []
@@ -97,11 +96,8 @@ def _csv_reader(path: Path) -> tuple[Iterator[tuple[int, list[str]]], Callable[[
     table = CsvTable(path)
     num_columns = sum(bool(re.fullmatch(r"document\d+", name)) for name in table.columns)
     if num_columns > MAX_DOCUMENTS:
-        raise InputError(
-            f"{path} has too many columns of documents: got {num_columns:,}, expected at most "
-            f"{MAX_DOCUMENTS:,}; remove columns",
-            field="documents",
-        )
+        message = f"{path} has too many documents: got {num_columns:,}, expected at most {MAX_DOCUMENTS:,}"
+        raise InputError(message, field="documents")
     numbers = range(1, max(1, num_columns) + 1)
     titles = {f"title{number}" for number in numbers}
     table.check_columns(

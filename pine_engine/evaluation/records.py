@@ -220,10 +220,8 @@ def open_run(folder: Path, info: RunInfo) -> RunInfo:
     if file.exists():
         begun = read_run(folder)
         if different := begun.differences(info):
-            raise InputError(
-                f"{folder} belongs to a run with {'; '.join(different)}; give its settings to go on with it, "
-                "or another folder"
-            )
+            settings = "; ".join(different)
+            raise InputError(f"{folder} belongs to a run with {settings}; give these or another folder")
         return begun
     if record_files(folder):
         raise InputError(f"{folder} has records but no {RUN_FILE}, so they belong to no run; give another")
@@ -275,10 +273,8 @@ def read_records(folder: Path) -> list[Record]:
             except UnicodeDecodeError as error:
                 raise InputError(f"{where} is not UTF-8 text; the file was damaged or edited") from error
             except ValueError as error:
-                raise InputError(
-                    f"{where}: {record.method}, {record.order_name} is not of the run that {RUN_FILE} "
-                    "describes; keep each run in a folder of its own"
-                ) from error
+                named = f"{record.method}, {record.order_name}"
+                raise InputError(f"{where}: {named} is not of this run; keep each in its folder") from error
             records.setdefault(record.key, record)
             ranks.setdefault(record.key, rank)
     return [records[key] for key in sorted(records, key=ranks.__getitem__)]

@@ -63,21 +63,15 @@ class Settings(BaseModel):
         count, choices = len(example.documents), len(task.choices)
         problem = ""
         if not method.generates and not choices:
-            problem = (
-                f"weighs the choices of a task, and {task.name} has none; leave it out, or take a "
-                "permutation, calibration_first or calibration_every"
-            )
+            problem = f"needs choices: got the task {task.name}, which has none"
         elif not method.generates and not self.logprobs:
-            problem = "generates no answers; measure log-probabilities too, or leave it out"
+            problem = "needs log-probabilities: got generated answers alone"
         elif not method.scores_choices and not self.generate:
-            problem = "combines generated answers; measure these too, or leave it out"
+            problem = "needs generated answers: got log-probabilities alone"
         elif wrapper.orders and self.logprobs and task.has_letters and choices not in (0, count):
-            problem = (
-                f"needs a choice for each document, and {example.id} has {count} documents and {choices} "
-                "choices; leave it out, or this example"
-            )
+            problem = f"needs a choice per document: got {choices} for {count} documents in {example.id}"
         if problem:
-            raise InputError(f"{name} {problem}", field="methods")
+            raise InputError(f"{name} {problem}; leave it out, or change metrics or data", field="methods")
         document_orders(count, wrapper.orders)
 
 

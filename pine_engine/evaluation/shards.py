@@ -63,11 +63,8 @@ def is_main_process() -> bool:
 def device_of_shard(device: str, shard: Shard) -> str:
     """Return the device of a shard: `cuda` is one GPU for each process of a launcher."""
     if device == TENSOR_PARALLEL:
-        raise InputError(
-            f"device {device!r} splits one model among processes, and `evaluate` splits its examples among "
-            "them; name another device, such as auto, which spreads a model over the GPUs of one process",
-            field="device",
-        )
+        message = f"device is not supported by `evaluate`: got {device!r}, expected another such as auto"
+        raise InputError(message, field="device")
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and shard.is_launched else device
 
 
@@ -84,10 +81,9 @@ def lock_shard(folder: Path, shard: Shard) -> Iterator[bool]:
             _try_locks(folder, [int(name) for name in names if name.isdecimal() and int(name) >= shard.count])
         lock = try_lock(_lock_file(folder, shard.index))
     except Timeout as error:
-        raise InputError(
-            f"another `evaluate` is writing {folder}: it holds {Path(error.lock_file).name}; wait until "
-            "it has ended, or give another folder"
-        ) from None
+        name = Path(error.lock_file).name
+        message = f"another `evaluate` is writing {folder}: it holds {name}; wait, or give another folder"
+        raise InputError(message) from None
     except OSError as error:
         raise InputError(f"{folder} cannot be written: {error.strerror}; give another folder") from error
     try:

@@ -99,8 +99,7 @@ def test_group_by_slot_has_slots_of_orders_that_can_be_compared(
         assert [*np.isfinite(scores)] == [gold is not None for gold in golds]
 
 
-def test_group_by_slot_all_orders_count_equally() -> None:
-    """Three documents: each slot has two orders of the others, and their mean."""
+def test_group_by_slot_has_the_mean_of_all_orders_of_the_others() -> None:
     one = example(0, 1, 3)
     scores = {arranged.name: index / 10 for index, arranged in enumerate(arrange_all(one, ["all"]))}
     table = slots_of([record(one, name, "pine", score) for name, score in scores.items()])[3]
