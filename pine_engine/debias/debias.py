@@ -45,7 +45,7 @@ class DebiasResult:
     """Answer to one request.
 
     Attributes:
-        answer: A label, of the chosen document in the given order; "tie"; "" if no answer names a label; or
+        answer: A label, of the chosen document in the input order; "tie"; "" if no answer names a label; or
             the generated text.
         scores: Probability, votes or calibrated score of each label. Empty for generated text.
         base_answers: Number of runs of the base method for each of its answers. Empty for generated text.

@@ -38,7 +38,7 @@ class Wrapper:
     """One wrapper; the types above define its columns.
 
     Attributes:
-        orders: Orders of the documents that are run, None for the given order alone.
+        orders: Orders of the documents that are run, None for the input order alone.
         has_prior: True if all orders are run on a few samples only, to learn a prior of the labels.
         invariance: The invariance in words.
         cost: Number of runs of the base method, in words.

@@ -71,7 +71,7 @@ def shuffled(records: Sequence[Record], slot: int = 2) -> list[Record]:
 
 
 def judge_records() -> Iterator[Record]:
-    """Yield twelve pairs of two sections: vanilla says A, PINE the better one but in pairs 0, 3, 6, 8."""
+    """Yield twelve pairs of two sections: vanilla says A, PINE the better one except in pairs 0, 3, 6, 8."""
     for index, method, name in product(range(12), ("vanilla", "pine"), SWAPS):
         better = index % 2
         right = "AB"[SWAPS[name][0].index(better)]

@@ -97,7 +97,7 @@ HEADS: Columns = {
 def pivot(name: str, rows: Sequence[Row], columns: Columns, *, heads: int = 3, **values: object) -> Table:
     """Return a table with a line per row, without the column of the run if all rows have one run.
 
-    The columns of texts.toml follow the given ones.
+    The columns of texts.toml follow those of the caller.
     """
     runs = {row.run for row in rows}
     lines = []
