@@ -14,7 +14,7 @@ from viz.cards.answers import AnswerCard, Reading, answer_grid
 from viz.cards.certificate import certificate_page
 from viz.cards.compare import answers_picture
 from viz.cards.measured import key_findings
-from viz.cards.shuffle import InOrders, letter_strip, shuffle_answer, verdict_html
+from viz.cards.shuffle import shuffle_answer, verdict_html
 from viz.cards.tutorial import Step, figure_html, quiz, run_html, tutorial
 from viz.drawing.identity import document_segment, legend
 from viz.drawing.picture import Numbers, picture, switch
@@ -55,7 +55,6 @@ DRAWINGS: dict[str, Callable[[str], str]] = {
         order_row([0], {"pine": replace(cell(text, 1.0), token_text=text)}),
         order_row([0], {"pine": cell("b")}),
     ),
-    "strip": lambda text: letter_strip(InOrders(((0,),), {"m": (text,)}, text), labels={"m": text}),
     "switch": lambda text: switch(text, [(text, {"other": text})], text),
     "tutorial": lambda text: tutorial([Step("a", text, text, text, source=text)], is_live=True),
     "verdict": lambda text: verdict_html(

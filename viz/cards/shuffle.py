@@ -1,4 +1,4 @@
-"""Cards of a shuffle: the verdict, the answer of a selected cell, and a strip of letters."""
+"""Cards of a shuffle: the verdict, and the answer of a selected cell."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +10,13 @@ from viz.drawing.markup import render
 from viz.drawing.text import format_difference, format_value, visible_text
 from viz.figures.positions_by_order import DocumentPositions
 from viz.figures.shuffle import answer_color, answer_letter, answer_numbers
+
+Methods = Sequence["pine.Method"]
+Rows = Sequence["pine.OrderResult"]
+"""Results of the orders so far, the reference order first."""
+
+Check = Callable[[str], bool]
+"""Check of an answer; None in its place if the correct answer is not known."""
 
 
 @dataclass(frozen=True)
@@ -23,35 +30,19 @@ class Letter:
     is_right: bool | None
 
 
-def answer_letters(texts: Iterable[str], is_right: Callable[[str], bool] | None = None) -> dict[str, Letter]:
+def answer_letters(texts: Iterable[str], is_right: Check | None = None) -> dict[str, Letter]:
     """Return the letters of the distinct answers, in the sequence in which they occur."""
-    return {
-        text: Letter(
-            answer_letter(number),
-            answer_color(number),
-            ink_on(answer_color(number)),
-            " ".join(text.split()) or "(empty answer)",
-            None if is_right is None else is_right(text),
+    letters = {}
+    for text, number in answer_numbers(texts).items():
+        color, words = answer_color(number), " ".join(text.split()) or "(empty answer)"
+        letters[text] = Letter(
+            answer_letter(number), color, ink_on(color), words, is_right and is_right(text)
         )
-        for text, number in answer_numbers(texts).items()
-    }
+    return letters
 
 
-def verdict_html(
-    methods: "Sequence[pine.Method]",
-    rows: "Sequence[pine.OrderResult]",
-    *,
-    caption: str,
-    is_right: Callable[[str], bool] | None = None,
-) -> str:
-    """Render the result of a shuffle in sentences, and the letters of the answers.
-
-    Args:
-        methods: Methods that are compared.
-        rows: Orders so far, the reference order first.
-        caption: Model, dtype and decoding.
-        is_right: Check of an answer; None if the correct answer is not known.
-    """
+def verdict_html(methods: Methods, rows: Rows, *, caption: str, is_right: Check | None = None) -> str:
+    """Render the result of a shuffle in sentences, and the letters of the answers, above the caption."""
     texts = [cell.text for row in rows for cell in row.comparisons.values()]
     return render(
         "shuffle_verdict.html",
@@ -62,11 +53,7 @@ def verdict_html(
     )
 
 
-def score_sentence(
-    methods: "Sequence[pine.Method]",
-    rows: "Sequence[pine.OrderResult]",
-    is_right: Callable[[str], bool] | None = None,
-) -> str:
+def score_sentence(methods: Methods, rows: Rows, is_right: Check | None = None) -> str:
     """Return "In 6 orders PINE gives 1 answer, right in 6; Vanilla 3, right in 3.", or "" without answers.
 
     Order-invariant methods come first, then those that are more often right.
@@ -86,34 +73,31 @@ def score_sentence(
     return "; ".join(parts) + "." if parts else ""
 
 
-def verdict_sentence(methods: "Sequence[pine.Method]", rows: "Sequence[pine.OrderResult]") -> str:
+def verdict_sentence(methods: Methods, rows: Rows) -> str:
     """Name the methods whose invariance held, and state whether the check could have failed; "" of one row.
 
     Methods that are not order-invariant are the controls: if none of their logits changed, unchanged logits
     of the others prove nothing.
     """
-    held, broken, moved, constant = list[str](), list[str](), list[str](), list[str]()
+    labels: dict[tuple[bool, bool], list[str]] = {}
     for method in methods:
         cells = [row.comparisons[method.name] for row in rows[1:] if method.name in row.comparisons]
-        if not cells:
-            continue
-        is_equal = all(cell.bitwise_identical for cell in cells)
-        if method.is_order_invariant:
-            (held if is_equal else broken).append(method.label)
-        else:
-            (constant if is_equal else moved).append(method.label)
+        if cells:
+            is_equal = all(cell.bitwise_identical for cell in cells)
+            labels.setdefault((method.is_order_invariant, is_equal), []).append(method.label)
+    held, broken, constant, moved = (
+        ", ".join(labels.get(key, ())) for key in ((True, True), (True, False), (False, True), (False, False))
+    )
     sentences = []
     if held:
-        sentences.append(f"Every logit equal to the last bit: {', '.join(held)}.")
+        sentences.append(f"Every logit equal to the last bit: {held}.")
     if broken:
-        sentences.append(f"Promised not to depend on the order, and did: {', '.join(broken)}.")
+        sentences.append(f"Promised not to depend on the order, and did: {broken}.")
     if moved:
-        sentences.append(f"The check can fail: the order changed logits of {', '.join(moved)}.")
+        sentences.append(f"The check can fail: the order changed logits of {moved}.")
     elif constant:
-        labels = ", ".join(constant)
-        sentences.append(
-            f"The order has not changed {labels} either: this proves nothing, try other documents."
-        )
+        nothing = "this proves nothing, try other documents"
+        sentences.append(f"The order has not changed {constant} either: {nothing}.")
     elif held or broken:
         sentences.append("Tick \u201cwith controls\u201d to see that the check can fail.")
     return " ".join(sentences)
@@ -167,28 +151,3 @@ class InOrders:
     answers: Mapping[str, tuple[str, ...]]
     source: str = ""
     positions: tuple[DocumentPositions, ...] = ()
-
-
-def letter_strip(
-    results: InOrders, *, labels: Mapping[str, str], is_right: Callable[[str], bool] | None = None
-) -> str:
-    """Render the answers as a table of letters, a method per row and an order per column."""
-    texts = [texts[place] for place in range(len(results.orders)) for texts in results.answers.values()]
-    letters = answer_letters(texts, is_right)
-    strips = [
-        (labels[method], [letters[text] for text in texts]) for method, texts in results.answers.items()
-    ]
-    return render(
-        "letter_strip.html",
-        orders=[[document_segment(index) for index in order] for order in results.orders],
-        strips=[(label, strip, _count(strip)) for label, strip in strips],
-        letters=list(letters.values()),
-        source=results.source,
-    )
-
-
-def _count(strip: Sequence[Letter]) -> str:
-    """Return "3 answers, right in 4"."""
-    kinds = len({one.letter for one in strip})
-    right = "" if strip[0].is_right is None else f", right in {sum(bool(one.is_right) for one in strip)}"
-    return f"{kinds} answer{'s' * (kinds != 1)}{right}"

@@ -65,17 +65,3 @@ def test_answer_of_a_cell_is_beside_the_reference() -> None:
     assert "the same answer" in same.text and "equal to the last bit" in same.text
     alone = read_html(shuffle.shuffle_answer(vanilla, ROWS[0], ROWS[0]))
     assert len(alone.with_class("pine-answer-text")) == 1 and not alone.with_class("pine-evidence")
-
-
-def test_strip_has_a_letter_per_distinct_answer() -> None:
-    answers = {"vanilla": ("x", "y", "x"), "pine": ("y", "y", "y")}
-    html = shuffle.letter_strip(
-        shuffle.InOrders(((0, 1), (1, 0), (0, 1)), answers),
-        labels={"vanilla": "Vanilla", "pine": "PINE"},
-        is_right=lambda text: text == "y",
-    )
-    rows = read_html(html).all("tbody")[0].all("tr")
-    letters = [[td.text[0] for td in row.with_class("pine-strip-letter")] for row in rows]
-    assert letters == [["a", "b", "a"], ["b", "b", "b"]]
-    counts = [row.with_class("pine-strip-count")[0].text for row in rows]
-    assert counts == ["2 answers, right in 1", "1 answer, right in 3"]

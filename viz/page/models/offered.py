@@ -5,7 +5,7 @@ from pine_engine.evaluation.report.published import PAPER_MODELS, PaperModel
 from pine_engine.models.dtypes import BYTES
 from pine_engine.models.listing import LoadableModel, list_models
 from pine_engine.models.resources import in_words
-from viz.cards.model_facts import ModelFacts, Need, model_facts
+from viz.drawing.markup import render
 from viz.page.jobs.model_pool import Choice, ModelPool
 
 SMALL = (
@@ -63,14 +63,13 @@ def facts_html(pool: ModelPool, choice: Choice) -> str:
         facts["To download"] = "all of it"
     if paper:
         facts["In the paper"] = ", ".join(paper.used_for)
-    return model_facts(
-        ModelFacts(
-            name=choice.name,
-            facts=tuple(facts.items()),
-            needs=tuple(Need(dtype, in_words(size), here or size <= free) for dtype, size in sizes.items()),
-            room=f"{in_words(free)} on {pool.device}",
-            reason=(reason or model.reason).rstrip("."),
-        )
+    return render(
+        "model_facts.html",
+        name=choice.name,
+        facts=facts.items(),
+        needs=[(dtype, in_words(size), here or size <= free) for dtype, size in sizes.items()],
+        free=f"{in_words(free)} on {pool.device}",
+        reason=(reason or model.reason).rstrip("."),
     )
 
 
