@@ -12,66 +12,34 @@ AnswerState = Literal["waiting", "reading", "writing", "finished", "stopped", "f
 
 @dataclass(frozen=True)
 class Reading:
-    """Parsed answer of a task.
+    """Parsed answer of a task."""
 
-    Attributes:
-        parsed: Parsed value; None if the answer could not be parsed.
-        finding: Name of the value, such as "verdict".
-        score: 0 to 1; None without accepted answers.
-        drawing: Escaped HTML of the drawn value; "" if it is not drawn.
-        remark: Reason for a missing drawing, or "".
-    """
-
-    parsed: str | None
-    finding: str
-    score: float | None = None
-    drawing: str = ""
-    remark: str = ""
-
-    @property
-    def mark(self) -> str:
-        """The score as a sign and a word."""
-        assert self.score is not None
-        return score_mark(self.score)
-
-    @property
-    def kind(self) -> str:
-        """The score as the class that colors it."""
-        assert self.score is not None
-        return score_class(self.score)
+    parsed: str | None  # None if the answer could not be parsed
+    finding: str  # name of the value, such as "verdict"
+    score: float | None = None  # 0 to 1; None without accepted answers
+    drawing: str = ""  # escaped HTML of the drawn value
+    remark: str = ""  # reason for a missing drawing
 
 
 @dataclass(frozen=True)
 class AnswerCard:
-    """Answer of one method so far.
-
-    Attributes:
-        method: Name of the method.
-        text: Answer so far, untrusted.
-        prefill_s: Seconds of the prefill; None before.
-        decode_s_per_token: Seconds per token; None before.
-        finish_reason: "stop" or "length".
-        message: Sentence on what to do next, for state "failed".
-        recorded: The answer is recorded and was not computed now.
-        model: Model that answers; "" if it is the only one.
-        reading: Parsed answer; None before.
-    """
+    """Answer of one method so far; seconds are None before they are measured."""
 
     method: str
     label: str
     meaning: str
     is_order_invariant: bool
     state: AnswerState = "waiting"
-    text: str = ""
+    text: str = ""  # untrusted
     layers_done: int = 0
     num_layers: int = 0
     num_tokens: int = 0
     prefill_s: float | None = None
     decode_s_per_token: float | None = None
-    finish_reason: str = ""
-    message: str = ""
-    recorded: bool = False
-    model: str = ""
+    finish_reason: str = ""  # "stop" or "length"
+    message: str = ""  # what to do next, for state "failed"
+    recorded: bool = False  # not computed now
+    model: str = ""  # "" if it is the only one
     reading: Reading | None = None
 
     @property
@@ -110,4 +78,4 @@ class AnswerCard:
 
 def answer_grid(cards: Sequence[AnswerCard]) -> str:
     """Render all cards, side by side where there is space."""
-    return render("answer_grid.html", cards=cards)
+    return render("answer_grid.html", cards=cards, score_mark=score_mark, score_class=score_class)

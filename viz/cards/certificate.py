@@ -13,30 +13,22 @@ from viz.drawing.text import format_difference, format_value
 def certificate_page(certificate: "pine.Certificate", *, facts: Mapping[str, str], styles: str) -> str:
     """Render the certificate as an HTML document without scripts, which needs no other file.
 
-    Args:
-        certificate: Certificate of a shuffle.
-        facts: Everything that bitwise identity depends on, by name: model, versions, hardware.
-        styles: Style sheet, from `figure_styles`.
+    `facts` are everything that bitwise identity depends on, by name. `styles` is from `figure_styles`.
     """
-    request = certificate.request
+    rows = []
+    for index, order in enumerate(certificate.orders):
+        documents = [document_segment(document, slot) for slot, document in enumerate(order)]
+        rows.append((documents, [format_value(result.logprobs[index]) for result in certificate.results]))
     return render(
         "certificate.html",
         certificate=certificate,
-        request=request,
+        request=certificate.request,
         facts=facts.items(),
         styles=styles,
         results=[(pine.METHODS[result.method], result) for result in certificate.results],
         orders=certificate.orders,
-        documents=[
-            (document_segment(index, index), document) for index, document in enumerate(request.documents)
-        ],
-        rows=[
-            (
-                [document_segment(document, slot) for slot, document in enumerate(order)],
-                [format_value(result.logprobs[index]) for result in certificate.results],
-            )
-            for index, order in enumerate(certificate.orders)
-        ],
+        documents=[(document_segment(i, i), one) for i, one in enumerate(certificate.request.documents)],
+        rows=rows,
         order_text=_describe_orders(certificate),
         verdict=_verdict,
         difference=format_difference,

@@ -9,14 +9,8 @@ from difflib import SequenceMatcher
 from viz.drawing.markup import render
 from viz.drawing.picture import Numbers, pick, picture
 from viz.drawing.text import format_difference, format_percent, format_value, shorten, visible_text
-from viz.figures.answer_tokens import (
-    MAX_TOKEN_CHARACTERS,
-    AnswerTokens,
-    first_difference,
-    is_reordered,
-    probability_gaps,
-    quoted,
-)
+from viz.figures import answer_tokens
+from viz.figures.answer_tokens import AnswerTokens, first_difference, quoted
 
 MAX_TOKENS = 256
 """Maximum tokens of an answer that are drawn."""
@@ -52,11 +46,8 @@ def answers_picture(
 ) -> str:
     """Render one answer, or two side by side with the words that differ marked, and their tokens.
 
-    Args:
-        answers: One or two answers.
-        dtype: Dtype of the model.
-        queries: Query that decodes each token of the first answer, which a click selects.
-        chosen: Selected token of the first answer, from 0.
+    `queries` has the query that decodes each token of the first answer, which a click selects; `chosen` is
+    the selected token of the first answer, from 0.
     """
     differs = first_difference(answers[0], answers[-1])
     # A single answer is compared with itself.
@@ -64,7 +55,7 @@ def answers_picture(
     cards = [
         {
             "label": answer.label,
-            "order": answer.documents if is_reordered(answers) else (),
+            "order": answer.documents if answer_tokens.is_reordered(answers) else (),
             "runs": words,
             "is_changed": any(run.changed for run in words),
             "summary": _summary(answer),
@@ -74,18 +65,11 @@ def answers_picture(
         for answer, words, selectable in zip(answers, runs, (queries, ()), strict=False)
     ]
     columns = ("answer", "token", "text", "token id", "log-probability (nats)", "probability")
-    rows = [
-        (
-            answer.label,
-            step + 1,
-            token,
-            answer.token_ids[step],
-            answer.logprobs[step],
-            answer.probability(step),
-        )
-        for answer in answers
-        for step, token in enumerate(answer.tokens)
-    ]
+    rows = []
+    for answer in answers:
+        for step, token in enumerate(answer.tokens):
+            values = (answer.token_ids[step], answer.logprobs[step], answer.probability(step))
+            rows.append((answer.label, step + 1, token, *values))
     return picture(
         render("compare.html", cards=cards, sentence=_verdict(answers), differs=differs is not None),
         name="answers",
@@ -105,7 +89,7 @@ def _chips(
     return [
         {
             "number": step + 1,
-            "label": shorten(visible_text(answer.tokens[step]), MAX_TOKEN_CHARACTERS),
+            "label": shorten(visible_text(answer.tokens[step]), answer_tokens.MAX_TOKEN_CHARACTERS),
             "probability": format_percent(answer.probability(step)),
             "width": 100 * answer.probability(step),
             "readout": _readout(answer, step),
@@ -141,12 +125,11 @@ def _verdict(answers: Sequence[AnswerTokens]) -> str:
     left, right = answers
     step = first_difference(left, right)
     if step is not None:
-        return (
-            f"The answers part at token {step + 1}: {left.describe_step(step)}, {right.describe_step(step)}."
-        )
+        tokens = f"{left.describe_step(step)}, {right.describe_step(step)}"
+        return f"The answers part at token {step + 1}: {tokens}."
     if not left.tokens:
         return "Both answers are empty."
-    largest = float(probability_gaps(left, right).max())
+    largest = float(answer_tokens.probability_gaps(left, right).max())
     return (
         "Both answers are the same, token by token. The log-probabilities of a token differ by at most "
         f"{format_difference(largest)} nats."
@@ -154,12 +137,13 @@ def _verdict(answers: Sequence[AnswerTokens]) -> str:
 
 
 def _caption(answers: Sequence[AnswerTokens], runs: Sequence[Sequence[WordRun]], dtype: str) -> str:
-    counts = [
-        f"{sum(len(run.words) for run in words if run.changed)} of "
-        f"{sum(len(run.words) for run in words)} words only under {answer.label}"
-        for answer, words in zip(answers, runs, strict=True)
-    ]
-    text = " and ".join(counts)
-    if not any(run.changed for words in runs for run in words):
+    if any(run.changed for words in runs for run in words):
+        counts = []
+        for answer, words in zip(answers, runs, strict=True):
+            num_changed = sum(len(run.words) for run in words if run.changed)
+            total = sum(len(run.words) for run in words)
+            counts.append(f"{num_changed} of {total} words only under {answer.label}")
+        text = " and ".join(counts)
+    else:
         text = "No word differs" if len(answers) > 1 else f"The answer of {answers[0].label}"
     return f"{text}; below each token its probability when it was written, greedy decoding, {dtype}."

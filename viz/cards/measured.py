@@ -11,25 +11,16 @@ MAX_ORDERS = 6
 
 @dataclass(frozen=True)
 class MeasuredRow:
-    """Results of one method in one table.
-
-    Attributes:
-        values: Mean in each order, None without parsed records; shares of 0 to 1, or nats.
-        mean: Mean over all records.
-        interval: 95 % interval of the mean; None before the end or with too few rows.
-        changed: Number of the `compared` examples, parsed in several orders, whose answers are not all equal;
-            None where nothing is answered.
-        unread: Number of the `answered` records that could not be parsed.
-    """
+    """Results of one method in one table; means are shares of 0 to 1, or nats."""
 
     label: str
     is_order_invariant: bool
-    values: tuple[float | None, ...]
+    values: tuple[float | None, ...]  # mean in each order, None without parsed records
     mean: float | None
-    interval: tuple[float, float] | None = None
-    changed: int | None = None
-    compared: int = 0
-    unparsed: int = 0
+    interval: tuple[float, float] | None = None  # 95 %; None before the end or with too few examples
+    changed: int | None = None  # of the `compared` examples; None for log-probabilities
+    compared: int = 0  # examples parsed in several orders
+    unparsed: int = 0  # of the `answered` records
     answered: int = 0
 
 
@@ -41,9 +32,6 @@ class MeasuredTable:
     is_share: bool
     orders: tuple[str, ...]
     rows: tuple[MeasuredRow, ...]
-
-    def __post_init__(self) -> None:
-        assert all(len(row.values) == len(self.orders) for row in self.rows)
 
     def format(self, value: float | None) -> str:
         """Format a value with its unit."""

@@ -23,25 +23,15 @@ _LINK = re.compile(r"\[([^]]+)\]\((term|mark):([\w -]+)\)")
 
 @dataclass(frozen=True)
 class Step:
-    """Step of the tutorial.
+    """Step of the tutorial."""
 
-    Attributes:
-        name: Anchor of the step.
-        heading: Heading.
-        text: Paragraphs with links to terms and marks.
-        section: Section of the paper, such as "section 3.2".
-        live: Label of the tab with the same figure of the reader's run; "" for none.
-        picture: Escaped HTML; "" for none.
-        source: Origin of the numbers of the picture.
-    """
-
-    name: str
+    name: str  # its anchor
     heading: str
-    text: str
-    section: str
-    live: str = ""
-    picture: str = ""
-    source: str = ""
+    text: str  # paragraphs with links to terms and marks
+    section: str  # of the paper, such as "section 3.2"
+    live: str = ""  # label of the tab with the same figure of the reader's run
+    picture: str = ""  # escaped HTML
+    source: str = ""  # origin of the numbers of the picture
 
     @property
     def paragraphs(self) -> list[Markup]:
@@ -69,13 +59,7 @@ def tutorial_page(
 ) -> str:
     """Render an HTML document with the tutorial, which needs no server and no network.
 
-    Args:
-        steps: Steps of the tutorial.
-        run: Escaped HTML of the question, the documents and the answers, from `run_html`.
-        title: Title of the document.
-        about: Origin of the numbers.
-        styles: Style sheet of the project, inserted without escaping.
-        scripts: Scripts of the project, inserted without escaping; plotly.js first.
+    `run` is from `run_html`. Styles and scripts are inserted without escaping, plotly.js first.
     """
     assert "</style" not in styles and not any("</script" in script for script in scripts)
     return render(
@@ -101,11 +85,7 @@ def run_html(
 def quiz(question: str, answers: Mapping[str, Sequence[str]], *, figure: str, explanation: str = "") -> str:
     """Render a guess per method, and the results, which are hidden before.
 
-    Args:
-        question: Question to guess.
-        answers: Answers in all orders by label of the method.
-        figure: Escaped HTML of the results.
-        explanation: Escaped HTML that is shown with them.
+    `answers` has the answers in all orders by label of the method; figure and explanation are escaped HTML.
     """
     entries = [(label, list(dict.fromkeys(texts))) for label, texts in answers.items()]
     return render(
@@ -114,12 +94,6 @@ def quiz(question: str, answers: Mapping[str, Sequence[str]], *, figure: str, ex
 
 
 def figure_html(figures: Mapping[str, go.Figure], *, label: str = "", note: str = "") -> str:
-    """Render a figure, or several of which a switch shows one; viz/drawing/figures.js draws them.
-
-    Args:
-        figures: Figures by the text of their button.
-        label: Label of the switch.
-        note: Sentence beside the switch.
-    """
+    """Render figures by the text of their button; a switch shows one and viz/drawing/figures.js draws it."""
     packed = [strip_interaction(packed_json(figure)) for figure in figures.values()]
     return render("figure.html", figures=packed, names=list(figures), label=label, note=note)
