@@ -7,14 +7,7 @@ import typer
 
 from pine_engine.benchmark.workload import Sweep, Workload, sweep_over
 from pine_engine.cli import output
-from pine_engine.cli.options import (
-    EMBEDDED_MODEL,
-    Methods,
-    ModelOptions,
-    Positive,
-    method_names,
-    parse_numbers,
-)
+from pine_engine.cli.options import Methods, ModelOptions, Positive, method_names, parse_numbers
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
 from pine_engine.models.load import TENSOR_PARALLEL
@@ -34,7 +27,7 @@ def bench(
     trace: bool = False,
     profile: bool = False,
     end_to_end: bool = False,
-    model: ModelOptions = EMBEDDED_MODEL,
+    model: ModelOptions = ModelOptions(),
 ) -> CommandResult:
     """Time every method against the stock model, in turns on the same random tokens.
 

@@ -3,17 +3,14 @@
 from pathlib import Path
 
 from pine_engine.cli import output
-from pine_engine.cli.options import EMBEDDED_MODEL, Methods, ModelOptions, method_names
+from pine_engine.cli.options import Methods, ModelOptions, method_names
 from pine_engine.cli.output import CommandResult
 from pine_engine.engine.events import GenerationFinished, PrefillDone, RunFinished, answers_report
 from pine_engine.prompts.request import Request, read_request
 
 
 def compare(
-    file: Path,
-    methods: Methods = None,
-    max_new_tokens: int = 64,
-    model: ModelOptions = EMBEDDED_MODEL,
+    file: Path, methods: Methods = None, max_new_tokens: int = 64, model: ModelOptions = ModelOptions()
 ) -> CommandResult:
     """Answer one question over documents with every method.
 

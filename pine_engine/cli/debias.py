@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pine_engine.cli import output
-from pine_engine.cli.options import EMBEDDED_MODEL, ModelOptions, split_names
+from pine_engine.cli.options import ModelOptions, split_names
 from pine_engine.cli.output import CommandResult
 from pine_engine.debias.plan import MAX_ORDERS, plan_debias
 from pine_engine.engine.events import PrefillDone
@@ -25,7 +25,7 @@ def debias(
     samples: int = 10,
     seed: int = 0,
     max_orders: int = MAX_ORDERS,
-    model: ModelOptions = EMBEDDED_MODEL,
+    model: ModelOptions = ModelOptions(),
 ) -> CommandResult:
     """Answer questions with a wrapper around one method: permutation, PriDe or contextual calibration.
 
@@ -67,23 +67,13 @@ def debias(
                 advance(f"{event.method}: prefill finished")
             elif isinstance(event, DebiasResult):
                 results.append(event)
-    report = output.report_header(engine) | {
-        "wrapper": wrapper,
-        "base": base,
-        "prompts": plan.num_prompts,
-        "results": [
-            {"file": str(file), **asdict(result)} for file, result in zip(files, results, strict=True)
-        ],
-    }
+    by_file = list(zip(map(str, files), results, strict=True))
+    report = output.report_header(engine) | {"wrapper": wrapper, "base": base, "prompts": plan.num_prompts}
+    report["results"] = [{"file": file, **asdict(result)} for file, result in by_file]
     rows = []
-    for file, result in zip(files, results, strict=True):
+    for file, result in by_file:
         base_answers = [f"{answer or 'none'} {count}x" for answer, count in result.base_answers.items()]
-        rows.append(
-            {
-                "file": file,
-                "answer": result.answer or "none",
-                "scores": ", ".join(f"{label} {score:.3g}" for label, score in result.scores.items()),
-                f"{METHODS[base].label} alone": ", ".join(base_answers),
-            }
-        )
+        scores = [f"{label} {score:.3g}" for label, score in result.scores.items()]
+        row = {"file": file, "answer": result.answer or "none", "scores": ", ".join(scores)}
+        rows.append(row | {f"{METHODS[base].label} alone": ", ".join(base_answers)})
     return CommandResult(report, rows)

@@ -32,26 +32,14 @@ def download_data(
     with output.progress(min(limit or public_set.records, public_set.records)) as advance:
         num_examples = registry.convert(public_set, paths, output_dir, limit=limit, advance=advance)
     path = output_dir / f"{public_set.name}.jsonl"
-    downloads: list[dict[str, Any]] = [
-        {
-            "file": str(path),
-            "bytes": path.stat().st_size,
-            "sha256": file_sha256(path),
-            "checked": "as published" if file.sha256 else "no published checksum",
-            "from": file.url,
-        }
-        for file, path in zip(public_set.files, paths, strict=True)
-    ]
-    report = {
-        "set": public_set.name,
-        "task": public_set.task,
-        "examples": num_examples,
-        "file": str(path),
-        "sha256": file_sha256(path),
-        "license": public_set.license,
-        "source": public_set.source,
-        "downloads": downloads,
-    }
+    downloads: list[dict[str, Any]] = []
+    for file, download in zip(public_set.files, paths, strict=True):
+        facts = {"file": str(download), "bytes": download.stat().st_size, "sha256": file_sha256(download)}
+        checked = "as published" if file.sha256 else "no published checksum"
+        downloads.append(facts | {"checked": checked, "from": file.url})
+    report: dict[str, Any] = {"set": public_set.name, "task": public_set.task, "examples": num_examples}
+    report |= {"file": str(path), "sha256": file_sha256(path), "license": public_set.license}
+    report |= {"source": public_set.source, "downloads": downloads}
     origin = f"license: {public_set.license}; from {public_set.source}"
     return CommandResult(report, downloads, [f"{num_examples} examples in {path}; {origin}"])
 
@@ -59,11 +47,10 @@ def download_data(
 def _list_sets() -> list[dict[str, Any]]:
     fields = {"set": "name", "task": "task", "records": "records", "bytes": "size", "license": "license"}
     fields["source"] = "source"
-    public = [
-        {key: getattr(each, field) for key, field in fields.items()} for each in registry.PUBLIC_SETS.values()
-    ]
+    public = registry.PUBLIC_SETS.values()
+    rows = [{key: getattr(each, field) for key, field in fields.items()} for each in public]
     unknown = dict.fromkeys(fields)
-    return public + [unknown | {"set": name, "task": task} for name, task in registry.NOT_PUBLIC.items()]
+    return rows + [unknown | {"set": name, "task": task} for name, task in registry.NOT_PUBLIC.items()]
 
 
 def file_sha256(path: Path) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from pine_engine.cli import output
 from pine_engine.cli.download_data import file_sha256
-from pine_engine.cli.options import EMBEDDED_MODEL, Limit, ModelOptions, split_names
+from pine_engine.cli.options import Limit, ModelOptions, split_names
 from pine_engine.cli.output import CommandResult
 from pine_engine.engine.events import Event
 from pine_engine.engine.model_worker import compute_on, raise_if_cancelled
@@ -47,7 +47,7 @@ def evaluate(
     max_new_tokens: Limit = None,
     recompute: bool = False,
     shard: str | None = None,
-    model: ModelOptions = EMBEDDED_MODEL,
+    model: ModelOptions = ModelOptions(),
 ) -> CommandResult:
     """Evaluate a dataset: one record per example, method and document order. Resumes an interrupted run.
 
@@ -127,15 +127,15 @@ def evaluate(
                     stopped.wait(1)
                     is_waiting = shards.is_running(output_dir, part)
                 raise_if_cancelled(stopped)
-        except (Cancelled, KeyboardInterrupt):
-            kept = _count_kept(output_dir, shown, settings)
+        except (Cancelled, KeyboardInterrupt, WriteError) as error:
+            records, missing = _planned(output_dir, shown, settings)
+            kept = f"{len(records)} of {len(records) + missing} records are in {output_dir}"
+            if isinstance(error, WriteError):
+                output.stderr.quiet = False  # only this process has the reason
+                note = f"{error}; {kept}; run the same command again when it can be written"
+                return CommandResult({}, [], [note], output.FAILED)
             note = f"stopped: {kept}; run the same command again to resume"
             return CommandResult({}, [], [note], output.STOPPED)
-        except WriteError as error:
-            output.stderr.quiet = False  # only this process knows the reason
-            kept = _count_kept(output_dir, shown, settings)
-            note = f"{error}; {kept}; run the same command again when it can be written"
-            return CommandResult({}, [], [note], output.FAILED)
     if part.is_launched and part.index:
         return CommandResult({}, [])
     seconds = time.perf_counter() - started
@@ -164,23 +164,16 @@ def _planned(output_dir: Path, examples: Sequence[Example], settings: Settings) 
     return records, len(planned) - len(records)
 
 
-def _count_kept(output_dir: Path, examples: Sequence[Example], settings: Settings) -> str:
-    records, missing = _planned(output_dir, examples, settings)
-    return f"{len(records)} of {len(records) + missing} records are in {output_dir}"
-
-
 def _summarize(
     output_dir: Path, info: stored.RunInfo, records: list[Record], missing: int, seconds: float
 ) -> CommandResult:
     """Return the summary and notes on errors and on what is missing, which is a failure."""
-    errors = [record for record in records if record.error]
+    errors = [record.error for record in records if record.error]
     notes, reasons = [], []
     if errors:
-        notes = [f"{len(errors)} of {len(records)} records have an error, such as: {errors[0].error}"]
+        notes.append(f"{len(errors)} of {len(records)} records have an error, such as: {errors[0]}")
     if missing:
-        reasons = [
-            f"{missing} records are missing because a process died; run the same command again to resume"
-        ]
+        reasons.append(f"{missing} records are missing: a process died; run the same command again to resume")
     try:
         tasks = estimate_tasks(records)
     except InputError as error:
@@ -198,13 +191,8 @@ def _summarize(
         "seconds": sum(record.seconds for record in records),
         "summary": nested(tasks) if tasks else None,
     }
-    rows = [
-        _row(row)
-        for task in tasks
-        for method in task.methods
-        for row in method_rows(task)
-        if row.method == method
-    ]
+    by_method = [(task, method) for task in tasks for method in task.methods]
+    rows = [_row(row) for task, method in by_method for row in method_rows(task) if row.method == method]
     return CommandResult(report, rows, notes + reasons, output.FAILED if reasons else 0)
 
 

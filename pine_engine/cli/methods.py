@@ -30,6 +30,13 @@ WEIGHTS: dict[KeyWeighting, str] = {
 }
 """Factor of the attention weights of the suffix."""
 
+TITLES = {
+    **{"name": "name", "description": "what it does", "sees": "other documents visible"},
+    **{"positions": "positions", "weight": "weight for the suffix", "invariance": "order-invariant"},
+    **{"cost": "cost", "source": "source"},
+}
+"""Titles of the columns by JSON key."""
+
 BEGIN = "<!-- methods: written by `python -m pine_engine methods --into docs/methods.md` -->"
 END = "<!-- end of methods -->"
 
@@ -48,17 +55,7 @@ def methods(markdown: bool = False, into: Path | None = None) -> CommandResult:
         print(markdown_tables(), end="")
         return CommandResult({}, [])
     method_rows, wrapper_rows = _method_rows(), _wrapper_rows()
-    titles = {
-        "name": "name",
-        "what it does": "description",
-        "other documents visible": "sees",
-        "positions": "positions",
-        "weight for the suffix": "weight",
-        "order-invariant": "invariance",
-        "cost": "cost",
-        "source": "source",
-    }
-    rows = [{title: row.get(key) for title, key in titles.items()} for row in [*method_rows, *wrapper_rows]]
+    rows = [{title: row.get(key) for key, title in TITLES.items()} for row in [*method_rows, *wrapper_rows]]
     return CommandResult({"methods": method_rows, "wrappers": wrapper_rows}, rows, caption=NAMING)
 
 
@@ -69,11 +66,7 @@ def markdown_tables() -> str:
 
 
 def write_into(path: Path) -> None:
-    """Write the tables between the markers of a file.
-
-    Raises:
-        InputError: The file cannot be read or has no markers.
-    """
+    """Write the tables between the markers of a file; raise InputError for a file without them."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -86,33 +79,25 @@ def write_into(path: Path) -> None:
 
 
 def _method_rows() -> list[dict[str, Any]]:
-    return [
-        {
-            "name": method.name,
-            "label": method.label,
-            "sees": VISIBLE_DOCUMENTS[method.mask],
-            "positions": POSITIONS[method.positions],
-            "weight": WEIGHTS[method.key_weighting],
-            "invariance": method.invariance,
-            "cost": method.cost,
-            "source": method.source,
-            "description": method.description,
-        }
-        for method in METHODS.values()
-    ]
+    rows = []
+    for method in METHODS.values():
+        looks = {"sees": VISIBLE_DOCUMENTS[method.mask], "positions": POSITIONS[method.positions]}
+        looks["weight"] = WEIGHTS[method.key_weighting]
+        rows.append({"name": method.name, "label": method.label} | looks | _facts(method))
+    return rows
 
 
 def _wrapper_rows() -> list[dict[str, Any]]:
-    fields = ("name", "label", "invariance", "cost", "source", "description")
-    return [{field: getattr(wrapper, field) for field in fields} for wrapper in DEBIASERS.values()]
+    return [{"name": each.name, "label": each.label} | _facts(each) for each in DEBIASERS.values()]
+
+
+def _facts(described: Any) -> dict[str, str]:
+    return {key: getattr(described, key) for key in ("invariance", "cost", "source", "description")}
 
 
 def _markdown_table(kind: str, rows: Sequence[dict[str, Any]]) -> str:
-    lines = [
-        f"| {kind} | name | what it does | order-invariant | cost | source |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    lines = [(kind, "name", "what it does", "order-invariant", "cost", "source"), ("---",) * 6]
     for row in rows:
-        cells = (row["label"], f"`{row['name']}`", row["description"], row["invariance"], row["cost"])
-        lines.append(f"| {' | '.join(cells)} | {row['source']} |")
-    return "\n".join(lines)
+        values = [row[key] for key in ("description", "invariance", "cost", "source")]
+        lines.append((row["label"], f"`{row['name']}`", *values))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

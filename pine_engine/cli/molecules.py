@@ -11,14 +11,8 @@ from pine_engine.cli.options import Limit, Methods, method_names
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
-from pine_engine.molecules.metrics import (
-    MeanError,
-    MethodMetrics,
-    Predictor,
-    References,
-    compute_metrics,
-    compute_references,
-)
+from pine_engine.molecules import metrics as measured
+from pine_engine.molecules.metrics import MeanError, MethodMetrics, References
 from pine_engine.molecules.request_rows import PROPERTIES, read_molecules, split_molecules
 
 SHIPPED = "molecules"
@@ -54,36 +48,28 @@ def molecules(
     training_data = read_molecules(predictor_data).molecules
     training_smiles = {molecule.smiles for molecule in training_data}
     if shared := [molecule.id for molecule in requests if molecule.smiles in training_smiles]:
-        raise InputError(
-            f"{len(shared)} molecules of {data} are also in {predictor_data}, such as {shared[0]}; request "
-            "properties of molecules outside the training data"
-        )
+        both = f"{len(shared)} molecules of {data} are also in {predictor_data}, such as {shared[0]}"
+        raise InputError(f"{both}; request properties of molecules outside the training data")
 
     engine = output.load(model, dtype, device, needs_tokenizer=True)
 
     from pine_engine.molecules.generate import generate_molecules, random_orders
 
-    predictor = Predictor(split_molecules(training_data).predictor)
+    predictor = measured.Predictor(split_molecules(training_data).predictor)
     request_orders = [random_orders(molecule, orders, seed) for molecule in requests]
     with output.progress(len(names) * len(requests) * orders) as advance:
         generated = generate_molecules(engine, requests, request_orders, names, advance)
-    metrics = compute_metrics(generated, requests, predictor, training_smiles)
-    references = compute_references(requests, predictor)
-    report = {
+    metrics = measured.compute_metrics(generated, requests, predictor, training_smiles)
+    references = measured.compute_references(requests, predictor)
+    report: dict[str, Any] = {
         "model": engine.model_name,
         "data": data.name,
         "predictor_data": predictor_data.name,
-        "requests": len(requests),
-        "orders": orders,
-        "seed": seed,
-        "dtype": engine.dtype,
-        "methods": [one.model_dump(mode="json") for one in metrics],
-        "references": references.model_dump(mode="json"),
     }
-    caption = (
-        f"{len(requests)} requests in {orders} orders each; errors are of valid molecules only, with 95 % "
-        "intervals over requests"
-    )
+    report |= {"requests": len(requests), "orders": orders, "seed": seed, "dtype": engine.dtype}
+    report |= {"methods": metrics, "references": references}
+    errors = "errors are of valid molecules only, with 95 % intervals over requests"
+    caption = f"{len(requests)} requests in {orders} orders each; {errors}"
     return CommandResult(report, _rows(metrics, references), caption=caption)
 
 
@@ -95,10 +81,10 @@ def _rows(metrics: list[MethodMetrics], references: References) -> list[dict[str
         fractions = {labels[one.method]: getattr(one, name) for one in metrics}
         percents = {label: None if value is None else f"{value:.1%}" for label, value in fractions.items()}
         rows.append({"": name, **percents})
+    columns = {labels[one.method]: one.errors for one in metrics} | dict(references)
     for name, unit in PROPERTIES.items():
-        columns = {labels[one.method]: one.errors for one in metrics} | dict(references)
-        rows.append({"": f"{name}, {unit}"})
-        rows[-1] |= {title: _interval(errors, name) for title, errors in columns.items()}
+        errors = {title: _interval(by_property, name) for title, by_property in columns.items()}
+        rows.append({"": f"{name}, {unit}", **errors})
     first, *others = metrics
     for name in PROPERTIES if others else ():
         differences = {labels[one.method]: _interval(one.more_error, name, "+") for one in others}

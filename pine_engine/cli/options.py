@@ -49,15 +49,11 @@ class ModelOptions:
         return output.load(self.model, self.dtype, self.device, needs_tokenizer=needs_tokenizer)
 
 
-EMBEDDED_MODEL = ModelOptions()
-
-
 def as_command(function: Callable[..., output.CommandResult]) -> Callable[..., None]:
     """Return a typer command that prints the result of a function, with the option --json added.
 
-    Its help is the docstring: the description, and an entry of `Args:` per option. A parameter without a
-    default is an argument, and a boolean option is a flag. A dataclass as the type of a parameter is replaced
-    by one option per field, with help from `Attributes:`.
+    Its help is the docstring. A parameter without a default is an argument, a boolean option is a flag, and a
+    dataclass as the type of a parameter is replaced by one option per field.
     """
     parameters = _parameters(function)
     parameters.append(inspect.Parameter("as_json", KEYWORD_ONLY, default=False, annotation=AsJson))
@@ -112,14 +108,9 @@ def split_names(names: str | None) -> list[str] | None:
 
 
 def parse_numbers(numbers: str, label: str) -> list[int]:
-    """Return whole numbers separated by commas.
-
-    Raises:
-        InputError: A part is no whole number.
-    """
-    try:
-        return [int(number) for number in numbers.split(",")]
-    except ValueError:
-        raise InputError(
-            f"invalid {label}: got {numbers!r}, expected whole numbers separated by commas, such as 2,5,10"
-        ) from None
+    """Return positive whole numbers separated by commas, or raise InputError."""
+    parts = [part.strip() for part in numbers.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        expected = "whole numbers from 1 on, separated by commas, such as 2,5,10"
+        raise InputError(f"invalid {label}: got {numbers!r}, expected {expected}", field=label)
+    return list(map(int, parts))

@@ -41,18 +41,13 @@ stdout = Console()
 
 
 def load(model: str | None, dtype: str, device: str, *, needs_tokenizer: bool = False) -> "Engine":
-    """Load the engine with a progress bar, which also shows the conversion of the embedded model.
-
-    Raises:
-        ModelError: The model cannot be loaded, or has random weights although a tokenizer is needed.
-    """
+    """Load the engine with a progress bar, which also shows the conversion of the embedded model."""
     from pine_engine.benchmark.random_models import is_synthetic, load_engine
 
     if needs_tokenizer and is_synthetic(model):
-        raise ModelError(
-            f"{model} has random weights and no tokenizer, so it cannot process text; use it with `bench` "
-            "and `verify --self-test`, and give a real model here"
-        )
+        problem = f"{model} has random weights and no tokenizer, so it cannot process text"
+        use = "use it with `bench` and `verify --self-test`, and give a real model here"
+        raise ModelError(f"{problem}; {use}")
     with _bar() as bar:
         task = bar.add_task("loading the model", total=None)
 
@@ -89,11 +84,7 @@ def report_header(engine: "Engine") -> dict[str, Any]:
 
 
 def print_result(result: CommandResult, *, as_json: bool) -> None:
-    """Print the report as one line of JSON or as a table, then the notes on stderr.
-
-    Raises:
-        Exit: The status is not 0.
-    """
+    """Print the report as one line of JSON or as a table, then the notes on stderr; exit with the status."""
     if as_json and result.report:
         print(json.dumps(to_jsonable_python(result.report, inf_nan_mode="null")))
     elif result.rows:

@@ -33,13 +33,9 @@ def reproduce(
 
     platform = certified.platform
     num_threads = platform.threads  # logits may depend on it
+    source = (model or certified.model_ref, dtype or platform.dtype, device or platform.device)
     with torch_num_threads(num_threads if num_threads <= (os.cpu_count() or 1) else None):
-        engine = output.load(
-            model or certified.model_ref,
-            dtype or platform.dtype,
-            device or platform.device,
-            needs_tokenizer=True,
-        )
+        engine = output.load(*source, needs_tokenizer=True)
         with output.progress(len(certified.orders)) as advance:
             found = reproduction.reproduce(engine, certified, on_order=advance)
     options = {("model", "revision"): model, ("dtype",): dtype, ("device",): device}

@@ -8,7 +8,7 @@ import typer
 
 from pine_engine.cli import output
 from pine_engine.cli.evaluate import evaluate
-from pine_engine.cli.options import EMBEDDED_MODEL, Limit, ModelOptions
+from pine_engine.cli.options import Limit, ModelOptions
 from pine_engine.cli.output import CommandResult
 from pine_engine.cli.report import report
 from pine_engine.errors import InputError
@@ -55,7 +55,7 @@ def reproduce_paper(
     limit: Limit = None,
     sample_seed: int | None = None,
     max_new_tokens: Limit = None,
-    model: ModelOptions = EMBEDDED_MODEL,
+    model: ModelOptions = ModelOptions(),
 ) -> CommandResult:
     """Evaluate the paper's datasets in its orders, with its wrappers, and write a report.
 

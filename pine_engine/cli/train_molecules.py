@@ -21,7 +21,7 @@ SCRIPT = Path(__file__).parents[2] / "tools" / "train_molecules.py"
 
 @dataclass(frozen=True)
 class Recipe:
-    """All options that determine the weights, apart from the data.
+    """Options that determine the weights, apart from the data.
 
     Attributes:
         steps: Number of optimizer steps. Default: those of the epochs.
@@ -58,9 +58,8 @@ class Recipe:
             ("random_smiles_prob", 0 <= self.random_smiles_prob <= 1, "0 to 1"),
         ):
             if not is_valid:
-                raise InputError(
-                    f"invalid {field}: got {getattr(self, field)}, expected {expected}", field=field
-                )
+                message = f"invalid {field}: got {getattr(self, field)}, expected {expected}"
+                raise InputError(message, field=field)
 
 
 def train_molecules(
@@ -84,17 +83,14 @@ def train_molecules(
         resume: Continue from the checkpoint in the output folder.
     """
     if not SCRIPT.is_file():
-        raise InputError(
-            "train-molecules needs the repository of PINE Explorer: this installation has no "
-            f"{SCRIPT.relative_to(SCRIPT.parents[1])}; run the command in a clone of the repository"
-        )
+        needs = "train-molecules needs the repository of PINE Explorer: this installation has no"
+        script_name = SCRIPT.relative_to(SCRIPT.parents[1])
+        raise InputError(f"{needs} {script_name}; run the command in a clone of the repository")
     source = read_molecules(data)
     split = split_molecules(source.molecules)
     if not split.train or not split.held_out:
-        raise InputError(
-            f"{data} has {len(source.molecules)} different molecules, too few to hold some out; give more, "
-            "such as 100"
-        )
+        few = f"{data} has {len(source.molecules)} different molecules, too few to hold some out"
+        raise InputError(f"{few}; give more, such as 100")
     if not epochs > 0:
         raise InputError(f"epochs is {epochs}; give more than 0", field="epochs")
     recipe.check()
@@ -107,15 +103,10 @@ def train_molecules(
 
     script.create_folder(output_dir)
     with torch_num_threads(threads):
-        training = script.train(
-            recipe,
-            split.train,
-            split.held_out,
-            output_dir,
-            checkpoint_every=checkpoint_every,
-            resume=resume,
+        steps = script.train(
+            recipe, split.train, split.held_out, output_dir, checkpoint_every=checkpoint_every, resume=resume
         )
-        trained = script.run_with_progress(training, recipe.steps, report=output.print_note)
+        trained = script.run_with_progress(steps, recipe.steps, report=output.print_note)
         facts = script.save(trained, recipe, data, source, split, output_dir)
     row = {
         "model": str(output_dir),

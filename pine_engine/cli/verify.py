@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pine_engine.cli import output
-from pine_engine.cli.options import (
-    EMBEDDED_MODEL,
-    Limit,
-    Methods,
-    ModelOptions,
-    Positive,
-    method_names,
-    parse_numbers,
-)
+from pine_engine.cli.options import Limit, Methods, ModelOptions, Positive, method_names, parse_numbers
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
@@ -38,7 +30,7 @@ def verify(
     methods: Methods = None,
     max_new_tokens: Positive = 16,
     seed: int = 0,
-    model: ModelOptions = EMBEDDED_MODEL,
+    model: ModelOptions = ModelOptions(),
 ) -> CommandResult:
     """Compare all logits across document orders; exit 1 if an order-invariant method changes.
 
@@ -58,7 +50,9 @@ def verify(
     if threads is not None and not self_test:
         raise InputError("--threads belongs to the self-test; give --self-test, or set OMP_NUM_THREADS")
     if data is None:
-        return _self_test(model, None if threads is None else _thread_counts(threads), num_orders, seed)
+        return _self_test(
+            model, None if threads is None else parse_numbers(threads, "--threads"), num_orders, seed
+        )
     names = method_names(methods)
     examples = list(read_rows(data, DataRow, limit).values())
     engine = model.load(needs_tokenizer=True)
@@ -85,10 +79,9 @@ def verify(
     summary = {name: _total(name, [one for one in entries if one["method"] == name]) for name in names}
     report = output.report_header(engine) | {"rows": entries, "summary": summary}
     rows = [{"method": name, **total} for name, total in summary.items()]
-    if changed := [name for name, total in summary.items() if total["invariance_held"] is False]:
-        note = f"the order of the documents changed the output of: {', '.join(changed)}"
-        return CommandResult(report, rows, [note], output.FAILED)
-    return CommandResult(report, rows)
+    changed = ", ".join(name for name, total in summary.items() if total["invariance_held"] is False)
+    notes = [f"the order of the documents changed the output of: {changed}"] if changed else []
+    return CommandResult(report, rows, notes, output.FAILED if changed else 0)
 
 
 def _total(method: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
@@ -102,13 +95,6 @@ def _total(method: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
         "bitwise_identical": bitwise_identical,
         "invariance_held": bitwise_identical if METHODS[method].is_order_invariant else None,
     }
-
-
-def _thread_counts(threads: str) -> list[int]:
-    counts = parse_numbers(threads, "--threads")
-    if min(counts) < 1:
-        raise InputError(f"invalid --threads: got {min(counts)}, expected whole numbers from 1 on")
-    return counts
 
 
 def _self_test(
@@ -132,16 +118,11 @@ def _self_test(
             checks.append(check)
             advance(check.name)
     failed = [check.name for check in checks if not check.holds]
-    report = output.report_header(engine) | {
-        "device": engine.device,
-        "checks": [dataclasses.asdict(check) for check in checks],
-        "passed": not failed,
-    }
+    results = [dataclasses.asdict(check) for check in checks]
+    report = output.report_header(engine) | {"device": engine.device, "checks": results, "passed": not failed}
     rows = [
         {"check": check.name, "verdict": check.verdict, "found": check.found, "meaning": check.meaning}
         for check in checks
     ]
-    if failed:
-        note = f"not invariant: {'; '.join(failed)}. Use another --dtype, or --threads."
-        return CommandResult(report, rows, [note], output.FAILED)
-    return CommandResult(report, rows)
+    notes = [f"not invariant: {'; '.join(failed)}. Use another --dtype, or --threads."] if failed else []
+    return CommandResult(report, rows, notes, output.FAILED if failed else 0)

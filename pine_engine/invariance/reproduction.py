@@ -15,7 +15,7 @@ from pine_engine.invariance.platform_facts import ASPECTS
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Largest allowed difference of numbers computed on two platforms, where rounding differs."""
+    """Maximum difference of numbers computed on two platforms, where rounding differs."""
 
     logit_diff: float  # of max |Δ logit|
     logprob: float  # of a log-probability, in nats per token of the answer
@@ -53,23 +53,14 @@ class CertificateCheck:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Comparison of a certificate with its reproduction.
-
-    Attributes:
-        certified: Certificate.
-        found: Certificate of the reproduction.
-        platform_differences: Differences of the platforms, without the model.
-        overrides: Differences that the caller requested.
-        tolerance: Tolerance of numbers. None if they must be equal.
-        checks: All comparisons, those of the certificate as a whole first.
-    """
+    """Comparison of a certificate with its reproduction, the certificate `found`."""
 
     certified: Certificate
     found: Certificate
-    platform_differences: list[str]
-    overrides: list[str]
-    tolerance: Tolerance | None
-    checks: list[CertificateCheck]
+    platform_differences: list[str]  # without the model
+    overrides: list[str]  # differences that the caller requested
+    tolerance: Tolerance | None  # of numbers; None if they must be equal
+    checks: list[CertificateCheck]  # those of the certificate as a whole first
 
     @property
     def holds(self) -> bool:
@@ -96,21 +87,20 @@ class Reproduction:
 
     def report(self) -> dict[str, Any]:
         """Return the JSON of the subcommand `reproduce`."""
-        methods: list[dict[str, Any]] = []
-        for found, certified in zip(self.found.results, self.certified.results, strict=True):
-            (logits,) = [
-                check for check in self.checks if (check.method, check.label) == (found.method, LOGITS)
-            ]
-            methods.append(
-                {
-                    "method": found.method,
-                    "found": found.model_dump(mode="json"),
-                    "certified": certified.model_dump(mode="json"),
-                    "logits_identical": None if logits.unchecked else logits.problem is None,
-                    "problems": self.problems_of(found.method),
-                    "checked": self._checked(found.method),
-                }
+        logits = {check.method: check for check in self.checks if check.label == LOGITS}
+        methods = [
+            {
+                "method": method,
+                "found": found.model_dump(mode="json"),
+                "certified": certified.model_dump(mode="json"),
+                "logits_identical": None if logits[method].unchecked else logits[method].problem is None,
+                "problems": self.problems_of(method),
+                "checked": self._checked(method),
+            }
+            for method, found, certified in zip(
+                self.certified.methods, self.found.results, self.certified.results, strict=True
             )
+        ]
         return {
             "made": self.certified.made,
             "model": self.certified.platform.model,
@@ -175,10 +165,11 @@ def compare_certificates(
     overrides are the fields of Platform for which the caller requested another value.
     """
     here, there = found.platform, certified.platform
-    differences: dict[str, str] = {}
-    for field, label in ASPECTS.items():
-        if problem := _compare(label, getattr(here, field), getattr(there, field)):
-            differences[field] = problem
+    compared = {
+        field: _compare(label, getattr(here, field), getattr(there, field))
+        for field, label in ASPECTS.items()
+    }
+    differences = {field: problem for field, problem in compared.items() if problem}
     requested = [field for field in differences if field in overrides]
     elsewhere = [field for field in differences if field not in (*overrides, *MODEL_FIELDS)]
     tolerance, reason = None, None
@@ -186,19 +177,20 @@ def compare_certificates(
         tolerances = [TOLERANCES.get(platform.dtype, EXACT) for platform in (here, there)]
         tolerance = max(tolerances, key=lambda of_dtype: of_dtype.logit_diff)
         reason = f"logits depend on the platform, which differs: {', '.join(ASPECTS[f] for f in differences)}"
+    whole = partial(CertificateCheck, None)
     checks: list[CertificateCheck] = []
     for field in MODEL_FIELDS:
-        check = CertificateCheck(None, f"the {ASPECTS[field]}", problem=differences.get(field))
+        problem, unchecked = differences.get(field), None
         if field in requested:
-            check = CertificateCheck(None, check.label, unchecked="an option replaced it")
-        elif check.problem and getattr(there, field) is None:
-            check = CertificateCheck(None, check.label, unchecked="the certificate does not name it")
-        checks.append(check)
-    checks.append(CertificateCheck(None, "the orders", problem=_check_orders(certified)))
+            problem, unchecked = None, "an option replaced it"
+        elif problem and getattr(there, field) is None:
+            problem, unchecked = None, "the certificate does not name it"
+        checks.append(whole(f"the {ASPECTS[field]}", problem=problem, unchecked=unchecked))
+    checks.append(whole("the orders", problem=_check_orders(certified)))
     if elsewhere:
-        checks.append(CertificateCheck(None, "where it was computed", unchecked="this is another platform"))
+        checks.append(whole("where it was computed", unchecked="this is another platform"))
     if reason and here.revision is None:
-        checks.append(CertificateCheck(None, "the weights", unchecked="the model has no revision"))
+        checks.append(whole("the weights", unchecked="the model has no revision"))
     for pair in zip(found.results, certified.results, strict=True):
         checks += _check_method(*pair, tolerance or EXACT, reason)
     return Reproduction(
@@ -213,16 +205,13 @@ def compare_certificates(
 
 def _check_orders(certified: Certificate) -> str | None:
     """Check that the orders are those of the seed, or the first permutations; a stopped test has fewer."""
-    orders = [tuple(order) for order in certified.orders]
-    first = orders[0]
+    first, *_ = orders = [tuple(order) for order in certified.orders]
     if certified.seed is None:
         expected = list(itertools.islice(itertools.permutations(first), len(orders)))
-        source = "the first permutations"
-    else:
-        sampled = sample_orders(len(first), len(orders) - 1, certified.seed)
-        expected = [tuple(first[slot] for slot in order) for order in sampled]
-        source = f"the orders of seed {certified.seed}"
-    return None if expected == orders else f"orders: expected {source}"
+        return None if expected == orders else "orders: expected the first permutations"
+    sampled = sample_orders(len(first), len(orders) - 1, certified.seed)
+    expected = [tuple(first[slot] for slot in order) for order in sampled]
+    return None if expected == orders else f"orders: expected the orders of seed {certified.seed}"
 
 
 def _check_method(
@@ -231,8 +220,8 @@ def _check_method(
     """Compare one method; reason: why its logits may differ, None if they must be bitwise identical."""
     check = partial(CertificateCheck, found.method)
     problem = _compare("first answer", found.first_answer, certified.first_answer)
-    if problem is None and found.first_token_ids != certified.first_token_ids:
-        problem = "first answer: got other token ids"
+    if found.first_token_ids != certified.first_token_ids:
+        problem = problem or "first answer: got other token ids"
     yield check("the first answer", problem=problem)
     for label, field, within in (
         ("orders with the first answer", "num_matching_answers", 0.0),
@@ -243,22 +232,18 @@ def _check_method(
         problem = _compare(label, getattr(found, field), getattr(certified, field), within)
         yield check(label, within, problem)
     label, within = "the log-probabilities", tolerance.logprob * len(certified.first_token_ids)
-    if found.first_token_ids == certified.first_token_ids:
-        yield check(label, within, _compare_logprobs(found, certified, within))
-    else:
+    if found.first_token_ids != certified.first_token_ids:
         yield check(label, within, unchecked="the first answers differ")
+    else:
+        spread = "spread of the log-probabilities"  # a difference of two log-probabilities
+        problems = [
+            _compare(f"log-probability in order {number}", *pair, within)
+            for number, pair in enumerate(zip(found.logprobs, certified.logprobs, strict=True), start=1)
+        ] + [_compare(spread, found.logprob_spread, certified.logprob_spread, 2 * within)]
+        yield check(label, within, next(filter(None, problems), None))
     is_identical = found.logits_sha256 == certified.logits_sha256
     problem = None if is_identical or reason else "logits: got another hash"
     yield check(LOGITS, problem=problem, unchecked=None if is_identical else reason)
-
-
-def _compare_logprobs(found: MethodResult, certified: MethodResult, within: float) -> str | None:
-    """Return the first problem of the log-probabilities and of their spread, a difference of two."""
-    for number, pair in enumerate(zip(found.logprobs, certified.logprobs, strict=True), start=1):
-        if problem := _compare(f"log-probability in order {number}", *pair, within):
-            return problem
-    label = "spread of the log-probabilities"
-    return _compare(label, found.logprob_spread, certified.logprob_spread, 2 * within)
 
 
 def _compare(label: str, found: Any, certified: Any, within: float = 0.0) -> str | None:
