@@ -37,17 +37,7 @@ VERSION_1_KEYS = {
 
 
 class MethodResult(BaseModel):
-    """Result of one method over all document orders.
-
-    Attributes:
-        num_distinct_answers: Number of different answers.
-        num_matching_answers: Number of orders with the answer of the first order, which is included.
-        max_abs_logit_diff: Largest difference of a logit from the first order, see OrderComparison.
-        bitwise_identical: True if tokens and logits of all orders are bitwise identical, see OrderComparison.
-        logprobs: Log-probability of the first order's answer in each order, in nats.
-        logprob_spread: Largest less smallest of logprobs, in nats.
-        logits_sha256: Hash of the first order's logits, see hash_logits().
-    """
+    """Result of one method over all document orders; OrderStats has the numbers of answers and logits."""
 
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
 
@@ -56,7 +46,7 @@ class MethodResult(BaseModel):
     num_matching_answers: PositiveInt
     max_abs_logit_diff: float
     bitwise_identical: bool
-    logprobs: list[float]
+    logprobs: list[float]  # of the first order's answer in each order, in nats
     logprob_spread: float
     first_answer: str
     first_token_ids: list[NonNegativeInt]
@@ -70,13 +60,10 @@ class Certificate(BaseModel):
 
     Attributes:
         made: Creation time in UTC.
-        command: Command that reproduces the certificate.
         model_ref: Hub id, folder name or name of the model to load.
-        request: Request of the shuffle test, with the documents in the order of their letters.
         orders: Document orders, the input order first; orders[i][p] is the document in slot p.
         seed: Seed that sampled the orders. None if they are the first of all permutations.
-        traced: True if attention was recorded. Prefill is then not shared between methods, and low-order
-            bits of the logits may differ.
+        traced: True if attention was recorded: methods then share no prefill, and low-order bits may differ.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -101,17 +88,13 @@ class Certificate(BaseModel):
         if not isinstance(content, dict):
             return content
         if content.get("format") != FORMAT:
-            raise ValueError(
-                "not a certificate of PINE Explorer; save one with the button 'Certificate (JSON)', which "
-                "the page shows after a shuffle"
-            )
+            button = "save one with the button 'Certificate (JSON)', which the page shows after a shuffle"
+            raise ValueError(f"not a certificate of PINE Explorer; {button}")
         if content.get("version") == 1:
             return _convert_version_1(content)
         if content.get("version") != VERSION:
-            raise ValueError(
-                f"unsupported certificate version: got {content.get('version')!r}, expected {VERSION}. Use "
-                "the release of PINE Explorer that the certificate names"
-            )
+            found = f"unsupported certificate version: got {content.get('version')!r}, expected {VERSION}"
+            raise ValueError(f"{found}. Use the release of PINE Explorer that the certificate names")
         return content
 
     @model_validator(mode="after")
@@ -127,11 +110,9 @@ class Certificate(BaseModel):
         except InputError as error:
             raise ValueError(str(error)) from error
         for result in self.results:
-            if len(result.logprobs) != len(self.orders):
-                raise ValueError(
-                    f"invalid logprobs of {result.method}: got {len(result.logprobs)}, expected "
-                    f"{len(self.orders)}, one for each order"
-                )
+            if (count := len(result.logprobs)) != len(self.orders):
+                expected = f"{len(self.orders)}, one for each order"
+                raise ValueError(f"invalid logprobs of {result.method}: got {count}, expected {expected}")
         return self
 
     @property
@@ -192,8 +173,10 @@ def create_certificate(
     """
     from pine_engine.engine.orders import summarize_orders
 
-    results = [
-        MethodResult(
+    results = []
+    for method, summary in summarize_orders(comparisons).items():
+        first = comparisons[0][method].answer
+        result = MethodResult(
             method=method,
             num_distinct_answers=summary.num_distinct_answers,
             num_matching_answers=summary.num_matching_answers,
@@ -201,12 +184,11 @@ def create_certificate(
             bitwise_identical=summary.bitwise_identical,
             logprobs=[by_method[method].reference_logprob for by_method in comparisons],
             logprob_spread=summary.logprob_spread,
-            first_answer=comparisons[0][method].answer.text,
-            first_token_ids=list(comparisons[0][method].answer.token_ids),
+            first_answer=first.text,
+            first_token_ids=list(first.token_ids),
             logits_sha256=hashes[method],
         )
-        for method, summary in summarize_orders(comparisons).items()
-    ]
+        results.append(result)
     return Certificate(
         format=FORMAT,
         version=VERSION,

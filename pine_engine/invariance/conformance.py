@@ -57,13 +57,10 @@ class CaseReport:
     @property
     def conforms(self) -> bool:
         """True if all numbers are within their tolerance, and shifts and token ids are equal."""
-        return (
-            self.max_logits_diff <= LOGITS_TOLERANCE
-            and self.max_vanilla_logits_diff <= LOGITS_TOLERANCE
-            and self.max_importance_diff <= IMPORTANCE_TOLERANCE
-            and self.shifts_equal
-            and self.decoded_ids_equal
-        )
+        diffs = (self.max_logits_diff, self.max_vanilla_logits_diff)
+        is_close = all(diff <= LOGITS_TOLERANCE for diff in diffs)
+        is_close &= self.max_importance_diff <= IMPORTANCE_TOLERANCE
+        return is_close and self.shifts_equal and self.decoded_ids_equal
 
 
 def check_case(folder: Path) -> CaseReport:
@@ -140,32 +137,20 @@ def _compare_run(engine: Engine, layout: TokenLayout, expected: Arrays, steps: i
 
 def _compute(engine: Engine, layout: TokenLayout, steps: int) -> dict[str, NDArray[Any]]:
     """Return the outputs of the engine under the names of the recorded tensors."""
+    prefixes = {"vanilla": "vanilla_", "pine": ""}
+    methods = list(prefixes)
     result = engine.run(
-        layout,
-        methods=["vanilla", "pine"],
-        max_new_tokens=steps,
-        trace=True,
-        return_logits=True,
-        stop_at_eos=False,
+        layout, methods=methods, max_new_tokens=steps, trace=True, return_logits=True, stop_at_eos=False
     )
-    with torch.inference_mode():
-        prefill = {
-            name: passes.prefill(
-                engine.patched_models, layout, METHODS[name], reserved_tokens=0, logits_to_keep=0
-            )[1].numpy()
-            for name in result.answers
-        }
-    decoded = {name: logits[layout.suffix_length - 1 :].numpy() for name, logits in result.logits.items()}
-    ids = {name: np.array(answer.token_ids) for name, answer in result.answers.items()}
-    return {
-        "prefill_logits": prefill["pine"],
-        "decode_logits": decoded["pine"],
-        "decode_ids": ids["pine"],
-        "vanilla_prefill_logits": prefill["vanilla"],
-        "vanilla_decode_logits": decoded["vanilla"],
-        "vanilla_decode_ids": ids["vanilla"],
-        **_positions(result.traces["pine"], layout),
-    }
+    outputs = _positions(result.traces["pine"], layout)
+    for name, start in prefixes.items():
+        models, method = engine.patched_models, METHODS[name]
+        with torch.inference_mode():
+            _, prefill = passes.prefill(models, layout, method, reserved_tokens=0, logits_to_keep=0)
+        outputs[f"{start}prefill_logits"] = prefill.numpy()
+        outputs[f"{start}decode_logits"] = result.logits[name][layout.suffix_length - 1 :].numpy()
+        outputs[f"{start}decode_ids"] = np.array(result.answers[name].token_ids)
+    return outputs
 
 
 def _positions(trace: Trace, layout: TokenLayout) -> dict[str, NDArray[Any]]:

@@ -29,17 +29,12 @@ RowLayer = tuple[str, int, Callable[[Tensor], Tensor]]
 
 @dataclass(frozen=True)
 class Check:
-    """Result of one check of the self-test.
-
-    Attributes:
-        found: Measurement, with numbers.
-        meaning: Property of the engine that depends on the check.
-    """
+    """Result of one check of the self-test."""
 
     name: str
     holds: bool
-    found: str
-    meaning: str
+    found: str  # measurement, with numbers
+    meaning: str  # property of the engine that depends on the check
 
     @property
     def verdict(self) -> str:

@@ -31,17 +31,11 @@ class SlotScored:
 
 @dataclass(frozen=True)
 class OrderEffects:
-    """Vanilla's log-probabilities by slot, in nats, centered and split into two effects.
+    """Vanilla's log-probabilities by slot, in nats, centered and split into two effects."""
 
-    Attributes:
-        total: Vanilla, the sum of rope and causal.
-        rope: Effect of positions.
-        causal: Effect of attention from later documents to earlier ones.
-    """
-
-    total: tuple[float, ...]
-    rope: tuple[float, ...]
-    causal: tuple[float, ...]
+    total: tuple[float, ...]  # vanilla, the sum of rope and causal
+    rope: tuple[float, ...]  # effect of positions
+    causal: tuple[float, ...]  # effect of attention from later documents to earlier ones
 
 
 def sweep_document(

@@ -13,19 +13,8 @@ from pine_engine.benchmark.random_models import DEMANDING, MARK, synthetic_model
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import OrderStats, sample_orders
-from pine_engine.invariance.kernel_checks import (
-    ELEMENTWISE_ROWS,
-    GEMM_ROWS,
-    Check,
-    check_all,
-    check_determinism,
-    check_fused_attention,
-    check_packed,
-    check_rows,
-    elementwise_layers,
-    join,
-    linear_layers,
-)
+from pine_engine.invariance import kernel_checks as kernels
+from pine_engine.invariance.kernel_checks import Check, check_all, join
 from pine_engine.methods.table import METHODS
 from pine_engine.network.thread_tuner import torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
@@ -55,16 +44,16 @@ def plan_checks(engine: Engine, *, shuffles: int = 5, seed: int = 0) -> list[Cal
     hard = [Engine(make(MARK + shape), name=f"tiny model, {label}") for shape, label in DEMANDING.items()]
     tied = Engine(without_keys(make(TINY)), decode_in_4bit=engine.decode_in_4bit)
     layers = {
-        "linear layers": (linear_layers(network), GEMM_ROWS),
-        "activations and norms": (elementwise_layers(network), ELEMENTWISE_ROWS),
+        "linear layers": (kernels.linear_layers(network), kernels.GEMM_ROWS),
+        "activations and norms": (kernels.elementwise_layers(network), kernels.ELEMENTWISE_ROWS),
     }
     checks: list[Callable[[], Check]] = [
-        *(partial(check_rows, name, *rows, dtype, device) for name, rows in layers.items()),
-        partial(check_fused_attention, dtype, device),
-        partial(check_determinism, dtype, device),
+        *(partial(kernels.check_rows, name, *rows, dtype, device) for name, rows in layers.items()),
+        partial(kernels.check_fused_attention, dtype, device),
+        partial(kernels.check_determinism, dtype, device),
     ]
     if engine.decode_in_4bit:
-        checks.append(partial(check_packed, linear_layers(network, is_packed=True)))
+        checks.append(partial(kernels.check_packed, kernels.linear_layers(network, is_packed=True)))
     orders = {"shuffles": shuffles, "seed": seed}
     for model, methods in ((tiny, INVARIANT), *((model, PUBLISHED) for model in (*hard, engine))):
         for label, layout in prompts(vocabulary_of(model)).items():
@@ -83,18 +72,12 @@ def check_orders(
 ) -> Check:
     """Check that all logits of order-invariant methods are bitwise identical in all orders of a prompt."""
     summaries = _shuffle(engine, layout, methods, shuffles, seed)
-    failed = [
-        f"{method} (up to {summary.max_abs_logit_diff:.1e})"
-        for method, summary in summaries.items()
-        if not summary.bitwise_identical
-    ]
+    changed = {method: summary for method, summary in summaries.items() if not summary.bitwise_identical}
+    failed = [f"{method} (up to {summary.max_abs_logit_diff:.1e})" for method, summary in changed.items()]
     (num_orders,) = {summary.orders for summary in summaries.values()}
-    return check_all(
-        name,
-        failed,
-        scope=f"{len(methods)} methods, {num_orders} orders, {layout.num_tokens} tokens",
-        meaning="the output does not depend on the order of the documents",
-    )
+    scope = f"{len(methods)} methods, {num_orders} orders, {layout.num_tokens} tokens"
+    meaning = "the output does not depend on the order of the documents"
+    return check_all(name, failed, scope=scope, meaning=meaning)
 
 
 def check_control(engine: Engine, *, seed: int = 0) -> Check:

@@ -104,43 +104,29 @@ class MeanError(BaseModel):
 class MethodMetrics(BaseModel):
     """Metrics of one method.
 
-    Attributes:
-        method: Name of the method.
-        written: Number of answers.
-        valid: Fraction of the answers that are molecules.
-        unique: Fraction of distinct molecules among the valid ones of one order; mean over the orders.
-        novel: Fraction of the distinct molecules of all orders that are not in the training data.
-        changed: Fraction of the requests whose answer differs between orders.
-        errors: Mean absolute error per property; None without a valid molecule.
-        more_error: Difference to the error of the first method, paired over the requests and orders that
-            both answered with a molecule; None for the first method.
+    `more_error` is the difference to the error of the first method, paired over the requests and orders that
+    both answered with a molecule; None for the first method.
     """
 
     model_config = ConfigDict(frozen=True)
 
     method: str
-    written: int
-    valid: float
-    unique: float | None
-    novel: float | None
-    changed: float
-    errors: dict[str, MeanError] | None
+    written: int  # number of answers
+    valid: float  # fraction of the answers that are molecules
+    unique: float | None  # fraction of distinct molecules among the valid ones of one order; mean over orders
+    novel: float | None  # fraction of the distinct molecules of all orders that are not in the training data
+    changed: float  # fraction of the requests whose answer differs between orders
+    errors: dict[str, MeanError] | None  # mean absolute error per property; None without a valid molecule
     more_error: dict[str, MeanError] | None
 
 
 class References(BaseModel):
-    """Errors per property of molecules that were not generated.
-
-    Attributes:
-        predictor: Errors of the requested molecules themselves, which is the error of the predictor.
-        mismatched_baseline: Errors of the molecule of another request: a model that ignores its
-        request is no better.
-    """
+    """Errors per property of molecules that were not generated."""
 
     model_config = ConfigDict(frozen=True)
 
-    predictor: dict[str, MeanError]
-    mismatched_baseline: dict[str, MeanError]
+    predictor: dict[str, MeanError]  # of the requested molecules themselves
+    mismatched_baseline: dict[str, MeanError]  # of another request's molecule, as if requests were ignored
 
 
 def compute_metrics(

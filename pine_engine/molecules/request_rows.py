@@ -31,17 +31,11 @@ HELD_OUT_FRACTION = 20
 
 @dataclass(frozen=True)
 class Molecule:
-    """A molecule with its properties.
+    """A molecule with its properties."""
 
-    Attributes:
-        id: Id of its row in the data set.
-        smiles: Canonical SMILES.
-        texts: Values of PROPERTIES, in their order and units, as the data set writes them.
-    """
-
-    id: str
-    smiles: str
-    texts: tuple[str, ...]
+    id: str  # of its row in the data set
+    smiles: str  # canonical
+    texts: tuple[str, ...]  # values of PROPERTIES, in their order and units, as in the data set
 
     @cached_property
     def properties(self) -> tuple[float, ...]:
@@ -51,23 +45,14 @@ class Molecule:
 
 @dataclass(frozen=True)
 class GeneratedMolecule:
-    """Answer of one method to one request in one order of its properties.
-
-    Attributes:
-        method: Name of the method.
-        request: Index of the molecule whose properties were requested.
-        turn: Index of the order among the orders of this request.
-        order: Permutation of PROPERTIES.
-        text: Generated text.
-        smiles: Canonical SMILES of the text; None if the text is invalid.
-    """
+    """Answer of one method to one request in one order of its properties."""
 
     method: str
-    request: int
-    turn: int
-    order: tuple[int, ...]
+    request: int  # index of the molecule whose properties were requested
+    turn: int  # index of the order among the orders of this request
+    order: tuple[int, ...]  # permutation of PROPERTIES
     text: str
-    smiles: str | None
+    smiles: str | None  # canonical SMILES of the text; None if the text is invalid
 
 
 @dataclass(frozen=True)
@@ -130,10 +115,8 @@ def split_molecules(molecules: list[Molecule]) -> MoleculeSplit:
 def _molecule(row: MoleculeRow, where: str) -> Molecule:
     texts = {document.title: document.text for document in row.documents}
     if sorted(texts) != sorted(PROPERTIES) or len(row.documents) != len(PROPERTIES):
-        raise InputError(
-            f"{where}: the documents are titled {', '.join(texts) or 'nothing'}; give each of "
-            f"{', '.join(PROPERTIES)} once"
-        )
+        titles = f"the documents are titled {', '.join(texts) or 'nothing'}"
+        raise InputError(f"{where}: {titles}; give each of {', '.join(PROPERTIES)} once")
     smiles = canonical_smiles(row.answers[0])
     if smiles is None:
         raise InputError(f"{where}: invalid SMILES {row.answers[0]!r}; give a valid SMILES string")

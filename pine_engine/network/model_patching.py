@@ -26,16 +26,11 @@ from pine_engine.network.thread_tuner import ThreadTuner
 
 @dataclass(frozen=True, eq=False)
 class PatchedModel:
-    """Patched model with the rotary embeddings of its layers.
-
-    Attributes:
-        ropes: Rotary embedding of each layer.
-        max_prompt_length: Longest prompt, in tokens, for which the frequencies are valid; None for any.
-    """
+    """Patched model with the rotary embeddings of its layers."""
 
     network: PreTrainedModel
-    ropes: tuple[Rope, ...]
-    max_prompt_length: int | None
+    ropes: tuple[Rope, ...]  # of each layer
+    max_prompt_length: int | None  # in tokens, for which the frequencies are valid; None for any
     thread_tuner: ThreadTuner = field(default_factory=ThreadTuner, repr=False, compare=False)
 
 
@@ -44,9 +39,6 @@ def clone_with_shared_weights(model: PreTrainedModel) -> PreTrainedModel:
     """Copy modules and configurations, in eval mode; share weights and hooks of accelerate.
 
     Frequencies are copied, because some rotary modules change them during a forward pass.
-
-    Raises:
-        ModelError: A module has an attribute of the user that cannot be copied.
     """
     shared: list[Any] = [*model.parameters(), getattr(model, "_mesh_manager", None)]
     shared += [buffer for name, buffer in model.named_buffers() if not name.endswith(FREQUENCIES)]
@@ -92,11 +84,7 @@ def generating_module(model: nn.Module) -> PreTrainedModel:
 
 
 def freeze_rope_frequencies(network: PreTrainedModel, length: int) -> None:
-    """Freeze frequencies that change with the prompt length (longrope) to those for `length` tokens.
-
-    Raises:
-        ModelError: A rotary module changes its frequencies nevertheless.
-    """
+    """Freeze frequencies that change with the prompt length (longrope) to those for `length` tokens."""
     for module in rotary_modules(network):
         kinds: Any = getattr(module, "rope_type", None)
         by_layer_type = kinds if isinstance(kinds, dict) else {None: kinds}
@@ -116,10 +104,8 @@ def _freeze(module: Any, length: int, layer_type: str | None) -> None:
     cosines(length - 1)  # sets the frequencies for that length
     module.rope_type = {**module.rope_type, layer_type: "default"} if layer_type else "default"
     if not torch.equal(cosines(1, 2**20)[:, :1], cosines(1)):  # beyond every length of a change
-        raise ModelError(
-            f"{type(module).__name__} changes its rotation with the prompt length by itself, which is not "
-            f"supported; {ADVICE}"
-        )
+        problem = "changes its rotation with the prompt length by itself, which is not supported"
+        raise ModelError(f"{type(module).__name__} {problem}; {ADVICE}")
 
 
 def patch_attention(network: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight]) -> None:

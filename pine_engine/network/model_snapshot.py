@@ -18,20 +18,14 @@ class ModelSnapshot:
     """Modules, tensors and adapter state of a model at one time.
 
     Frequencies of rotary modules and tensors with hooks of accelerate are excluded, because a forward pass
-    replaces them.
-
-    Attributes:
-        parts: Modules, parameters, buffers, and the hooks with which PEFT selects adapters for one call.
-        settings: Adapter state of each module, dtype and device of each tensor.
-        versions: Address and version counter of each tensor.
-        sample: Bytes of a few numbers of each tensor on the CPU, because a change through `.data`, or of an
-            inference tensor, changes neither address nor version counter.
+    replaces them. The sample finds changes through `.data`, or of an inference tensor, which change neither
+    address nor version counter.
     """
 
-    parts: tuple[Any, ...]
-    settings: tuple[Any, ...]
-    versions: tuple[tuple[int, int], ...]
-    sample: Tensor
+    parts: tuple[Any, ...]  # modules, parameters, buffers, and hooks with which PEFT selects adapters
+    settings: tuple[Any, ...]  # adapter state of each module, dtype and device of each tensor
+    versions: tuple[tuple[int, int], ...]  # address and version counter of each tensor
+    sample: Tensor  # bytes of a few numbers of each tensor on the CPU
 
     @classmethod
     @torch.no_grad()
@@ -79,12 +73,6 @@ def _version(tensor: Tensor) -> tuple[int, int]:
 def _sample(tensors: list[Tensor]) -> Tensor:
     """Return the first weights along the last dimension of each tensor, as bytes."""
     # Subclasses of tensors, such as quantized weights, may refuse to be indexed.
-    rows = [
-        tensor[(0,) * (tensor.dim() - 1)]
-        for tensor in tensors
-        if type(tensor) in (Tensor, nn.Parameter)
-        and tensor.device.type == "cpu"
-        and tensor.dim()
-        and tensor.numel()
-    ]
+    plain = [one for one in tensors if type(one) in (Tensor, nn.Parameter) and one.device.type == "cpu"]
+    rows = [one[(0,) * (one.dim() - 1)] for one in plain if one.dim() and one.numel()]
     return torch.cat(rows).view(torch.uint8) if rows else torch.empty(0)

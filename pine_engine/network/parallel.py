@@ -18,11 +18,7 @@ def num_processes(model: PreTrainedModel) -> int:
 
 
 def num_local_heads(model: PreTrainedModel) -> int:
-    """Return the number of query heads per layer in this process.
-
-    Raises:
-        ModelError: The heads cannot be divided evenly, or the model is not split by heads.
-    """
+    """Return the number of query heads per layer in this process."""
     config = model.config.get_text_config()
     num_heads: int = config.num_attention_heads
     if not model.is_distributed_loading_by_transformers:

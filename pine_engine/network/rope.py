@@ -26,16 +26,11 @@ FREQUENCIES = "inv_freq"
 
 @dataclass(frozen=True)
 class Rope:
-    """Rotary embedding of a layer.
+    """Rotary embedding of a layer."""
 
-    Attributes:
-        inverse_frequencies: (rotary_dim / 2,), radians per token; negative if the model rotates backward.
-        scale: Factor in the rotary dimensions of queries and keys (yarn, longrope); mostly 1.
-    """
-
-    inverse_frequencies: Tensor
+    inverse_frequencies: Tensor  # (rotary_dim / 2,), radians per token; negative: the model rotates backward
     pairing: Pairing
-    scale: float
+    scale: float  # factor in the rotary dimensions of queries and keys (yarn, longrope); mostly 1
 
     def table(self, length: int, head_dim: int, dtype: torch.dtype) -> Tensor:
         """Return the rotations to positions 0 .. length - 1 as unit complex numbers (length, head_dim / 2).
@@ -99,11 +94,7 @@ def rotary_modules(model: nn.Module) -> list[nn.Module]:
 
 
 def possible_ropes(model: nn.Module) -> list[Rope]:
-    """Return all rotations that the model's frequencies allow; only a forward pass shows which a layer uses.
-
-    Raises:
-        ModelError: The model has no rotary module.
-    """
+    """Return all rotations that the frequencies allow; only a forward pass shows which a layer uses."""
     found: list[Rope] = []
     for module in rotary_modules(model):
         for name, frequencies in _own_frequencies(module):
