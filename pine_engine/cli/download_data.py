@@ -13,9 +13,7 @@ from pine_engine.data import registry
 
 
 def download_data(
-    name: Annotated[str | None, typer.Argument()] = None,
-    output_dir: Path = Path("data"),
-    limit: Limit = None,
+    name: Annotated[str | None, typer.Argument()] = None, output_dir: Path = Path("data"), limit: Limit = None
 ) -> CommandResult:
     """Download a public dataset and convert it to JSONL. Without a name, list all datasets.
 
