@@ -137,20 +137,19 @@ def _compare_run(engine: Engine, layout: TokenLayout, expected: Arrays, steps: i
 
 def _compute(engine: Engine, layout: TokenLayout, steps: int) -> dict[str, NDArray[Any]]:
     """Return the outputs of the engine under the names of the recorded tensors."""
-    prefixes = {"vanilla": "vanilla_", "pine": ""}
-    methods = list(prefixes)
+    methods = ["vanilla", "pine"]
     result = engine.run(
         layout, methods=methods, max_new_tokens=steps, trace=True, return_logits=True, stop_at_eos=False
     )
-    outputs = _positions(result.traces["pine"], layout)
-    for name, start in prefixes.items():
+    outputs = {}
+    for name, start in (("pine", ""), ("vanilla", "vanilla_")):
         models, method = engine.patched_models, METHODS[name]
         with torch.inference_mode():
             _, prefill = passes.prefill(models, layout, method, reserved_tokens=0, logits_to_keep=0)
         outputs[f"{start}prefill_logits"] = prefill.numpy()
         outputs[f"{start}decode_logits"] = result.logits[name][layout.suffix_length - 1 :].numpy()
         outputs[f"{start}decode_ids"] = np.array(result.answers[name].token_ids)
-    return outputs
+    return outputs | _positions(result.traces["pine"], layout)
 
 
 def _positions(trace: Trace, layout: TokenLayout) -> dict[str, NDArray[Any]]:
