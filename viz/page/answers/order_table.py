@@ -51,7 +51,7 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
             "shown": table.orders.index(shown.order) if shown.order in table.orders else 0,
             "finding": finding(shown.cards, methods),
             "rule": f"contains {' or '.join(map(repr, accepted))}" if accepted else "",
-            "source": shown.recorded,
+            "source": f"Selected example. {shown.recorded}." if shown.recorded else "",
             "is_busy": any(card.is_busy for card in shown.cards),
         }
     )
@@ -69,7 +69,7 @@ def _method(
     return {
         "name": card.method,
         "label": card.label,
-        "note": card.meaning,
+        "note": card.meaning.partition(":")[0],
         "is_order_invariant": card.is_order_invariant,
         "answers": [
             None if text is None else _answer(text, is_done, is_correct)
