@@ -25,16 +25,16 @@ def strip_interaction(html: str) -> str:
 
 
 def pictures_page(
-    sections: Sequence[Section], *, title: str, about: str, styles: str, scripts: Sequence[str]
+    sections: Sequence[Section], *, run: str, title: str, about: str, styles: str, scripts: Sequence[str]
 ) -> str:
     """Render a document of pictures, `about` the origin of its numbers.
 
-    Styles and scripts are inserted without escaping; with figures, plotly.js is the first script.
+    `run` is escaped HTML of the question, the documents and the answers. Styles and scripts are inserted without escaping; with figures, plotly.js is the first script.
     """
     assert "</style" not in styles and not any("</script" in script for script in scripts)
     static = [
         Section(heading, strip_interaction(html), tuple(map(strip_interaction, figures)))
         for heading, html, figures in sections
     ]
-    texts = {"title": title, "about": about}
+    texts = {"title": title, "about": about, "run": run}
     return render("pictures_page.html", sections=static, styles=styles, scripts=scripts, **texts)

@@ -73,6 +73,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                 share = build_share()
             with gr.Tab("Lab"), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
                 with gr.Tab("Internals"):
+                    stale = gr.HTML("", elem_id="inside-outdated")
                     inside = build_inside()
                 with gr.Tab("Position sweep"):
                     standing = build_standing(len(examples[0].documents), examples[0].gold)
@@ -104,6 +105,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             chosen=models.chosen,
             ready=ready,
             examples=examples,
+            stale=stale,
             runs=events,
         )
         wire_measure(measure, page, sources, models.chosen, settings, disk, reader)

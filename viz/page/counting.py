@@ -72,6 +72,7 @@ def wire_counting(
     chosen: gr.State,
     ready: gr.State,
     examples: Sequence[FormExample],
+    stale: gr.HTML,
     runs: Sequence[Any],
 ) -> None:
     """Follows each change, and each of the events of a run, which were measured.
@@ -122,6 +123,7 @@ def wire_counting(
         note = outdated_html(origin, form, choice, press=page.shuffle_bar.run.elem_id or "")
         updates |= problem(why, len(form.entries)) | {
             page.results.note: note,
+            stale: note,
             standing.results.note: outdated_html(swept, form, choice, press=standing.bar.run.elem_id or ""),
         }
         if note:
@@ -133,7 +135,13 @@ def wire_counting(
     inputs = [chosen, page.num_orders, page.controls, page.accepted, page.results.origin]
     inputs += [standing.results.origin, *page.inputs]
     outputs = [page.total, page.editor.cards, page.problem, page.bar.run, page.shuffle_bar.run, page.note]
-    outputs += [*(bar.estimate for bar in bars), page.results.note, standing.results.note, page.accepted]
+    outputs += [
+        *(bar.estimate for bar in bars),
+        page.results.note,
+        standing.results.note,
+        page.accepted,
+        stale,
+    ]
     paused = gr.Button(visible="hidden", elem_id="count-form")  # pressed by assets/typing.js
     picked: list[Any] = [page.task, page.instruction, page.methods, page.length]
     picked += [page.num_orders, page.controls, ready]

@@ -79,7 +79,9 @@ def test_document_selects_nothing_and_fetches_nothing() -> None:
     drawn = picture('<p data-pick="{}"></p>', name="one", caption=HOSTILE[0], numbers=NUMBERS)
     figure = go.Figure(layout={"meta": {"name": HOSTILE[0], "caption": "A row. A click chooses it."}})
     section = Section(HOSTILE[0], drawn, (packed_json(figure),))
-    page = pictures_page([section], title=HOSTILE[0], about="", styles="p {}", scripts=["let one = 1;"])
+    page = pictures_page(
+        [section], run="", title=HOSTILE[0], about="", styles="p {}", scripts=["let one = 1;"]
+    )
     root = read_html(page)
     (content,) = [script.text for script in root.all("script") if "type" in script.attributes]
     assert json.loads(content)["layout"]["meta"] == {"name": HOSTILE[0], "caption": "A row."}

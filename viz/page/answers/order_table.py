@@ -51,7 +51,9 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
             "shown": table.orders.index(shown.order) if shown.order in table.orders else 0,
             "finding": finding(shown.cards, methods),
             "rule": f"contains {' or '.join(map(repr, accepted))}" if accepted else "",
-            "source": f"Selected example. {shown.recorded}." if shown.recorded else "",
+            "source": f"Selected example. {shown.recorded}; another dtype can differ."
+            if shown.recorded
+            else "",
             "is_busy": any(card.is_busy for card in shown.cards),
         }
     )

@@ -14,7 +14,8 @@ from pine_engine.engine.events import trace_report
 from pine_engine.invariance.certificate import FILE_NAME, REPRODUCE_COMMAND
 from pine_engine.invariance.platform_facts import installed_version
 from pine_engine.methods.table import METHODS
-from viz.drawing.identity import document_letter
+from viz.cards.tutorial import run_html
+from viz.drawing.identity import document_letter, document_segment
 from viz.drawing.markup import FIGURE_SCRIPTS, figure_styles
 from viz.drawing.picture import Numbers
 from viz.export.numbers import NamedNumbers, as_csv, figure_numbers, picture_numbers
@@ -110,7 +111,7 @@ def _files(
         yield FILE_NAME, certificate.certificate.read_bytes()
         yield "certificate.html", certificate.page.read_bytes()
     drawn = {label: DRAWING[tab](run, selection) for tab, label in TABS if tab in DRAWING}
-    yield "pictures.html", _pictures(run, drawn).encode()
+    yield "pictures.html", _pictures(run, form, drawn).encode()
     for each in (numbers for tab in drawn.values() for numbers in _numbers(tab)):
         yield f"numbers/{each.name}.csv", as_csv(each.numbers).encode()
         columns = {"name": each.name, "caption": each.caption, "columns": each.numbers.columns}
@@ -183,12 +184,15 @@ def _numbers(drawn: TabContent) -> list[NamedNumbers]:
     return picture_numbers(drawn.html) + list(map(figure_numbers, drawn.figures.values()))
 
 
-def _pictures(run: FinishedRun, drawn: Mapping[str, TabContent]) -> str:
+def _pictures(run: FinishedRun, form: Form, drawn: Mapping[str, TabContent]) -> str:
+    texts = [(document_segment(entry.identity), entry.text) for entry in form.entries]
+    answers = {METHODS[method].label: answer.text for method, answer in run.result.answers.items()}
     return pictures_page(
         [
             Section(heading, tab.html, tuple(map(packed_json, tab.figures.values())))
             for heading, tab in drawn.items()
         ],
+        run=run_html(form.question, texts, answers),
         title="The pictures of a run",
         about=f"{run.model}, {run.dtype}. This page works offline.",
         styles=figure_styles(),

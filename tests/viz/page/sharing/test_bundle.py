@@ -125,7 +125,7 @@ def test_pictures_have_their_numbers_beside_them(files: dict[str, bytes]) -> Non
     page = files["pictures.html"].decode()
     assert 'data-pick="' not in page
     headings = [heading.text for heading in read_html(page).all("h2")]
-    assert headings == ["Masks", "Positions", "Importance", "What changed"]
+    assert headings == ["Question, documents and answers", "Masks", "Positions", "Importance", "What changed"]
     tables = [name for name in files if name.startswith("numbers/") and name.endswith(".json")]
     assert len(tables) >= 8
     for name in tables:
