@@ -29,7 +29,8 @@ def pictures_page(
 ) -> str:
     """Render a document of pictures, `about` the origin of its numbers.
 
-    `run` is escaped HTML of the question, the documents and the answers. Styles and scripts are inserted without escaping; with figures, plotly.js is the first script.
+    `run` is escaped HTML of the question, the documents and the answers. Styles and scripts are inserted
+    without escaping; with figures, plotly.js is the first script.
     """
     assert "</style" not in styles and not any("</script" in script for script in scripts)
     static = [
