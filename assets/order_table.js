@@ -120,6 +120,10 @@
     };
 
     const say = () => {
+      if (!state.orders.length) {
+        part("[role=status]").textContent = "No order is computed yet.";
+        return;
+      }
       const where = shown < 0 ? "This order is not computed." : `Order ${shown + 1} of ${state.orders.length}`;
       part("[role=status]").textContent = `${where}${shown < 0 ? "" : `: ${nameOf(state.orders[shown])}`}`;
     };
@@ -143,7 +147,7 @@
       play.textContent = timer ? "❚❚ Pause" : `▶ Play ${plural(state.orders.length, "order")}`;
       part(".page-order-foot strong").textContent = state.finding;
       part(".page-order-foot span").textContent = state.source;
-      if (state.orders.length) say();
+      say();
     };
 
     // Selecting ---------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import pytest
 from playwright.sync_api import Page, ViewportSize, expect
 
-from tests.browser.conftest import OpenPage
 from tests.browser.driving import (
     DEFAULT,
     RUN_MS,
@@ -81,13 +80,16 @@ def test_moving_a_document_selects_its_order_and_outdates_nothing(page: Page) ->
     expect(page.locator(".page-outdated")).to_have_count(0)
 
 
-def test_play_goes_through_all_orders_and_back(open_page: OpenPage) -> None:
-    with open_page() as page:
-        status = page.locator("#order-table [role=status]")
-        page.get_by_role("button", name="Play 6 orders").click()
-        for order in ("2 of 6: A C B", "3 of 6: B A C", "4 of 6", "5 of 6", "6 of 6: C B A", "1 of 6: A B C"):
-            expect(status).to_contain_text(order)
-        expect(page.get_by_role("button", name="Play 6 orders")).to_be_visible()
+def test_play_goes_through_all_orders_and_back(page: Page) -> None:
+    status = page.locator("#order-table [role=status]")
+    page.get_by_role("button", name="Play 6 orders").click()
+    for order in ("2 of 6: A C B", "3 of 6: B A C", "4 of 6", "5 of 6", "6 of 6: C B A", "1 of 6: A B C"):
+        expect(status).to_contain_text(order)
+    expect(page.get_by_role("button", name="Play 6 orders")).to_be_visible()
+    page.wait_for_timeout(1500)  # after which a draft is kept
+    page.reload()
+    expect(page.locator("#example-note")).to_contain_text("Your draft")
+    expect(page.locator("#order-table tbody tr").last).to_contain_text("6 of 6 correct")
 
 
 def test_a_run_of_all_orders_fills_the_table_and_erases_nothing_before(page: Page) -> None:

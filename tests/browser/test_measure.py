@@ -55,6 +55,7 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     tick(page, "#methods", "Vanilla", "PINE")
     set_length(page, 16)
     run(page)
+    unfold(page, "#answers-in-full")
     said = page.locator("#answers .pine-reading")
     expect(said).to_have_count(2)
     for reading in said.all():

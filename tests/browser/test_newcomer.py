@@ -72,8 +72,8 @@ def test_from_an_example_to_four_answers_and_the_pictures(page: Page) -> None:
     wait_for_model(page)
     pick(page, SHORT)
     pick(page, DEFAULT)
-    expect(page.locator("#total")).to_contain_text("prompt tokens")
     set_length(page, 16)
+    expect(page.locator("#total")).to_contain_text("prompt tokens")
     unfold(page, "#answers-in-full")
     expect(page.locator("#order-table")).to_contain_text("Recorded on")
     page.locator("#run").click()
@@ -109,6 +109,7 @@ def test_stop_stops_the_computing(page: Page) -> None:
     expect(page.locator("#run-status")).to_contain_text("layer")
     page.locator("#stop").click()
     expect(page.locator("#run-status")).to_contain_text("Stopped")
+    unfold(page, "#answers-in-full")
     cards = page.locator("#answers .pine-card")
     expect(cards.filter(has_text="stopped")).not_to_have_count(0)
     # On a slow machine a short answer may have been done before Stop was heard.

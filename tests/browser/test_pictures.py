@@ -71,7 +71,7 @@ def test_positions_have_a_row_a_layer_and_a_row_a_method(drawn: Page) -> None:
     expect(plot(drawn, "positions").locator(".ytick")).to_have_count(HEADS)
     drawn.get_by_role("button", name="a layer", exact=True).click()
     methods = plot(drawn, "method-positions").locator(".ytick")  # from below
-    expect(methods).to_have_text(["Re-assignment only", "Mask only", "PINE", "PCW", "NIA", "Vanilla"])
+    expect(methods).to_have_text(["PINE", "PCW", "NIA", "Vanilla"])
     queries = [row[1] for row in numbers(drawn, "figure-position-map")]
     assert queries[: DOCUMENTS + 1] == ["A", "B", "SUF"]
 

@@ -21,6 +21,7 @@ from tests.browser.driving import (
     save,
     set_length,
     text,
+    unfold,
     wait_for_model,
 )
 from tests.support.serving import ServedApp
@@ -49,6 +50,7 @@ def assert_prepared(page: Page) -> None:
     expect(text(page, 1)).to_have_value(TYPED)
     expect(text(page, 2)).to_have_value(SHORT.documents[0].text)
     expect(page.locator("#question textarea")).to_have_value(SHORT.question)
+    unfold(page)
     expect(page.locator("#length input[type=number]")).to_have_value("8")
     assert page.locator("#documents .pine-badge").all_inner_texts() == ["B", "A"]
 
@@ -60,6 +62,7 @@ def test_a_link_opens_the_same_page_for_somebody_else(page: Page, open_page: Ope
     prepare(page)
     page.get_by_label("NIA", exact=True).first.uncheck()
     run(page)
+    unfold(page, "#answers-in-full")
     answers = page.locator("#answers .pine-answer-text").all_inner_texts()
     assert len(answers) == 3
     open_tab(page, "Importance")
@@ -78,6 +81,7 @@ def test_a_link_opens_the_same_page_for_somebody_else(page: Page, open_page: Ope
         assert_prepared(other)
         expect(other.locator("#example-note")).to_contain_text("Opened from a link.")
         expect(other.locator("#shuffle-status")).to_contain_text("Done:", timeout=RUN_MS)
+        unfold(other, "#answers-in-full")
         assert other.locator("#answers .pine-answer-text").all_inner_texts() == answers
         other.get_by_role("tab", name="Lab").click()
         other.get_by_role("tab", name="Internals").click()
@@ -184,6 +188,7 @@ def test_what_is_too_long_for_a_link_is_said(page: Page) -> None:
 
 
 def test_everything_of_a_run_comes_as_one_file(drawn: Page, tmp_path: Path) -> None:
+    open_tab(drawn, "See it")
     file = save(drawn, drawn.locator("#download-run"), tmp_path)
     assert file.name == "pine-explorer-run.zip"
     with zipfile.ZipFile(file) as archive:

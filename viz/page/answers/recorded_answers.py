@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from pine_engine.prompts.tasks import get_task
 from viz.cards.answers import AnswerCard
 from viz.cards.shuffle import InOrders
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.cards import Shown, waiting_cards
 from viz.page.answers.outdated import Origin
 from viz.page.form.documents import entries_from
-from viz.page.form.examples import FormExample
+from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import MAX_NEW_TOKENS, Form
 
 ANSWERS_FILE = Path(__file__).parents[3] / "assets" / "recorded" / "answers.json"
@@ -121,6 +122,21 @@ def recorded_for(example: FormExample, shown: Shown) -> Origin | None:
     methods = tuple(card.method for card in shown.cards)
     form = Form(example.task, example.question, example.instruction, methods, MAX_NEW_TOKENS, entries)
     return Origin(form, recorded=True, is_for_all_orders=True)
+
+
+def recorded_of(form: Form) -> tuple[Shown, Origin | None]:
+    """Return the recorded answers if the form is an example, in any order, else cards that wait."""
+    documents = [(entry.title, entry.text) for entry in sorted(form.entries, key=lambda one: one.identity)]
+    for example in load_examples():
+        instructions = ("", example.instruction or get_task(example.task).instruction)
+        if (
+            (form.task, form.question) == (example.task, example.question)
+            and form.instruction in instructions
+            and documents == [(document.title, document.text) for document in example.documents]
+        ):
+            shown = first_shown(example, form.methods)
+            return shown, recorded_for(example, shown)
+    return Shown(waiting_cards(form.methods), form.task), None
 
 
 def _answered(card: AnswerCard, answer: RecordedAnswer) -> AnswerCard:

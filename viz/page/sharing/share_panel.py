@@ -7,8 +7,8 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.errors import InputError
-from viz.page.answers.cards import Shown, waiting_cards
 from viz.page.answers.choosing import filled, filled_widgets
+from viz.page.answers.recorded_answers import recorded_of
 from viz.page.answers.workspace import Workspace
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
@@ -195,6 +195,7 @@ def _wire_opening(
         length = min(session.max_new_tokens, settings.max_new_tokens)
         if length < session.max_new_tokens:
             note += f" Answers have {length} tokens here at most, not {session.max_new_tokens}."
+        shown, origin = recorded_of(session.form)
         return filled(
             page,
             session.entries,
@@ -203,7 +204,8 @@ def _wire_opening(
             instruction=session.instruction,
             accepted=session.accepted,
             note=note,
-            shown=Shown(waiting_cards(session.methods), session.task),
+            shown=shown,
+            origin=origin,
         ) | {
             page.example: None,
             page.methods: list(session.methods),
