@@ -52,6 +52,7 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     wait_for_model(page)
     pick(page, JUDGE)
     expect(page.locator("#documents")).to_contain_text("Answer of assistant B")
+    unfold(page)
     tick(page, "#methods", "Vanilla", "PINE")
     set_length(page, 16)
     run(page)
