@@ -61,7 +61,6 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     expect(said).to_have_count(2)
     for reading in said.all():
         expect(reading).to_contain_text("verdict reads as A ✓ right")
-    page.get_by_role("button", name="Score the answers").click()
     page.locator("#accepted textarea").fill("B")
     expect(said.first).to_contain_text("verdict reads as A ✗ wrong")
 
