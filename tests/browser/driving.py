@@ -43,11 +43,12 @@ SELECTION = ("Method", "Query: whose view", "Layer", "Head")
 
 
 def unfold(page: Page | Frame, section: str = "#settings") -> None:
-    """Open a section of "See it" that is folded at first."""
+    """Open a section of "See it" that is folded at first, and wait for its contents."""
     open_tab(page, "See it")
     button = page.locator(f"{section} > button.label-wrap")
     if "open" not in (button.get_attribute("class") or "").split():
         button.click()
+    expect(page.locator(f"{section} .block").first).to_be_visible()
 
 
 def wait_for_model(page: Page | Frame) -> None:

@@ -194,7 +194,8 @@ def test_everything_of_a_run_comes_as_one_file(drawn: Page, tmp_path: Path) -> N
     with zipfile.ZipFile(file) as archive:
         names = archive.namelist()
         session = json.loads(archive.read("session.json"))
-    assert {"README.txt", "answers.csv", "orders.csv", "certificate.json", "numbers/method-positions.csv"} <= set(names)
+    expected = {"README.txt", "answers.csv", "orders.csv", "certificate.json", "numbers/method-positions.csv"}
+    assert expected <= set(names)
     assert [document["text"] for document in session["documents"]] == [
         document.text for document in SHORT.documents
     ]
