@@ -20,7 +20,7 @@
   const show = (lesson, wanted) => {
     const [steps, before] = current(lesson);
     const index = Math.min(Math.max(wanted, 0), steps.length - 1);
-    if (index === before) return;
+    if (index === before) return false;
     steps.forEach((step, at) => step.classList.toggle("pine-current", at === index));
     lesson.querySelectorAll("[data-step]").forEach((dot, at) => {
       if (at === index) dot.setAttribute("aria-current", "step");
@@ -34,15 +34,16 @@
     const heading = steps[index].querySelector(".pine-lesson-heading").textContent;
     lesson.querySelector("[data-status]").textContent = `Step ${index + 1} of ${steps.length}: ${heading}`;
     if (lesson.getBoundingClientRect().top < 0) lesson.scrollIntoView();
+    return true;
   };
 
   const turn = (lesson, by) => show(lesson, current(lesson)[1] + by);
 
   /* The tutorial that arrow keys turn: the focused one; in a presentation or a saved file the visible one. */
   const turnedBy = (target) => {
-    const lesson = document.querySelector(".pine-lesson");
+    const lesson = [...document.querySelectorAll(".pine-lesson")].find((one) => one.checkVisibility());
     const isAlone = !document.getElementById("tabs") || document.body.classList.contains("pine-projector");
-    return closest(target, ".pine-lesson") ?? (isAlone && lesson?.checkVisibility() ? lesson : null);
+    return closest(target, ".pine-lesson") ?? (isAlone ? lesson : null);
   };
 
   document.addEventListener("keydown", (event) => {
@@ -51,8 +52,8 @@
     const lesson = turnedBy(event.target);
     // In a figure, a table or a field the arrows move the cursor.
     if (!lesson || closest(event.target, ".pine-plot, .pine-scroll, input, textarea, select")) return;
-    event.preventDefault();
-    turn(lesson, by);
+    // At the ends of Why a presentation goes on to its next step.
+    if (turn(lesson, by) || !lesson.matches(".page-why")) event.preventDefault();
   });
 
   // Guesses

@@ -1,4 +1,4 @@
-/* Projector mode: five steps of a class and the lesson, one on the screen at a time, in large type; arrow keys step.
+/* Projector mode: the tabs and figures of a class, one on the screen at a time, in large type; arrow keys step.
 
    A button with data-projector turns it on and off. A step is what is asked, or one figure of a tab of the page itself,
    so that what is shown is always live. */
@@ -6,6 +6,7 @@
   "use strict";
   const STEPS = [
     { name: "See it", tabs: ["See it"] },
+    { name: "Why", tabs: ["Why"] },
     { name: "Masks: which tokens attend to which", tabs: ["Lab", "Internals", "Masks"], figure: "#figure-token-masks" },
     { name: "Positions", tabs: ["Lab", "Internals", "Positions"], figure: "#figure-method-positions" },
     { name: "Why the answers differ", tabs: ["Lab", "Internals", "What changed"], figure: "#figure-answer-shares" },
@@ -87,7 +88,7 @@
     // assets/lesson.js uses the arrows while the tutorial is shown.
     if (!isOn() || event.defaultPrevented || !(event.target instanceof Element)) return;
     // Arrows belong to whatever has the focus and uses them.
-    if (event.target.closest("input, textarea, select, [role=listbox], [role=tab], [data-pick], .pine-lesson, .pine-figure")) return;
+    if (event.target.closest("input, textarea, select, [role=listbox], [role=tab], [data-pick], .pine-lesson:not(.page-why), .pine-figure")) return;
     if (event.key === "ArrowRight" || event.key === "PageDown") show(shown + 1);
     else if (event.key === "ArrowLeft" || event.key === "PageUp") show(shown - 1);
     else return;

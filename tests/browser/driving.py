@@ -26,6 +26,7 @@ INSIDE_TABS = {
 
 PATHS: dict[str, tuple[str, ...]] = {
     "See it": (),
+    "Why": (),
     **dict.fromkeys(INSIDE_TABS, ("Lab", "Internals")),
     "Position sweep": ("Lab",),
     "Evaluate": ("Lab",),

@@ -37,6 +37,7 @@ from viz.page.sharing.share_panel import build_share, wire_share
 from viz.page.shuffle.shuffle_panel import build_shuffle, wire_shuffle
 from viz.page.sweep.sweep_panel import build_standing, wire_standing
 from viz.page.upstream.guarded import GuardedBlocks
+from viz.page.why import build_why, wire_why
 
 TITLE = "PINE Explorer"
 QUESTION = "Same documents, another order. Does the answer change?"
@@ -71,6 +72,8 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                 workspace = build_workspace(examples, settings)
                 shuffle = build_shuffle()
                 share = build_share()
+            with gr.Tab("Why"):
+                why = build_why()
             with gr.Tab("Lab"), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
                 with gr.Tab("Internals"):
                     stale = gr.HTML("", elem_id="inside-outdated")
@@ -112,6 +115,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         opened = wire_share(share, workspace, inside, page, settings)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
         wire_inside(inside, workspace.finished, [recorded, run_event, shuffle_event], sources, models.chosen)
+        wire_why(why, workspace.finished, [recorded, run_event, shuffle_event])
         wire_download(
             share.download,
             finished=workspace.finished,

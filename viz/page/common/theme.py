@@ -23,6 +23,7 @@ PAGE_SCRIPTS = tuple(
         "projector.js",
         "documents.js",
         "order_table.js",
+        "why.js",
         "sharing.js",
         "typing.js",
         "keys.js",
