@@ -24,7 +24,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, RunFinished
 from pine_engine.engine.generation import ActiveGeneration, check_finite, decode_answers, prefill_answer
 from pine_engine.engine.likelihood import label_ids, label_log_probabilities, log_probabilities
-from pine_engine.engine.model_worker import stream_from_worker
+from pine_engine.engine.model_worker import RunControl, stream_from_worker
 from pine_engine.methods.table import get_method
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.request import LabeledRequest
@@ -105,6 +105,7 @@ def _vote(
 def _score_labels(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Event) -> None:
     """Combine the probabilities that the labels have as the next token."""
     method, wrapper = get_method(plan.base), plan.wrapper
+    control = RunControl(emit, cancelled)
     ids = [label_ids(engine, request.labels) for request in plan.requests]
     observed: list[list[list[float]]] = []
 
@@ -123,7 +124,7 @@ def _score_labels(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threa
         for prompt in prompts:
             layout = engine.tokenize(prompt)
             engine.check_length(layout, 0)
-            answer = prefill_answer(engine, layout, method, reserved_tokens=0, emit=emit, cancelled=cancelled)
+            answer = prefill_answer(engine, layout, method, reserved_tokens=0, control=control)
             check_finite(answer.logits, method.name, 0)
             logprobs = label_log_probabilities(log_probabilities(answer.logits[-1]), ids[index])
             observed[-1].append(logprobs.tolist())
@@ -143,6 +144,7 @@ def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading
     answer are those of its prompt, before calibration.
     """
     method, steps = get_method(plan.base), plan.wrapper.steps
+    control = RunControl(emit, cancelled)
     assert steps
 
     def prefill(prompts: Sequence[Prompt]) -> Iterator[ActiveGeneration]:
@@ -152,7 +154,7 @@ def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading
             layout = engine.tokenize(prompt)
             engine.check_length(layout, plan.max_new_tokens)
             answer = prefill_answer(
-                engine, layout, method, reserved_tokens=plan.max_new_tokens, emit=emit, cancelled=cancelled
+                engine, layout, method, reserved_tokens=plan.max_new_tokens, control=control
             )
             prefilled.append((answer.rows[0], answer.logits))
         yield calibrated_prompt(0, method.name, prefilled, steps, time.perf_counter() - began)
@@ -164,8 +166,7 @@ def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading
             prefill(prompts),
             max_new_tokens=plan.max_new_tokens,
             batch_size=num_continued(len(prompts), steps),
-            emit=emit,
-            cancelled=cancelled,
+            control=control,
         )
         if written.error:
             raise written.error

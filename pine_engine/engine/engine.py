@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Unpack
 
 import torch
@@ -10,20 +10,20 @@ import torch
 from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.events import Event, RunFinished, RunResult
 from pine_engine.engine.likelihood import Score, score_methods
-from pine_engine.engine.model_worker import Emit, compute_on, run_in_worker, stream_from_worker
+from pine_engine.engine.model_worker import RunControl, compute_on, run_in_worker, stream_from_worker
 from pine_engine.engine.orders import OrderResult, ShuffleResult, choose_orders, run_orders
 from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
-from pine_engine.engine.request_arguments import (
+from pine_engine.engine.run import (
     MAX_NEW_TOKENS,
     DocumentsLike,
     MethodsLike,
     PromptLike,
     RequestParts,
     RunOptions,
+    prepare_run,
     tokenize_request,
 )
-from pine_engine.engine.run import prepare_run
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_tuple_of
 from pine_engine.methods.table import get_methods
@@ -130,7 +130,7 @@ class Engine(PreparedModel):
             stop_at_eos=stop_at_eos,
             prefix_cache=prefix_cache,
         )
-        return run_in_worker(lambda interrupted: run.finish(cancelled=interrupted))
+        return run_in_worker(lambda interrupted: run.finish(RunControl(cancelled=interrupted)))
 
     def generate(
         self, prompt: PromptLike = None, **options: Unpack[RunOptions]
@@ -149,8 +149,8 @@ class Engine(PreparedModel):
         """
         run = prepare_run(self, prompt, **options)
 
-        def work(emit: Emit, cancelled: threading.Event) -> None:
-            emit(RunFinished(run.finish(emit, cancelled)))
+        def work(emit: Callable[[Event], None], cancelled: threading.Event) -> None:
+            emit(RunFinished(run.finish(RunControl(emit, cancelled))))
 
         return stream_from_worker(work)
 
@@ -181,9 +181,7 @@ class Engine(PreparedModel):
             ModelError: As run.
         """
         if "prefix_cache" in options:
-            raise InputError(
-                "shuffle has no option prefix_cache: orders share no prefill", field="prefix_cache"
-            )
+            raise InputError("shuffle has no prefix_cache: orders share no prefill", field="prefix_cache")
         return_logits = options.get("return_logits", False)
         options["return_logits"] = True  # for the comparison
         run = prepare_run(self, prompt, **options)
@@ -228,6 +226,6 @@ class Engine(PreparedModel):
 
         @torch.inference_mode()
         def work(interrupted: threading.Event) -> dict[str, list[Score]]:
-            return score_methods(self, layout, selected, answers, cancelled=interrupted)
+            return score_methods(self, layout, selected, answers, control=RunControl(cancelled=interrupted))
 
         return run_in_worker(work)

@@ -5,10 +5,10 @@ bitwise identical for every batch size and every neighbor. Elsewhere, the batch 
 answer is finished. A batch of one uses another GEMM kernel (docs/exactness.md).
 """
 
-import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,13 +19,7 @@ from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
 from pine_engine.engine.events import Answer, GenerationFinished, PrefillDone, TokenGenerated
-from pine_engine.engine.model_worker import (
-    NEVER,
-    Emit,
-    iterate_in_worker,
-    layer_progress_callback,
-    raise_if_cancelled,
-)
+from pine_engine.engine.model_worker import NO_CONTROL, RunControl, iterate_in_worker
 from pine_engine.engine.prepared_model import PreparedModel, check_engine
 from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import as_int, as_tuple_of, sequence
@@ -95,14 +89,10 @@ def prefill_answer(
     index: int = 0,
     return_logits: bool = False,
     recorder: TraceRecorder | None = None,
-    emit: Emit | None = None,
-    cancelled: threading.Event = NEVER,
+    control: RunControl = NO_CONTROL,
     cached_sequences: Iterable[SequenceState] = (),
 ) -> ActiveGeneration:
-    """Prefill a prompt whose answer can be decoded; emit PrefillProgress and PrefillDone.
-
-    Runs under torch.inference_mode. `return_logits` keeps those of the suffix. See passes.prefill.
-    """
+    """Prefill a prompt, under torch.inference_mode; `return_logits` keeps those of the suffix."""
     began = time.perf_counter()
     row, logits = passes.prefill(
         model.patched_models,
@@ -111,13 +101,12 @@ def prefill_answer(
         reserved_tokens=reserved_tokens,
         logits_to_keep=layout.suffix_length if return_logits else 1,
         recorder=recorder,
-        on_layer=layer_progress_callback(method.name, model.num_layers, emit, cancelled),
+        on_layer=partial(control.begin_layer, method.name, model.num_layers),
         cached_sequences=cached_sequences,
     )
     synchronize(logits)
     seconds = time.perf_counter() - began
-    if emit:
-        emit(PrefillDone(method.name, seconds))
+    control.report(PrefillDone(method.name, seconds))
     kept = [logits.float().cpu()] if return_logits else []
     return ActiveGeneration(
         method.name, (row,), logits[-1:], seconds, index, recorder=recorder, kept_logits=kept
@@ -132,21 +121,20 @@ def decode_answers(
     max_new_tokens: int,
     batch_size: int,
     stop_at_eos: bool = True,
-    emit: Emit | None = None,
-    cancelled: threading.Event = NEVER,
+    control: RunControl = NO_CONTROL,
     num_requests: int = 1,
 ) -> Generator[ActiveGeneration, None, None]:
     """Decode the answers of prompts in one batch; yield each when it is finished or has an error.
 
-    A prompt is taken while the batch has free slots; no prompt may have more rows than `batch_size`, the
-    number of rows of each step. `num_requests` share the time per token.
+    A prompt is taken while the batch of `batch_size` rows has free slots for its rows. `num_requests` share
+    the time per token.
     """
     active: list[ActiveGeneration] = []
     following: ActiveGeneration | None = None
 
     def take_tokens(answers: Sequence[ActiveGeneration]) -> Iterator[ActiveGeneration]:
         for answer in answers:
-            _take_token(answer, model, max_new_tokens, stop_at_eos, emit)
+            _take_token(answer, model, max_new_tokens, stop_at_eos, control)
             if answer.finish_reason or answer.error:
                 active.remove(answer)
                 yield answer
@@ -165,7 +153,7 @@ def decode_answers(
             return
         if is_joined:
             batch_caches([row for answer in active for row in answer.rows])
-        _step(active, batch_size, cancelled, num_requests)
+        _step(active, batch_size, control, num_requests)
         yield from take_tokens(list(active))
 
 
@@ -202,10 +190,8 @@ def generate_batch(
     names: Sequence[Any] = sequence(method) or [method] * len(layouts)
     methods = [get_method(name) for name in names]
     if len(methods) != len(layouts):
-        raise InputError(
-            f"methods do not match the prompts: got {len(methods)}, expected 1 or {len(layouts)}",
-            field="method",
-        )
+        message = f"methods do not match the prompts: got {len(methods)}, expected 1 or {len(layouts)}"
+        raise InputError(message, field="method")
     max_new_tokens = as_int(max_new_tokens, "answer length", least=1)
     batch_size = as_int(batch_size, "batch size", least=1)
     for layout in layouts:
@@ -231,7 +217,11 @@ def generate_batch(
 
 
 def _take_token(
-    answer: ActiveGeneration, model: PreparedModel, max_new_tokens: int, stop_at_eos: bool, emit: Emit | None
+    answer: ActiveGeneration,
+    model: PreparedModel,
+    max_new_tokens: int,
+    stop_at_eos: bool,
+    control: RunControl,
 ) -> None:
     """Append the next token, or finish the answer."""
     try:
@@ -248,19 +238,18 @@ def _take_token(
             answer.logprobs.append(logprob)
             if answer.recorder:
                 answer.recorder.record_alternatives(answer.logits[0].float().log_softmax(-1))
-            if emit:
+            if control.emit:
                 text = model.decode_text(answer.ids)
-                emit(TokenGenerated(answer.method, len(answer.ids) - 1, token, text))
+                control.emit(TokenGenerated(answer.method, len(answer.ids) - 1, token, text))
     if not answer.finish_reason and len(answer.ids) == max_new_tokens:
         answer.finish_reason = "length"
     if answer.finish_reason:
         answer.text = model.decode_text(answer.ids)
-        if emit:
-            emit(GenerationFinished(answer.answer))
+        control.report(GenerationFinished(answer.answer))
 
 
 def _step(
-    active: Sequence[ActiveGeneration], batch_size: int, cancelled: threading.Event, num_requests: int
+    active: Sequence[ActiveGeneration], batch_size: int, control: RunControl, num_requests: int
 ) -> None:
     """Compute the next logits of all answers. Free slots stay in the batch, which keeps its shape."""
     began = time.perf_counter()
@@ -269,7 +258,7 @@ def _step(
     for answer in active:
         for slot, row in zip(answer.slots, answer.rows, strict=True):
             rows[slot], tokens[slot] = row, answer.ids[-1:]
-    logits = passes.extend(rows, tokens, lambda _: raise_if_cancelled(cancelled), is_step=True)
+    logits = passes.extend(rows, tokens, control.check, is_step=True)
     synchronize(logits)
     seconds = time.perf_counter() - began
     num_rows = sum(len(answer.rows) for answer in active)
@@ -289,17 +278,14 @@ def synchronize(logits: Tensor) -> None:
 
 
 def check_finite(logits: Tensor, method: str, step: int, sequence: int | None = None) -> None:
-    """Raise ModelError if logits (..., V) are NaN or infinite; argmax would return token 0.
-
-    Single tokens may have -inf, which excludes them. `step` is the number of answer tokens before.
-    """
+    """Raise ModelError if logits (..., V) are NaN or infinite; single tokens may have -inf."""
     if torch.isfinite(logits.amax(-1)).all():
         return
     where = "" if sequence is None else f" of sequence {sequence}"
-    when = f"after {step} tokens of the answer" if step else "for the first token of the answer"
+    dtype = str(logits.dtype).removeprefix("torch.")
     larger = LARGER_DTYPES.get(logits.dtype)
     advice = f"Load it in {larger}." if larger else "Its weights may be damaged: try another model or dtype."
-    raise ModelError(
-        f"under {method} the model's logits{where} {when} are not finite: got NaN or infinity, in "
-        f"{str(logits.dtype).removeprefix('torch.')}. {advice}"
+    message = (
+        f"logits of {method}{where} after {step} tokens of the answer are not finite, in {dtype}. {advice}"
     )
+    raise ModelError(message, field="logits")

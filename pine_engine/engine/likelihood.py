@@ -1,9 +1,9 @@
 """Log-probabilities of answers and of labels after a prefill."""
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
 from pine_engine.engine.generation import check_finite
-from pine_engine.engine.model_worker import NEVER, Emit, layer_progress_callback, raise_if_cancelled
+from pine_engine.engine.model_worker import NO_CONTROL, RunControl
 from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.errors import InputError
 from pine_engine.methods.table import Method
@@ -20,9 +20,7 @@ from pine_engine.prompts.prompt import Piece, Prompt
 from pine_engine.reprs import short_repr
 
 Label = str | Sequence[str]
-"""An answer of one token: a text, with or without a leading blank, or a sequence of its spellings.
-
-Of a text with and without blank, one spelling must be one token; of a sequence, each."""
+"""An answer of one token: a text, also with a leading blank, or all of its spellings."""
 
 LabelIds = tuple[tuple[int, ...], ...]
 """Token ids of each label's spellings."""
@@ -51,13 +49,9 @@ def score_methods(
     methods: Sequence[Method],
     answers: Sequence[tuple[str, tuple[int, ...]]],
     *,
-    emit: Emit | None = None,
-    cancelled: threading.Event = NEVER,
+    control: RunControl = NO_CONTROL,
 ) -> dict[str, list[Score]]:
-    """Return the scores of answers, texts with token ids, under each method; emit PrefillProgress.
-
-    Runs under torch.inference_mode. Methods share equal parts of the prefill.
-    """
+    """Return the scores of answers, texts with token ids, under each method, in torch.inference_mode."""
     reserved_tokens = max(len(ids) for _, ids in answers)
     rows: list[SequenceState] = []
     logits: list[Tensor] = []
@@ -68,16 +62,13 @@ def score_methods(
             method,
             reserved_tokens=reserved_tokens,
             logits_to_keep=1,
-            on_layer=layer_progress_callback(method.name, model.num_layers, emit, cancelled),
+            on_layer=partial(control.begin_layer, method.name, model.num_layers),
             cached_sequences=rows,
         )
         rows.append(row)
         logits.append(last)
 
-    def on_layer(_: int) -> None:
-        raise_if_cancelled(cancelled)
-
-    scores = [score_answers(rows, logits, text, ids, on_layer) for text, ids in answers]
+    scores = [score_answers(rows, logits, text, ids, control.check) for text, ids in answers]
     return {method.name: [each[index] for each in scores] for index, method in enumerate(methods)}
 
 
@@ -91,7 +82,7 @@ def score_answers(
     """Return the scores of an answer after several prompts in one batch, under torch.inference_mode.
 
     `logits` (1, V) are those of the last token of each prompt. The rows must have space for the answer, and
-    are unchanged afterwards. Raises ModelError for logits that are not finite.
+    are unchanged afterwards.
     """
     later: Sequence[Tensor] = [one[:0] for one in logits]
     if len(ids) > 1:
@@ -117,19 +108,15 @@ def log_probabilities(logits: Tensor) -> Tensor:
 
 
 def label_ids(model: PreparedModel, labels: Sequence[Label]) -> LabelIds:
-    """Return the tokens of each label's spellings.
-
-    Raises InputError for a label without a spelling of one token, and for two labels with the same token.
-    """
+    """Return the tokens of each label's spellings, which must be one token each and distinct."""
     ids = tuple(_spellings(model, label) for label in labels)
     counts = Counter(token for spellings in ids for token in spellings)
     shared = next((token for token, count in counts.items() if count > 1), None)
     if shared is not None:
         first_spellings = [label if isinstance(label, str) else label[0] for label in labels]
         equal = [repr(text) for text, found in zip(first_spellings, ids, strict=True) if shared in found]
-        raise InputError(
-            f"labels are not distinct: got {' and '.join(equal)}, which are the same token", field="labels"
-        )
+        message = f"labels are not distinct: got {' and '.join(equal)}, which are the same token"
+        raise InputError(message, field="labels")
     return ids
 
 
@@ -148,7 +135,6 @@ def _spellings(model: PreparedModel, label: Label) -> tuple[int, ...]:
     single = tuple(ids[0] for ids in encoded if len(ids) == 1)
     if len(single) < (1 if isinstance(label, str) else len(texts)):
         text, ids = next(pair for pair in zip(texts, encoded, strict=True) if len(pair[1]) > 1)
-        raise InputError(
-            f"label {text!r} is too long: got {len(ids)} tokens, expected one, such as A or B", field="labels"
-        )
+        message = f"label {text!r} is too long: got {len(ids)} tokens, expected one, such as A or B"
+        raise InputError(message, field="labels")
     return tuple(dict.fromkeys(single))

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import closing
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pine_engine.engine.events import Event, PrefillProgress
@@ -17,10 +18,38 @@ from pine_engine.errors import Cancelled
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
-Emit = Callable[[Event], None]
 
-NEVER = threading.Event()
-"""Cancel flag of a run that is not cancelled."""
+
+def raise_if_cancelled(cancelled: threading.Event) -> None:
+    """Raise Cancelled if the flag is set."""
+    if cancelled.is_set():
+        raise Cancelled("the run was stopped")
+
+
+@dataclass(frozen=True)
+class RunControl:
+    """Receiver of the events of a run, and the flag that stops the run."""
+
+    emit: Callable[[Event], None] | None = None
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    def report(self, event: Event) -> None:
+        """Emit an event, if there is a receiver."""
+        if self.emit:
+            self.emit(event)
+
+    def check(self, _: int = 0) -> None:
+        """Raise Cancelled if the flag is set; called at the start of each layer."""
+        raise_if_cancelled(self.cancelled)
+
+    def begin_layer(self, method: str, num_layers: int, layer: int) -> None:
+        """Emit the progress of a prefill, or raise Cancelled."""
+        self.check()
+        self.report(PrefillProgress(method, layer, num_layers))
+
+
+NO_CONTROL = RunControl()
+"""Control of a run that has no receiver and is not stopped."""
 
 
 class _Worker(threading.Thread):
@@ -49,10 +78,7 @@ class _Workers:
         self._num_threads: int | None = None
 
     def submit(self, job: Callable[[], None]) -> threading.Event:
-        """Submit a job that does not raise, and return an event that is set when the job is finished.
-
-        The worker uses as many torch threads as the main thread.
-        """
+        """Run a job that does not raise, with the torch threads of the main thread; return its end."""
         import torch  # late: modules that only submit jobs load without torch
 
         if threading.current_thread() is threading.main_thread():
@@ -85,7 +111,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_in_worker(work: Callable[[threading.Event], Result]) -> Result:
-    """Run work in a worker and return its result; in the calling thread if this is a worker.
+    """Return the result of work in a worker, or in the calling thread if this is a worker.
 
     The argument of `work` is a flag that is set if the caller is interrupted.
     """
@@ -108,10 +134,7 @@ def run_in_worker(work: Callable[[threading.Event], Result]) -> Result:
 
 
 def compute_on(device: object, work: Callable[[], Result]) -> Result:
-    """Run work in a worker if the device is the CPU, otherwise in the calling thread.
-
-    ZeroGPU hosts show the GPU only to the calling thread.
-    """
+    """Run work in a worker on the CPU, elsewhere in the calling thread, which has the GPU on ZeroGPU."""
     return run_in_worker(lambda _: work()) if str(device) == "cpu" else work()
 
 
@@ -146,22 +169,3 @@ def stream_from_worker(
     finally:
         cancelled.set()
         finished.wait()
-
-
-def raise_if_cancelled(cancelled: threading.Event) -> None:
-    """Raise Cancelled if the flag is set."""
-    if cancelled.is_set():
-        raise Cancelled("the run was stopped")
-
-
-def layer_progress_callback(
-    method: str, num_layers: int, emit: Emit | None, cancelled: threading.Event
-) -> Callable[[int], None]:
-    """Return a callback for the start of each layer, which emits PrefillProgress or raises Cancelled."""
-
-    def on_layer(layer: int) -> None:
-        raise_if_cancelled(cancelled)
-        if emit:
-            emit(PrefillProgress(method, layer, num_layers))
-
-    return on_layer

@@ -14,11 +14,10 @@ import torch
 from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.engine.events import Answer, Event, RunResult
 from pine_engine.engine.likelihood import score_answers
-from pine_engine.engine.model_worker import stream_from_worker
+from pine_engine.engine.model_worker import RunControl, stream_from_worker
 from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel, check_engine
-from pine_engine.engine.request_arguments import RunOptions
-from pine_engine.engine.run import Run, prepare_run
+from pine_engine.engine.run import Run, RunOptions, prepare_run
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, describe, sequence
 from pine_engine.methods.table import METHODS
@@ -33,9 +32,6 @@ DEFAULT_SHUFFLES = 10
 
 BYTES_AT_ONCE = 2**30
 """Memory for caches and logits of the orders that are decoded together. A single order may use more."""
-
-FIRST_ORDERS = 1
-"""Orders that are decoded before the prefill of the others, so that a comparison is shown early."""
 
 
 @dataclass(frozen=True)
@@ -94,20 +90,20 @@ def summarize_orders(rows: Sequence[Mapping[str, OrderComparison]]) -> dict[str,
     Args:
         rows: `OrderResult.comparisons` of each order.
     """
-    return {method: _stats([row[method] for row in rows]) for method in rows[0]}
-
-
-def _stats(comparisons: Sequence[OrderComparison]) -> OrderStats:
-    logprobs = [one.reference_logprob for one in comparisons]
-    differences = [one.max_abs_logit_diff for one in comparisons]
-    return OrderStats(
-        orders=len(comparisons),
-        num_matching_answers=sum(one.same_text for one in comparisons),
-        num_distinct_answers=len({one.answer.token_ids for one in comparisons}),
-        max_abs_logit_diff=next(filter(math.isnan, differences), max(differences)),
-        bitwise_identical=all(one.bitwise_identical for one in comparisons),
-        logprob_spread=max(logprobs) - min(logprobs),
-    )
+    statistics = {}
+    for method in rows[0]:
+        comparisons = [row[method] for row in rows]
+        logprobs = [one.reference_logprob for one in comparisons]
+        differences = [one.max_abs_logit_diff for one in comparisons]
+        statistics[method] = OrderStats(
+            orders=len(comparisons),
+            num_matching_answers=sum(one.same_text for one in comparisons),
+            num_distinct_answers=len({one.answer.token_ids for one in comparisons}),
+            max_abs_logit_diff=next(filter(math.isnan, differences), max(differences)),
+            bitwise_identical=all(one.bitwise_identical for one in comparisons),
+            logprob_spread=max(logprobs) - min(logprobs),
+        )
+    return statistics
 
 
 @dataclass(frozen=True)
@@ -161,12 +157,13 @@ class ShuffleResult:
             (" ".join(map(str, result.order)), *(one.text for one in result.comparisons.values()))
             for result in self.results
         ]
-        rows.append(
-            ("different answers", *(str(stats.num_distinct_answers) for stats in self.summary.values()))
-        )
-        rows.append(("logits", *map(_describe_logits, self.summary.values())))
+        statistics = self.summary.values()
         held = {True: "held", False: "violated", None: "not claimed"}
-        rows.append(("order invariance", *(held[value] for value in self.invariance_held.values())))
+        rows += [
+            ("different answers", *(str(stats.num_distinct_answers) for stats in statistics)),
+            ("logits", *map(_describe_logits, statistics)),
+            ("order invariance", *(held[value] for value in self.invariance_held.values())),
+        ]
         return html_table(("order", *self.summary), rows)
 
 
@@ -206,10 +203,7 @@ def sample_orders(num_documents: int, shuffles: int | None = None, seed: int = 0
 def choose_orders(
     layout: TokenLayout, orders: Iterable[Sequence[int]] | None, *, count: int | None = None, seed: int = 0
 ) -> list[tuple[int, ...]]:
-    """Return validated orders, or sample their number.
-
-    Raises InputError for both, for a count below 1, for no orders, and for an order that is no permutation.
-    """
+    """Return validated orders, or sample their number."""
     if orders is None:
         shuffles = None if count is None else as_int(count, "number of orders", least=1) - 1
         return sample_orders(layout.num_documents, shuffles, seed)
@@ -217,10 +211,8 @@ def choose_orders(
         raise InputError("orders and count were passed. Pass one of them.", field="count")
     items = sequence(orders)
     if not items:
-        raise InputError(
-            f"invalid orders: got {describe(orders)}, expected at least one, such as [[0, 1, 2], [2, 0, 1]]",
-            field="orders",
-        )
+        message = f"invalid orders: got {describe(orders)}, expected several, such as [[0, 1, 2], [2, 0, 1]]"
+        raise InputError(message, field="orders")
     slots = [as_ints(order, "an order", PLACES) for order in items]
     for order in slots:
         layout.reorder(order)
@@ -260,10 +252,10 @@ def run_orders(run: Run, orders: Sequence[tuple[int, ...]]) -> Generator[Event |
 
     @torch.inference_mode()
     def work(emit: Callable[[Event | OrderResult], None], cancelled: threading.Event) -> None:
-        runs = [
-            replace(run, layout=run.layout.reorder(order), prefix_cache=PrefixCache()) for order in orders
-        ]
-        batch = [runs[0].prefill(emit, cancelled)]
+        control = RunControl(emit, cancelled)
+        layouts = [run.layout.reorder(order) for order in orders]
+        runs = [replace(run, layout=layout, prefix_cache=PrefixCache()) for layout in layouts]
+        batch = [runs[0].prefill(control)]
         num_bytes = sum(answer.num_bytes(run.max_new_tokens) for answer in batch[0])
         sizes = _batch_sizes(len(orders), max(1, BYTES_AT_ONCE // num_bytes))
         # A batch of one uses a different GEMM kernel, and without oneDNN every batch size may.
@@ -271,9 +263,9 @@ def run_orders(run: Run, orders: Sequence[tuple[int, ...]]) -> Generator[Event |
         reference: RunResult | None = None
         finished = 0
         for size in sizes:
-            batch += [one.prefill(emit, cancelled) for one in runs[finished + len(batch) : finished + size]]
+            batch += [one.prefill(control) for one in runs[finished + len(batch) : finished + size]]
             answers = list(itertools.chain(*batch))
-            for _ in run.decode(answers, emit, cancelled, batch_size=batch_size, num_requests=size):
+            for _ in run.decode(answers, control, batch_size=batch_size, num_requests=size):
                 while batch and all(answer.finish_reason for answer in batch[0]):
                     answers_of_order = batch.pop(0)
                     result = runs[finished].result(answers_of_order)
@@ -287,10 +279,9 @@ def run_orders(run: Run, orders: Sequence[tuple[int, ...]]) -> Generator[Event |
 
 
 def _batch_sizes(num_orders: int, max_size: int) -> list[int]:
-    """Return the number of orders in each batch."""
-    first = min(FIRST_ORDERS, max_size, num_orders)
-    whole, rest = divmod(num_orders - first, max_size)
-    return [first, *[max_size] * whole, *([rest] if rest else [])]
+    """Return the number of orders in each batch: first one alone, so that a comparison is shown early."""
+    whole, rest = divmod(num_orders - 1, max_size)
+    return [1, *[max_size] * whole, *([rest] if rest else [])]
 
 
 def compare(
@@ -330,10 +321,7 @@ def _token_text(model: PreparedModel, answer: Answer, index: int | None) -> str 
 def _reference_logprob(
     reference: Answer, other: RunResult, row: SequenceState, difference: int | None
 ) -> float:
-    """Return OrderComparison.reference_logprob.
-
-    The cache is truncated to the first different token, from which the rest of the reference is scored.
-    """
+    """Return OrderComparison.reference_logprob, scored after truncating the cache to the first difference."""
     ids, logprobs = reference.token_ids, other.answers[reference.method].logprobs
     if difference is None or difference == len(ids):
         return sum(logprobs[: len(ids)], 0.0)

@@ -15,10 +15,8 @@ from pine_engine.engine.invariance_check import check_invariance
 from pine_engine.engine.model_worker import compute_on
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, as_tuple_of, describe, sequence
-from pine_engine.models.load import check_model
-from pine_engine.models.load import max_context_length as context_of
-from pine_engine.models.load import stop_token_ids as stop_ids_of
-from pine_engine.models.packed import PackedWeight, pack
+from pine_engine.models import load
+from pine_engine.models.packed import PackedWeight, pack, repack
 from pine_engine.models.support import context_in_words, stated_context
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.model_snapshot import ModelSnapshot
@@ -28,10 +26,9 @@ from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
 
 
 class PreparedModel:
-    """A model, which is not changed, its tokenizer, and validated networks over its weights.
+    """A model, which is not changed, its tokenizer, and validated networks that share its parameters.
 
-    The networks share the parameters of the model. Modules and adapter state are copies, and 4-bit weights
-    are packed once, so both are updated when the user changes the model.
+    Module and adapter state is copied and 4-bit weights are packed once; both follow changes of the model.
     """
 
     _packed: dict[nn.Parameter, PackedWeight]
@@ -66,13 +63,10 @@ class PreparedModel:
             ModelError: If the model or its attention is not supported.
             InputError: For an invalid tokenizer, token id or length.
         """
-        check_model(model)
+        load.check_model(model)
         if tokenizer is not None and not hasattr(tokenizer, "get_added_vocab"):
-            raise InputError(
-                f"invalid tokenizer: got {describe(tokenizer)}, expected one of transformers, as from "
-                "AutoTokenizer.from_pretrained(name).",
-                field="tokenizer",
-            )
+            message = f"invalid tokenizer: got {describe(tokenizer)}, expected one of transformers."
+            raise InputError(message, field="tokenizer")
         self.model = model
         self.tokenizer = tokenizer
         self.num_heads = num_local_heads(model)
@@ -87,12 +81,12 @@ class PreparedModel:
         self._prepare()
         self.num_layers: int = model.config.get_text_config().num_hidden_layers
         self.stop_token_ids = (
-            stop_ids_of(model, tokenizer)
+            load.stop_token_ids(model, tokenizer)
             if stop_token_ids is None
             else frozenset(as_tuple_of(stop_token_ids, int, "stop id", "give token ids", least=0))
         )
         self.max_context_length: int = (
-            context_of(model)
+            load.max_context_length(model)
             if max_context_length is None
             else as_int(max_context_length, "longest context", least=1, unit=" tokens")
         )
@@ -122,14 +116,10 @@ class PreparedModel:
         return self._patched_models
 
     def _update(self, snapshot: ModelSnapshot) -> None:
-        def repack() -> None:
-            for weight, packed in self._packed.items():
-                packed.update(weight)
-
         if snapshot.is_same(self._snapshot):  # updated by another thread
             return
         if snapshot.has_same_structure(self._snapshot):
-            compute_on(self.model.device, repack)
+            compute_on(self.model.device, lambda: repack(self._packed))
             self._patched_models = tuple(replace(patched_model) for patched_model in self._patched_models)
         else:
             self._prepare()
@@ -174,11 +164,8 @@ class PreparedModel:
         limit = f"the context has {self.max_context_length}"
         if self.max_context_length == stated_context(self.model.config):
             limit = context_in_words(self.model.config)
-        raise InputError(
-            f"the prompt has {layout.num_tokens} tokens and the answer may have {max_new_tokens}, but "
-            f"{limit}. Shorten or remove documents, or lower the limit of the answer.",
-            field="prompt",
-        )
+        lengths = f"the prompt has {layout.num_tokens} tokens and the answer may have {max_new_tokens}"
+        raise InputError(f"{lengths}, but {limit}. Shorten documents or the answer.", field="prompt")
 
     def tokenize(self, prompt: Prompt | TokenLayout) -> TokenLayout:
         """Return the token ids of a prompt.
@@ -227,11 +214,10 @@ class PreparedModel:
 
     def _require_tokenizer(self) -> Any:
         if self.tokenizer is None:
-            raise InputError(
-                "the engine has no tokenizer for text. Create it with Engine(model, tokenizer), or pass a "
-                "TokenLayout of token ids.",
-                field="tokenizer",
+            message = (
+                "the engine has no tokenizer. Create it with Engine(model, tokenizer), or pass token ids."
             )
+            raise InputError(message, field="tokenizer")
         return self.tokenizer
 
     def _check_ids(self, ids: Any) -> tuple[int, ...]:
@@ -240,10 +226,7 @@ class PreparedModel:
         return numbers
 
     def allow_forks(self) -> None:
-        """Allow forks of this process to use the engine (POSIX only).
-
-        A fork then waits until no thread tokenizes. Otherwise it would inherit a lock that is never released.
-        """
+        """Allow forks of this process (POSIX only), which wait until no thread tokenizes."""
         lock = self._tokenizer_lock
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
@@ -251,7 +234,5 @@ class PreparedModel:
 def check_engine(value: Any) -> None:
     """Raise InputError for a value that is not an engine, such as a plain model."""
     if not hasattr(value, "tokenize"):
-        raise InputError(
-            f"invalid engine: got {describe(value)}, expected Engine(model, tokenizer) or Engine.load(name)",
-            field="engine",
-        )
+        message = f"invalid engine: got {describe(value)}, expected Engine(model, tokenizer) or Engine.load()"
+        raise InputError(message, field="engine")

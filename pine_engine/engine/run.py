@@ -1,9 +1,8 @@
-"""One run: prefill of the prompt under every method, then all answers in one batch."""
+"""One run: its arguments, the prefill of the prompt under every method, then all answers in one batch."""
 
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, TypedDict, Unpack
 
 import torch
 
@@ -11,20 +10,48 @@ from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.events import RunResult
 from pine_engine.engine.generation import ActiveGeneration, decode_answers, prefill_answer
-from pine_engine.engine.model_worker import NEVER, Emit
+from pine_engine.engine.model_worker import NO_CONTROL, RunControl
 from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
-from pine_engine.engine.request_arguments import (
-    MAX_NEW_TOKENS,
-    MethodsLike,
-    PromptLike,
-    RequestParts,
-    tokenize_request,
-)
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, describe
 from pine_engine.methods.table import Method, get_methods
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.prompt import DocumentLike, Prompt
+from pine_engine.prompts.tasks import USUAL_TASK, get_task
+
+PromptLike = Prompt | TokenLayout | None
+"""A prompt. None if question and documents are passed instead."""
+
+DocumentsLike = DocumentLike | Iterable[DocumentLike] | None
+"""One or more documents. None if a prompt is passed instead."""
+
+MethodsLike = str | Method | Iterable[str | Method] | None
+"""Methods, see get_methods."""
+
+MAX_NEW_TOKENS = 64
+"""Default limit of tokens per answer."""
+
+
+class RequestParts(TypedDict, total=False):
+    """Keyword arguments that replace the prompt of `Engine.run`."""
+
+    question: str
+    documents: DocumentsLike
+    task: str
+    instruction: str
+    system: str
+
+
+class RunOptions(RequestParts, total=False):
+    """Keyword arguments of `Engine.run`."""
+
+    methods: MethodsLike
+    max_new_tokens: int
+    trace: bool | TraceConfig
+    return_logits: bool
+    stop_at_eos: bool
+    prefix_cache: PrefixCache | None
 
 
 @dataclass(frozen=True)
@@ -41,14 +68,14 @@ class Run:
     prefix_cache: PrefixCache
 
     @torch.inference_mode()
-    def finish(self, emit: Emit | None = None, cancelled: threading.Event = NEVER) -> RunResult:
+    def finish(self, control: RunControl = NO_CONTROL) -> RunResult:
         """Return the result, and emit all events except RunFinished. Raises Cancelled if the flag is set."""
-        answers = self.prefill(emit, cancelled)
-        for _ in self.decode(answers, emit, cancelled):
+        answers = self.prefill(control)
+        for _ in self.decode(answers, control):
             pass
         return self.result(answers)
 
-    def prefill(self, emit: Emit | None = None, cancelled: threading.Event = NEVER) -> list[ActiveGeneration]:
+    def prefill(self, control: RunControl = NO_CONTROL) -> list[ActiveGeneration]:
         """Prefill the prompt under every method, under torch.inference_mode."""
         answers = []
         for method in self.methods:
@@ -59,8 +86,7 @@ class Run:
                 reserved_tokens=self.max_new_tokens,
                 return_logits=self.return_logits,
                 recorder=TraceRecorder(self.trace) if self.trace else None,
-                emit=emit,
-                cancelled=cancelled,
+                control=control,
                 cached_sequences=self.prefix_cache.rows,
             )
             self.prefix_cache.rows.append(answer.rows[0])
@@ -70,24 +96,19 @@ class Run:
     def decode(
         self,
         answers: Sequence[ActiveGeneration],
-        emit: Emit | None,
-        cancelled: threading.Event,
+        control: RunControl,
         *,
         batch_size: int = 0,
         num_requests: int = 1,
     ) -> Iterator[ActiveGeneration]:
-        """Decode answers of this run, or of several runs with its options; see decode_answers.
-
-        The batch size is at least the number of answers.
-        """
+        """Decode answers of this run, or of several runs with its options; see decode_answers."""
         for answer in decode_answers(
             self.model,
             iter(answers),
             max_new_tokens=self.max_new_tokens,
             batch_size=max(batch_size, len(answers)),
             stop_at_eos=self.stop_at_eos,
-            emit=emit,
-            cancelled=cancelled,
+            control=control,
             num_requests=num_requests,
         ):
             if answer.error:
@@ -118,17 +139,12 @@ def prepare_run(
     **parts: Unpack[RequestParts],
 ) -> Run:
     """Return a run of validated options. Raises InputError as Engine.run."""
-    if trace is not None and not isinstance(trace, bool | TraceConfig):
-        raise InputError(
-            f"invalid trace: got {describe(trace)}, expected a bool or TraceConfig", field="trace"
-        )
-    if prefix_cache is None:
-        prefix_cache = PrefixCache()
+    prefix_cache = PrefixCache() if prefix_cache is None else prefix_cache
+    if not isinstance(trace, bool | TraceConfig | None):
+        raise InputError(f"invalid trace: got {describe(trace)}, expected a TraceConfig", field="trace")
     if not isinstance(prefix_cache, PrefixCache):
-        raise InputError(
-            f"invalid prefix_cache: got {describe(prefix_cache)}, expected a PrefixCache",
-            field="prefix_cache",
-        )
+        message = f"invalid prefix_cache: got {describe(prefix_cache)}, expected a PrefixCache"
+        raise InputError(message, field="prefix_cache")
     selected = get_methods(methods)
     max_new_tokens = as_int(max_new_tokens, "answer length", least=0, unit=" tokens")
     layout = tokenize_request(model, prompt, **parts)
@@ -138,3 +154,33 @@ def prepare_run(
     if config:
         config.check(model.num_layers, model.num_heads, layout.num_tokens + max_new_tokens)
     return Run(model, layout, selected, max_new_tokens, config, return_logits, stop_at_eos, prefix_cache)
+
+
+def tokenize_request(
+    model: PreparedModel,
+    prompt: PromptLike,
+    *,
+    question: str = "",
+    documents: DocumentsLike = None,
+    task: str = USUAL_TASK,
+    instruction: str = "",
+    system: str = "",
+    **unknown: Any,
+) -> TokenLayout:
+    """Return the token ids of the prompt, or of the one that the task builds from its parts."""
+    for name in unknown:
+        raise InputError(f"unknown option: got {name}. See help(Engine.run) for all options.", field=name)
+    has_parts = documents is not None or any((question, instruction, system)) or task != USUAL_TASK
+    if prompt is not None and has_parts:
+        raise InputError(
+            "a prompt and parts of one were passed. Pass the prompt or its parts.", field="prompt"
+        )
+    if prompt is not None:
+        return model.tokenize(prompt)
+    if documents is None:
+        field = "documents" if has_parts else "prompt"
+        raise InputError('there are no documents. Pass documents=["...", "..."], or a prompt.', field=field)
+    built = get_task(task).prompt(
+        model.tokenizer, question=question, documents=documents, instruction=instruction, system=system
+    )
+    return model.tokenize(built)

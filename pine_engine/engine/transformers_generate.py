@@ -1,8 +1,7 @@
 """Context manager that makes `generate` of a transformers model run under a method.
 
-`generate` calls the model once with the prompts and once for each further token, and passes the cache that
-the last call returned. So it is enough to replace `model.forward` by an object that prefills each prompt
-separately, and returns logits and a cache with one state per sequence.
+`generate` passes on the cache of the last call of `model.forward`. So `forward` is replaced by an object that
+prefills each prompt separately, and returns logits and a cache with one state per sequence.
 """
 
 import copy
@@ -75,11 +74,10 @@ def patch_generate(
     prompts = as_tuple_of(layouts, (TokenLayout, Prompt), "prompt", "give at least one token layout")
     generating = generating_module(stock)
     if isinstance(vars(generating).get("forward"), _MethodForward):
-        raise InputError(
-            "the model is already inside `with patch_generate(...)`. Leave that one first, pass all layouts "
-            "to one, or load the model once more for another thread.",
-            field="model",
+        message = (
+            "the model is already inside `with patch_generate(...)`. Leave it first, or load another model."
         )
+        raise InputError(message, field="model")
     engine = model if isinstance(model, Engine) else Engine(model)
     tokenized = [engine.tokenize(prompt) for prompt in prompts]
     for layout in tokenized:
@@ -115,10 +113,11 @@ def _checked(model: Any, forward: "_MethodForward") -> Callable[..., Any]:
         num_calls = forward.num_calls
         output = generate(*args, **options)
         if forward.num_calls == num_calls:
-            raise ModelError(
-                f"`generate` of {type(model).__name__} does not call the transformers model in it. Pass the "
-                "model that generates to patch_generate()."
+            name = type(model).__name__
+            message = (
+                f"`generate` of {name} does not run its transformers model. Pass the one that generates."
             )
+            raise ModelError(message, field="model")
         return output
 
     return checked
@@ -164,10 +163,8 @@ class _MethodForward:
         if not isinstance(cache, _SequencesCache | None) and not _is_new_default_cache(cache):
             unsupported.append(f"past_key_values or cache_implementation of {type(cache).__name__}")
         if unsupported:
-            raise InputError(
-                f"patch_generate() does not support {', '.join(unsupported)}. Call generate without.",
-                field=unsupported[0],
-            )
+            message = f"patch_generate() does not support {', '.join(unsupported)}. Call generate without."
+            raise InputError(message, field=unsupported[0])
         if isinstance(cache, _SequencesCache):
             return self._output(cache.feed(self._engine, input_ids), cache)
         logits, cache = self._start(self._sequences_per_prompt(input_ids))
@@ -186,12 +183,11 @@ class _MethodForward:
         count, length = self.input_ids.shape
         repeats, rest = divmod(len(input_ids), count)
         if rest or not torch.equal(input_ids[:, :length], self.input_ids.repeat_interleave(repeats, dim=0)):
-            raise InputError(
-                f"invalid input_ids: got {tuple(input_ids.shape)} tokens, expected the {count} prompts of "
-                "patch_generate(). Pass the inputs that `with` yields, without prefill_chunk_size, "
-                "guidance_scale and token_healing.",
-                field="input_ids",
+            shape = tuple(input_ids.shape)
+            message = (
+                f"invalid input_ids: got {shape} tokens, expected all {count} prompts that `with` yields."
             )
+            raise InputError(message, field="input_ids")
         return repeats
 
     def _start(self, repeats: int) -> tuple[Tensor, "_SequencesCache"]:

@@ -17,7 +17,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, PrefillProgress
 from pine_engine.engine.generation import BATCH_ROWS, ActiveGeneration, decode_answers
 from pine_engine.engine.likelihood import score_answers
-from pine_engine.engine.model_worker import raise_if_cancelled, stream_from_worker
+from pine_engine.engine.model_worker import RunControl, raise_if_cancelled, stream_from_worker
 from pine_engine.errors import InputError, ModelError
 from pine_engine.evaluation.combine import MethodOutput, Prior, combine
 from pine_engine.evaluation.document_orders import AS_IS, DocumentOrder
@@ -219,7 +219,7 @@ class _ExampleRun:
             prompts(),
             max_new_tokens=self._max_new_tokens,
             batch_size=BATCH_SIZE,
-            cancelled=self._cancelled,
+            control=RunControl(cancelled=self._cancelled),
         ):
             generation = generations[answer.index]
             generation.answer, generation.seconds, generation.is_done = answer, answer.seconds, True

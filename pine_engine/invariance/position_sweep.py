@@ -13,7 +13,7 @@ import torch
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
 from pine_engine.engine.likelihood import Score, score_methods
-from pine_engine.engine.model_worker import stream_from_worker
+from pine_engine.engine.model_worker import RunControl, stream_from_worker
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
 from pine_engine.prompts.layout import TokenLayout, moved_order
@@ -77,7 +77,7 @@ def sweep_document(
         for slot in range(layout.num_documents):
             order = moved_order(layout.num_documents, document, slot)
             moved, answers = layout.reorder(order), [(answer, ids)]
-            scores = score_methods(engine, moved, selected, answers, emit=emit, cancelled=cancelled)
+            scores = score_methods(engine, moved, selected, answers, control=RunControl(emit, cancelled))
             emit(SlotScored(slot, order, {method: score for method, (score,) in scores.items()}))
 
     return stream_from_worker(work)

@@ -206,8 +206,7 @@ def check_model(model: Any) -> "PreTrainedModel":
 
     if not isinstance(model, nn.Module) or not isinstance(getattr(model, "config", None), PreTrainedConfig):
         raise ModelError(
-            f"the model is {describe(model)}; expected one that transformers has loaded",
-            field="model",
+            f"the model is {describe(model)}; expected one that transformers has loaded", field="model"
         )
     kind = type(model).__name__
     if not getattr(model, "can_generate", bool)():

@@ -6,6 +6,7 @@ batch-invariant, also for a batch of one (docs/exactness.md). The weights of a Q
 for the rounding of scale and offset to bfloat16.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -56,11 +57,6 @@ class PackedWeight:
             scales.bfloat16().contiguous(),
         )
 
-    def update(self, weight: Tensor) -> None:
-        """Pack a weight of the same shape in place of the current one."""
-        packed = PackedWeight.of(weight)
-        self.numbers, self.scales = packed.numbers, packed.scales
-
     def multiply(self, inputs: Tensor) -> Tensor:
         """Return the matrix product of inputs (..., in) and the weight, (..., out), in the inputs' dtype."""
         flat = inputs.reshape(-1, inputs.shape[-1]).bfloat16()
@@ -100,6 +96,13 @@ def pack(model: PreTrainedModel) -> dict[nn.Parameter, PackedWeight]:
         message = f"{type(model).__name__} cannot be packed into 4 bits: {problem}; {ADVICE}"
         raise ModelError(message, field="dtype")
     return {weight: PackedWeight.of(weight) for weight in weights}
+
+
+def repack(packed: Mapping[nn.Parameter, PackedWeight]) -> None:
+    """Update packed weights after a change of their parameters."""
+    for weight, stored in packed.items():
+        current = PackedWeight.of(weight)
+        stored.numbers, stored.scales = current.numbers, current.scales
 
 
 def _packable_weights(model: PreTrainedModel) -> list[nn.Parameter]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import pine_engine as pine
 from pine_engine import METHODS, Engine, InputError, TokenLayout
-from pine_engine.engine.request_arguments import RunOptions
+from pine_engine.engine.run import RunOptions
 from tests.engine.conftest import LAYOUT
 from tests.support.errors import has_field
 from tests.support.families import TinyLlama
