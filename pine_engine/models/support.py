@@ -1,7 +1,6 @@
 """Reasons why a model cannot be used: errors of other libraries, and checks of its config.
 
-The checks need no weights, so that a model is rejected before its download. attention/model_validation.py
-checks properties that a config does not state.
+The checks need no weights; attention/model_validation.py checks properties that a config does not state.
 """
 
 import re
@@ -50,10 +49,7 @@ MAX_SIZES = (
 
 @contextmanager
 def model_errors(label: str, advice: str, *, field: str = "model") -> Iterator[None]:
-    """Raise errors of the block as ModelError with label and advice; a label "" is for callers that add one.
-
-    Other libraries raise many types: OSError, ValueError, KeyError, IndexError, RuntimeError, ...
-    """
+    """Raise errors of the block, of many types, as ModelError with label and advice."""
     try:
         yield
     except ModelError as error:
@@ -63,21 +59,19 @@ def model_errors(label: str, advice: str, *, field: str = "model") -> Iterator[N
     except PineError:
         raise
     except ImportError as error:
-        raise ModelError(
-            f"{label or 'it'} needs a package that is not installed ({one_line(error)}); install it, or use "
-            "another version of the model, such as one that is not quantized",
-            field="package",
-        ) from error
+        message = (
+            f"{label or 'it'} needs a package ({one_line(error)}); install it, or use an unquantized model"
+        )
+        raise ModelError(message, field="package") from error
     except Exception as error:
         message = f"{label or 'it'} cannot be used ({one_line(error)}); {advice}"
         raise ModelError(message, field=field) from error
 
 
 def check_sizes(stated: Any, name: str = "") -> None:
-    """Raise ModelError if a config, as its file states it, has a size that no model has.
+    """Raise ModelError if a value of a config, in the field `name`, has a size that no model has.
 
-    A model is built from these numbers before its weights are read, so that a wrong one takes all time and
-    memory. `name` is the field of a value in the config.
+    A model is built from these numbers before its weights are loaded, with all time and memory.
     """
     if isinstance(stated, dict | list):
         for field, value in stated.items() if isinstance(stated, dict) else ((name, each) for each in stated):
@@ -85,18 +79,12 @@ def check_sizes(stated: Any, name: str = "") -> None:
     elif isinstance(stated, int | float):
         limit = next((limit for pattern, limit in MAX_SIZES if pattern.search(name)), None)
         if limit is not None and stated > limit:
-            raise ModelError(
-                f"its config has a wrong {name}: got {stated:g}, expected at most {limit:,}; use a config "
-                "that belongs to the weights",
-                field="config",
-            )
+            message = f"its config has a wrong {name}: got {stated:g}, expected at most {limit:,}"
+            raise ModelError(f"{message}; use the config of the weights", field="config")
 
 
 def refusal(config: "PretrainedConfig") -> str | None:
-    """Return why PINE cannot run a model, and what to use; None if the config allows it.
-
-    The reason continues a sentence about the model: "its positions are ALiBi, ...; use ...".
-    """
+    """Return why PINE cannot run a model, and what to use; None if the config allows it."""
     reason = _unsupported(config.get_text_config())
     return reason and f"{reason}; {ADVICE}"
 
@@ -163,8 +151,7 @@ def context_in_words(config: "PretrainedConfig") -> str:
 def _limits(config: "PretrainedConfig") -> list[tuple[int, str]]:
     """Return the limits of prompt and answer in tokens with their descriptions; empty if not stated.
 
-    PINE's attention function has no window and no scale that grows with the position, and equals those of the
-    model up to these lengths.
+    PINE has no window and no scale that grows with the position, and equals the model up to these lengths.
     """
     stated = getattr(config, "max_position_embeddings", None)
     if not isinstance(stated, int) or stated < 1:
