@@ -120,9 +120,7 @@ def answers_report(result: RunResult) -> dict[str, Any]:
 def trace_report(result: RunResult) -> dict[str, Any]:
     """Return as JSON the attention of the last prompt token, which determines the first answer token.
 
-    For each traced method by layer, query head and document: the position of its first token, its importance
-    (None for methods without ranking), and the shares of attention on prefix, documents and suffix. Methods
-    whose positions are equal in all layers and heads have one layer and head.
+    Lists are by layer, query head and document; methods with equal positions everywhere have one of each.
     """
     layout, last = result.layout, result.layout.suffix_length - 1
 

@@ -1,8 +1,7 @@
 """Prefill and the decode loop: answers of several prompts in one batch, whose size stays fixed.
 
 In float32, and in bfloat16 and float16 where these are computed in float32, a row of a batch of 2 or more is
-bitwise identical for every batch size and every neighbor. Elsewhere, the batch size is kept until the last
-answer is finished. A batch of one uses another GEMM kernel (docs/exactness.md).
+bitwise identical for every batch size and neighbor. A batch of one uses another GEMM kernel.
 """
 
 import time

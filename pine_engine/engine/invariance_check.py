@@ -1,8 +1,4 @@
-"""Check of order invariance: a short prompt in two document orders, when a model is prepared.
-
-Bitwise identity is designed and measured for the processors, dtypes and families in docs/exactness.md. This
-check finds other platforms and families where it does not hold.
-"""
+"""Check of order invariance here: a short prompt in two document orders, for each prepared model."""
 
 from collections.abc import Callable, Sequence
 
@@ -47,17 +43,13 @@ def check_invariance(patched_models: Sequence[PatchedModel], name: str, vocab_si
     dtype = str(network.dtype).removeprefix("torch.")
     return (
         f"Bitwise order invariance of {name} is not guaranteed here ({dtype}, {input_device(network)}, "
-        f"{torch.get_num_threads()} threads): shuffling the documents of a short prompt changed logits "
-        f"of {found}. Answers can differ between orders where two tokens have nearly equal probability."
+        f"{torch.get_num_threads()} threads): shuffling a short prompt changed logits of {found}."
     )
 
 
 @torch.inference_mode()
 def changes_by_order(prefill: Callable[[TokenLayout, Method], Tensor], vocab_size: int) -> dict[str, float]:
-    """Return the largest change of a logit by label, for each method of CHECKED_METHODS that has a change.
-
-    `prefill` returns the logits (T, V) of the suffix of a prompt.
-    """
+    """Return the largest change of a logit by label; `prefill` returns the logits (T, V) of a suffix."""
     ids = torch.randint(vocab_size, (sum(LENGTHS) + LENGTHS[0],), generator=torch.Generator().manual_seed(0))
     prefix, *documents, suffix = (tuple(part.tolist()) for part in ids.split([*LENGTHS, LENGTHS[0]]))
     layout = TokenLayout(prefix, tuple(documents), suffix)

@@ -1,7 +1,7 @@
 """Worker thread for all model computation; a second one exists only while the first is busy.
 
-The OpenMP runtime of torch keeps a team of threads for each calling thread. If the teams of a process have
-more threads than there are cores, they sleep after each small operation, and a decoding step has hundreds.
+torch keeps a team of OpenMP threads for each calling thread. With more threads than cores, they sleep after
+each small operation.
 """
 
 import os

@@ -229,8 +229,8 @@ def compare_orders(
     """Answer a prompt in each document order and yield events; Engine.shuffle returns the result at once.
 
     Yields the events of Engine.generate, and for each order an OrderResult instead of RunFinished. Each order
-    has its own prefill. The answers of several orders are decoded in one batch, first of two orders, then of
-    as many as fit in memory, so that their events are interleaved. Closing the generator stops the model.
+    has its own prefill. The answers of several orders are decoded in one batch, after the first order of as
+    many as fit in memory, so that their events are interleaved. Closing the generator stops the model.
 
     Args:
         engine: Engine that answers.

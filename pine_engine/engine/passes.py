@@ -35,9 +35,8 @@ def prefill(
     """Return the state of a prompt under one method and the logits (logits_to_keep, V) of its last tokens.
 
     Runs under torch.inference_mode, in the network for prompts of this length. At most `reserved_tokens`
-    tokens may follow. `logits_to_keep` is 0 for all logits. `on_layer` is called at the start of each layer
-    and may raise. Prefixes and documents of `cached_sequences`, states of the same networks, are reused if
-    equal.
+    tokens may follow; 0 keeps all logits. `on_layer` is called at the start of each layer and may raise.
+    Prefixes and documents of `cached_sequences`, states of the same networks, are reused if equal.
     """
     patched_model = next(
         each
@@ -77,8 +76,8 @@ def extend(
 ) -> Tensor:
     """Feed the same number of tokens to each row and return the logits (rows, tokens, V).
 
-    A row that is None is a free slot, which stays in the batch where the batch size can change a logit.
-    `is_step`: one token of each answer, for which 4-bit weights are used.
+    None is a free slot, which stays in the batch where the batch size can change a logit. `is_step`: one token
+    of each answer, for which 4-bit weights are used.
     """
     patched_models = list(
         {id(row.state.patched_model): row.state.patched_model for row in rows if row}.values()
@@ -126,9 +125,8 @@ def _extend_under(
 def batch_rows(patched_model: PatchedModel, rows: Sequence[SequenceState | None]) -> list[int]:
     """Return the slots of the batch that a network computes together.
 
-    These are its own rows, if linear layers are batch-invariant for 2 or more rows; a single one of several
-    takes a neighbor along, so that the batch size stays above 1. Otherwise all slots, so that the batch size
-    never changes (docs/exactness.md).
+    If linear layers are batch-invariant for 2 or more rows, these are its own rows, or a single one and a
+    neighbor. Otherwise all slots, so that the batch size never changes (docs/exactness.md).
     """
     network = patched_model.network
     if not is_batch_invariant(network.dtype, input_device(network)):

@@ -1,8 +1,7 @@
 """Reuse of states: prefixes by all methods, documents by methods whose document prefill is equal.
 
-The prefill of the prefix is equal in all methods. Documents do not attend to the suffix, so that another
-question about the same documents can start after them; in order-invariant methods, another order as well. The
-prefill of documents is equal in PCW and SP.
+Documents do not attend to the suffix, so that another question can follow them; in order-invariant methods
+another order as well. The prefill of documents is equal in PCW and SP.
 """
 
 from collections.abc import Iterable
@@ -56,10 +55,9 @@ def find_documents(rows: Iterable[SequenceState], state: PromptState) -> Sequenc
 
 
 def fork(source: SequenceState, state: PromptState, reserved_tokens: int) -> SequenceState:
-    """Return a new row with the tokens of the source before its suffix; the source is unchanged.
+    """Return a new row with the tokens of the source before its suffix, and space for `reserved_tokens` more.
 
-    Document blocks are shared. Prefix and, without blocks, documents are copied. `reserved_tokens` is the
-    maximum number of tokens that follow the prompt.
+    Document blocks are shared. Prefix and, without blocks, documents are copied.
     """
     layout = state.plan.layout
     length = layout.prefix_length if state.plan.is_ranked else layout.documents_end

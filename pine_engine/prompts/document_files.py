@@ -27,11 +27,7 @@ MAX_PAGES = 200
 """Pages of a PDF file. More would take minutes, and fill the context of any model."""
 
 MAX_SECONDS = 30.0
-"""Seconds of CPU time for a PDF file, because a few kilobytes can hold pages that take hours.
-
-The time is checked before each page and at each operand. Megabytes of comments have no operand: a server
-limits its process in addition.
-"""
+"""Seconds of CPU time for a PDF file, checked at each page and operand; a server also limits its process."""
 
 NO_TEXT = "has no text; write some, or remove it"
 
@@ -43,10 +39,8 @@ def _unusable(path: Path, problem: str) -> InputError:
 def read_documents(paths: Sequence[Path], limit: int | None = None) -> list[Document]:
     """Return the documents of all files in order, at most `limit`; content after these is not parsed.
 
-    .jsonl: one text or {"text", "title"} per line, a list of them, or rows with "documents". .csv: a header
-    with the column text and optionally title, one document per line. .txt, .md, .pdf: one document, with the
-    file name as its title.
-    Raises InputError with the file, and all invalid lines of a file that has lines.
+    .jsonl: one text or {"text", "title"} per line, a list of them, or rows with "documents". .csv: columns
+    text and optionally title. .txt, .md, .pdf: one document, with the file name as its title.
     """
     if not paths:
         raise InputError("no files were selected; give at least one", field="paths")
@@ -109,14 +103,11 @@ def _from_csv(path: Path) -> Iterator[Document]:
 
 
 def _from_text(path: Path) -> Iterator[Document]:
-    text = read_text(path).removeprefix("\ufeff").strip()
+    is_pdf = path.suffix.lower() == ".pdf"
+    text = read_pdf(path) if is_pdf else read_text(path).removeprefix("\ufeff").strip()
     if not text:
         raise _unusable(path, NO_TEXT)
     yield Document(text, path.stem)
-
-
-def _from_pdf(path: Path) -> Iterator[Document]:
-    yield Document(read_pdf(path), path.stem)
 
 
 _READERS = {
@@ -124,7 +115,7 @@ _READERS = {
     ".csv": _from_csv,
     ".txt": _from_text,
     ".md": _from_text,
-    ".pdf": _from_pdf,
+    ".pdf": _from_text,
 }
 """Reader of each file name extension."""
 
@@ -132,9 +123,7 @@ _READERS = {
 class CsvTable:
     """A CSV file with a header; names of columns are in lower case, without surrounding blanks.
 
-    `lines` yields the cells of each row with the number of its first line. A row that the csv module cannot
-    parse ends it with ValidationErrors.
-    Raises InputError for an empty file, a file without rows, and a repeated column.
+    `lines` yields the cells of each row with the number of its first line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -164,10 +153,8 @@ class CsvTable:
     def row(self, cells: list[str]) -> dict[str, str]:
         """Return the cells by column. Raises InputError for another number of cells than columns."""
         if len(cells) != len(self.columns):
-            raise InputError(
-                f"the number of fields is {len(cells)}, but {len(self.columns)} in the header; put a text "
-                "that has commas in quotation marks"
-            )
+            numbers = f"the number of fields is {len(cells)}, but {len(self.columns)} in the header"
+            raise InputError(f"{numbers}; put a text that has commas in quotation marks")
         return dict(zip(self.columns, cells, strict=True))
 
     def _parse(self) -> Iterator[tuple[int, list[str]]]:
@@ -187,10 +174,7 @@ class CsvTable:
 
 
 def read_pdf(path: Path) -> str:
-    """Return the text of all pages, separated by newlines. Needs pypdf, an optional dependency.
-
-    Raises InputError if pypdf is missing, and if the file is damaged, encrypted, too long or without text.
-    """
+    """Return the text of all pages, separated by newlines. Needs pypdf, an optional dependency."""
     try:
         from pypdf import PdfReader
         from pypdf.errors import DependencyError, FileNotDecryptedError
@@ -200,9 +184,7 @@ def read_pdf(path: Path) -> str:
     try:
         with path.open("rb") as file:
             if b"%PDF-" not in file.read(1024):
-                raise InputError(
-                    f"{path} is not a PDF file; give one, or plain text as .txt", field=str(path)
-                )
+                raise _unusable(path, "is not a PDF file; give one, or plain text as .txt")
             return _pdf_text(PdfReader(file), path)
     except (InputError, MemoryError):
         raise

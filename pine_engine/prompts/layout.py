@@ -22,10 +22,7 @@ from pine_engine.reprs import short_repr
 
 IntArray = NDArray[np.int64]
 
-TOKEN_IDS = (
-    'token ids, whole numbers in one list, array or tensor, such as [5, 9, 60]; tokenizer(text)["input_ids"] '
-    "returns those of a text"
-)
+TOKEN_IDS = 'token ids in one list, array or tensor, such as [5, 9, 60], or tokenizer(text)["input_ids"]'
 
 PLACES = "the documents' places counted from 0, such as [2, 0, 1]"
 
@@ -158,18 +155,12 @@ def check_vocabulary(label: str, ids: Sequence[int], size: int) -> None:
     """Raise InputError for the first id outside 0 .. size - 1."""
     for index, token in enumerate(ids):
         if not 0 <= token < size:
-            raise InputError(
-                f"{label} has the token id {token} at index {index}, but the vocabulary of the model has "
-                f"{size} tokens, 0 to {size - 1}; use the tokenizer of the model",
-                field=label,
-            )
+            message = f"{label} has the token id {token} at index {index}, expected 0 to {size - 1}"
+            raise InputError(f"{message}; use the tokenizer of the model", field=label)
 
 
 def tokenize(prompt: Prompt, tokenizer: Any) -> TokenLayout:
-    """Encode each segment separately (specification 2), with BOS before the prefix if the tokenizer adds it.
-
-    Raises InputError if a document has no tokens.
-    """
+    """Encode each segment separately (specification 2), with BOS first if the tokenizer adds it."""
     encode = _SegmentEncoder(tokenizer)
     prefix = encode(prompt.prefix)
     bos = tokenizer.bos_token_id
@@ -215,8 +206,7 @@ class _SegmentEncoder:
     def _encode_data(self, text: str) -> list[int]:
         """Return ids of text in which nothing is a control token.
 
-        With split_special_tokens, added tokens that are not marked special are still matched: the text is cut
-        inside each of them.
+        The text is cut inside names of added tokens that split_special_tokens does not split.
         """
         if not text:
             return []

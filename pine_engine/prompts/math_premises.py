@@ -1,8 +1,4 @@
-"""Split the text of a math problem into a prefix, exchangeable premises and a suffix.
-
-Heuristics on the wording select the premises. The result is a preview that the user can correct:
-cut_sentences makes any other cut.
-"""
+"""Split a math problem into prefix, exchangeable premises and suffix, by heuristics on the wording."""
 
 import re
 from collections.abc import Sequence
@@ -19,8 +15,7 @@ _QUESTION = re.compile(rf"\?{_CLOSING}\s*$")
 _ABBREVIATION = re.compile(r"\b(?:(?i:mr|mrs|ms|dr|st|mt|prof|vs|e\.g|i\.e)|[A-HJ-Z])\.$")
 """A title or an initial, which rarely ends a sentence."""
 
-_MAX_ABBREVIATION = 8
-"""Characters at the end of a sentence that contain an abbreviation and the character before it."""
+_MAX_ABBREVIATION = 8  # characters, with the one before it
 
 _QUANTITY = re.compile(
     r"\d|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty|forty|fifty|"
@@ -83,11 +78,9 @@ class Premises:
 def split_problem(text: str) -> Premises:
     """Return the problem with the premises that the wording shows to be exchangeable.
 
-    They are the longest run of at least two sentences before the question (the last sentence with a question
-    mark, or else the last one) that contain a number, do not continue the previous sentence ("Then ...",
-    "... 3 more"), and have the same kind of subject: no sentence begins with a pronoun, or all begin with the
-    same one ("She ...", "Her ...", "On Monday she ..."), which then refers to a person named before.
-    Without such a run there are no premises, and the text before the question is the prefix.
+    They are the longest run of at least two sentences before the question that contain a number, do not
+    continue the previous sentence ("Then ...", "... 3 more"), and all begin with one pronoun, which refers to
+    a person named before, or all with none. Without such a run, all text before the question is the prefix.
     """
     sentences = split_sentences(text)
     asking = [place for place, sentence in enumerate(sentences) if _QUESTION.search(sentence)]
@@ -107,8 +100,7 @@ def cut_sentences(sentences: Sequence[str], premises: range) -> Premises:
 def split_sentences(text: str) -> tuple[str, ...]:
     """Return the sentences, each with the white space after it, so that they join to the text.
 
-    A full stop, question or exclamation mark ends a sentence before white space, but not after a title (Mr.)
-    or an initial (J.), before a small letter, or within paired double quotation marks.
+    No sentence ends after a title (Mr.) or an initial (J.), before a small letter, or within quotation marks.
     """
     sentences: list[str] = []
     start = 0
@@ -139,7 +131,7 @@ def _subject(sentence: str) -> str | None:
 
 
 def _longest_run(subjects: Sequence[str | None]) -> range:
-    """Return the first of the longest runs of one subject; an empty range at the end without such a run."""
+    """Return the first of the longest runs of one subject; an empty range at the end without one."""
     best = range(len(subjects), len(subjects))
     for start, subject in enumerate(subjects):
         # A pronoun in the first sentence refers to nothing in the text.

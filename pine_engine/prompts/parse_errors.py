@@ -1,4 +1,4 @@
-"""All problems of a file or a request in one error, each with line, field and the expected value."""
+"""All problems of a file or a request in one error, with line, field and expected value."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Problem:
-    """A message, the path of the field, such as "documents.1.text", and the line, which counts from 1."""
+    """A message, the path of the field, such as "documents.1.text", and the line from 1."""
 
     message: str
     field: str = ""
@@ -52,10 +52,7 @@ class ValidationErrors(InputError):  # noqa: N818 - it holds several
 def rows_or_mistakes(
     path: Path, lines: Iterable[tuple[int, Raw]], read: Callable[[int, Raw], Row]
 ) -> Iterator[tuple[int, Row]]:
-    """Yield the row of each line with the line number; after the first invalid line, check the others only.
-
-    Raises ValidationErrors if `read` raised InputError for a line, or `lines` ended with ValidationErrors.
-    """
+    """Yield the rows with their line numbers; after the first invalid line, check the others only."""
     problems: list[Problem] = []
     try:
         for number, raw in lines:

@@ -38,10 +38,8 @@ class Piece:
 Segment = tuple[Piece, ...]
 
 PROMPT_HINT = (
-    "documents must be separate from the text around them: give engine.run question and documents, each "
-    "by its name, make a prompt of text with "
-    'TASKS["retrieval_qa"].prompt(engine.tokenizer, documents=["...", "..."], question="..."), or one of '
-    "token ids with TokenLayout(prefix, documents, suffix)"
+    "documents must be separate from the text around them: give question=... and documents=[...], a Prompt "
+    'of TASKS["retrieval_qa"].prompt(...), or TokenLayout(prefix, documents, suffix)'
 )
 
 
@@ -163,7 +161,6 @@ def build_prompt(
 
     A template without a system role gets the system message at the beginning of the user message. `cue` ends
     the prompt of a tokenizer (or an object that has one) without chat template.
-    Raises InputError for no documents and for invalid text, ModelError if the template cannot be rendered.
     """
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     if isinstance(tokenizer, str):

@@ -1,6 +1,6 @@
 """Requests and data rows in JSON: documents, a question and the task; and the reader of text files.
 
-A document is a text or {"text": ..., "title": ...}. A list of documents is accepted in place of an object.
+A document is a text or {"text": ..., "title": ...}.
 """
 
 import io
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pine_engine.prompts.layout import TokenLayout
 
 MAX_DOCUMENTS = 10_000
-"""Documents of one row or request. More are rejected by their number, before a record is made of any."""
+"""Documents of one row or request. More are rejected before a record is made of any."""
 
 
 class _WithDocuments(BaseModel):
@@ -103,10 +103,9 @@ class LabeledRequest(Request):
 
 
 class DataRow(_WithDocuments):
-    """One example of a data set; other fields are ignored.
+    """One example of a data set; other fields are ignored, and the id of a row without one is its line.
 
-    The id of a row without one is its line, such as "line 3". The prefix is the instruction of a task whose
-    instruction opens the user message; `system` is the instruction of the other tasks.
+    The prefix is the instruction of a task whose instruction opens the user message, `system` that of others.
     """
 
     id: str = ""
@@ -119,10 +118,7 @@ class DataRow(_WithDocuments):
         return self
 
     def with_task(self, task: str) -> Self:
-        """Return the row with another task; an instruction that is the one of the former task is dropped.
-
-        Raises InputError for an unknown task.
-        """
+        """Return the row with another task, without an instruction that is the one of the former task."""
         instruction = get_task(self.task).instruction
         fields = {name: "" for name in ("system", "prefix") if getattr(self, name) == instruction}
         return self.model_copy(update={**fields, "task": get_task(task).name})
@@ -131,14 +127,8 @@ class DataRow(_WithDocuments):
         """Return the request of the row."""
         is_in_system = get_task(self.task).instruction_role == "system"
         instruction, system = (self.system, "") if is_in_system else (self.prefix, self.system)
-        documents = list(self.documents)
-        return Request(
-            question=self.question,
-            documents=documents,
-            instruction=instruction,
-            system=system,
-            task=self.task,
-        )
+        shared = {"question": self.question, "documents": list(self.documents), "task": self.task}
+        return Request(**shared, instruction=instruction, system=system)
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -154,10 +144,7 @@ def read_request(path: Path, model: type[RequestType]) -> RequestType:
 
 
 def read_rows(path: Path, model: type[Row], limit: int | None = None) -> dict[int, Row]:
-    """Return the first rows of a JSONL file by line number, at most `limit`.
-
-    Raises InputError with the problems of all lines if one of these rows is invalid, or if there is no row.
-    """
+    """Return the first rows of a JSONL file by line number. Raises InputError with all problems of them."""
     return dict(islice(rows_or_mistakes(path, each_line(path), partial(read_row, model)), limit))
 
 
@@ -167,7 +154,7 @@ def read_row(model: type[Row], line: int, text: str) -> Row:
 
 
 def each_line(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not blank with their numbers. Raises InputError if there is no such line."""
+    """Yield the lines that are not blank with their numbers, at least one."""
     is_empty = True
     # Not splitlines(), which would also cut at U+2028 and others that a JSON string may contain.
     for number, line in enumerate(io.StringIO(read_text(path), newline="\n"), start=1):
@@ -194,11 +181,10 @@ def parse_json(model: type[Model], text: str, source: str = "", *, is_line: bool
     try:
         content: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        message = "it is not JSON: a number is too long, or it is nested too deeply"
+        problem = "a number is too long, or it is nested too deeply"
         if isinstance(error, json.JSONDecodeError):
-            place = "" if is_line else f"line {error.lineno} "
-            message = f"it is not JSON: {error.msg} at {place}column {error.colno}"
-        raise ValidationErrors([Problem(message)], source) from error
+            problem = f"{error.msg} at {'' if is_line else f'line {error.lineno} '}column {error.colno}"
+        raise ValidationErrors([Problem(f"it is not JSON: {problem}")], source) from error
     try:
         return model.model_validate(content)
     except ValidationError as error:

@@ -1,8 +1,4 @@
-"""Parsers and scores of generated text, one pair per task; docs/specification.md section 9 has the rules.
-
-Each score is between 0 and 1. Its arguments are the whole generated text and the accepted answers, at least
-one.
-"""
+"""Parsers and scores (0 to 1) of generated text, one pair per task; see docs/specification.md section 9."""
 
 import re
 import string
@@ -19,7 +15,6 @@ def parse_text(text: str) -> str | None:
 def normalize_answer(text: str) -> str:
     """Return lower case without ASCII punctuation and articles, with white space collapsed.
 
-    An article becomes a blank, as in the published code; between blanks that equals deleting it.
     Source: normalize_answer of lost-in-the-middle, which is that of the SQuAD evaluation script.
     """
     bare = text.lower().translate(_NO_PUNCTUATION)
@@ -29,8 +24,7 @@ def normalize_answer(text: str) -> str:
 def best_subspan_em(prediction: str, answers: Sequence[str], *, first_line: bool = False) -> float:
     """Return 1 if a normalized answer occurs in the normalized prediction, else 0.
 
-    An answer that is empty after normalization, such as "The", occurs in each text, as in the published
-    metric. Source: best_subspan_em of lost-in-the-middle, which uses `first_line`, the text before a newline.
+    Source: best_subspan_em of lost-in-the-middle, which uses `first_line`, the text before a newline.
     """
     text = normalize_answer(prediction.split("\n")[0] if first_line else prediction)
     return float(any(normalize_answer(answer) in text for answer in answers))
@@ -48,10 +42,7 @@ def score_verdict(text: str, answers: Sequence[str]) -> float:
 
 
 def parse_number(text: str) -> str | None:
-    """Return the last number after the last "Answer", without commas and sign; None without a number.
-
-    Source: parse_answer of simple-evals' MGSM, which returns "" in place of None.
-    """
+    """Return the last number after the last "Answer", without commas and sign (simple-evals)."""
     if "Answer" not in text:
         return None
     numbers: list[str] = re.findall(r"\d+\.?\d*", text.split("Answer")[-1].replace(",", ""))
@@ -66,8 +57,7 @@ def normalize_number(number: str) -> str:
 def score_number(text: str, answers: Sequence[str]) -> float:
     """Return 1 if the parsed number is accepted, else 0: 72.50 equals 72.5, and 1,000 equals 1000.
 
-    Trailing zeros are removed from the prediction only. Signs are not parsed, so that no negative answer is
-    correct. Source: score_mgsm of simple-evals.
+    Only the prediction loses trailing zeros; no negative answer is correct (score_mgsm of simple-evals).
     """
     number = parse_number(text)
     if number is None:
@@ -82,10 +72,7 @@ def parse_value(text: str) -> str | None:
 
 
 def contains_value(text: str, answers: Sequence[str]) -> float:
-    """Return 1 if an answer occurs in the text, ignoring case, else 0.
-
-    Source: evaluate_kv_responses.py of lost-in-the-middle.
-    """
+    """Return 1 if an answer occurs in the text, ignoring case, else 0 (lost-in-the-middle)."""
     return float(any(answer.lower() in text.lower() for answer in answers))
 
 

@@ -4,7 +4,7 @@ The wording and the scores follow docs/specification.md section 9. Text that fil
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pine_engine.errors import InputError
@@ -45,44 +45,24 @@ class Task:
     The templates may contain {instruction}, {question}, {title}, {text}, {letter} and {number}. Letter (A,
     B, ...) and number (1, 2, ...) belong to the slot in which a document was entered, and stay with the
     document when documents are reordered.
-
-    Args:
-        name: Key in `TASKS`.
-        label: Name in the page.
-        instruction: Instruction for requests that have none.
-        instruction_role: Role whose message the instruction opens.
-        prefix: Template of the text before the documents.
-        titled_document: Template of a document with a title.
-        untitled_document: Template of a document without title.
-        suffix: Template of the text after the documents.
-        parse: Returns the answer in a generated text, None if there is none.
-        score: Returns 0 to 1 for the generated text and all accepted answers, at least one.
-        max_new_tokens: Limit of the answer in evaluations, in tokens; the specification allows 500.
-        normalize: Maps parsed answers that count as one answer in a vote to one string.
-        choices: Answers that are compared by log-probability; empty for open answers. If documents have
-            letters, the choices name the documents in order.
-        nouns: Names of the parts of the task.
-        splits: Documents may be sentences of one text, see math_premises.py.
-        model: Name of the shipped model that was trained for the task; "" for any model.
-        drawn_as: Kind of picture of the answer; "" for text alone.
     """
 
     name: str
-    label: str
-    instruction: str
+    label: str  # in the page
+    instruction: str  # for requests that have none
     titled_document: str
     untitled_document: str
-    suffix: str
-    parse: Callable[[str], str | None]
-    score: Callable[[str, Sequence[str]], float]
-    max_new_tokens: int = 64
-    instruction_role: Literal["user", "system"] = "user"
-    prefix: str = "{instruction}\n\n"
-    normalize: Callable[[str], str] = str
-    choices: tuple[str, ...] = ()
+    suffix: str  # template of the text after the documents
+    parse: Callable[[str], str | None]  # returns the answer in a generated text
+    score: Callable[[str, Sequence[str]], float]  # 0 to 1 for the generated text and all accepted answers
+    max_new_tokens: int = 64  # limit in evaluations; the specification allows 500
+    instruction_role: Literal["user", "system"] = "user"  # whose message the instruction opens
+    prefix: str = "{instruction}\n\n"  # template of the text before the documents
+    normalize: Callable[[str], str] = str  # maps answers that count as one answer in a vote to one string
+    choices: tuple[str, ...] = ()  # compared by log-probability; of documents with letters, in their order
     nouns: Nouns = Nouns()
-    splits: bool = False
-    model: str = ""
+    splits: bool = False  # documents may be sentences of one text, see math_premises.py
+    model: str = ""  # shipped model that was trained for the task; "" for any model
     drawn_as: Literal["", "molecule"] = ""
 
     @property
@@ -151,47 +131,54 @@ class Task:
 
 def document_letter(index: int) -> str:
     """Return A, B, ..., Z, AA, AB, ...: the name of a document, by the slot in which it was entered."""
-    letters = ""
-    index += 1
-    while index:
-        index, rest = divmod(index - 1, 26)
-        letters = chr(ord("A") + rest) + letters
-    return letters
+    rest, letter = divmod(index, 26)
+    return (document_letter(rest - 1) if rest else "") + chr(ord("A") + letter)
 
 
 _ANSWER_BLOCK = (
     "\n[The Start of Assistant {letter}'s Answer]\n{text}\n[The End of Assistant {letter}'s Answer]\n"
 )
 
-_ROWS = (
-    Task(
-        name="retrieval_qa",
-        label="Question over documents",
-        instruction=(
-            "Write a high-quality one-sentence answer for the given question using only the provided "
-            "search results (some of which might be irrelevant)."
-        ),
-        titled_document="Document (Title: {title}) {text}\n",
-        untitled_document="Document: {text}\n",
-        suffix="\nQuestion: {question}",
-        parse=scoring.parse_text,
-        score=scoring.best_subspan_em,
-        normalize=scoring.normalize_answer,
+_RETRIEVAL_QA = Task(
+    name="retrieval_qa",
+    label="Question over documents",
+    instruction=(
+        "Write a high-quality one-sentence answer for the given question using only the provided "
+        "search results (some of which might be irrelevant)."
     ),
+    titled_document="Document (Title: {title}) {text}\n",
+    untitled_document="Document: {text}\n",
+    suffix="\nQuestion: {question}",
+    parse=scoring.parse_text,
+    score=scoring.best_subspan_em,
+    normalize=scoring.normalize_answer,
+)
+
+_MOLECULE_GENERATION = Task(
+    name="molecule_generation",
+    label="Molecule from properties",
+    instruction="Write the SMILES string of a small organic molecule with these properties.",
+    titled_document="{title}: {text}\n",
+    untitled_document="{text}\n",
+    suffix="",
+    nouns=Nouns(document="property", documents="properties", title="name", finding="molecule"),
+    drawn_as="molecule",
+    parse=scoring.parse_word,
+    score=scoring.score_word,
+    max_new_tokens=48,
+)
+
+_ROWS = (
+    _RETRIEVAL_QA,
     # The original of lost-in-the-middle. Its numbers reveal the slots, so it is a control for vanilla.
-    Task(
+    replace(
+        _RETRIEVAL_QA,
         name="retrieval_qa_numbered",
         label="Numbered documents",
-        instruction=(
-            "Write a high-quality answer for the given question using only the provided search results "
-            "(some of which might be irrelevant)."
-        ),
+        instruction=_RETRIEVAL_QA.instruction.replace("one-sentence ", ""),
         titled_document="Document [{number}](Title: {title}) {text}\n",
         untitled_document="Document [{number}] {text}\n",
         suffix="\nQuestion: {question}\nAnswer:",
-        parse=scoring.parse_text,
-        score=scoring.best_subspan_em,
-        normalize=scoring.normalize_answer,
     ),
     Task(
         name="judge_pair",
@@ -214,14 +201,7 @@ _ROWS = (
         titled_document=_ANSWER_BLOCK,
         untitled_document=_ANSWER_BLOCK,
         suffix="",
-        nouns=Nouns(
-            document="answer",
-            documents="answers to compare",
-            owner="of assistant",
-            title="",
-            question="user’s question",
-            finding="verdict",
-        ),
+        nouns=Nouns("answer", "answers to compare", "of assistant", "", "user’s question", "verdict"),
         parse=scoring.parse_verdict,
         score=scoring.score_verdict,
         max_new_tokens=500,
@@ -245,33 +225,16 @@ _ROWS = (
         normalize=scoring.normalize_number,
         max_new_tokens=500,
     ),
-    Task(
-        name="molecule_generation",
-        label="Molecule from properties",
-        instruction="Write the SMILES string of a small organic molecule with these properties.",
-        titled_document="{title}: {text}\n",
-        untitled_document="{text}\n",
-        suffix="",
-        nouns=Nouns(document="property", documents="properties", title="name", finding="molecule"),
-        drawn_as="molecule",
-        parse=scoring.parse_word,
-        score=scoring.score_word,
-        max_new_tokens=48,
-    ),
-    Task(
+    _MOLECULE_GENERATION,
+    replace(
+        _MOLECULE_GENERATION,
         name="qm9",
         label="Molecule from properties, by the molecule model",
         instruction="",
         prefix="{instruction}",
         titled_document="{title}*{text}* ",
         untitled_document="{text}* ",
-        suffix="",
-        nouns=Nouns(document="property", documents="properties", title="name", finding="molecule"),
         model="molecules",
-        drawn_as="molecule",
-        parse=scoring.parse_word,
-        score=scoring.score_word,
-        max_new_tokens=48,
     ),
     Task(
         name="kv_retrieval",

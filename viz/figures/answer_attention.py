@@ -35,15 +35,17 @@ def plot_answer_attention(
         with_prefix: Include the prefix. Without it, shares are of the rest.
     """
     parts, values = _answer_attention_info(answers, step, with_prefix=with_prefix)
-    if step is None:
-        name, tokens = "answer-shares", "mean over the answer"
-        mean, missing = "the tokens of an answer, layers and heads", "no token"
-    else:
-        name, tokens = "token-shares", f"token {step + 1} of the answer"
-        mean, missing = "layers and heads", "ended"
+    name, tokens, mean, missing = (
+        "answer-shares",
+        "mean over the answer",
+        "the tokens of an answer, ",
+        "no token",
+    )
+    if step is not None:
+        name, tokens, mean, missing = "token-shares", f"token {step + 1} of the answer", "", "ended"
     rest = "" if with_prefix else ", the prefix left out"
     caption = [
-        f"A bar is a share of attention{rest}, mean over {mean}.",
+        f"A bar is a share of attention{rest}, mean over {mean}layers and heads.",
         _most_attended(answers, parts, values),
         _largest_difference(answers, parts, values),
     ]
@@ -84,10 +86,9 @@ def add_bars(
     *,
     with_gains: bool = False,
 ) -> None:
-    """Add a bar per escaped row name and answer, the first row on top.
+    """Add a bar per escaped row name and answer, the first row on top; values and texts are (A, R).
 
-    values are (A, R), NaN for no bar. texts, (A, R), are after the bars or in place of them; with_gains adds
-    to the text of the longer bar by how much it is longer.
+    Texts are after the bars, or in place of them for NaN; with_gains adds by how much a bar is longer.
     """
     width = _ROW_HEIGHT / len(answers)
     for index, (answer, lengths, row_texts) in enumerate(zip(answers, values, texts, strict=True)):
@@ -117,13 +118,9 @@ def add_bars(
             y = row + offset + width / 2
             figure.add_annotation(x=0, y=y, text=row_texts[row], xanchor="left", showarrow=False)
     longest = float(np.nanmax(values, initial=0)) or 1
-    figure.update_xaxes(
-        range=[0, _AXIS_LENGTH * longest],
-        tickformat=".0%",
-        nticks=5,
-        labelalias={"150%": ""},  # space for text, not a share
-        showgrid=True,
-    )
+    # 150 %: space for text, not a share.
+    x_axis = {"tickformat": ".0%", "nticks": 5, "labelalias": {"150%": ""}, "showgrid": True}
+    figure.update_xaxes(x_axis, range=[0, _AXIS_LENGTH * longest])
     bottom = max(len(rows), 1) - 0.5
     ticks = {"tickvals": list(range(len(rows))), "ticktext": list(rows)}
     figure.update_yaxes(**ticks, ticklabelstandoff=6, range=[bottom, -0.5])

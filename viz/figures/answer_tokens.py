@@ -20,24 +20,19 @@ MAX_TOKEN_CHARACTERS = 24  # of a token in sentences and rows
 class AnswerTokens:
     """Answer of one method, token by token.
 
-    Attributes:
-        label: Name in figures, such as "PINE".
-        text: Whole answer; a character may span tokens.
-        logprobs: Log-probability of each token, in nats.
-        alternatives: Most likely tokens at each step with their log-probabilities, the most likely first.
-        attention: float32 (tokens, 1 + D + 1), shares of prefix, documents and suffix while the token was
-            decoded, mean over layers and heads.
-        documents: D segments in input order.
+    Shape:
+        attention: float32 (tokens, 1 + D + 1), shares of prefix, documents and suffix, mean over layers and
+            heads.
     """
 
-    label: str
-    text: str
+    label: str  # in figures, such as "PINE"
+    text: str  # whole answer; a character may span tokens
     token_ids: tuple[int, ...]
     tokens: tuple[str, ...]
-    logprobs: tuple[float, ...]
-    alternatives: tuple[tuple[tuple[str, float], ...], ...]
+    logprobs: tuple[float, ...]  # in nats
+    alternatives: tuple[tuple[tuple[str, float], ...], ...]  # most likely tokens of each step, in nats
     attention: FloatArray
-    documents: tuple[Segment, ...]
+    documents: tuple[Segment, ...]  # D, in input order
 
     def __post_init__(self) -> None:
         assert len(self.token_ids) == len(self.tokens) == len(self.logprobs) == len(self.alternatives)
@@ -61,15 +56,7 @@ def answer_tokens(
     order: Sequence[int],
     label: str,
 ) -> AnswerTokens:
-    """Return one method's answer, token by token, of a traced run.
-
-    Args:
-        decode: Text of each token, `Engine.decode_tokens`.
-        result: Result of a run with `trace=True`.
-        method: Name of the method.
-        order: Document, as entered, in each slot.
-        label: Name of the answer in figures.
-    """
+    """Return one method's answer of a traced run; `decode` is `Engine.decode_tokens`."""
     answer, trace = result.answers[method], result.traces[method]
     assert trace.suffix_attention is not None
     attention = trace.suffix_attention[:, :, answer_queries(result.layout, len(answer.token_ids))]
@@ -113,10 +100,9 @@ def probability_gaps(left: AnswerTokens, right: AnswerTokens) -> FloatArray:
 
 def comparison_step(left: AnswerTokens, right: AnswerTokens) -> int:
     """Return the first step, from 0, that differs; for equal answers that with the largest gap."""
-    differs = first_difference(left, right)
-    if differs is None:
-        return int(probability_gaps(left, right).argmax()) if left.tokens else 0
-    return differs
+    if (differs := first_difference(left, right)) is not None:
+        return differs
+    return int(probability_gaps(left, right).argmax()) if left.tokens else 0
 
 
 def attention_by_part(

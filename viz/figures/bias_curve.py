@@ -62,11 +62,9 @@ def _y_range(curve: "Curve") -> list[float] | None:
     if curve.has_bars or not any(map(_has_intervals, curve.lines)):
         return None
     values = [edge for _, start, end in curve.areas for edge in (*start, *end)]
-    values += [
-        estimate.mean for line in (*curve.lines, *curve.levels) for estimate in line.values if estimate
-    ]
+    values += [level.values[0].mean for level in curve.levels if level.values[0]]
     for estimate in (estimate for line in curve.lines for estimate in line.values if estimate):
-        values += estimate.interval or ()
+        values += [estimate.mean, *(estimate.interval or ())]
     finite = [value for value in values if value is not None and math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     margin = 0.06 * (high - low) or 0.5
@@ -105,12 +103,8 @@ def _lines(curve: "Curve", names: set[str]) -> Iterator[go.Scatter | go.Bar]:
         if curve.has_bars:
             color = line_color(line.mark)
             pattern = {"shape": bar_pattern(line.mark), "size": 7}
-            marker = {
-                "color": color,
-                "pattern": pattern,
-                "opacity": 0.6,
-                "line": {"color": color, "width": 1},
-            }
+            border = {"color": color, "width": 1}
+            marker = {"color": color, "pattern": pattern, "opacity": 0.6, "line": border}
             yield go.Bar(**options, marker=marker)
         else:
             yield go.Scatter(**options, **line_style(line.mark))
@@ -149,10 +143,7 @@ def _levels(curve: "Curve") -> Iterator[go.Scatter]:
 
 
 def _areas(curve: "Curve") -> Iterator[go.Scatter]:
-    """Return both edges of an area for each run of neighboring places at which both are known.
-
-    plotly fills across missing values, hence the runs.
-    """
+    """Return both edges of an area for each run of known places, because plotly fills across missing ones."""
     for (label, *ends), (color, pattern) in zip(curve.areas, _AREAS, strict=False):
         name = plain(label)
         edges = np.array(ends, dtype=np.float32)
@@ -160,18 +151,12 @@ def _areas(curve: "Curve") -> Iterator[go.Scatter]:
         runs = [run for run in np.split(known, np.flatnonzero(np.diff(known) > 1) + 1) if run.size]
         for number, run in enumerate(runs):
             start, end = edges[:, run]
-            options = {
-                "x": [plain(curve.places[index]) for index in run],
-                "mode": "lines",
-                "legendgroup": name,
-            }
-            yield go.Scatter(
-                **options, y=start, line_width=0, name=f"{name}, from", showlegend=False, hoverinfo="skip"
-            )
+            x = [plain(curve.places[index]) for index in run]
+            options = {"x": x, "mode": "lines", "legendgroup": name, "line_width": 0}
+            yield go.Scatter(**options, y=start, name=f"{name}, from", showlegend=False, hoverinfo="skip")
             yield go.Scatter(
                 **options,
                 y=end,
-                line_width=0,
                 name=name,
                 showlegend=number == 0,
                 fill="tonexty",

@@ -42,18 +42,14 @@ def plot_position_map(
         ["" if start == MASKED else f"{start}–{end}" for start, end in zip(*row, strict=True)]
         for row in zip(starts, ends, strict=True)
     ]
-    is_uniform = trace.suffix_starts.shape[:2] == (1, 1)
-    place = "" if is_uniform else f", layer {layer}, head {head}"
+    place = "" if trace.suffix_starts.shape[:2] == (1, 1) else f", layer {layer}, head {head}"
     figure = new_figure(
         name="position-map",
         title=f"Position of each document for each query{place}",
         caption="A cell has the first and last position of a document; gray: masked.",
         height=150 + 32 * len(values),
         plot_bgcolor=theme.MASKED,
-        coloraxis={
-            "colorscale": list(theme.BLUES),
-            "colorbar": {"title": {"text": "first position (tokens)"}},
-        },
+        coloraxis={"colorscale": list(theme.BLUES), "colorbar_title_text": "first position (tokens)"},
     )
     queries = [f"document {slot}" for slot in range(len(names))] + [f"suffix {token}" for token in tokens]
     selected = document

@@ -50,11 +50,10 @@ def plot_position_sweep(
 
 def _position_sweep_info(steps: "Sequence[pine.SlotScored]") -> dict[str, FloatArray]:
     """Return the log-probabilities (S,) by method, in nats."""
-    methods = steps[0].scores if steps else ()
-    return {
-        method: np.array([step.scores[method].total for step in steps], dtype=np.float32)
-        for method in methods
+    totals = {
+        name: [step.scores[name].total for step in steps] for name in (steps[0].scores if steps else ())
     }
+    return {method: np.array(values, dtype=np.float32) for method, values in totals.items()}
 
 
 def sweep_sentence(

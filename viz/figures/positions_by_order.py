@@ -18,15 +18,11 @@ _MOVE = {**_FRAME, "mode": "immediate", "fromcurrent": True}
 
 
 class DocumentPositions(NamedTuple):
-    """Positions of the documents for the last token of the question, in one order.
+    """Positions of the documents for the last token of the question, in one order."""
 
-    order has the document, as entered, in each slot. lengths and, by method, starts are (D,), in tokens, by
-    document as entered.
-    """
-
-    order: tuple[int, ...]
-    lengths: IntArray
-    starts: dict[str, IntArray]
+    order: tuple[int, ...]  # document, as entered, in each slot
+    lengths: IntArray  # (D,), in tokens, by document as entered
+    starts: dict[str, IntArray]  # by method, like lengths
 
 
 def plot_positions_by_order(
@@ -68,10 +64,9 @@ def document_positions(
     layout = next(iter(traces.values())).layout
     slots = np.argsort(order)
     query = layout.suffix_length - 1
-    starts = {
-        method: at_place(trace.suffix_starts, layer, head)[query][slots] for method, trace in traces.items()
-    }
-    return DocumentPositions(tuple(order), layout.lengths[slots], starts)
+    starts = {name: at_place(trace.suffix_starts, layer, head)[query] for name, trace in traces.items()}
+    by_document = {name: in_slots[slots] for name, in_slots in starts.items()}
+    return DocumentPositions(tuple(order), layout.lengths[slots], by_document)
 
 
 def plot_document_positions(
@@ -82,7 +77,6 @@ def plot_document_positions(
     names = method_labels(methods, labels)
     end = max(int((starts + one.lengths).max()) for one in orders for starts in one.starts.values())
     first = min(int(starts.min()) for one in orders for starts in one.starts.values())
-    frames = [go.Frame(data=_bars(one, names), name=str(index)) for index, one in enumerate(orders)]
     figure = new_figure(
         name="shuffle-positions",
         title="Position of each document in each order",
@@ -94,7 +88,7 @@ def plot_document_positions(
         margin={"b": 84},
     )
     figure.add_traces(_bars(orders[0], names))
-    figure.frames = frames
+    figure.frames = [go.Frame(data=_bars(one, names), name=str(index)) for index, one in enumerate(orders)]
     letters = [" ".join(map(document_letter, one.order)) for one in orders]
     steps = [
         {"method": "animate", "label": label, "args": [[str(index)], _MOVE]}
