@@ -284,7 +284,5 @@ def check_finite(logits: Tensor, method: str, step: int, sequence: int | None = 
     dtype = str(logits.dtype).removeprefix("torch.")
     larger = LARGER_DTYPES.get(logits.dtype)
     advice = f"Load it in {larger}." if larger else "Its weights may be damaged: try another model or dtype."
-    message = (
-        f"logits of {method}{where} after {step} tokens of the answer are not finite, in {dtype}. {advice}"
-    )
-    raise ModelError(message, field="logits")
+    when = f"after {step} tokens of the answer" if step else "for the first token of the answer"
+    raise ModelError(f"under {method} the logits{where} {when} are not finite, in {dtype}. {advice}")

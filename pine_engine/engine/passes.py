@@ -76,8 +76,8 @@ def extend(
 ) -> Tensor:
     """Feed the same number of tokens to each row and return the logits (rows, tokens, V).
 
-    None is a free slot, which stays in the batch where the batch size can change a logit. `is_step`: one token
-    of each answer, for which 4-bit weights are used.
+    None is a free slot, which stays in the batch where the batch size can change a logit. `is_step`: one
+    token of each answer, for which 4-bit weights are used.
     """
     patched_models = list(
         {id(row.state.patched_model): row.state.patched_model for row in rows if row}.values()

@@ -214,9 +214,7 @@ class PreparedModel:
 
     def _require_tokenizer(self) -> Any:
         if self.tokenizer is None:
-            message = (
-                "the engine has no tokenizer. Create it with Engine(model, tokenizer), or pass token ids."
-            )
+            message = "the engine has no tokenizer. Create Engine(model, tokenizer), or pass token ids."
             raise InputError(message, field="tokenizer")
         return self.tokenizer
 

@@ -74,9 +74,7 @@ def patch_generate(
     prompts = as_tuple_of(layouts, (TokenLayout, Prompt), "prompt", "give at least one token layout")
     generating = generating_module(stock)
     if isinstance(vars(generating).get("forward"), _MethodForward):
-        message = (
-            "the model is already inside `with patch_generate(...)`. Leave it first, or load another model."
-        )
+        message = "the model is already inside `with patch_generate(...)`. Leave it, or load another model."
         raise InputError(message, field="model")
     engine = model if isinstance(model, Engine) else Engine(model)
     tokenized = [engine.tokenize(prompt) for prompt in prompts]
@@ -114,9 +112,7 @@ def _checked(model: Any, forward: "_MethodForward") -> Callable[..., Any]:
         output = generate(*args, **options)
         if forward.num_calls == num_calls:
             name = type(model).__name__
-            message = (
-                f"`generate` of {name} does not run its transformers model. Pass the one that generates."
-            )
+            message = f"`generate` of {name} does not run its transformers model. Pass the inner model."
             raise ModelError(message, field="model")
         return output
 
@@ -184,9 +180,7 @@ class _MethodForward:
         repeats, rest = divmod(len(input_ids), count)
         if rest or not torch.equal(input_ids[:, :length], self.input_ids.repeat_interleave(repeats, dim=0)):
             shape = tuple(input_ids.shape)
-            message = (
-                f"invalid input_ids: got {shape} tokens, expected all {count} prompts that `with` yields."
-            )
+            message = f"invalid input_ids: got {shape} tokens, expected the {count} prompts of `with`."
             raise InputError(message, field="input_ids")
         return repeats
 

@@ -91,9 +91,7 @@ def check_fits(config: PreTrainedConfig, folder: Path) -> None:
     widest = hidden * max(layers, vocabulary, inner, heads * head_dim)
     if layers > num_tensors or widest > MAX_WEIGHTS_PER_BYTE * num_bytes:
         shape = f"got {layers:,} layers of width {hidden:,}, {num_tensors:,} tensors and {num_bytes:,} bytes"
-        message = (
-            f"its config describes a larger model than its weights: {shape}; use the config of the weights"
-        )
+        message = f"its config describes a larger model than its weights: {shape}; use their config"
         raise ModelError(message, field="config")
 
 

@@ -54,9 +54,7 @@ def bring(hub_id: str, revision: str | None, progress: Progress) -> None:
         return
     cache = Path(constants.HF_HUB_CACHE)
     if missing > (free := free_disk(cache)):
-        message = (
-            f"{hub_id!r} needs {in_words(missing)} and {in_words(free)} are free in {cache}; make room there"
-        )
+        message = f"{hub_id!r} needs {in_words(missing)}, and {cache} has {in_words(free)}; make room"
         raise ModelError(f"{message}, or set HF_HOME to a folder on a larger disk", field="disk")
 
     def report(done: float) -> None:
@@ -75,9 +73,7 @@ def _model_info(hub_id: str, revision: str | None) -> Any:
     try:
         return HfApi().model_info(hub_id, revision=revision, timeout=TIMEOUT_S)
     except (HFValidationError, RepositoryNotFoundError) as error:
-        message = (
-            f"the Hugging Face hub has no public model {hub_id!r}; check its spelling, or `hf auth login`"
-        )
+        message = f"the hub has no public model {hub_id!r}; check its spelling, or `hf auth login`"
         raise ModelError(message, field="model") from error
     except RevisionNotFoundError as error:
         message = f"model {hub_id!r} has no revision {revision!r}; give a branch, tag or commit of its page"

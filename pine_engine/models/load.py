@@ -89,9 +89,7 @@ def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
             return resolve_folder(SHIPPED / name)
         hub_id = None if path.exists() or path.suffix == ".gguf" else HUB_ID.fullmatch(name)
     if hub_id is None:
-        message = (
-            f"{name!r} is not a model; expected its folder, a .gguf file, or an id like {HUB_ID_OF_EMBEDDED}"
-        )
+        message = f"{name!r} is not a model; expected a folder, a .gguf file, or {HUB_ID_OF_EMBEDDED}"
         raise ModelError(message, field="model")
     return ModelSource(hub_id["id"].rpartition("/")[2], hub_id["id"], hub_id["revision"], "hub")
 

@@ -59,9 +59,7 @@ def model_errors(label: str, advice: str, *, field: str = "model") -> Iterator[N
     except PineError:
         raise
     except ImportError as error:
-        message = (
-            f"{label or 'it'} needs a package ({one_line(error)}); install it, or use an unquantized model"
-        )
+        message = f"{label or 'it'} needs a package ({one_line(error)}); install it, or do not quantize"
         raise ModelError(message, field="package") from error
     except Exception as error:
         message = f"{label or 'it'} cannot be used ({one_line(error)}); {advice}"

@@ -35,9 +35,7 @@ def render_chat_template(tokenizer: Any, messages: Sequence[dict[str, str]]) -> 
             **tokenizer.special_tokens_map,
         )
     except Exception as error:  # a template may raise anything that Python does
-        message = (
-            f"the chat template cannot be rendered ({one_line(error)}); correct it, or use another model"
-        )
+        message = f"the chat template cannot be rendered ({one_line(error)}); use another model"
         raise ModelError(message, field="chat_template") from error
     finally:
         _deadline.reset(token)

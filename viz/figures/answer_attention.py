@@ -35,12 +35,8 @@ def plot_answer_attention(
         with_prefix: Include the prefix. Without it, shares are of the rest.
     """
     parts, values = _answer_attention_info(answers, step, with_prefix=with_prefix)
-    name, tokens, mean, missing = (
-        "answer-shares",
-        "mean over the answer",
-        "the tokens of an answer, ",
-        "no token",
-    )
+    name, tokens = "answer-shares", "mean over the answer"
+    mean, missing = "the tokens of an answer, ", "no token"
     if step is not None:
         name, tokens, mean, missing = "token-shares", f"token {step + 1} of the answer", "", "ended"
     rest = "" if with_prefix else ", the prefix left out"

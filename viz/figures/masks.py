@@ -74,9 +74,7 @@ def _plans(source: MaskSource) -> "Sequence[pine.AttentionPlan]":
         return [pine.build_plan(method, source) for method in pine.METHODS.values()]
     plans = [source] if isinstance(source, pine.AttentionPlan) else list(source)
     if not plans or not all(isinstance(plan, pine.AttentionPlan) for plan in plans):
-        message = (
-            f"invalid source of masks: got {source!r}, expected a RunResult, TokenLayout or AttentionPlan"
-        )
+        message = f"invalid source of masks: got {source!r}, expected a RunResult, layout or plan"
         raise pine.InputError(message, field="source")
     if any(plan.layout != plans[0].layout for plan in plans):
         raise pine.InputError("plans have different token layouts: expected one prompt", field="source")
