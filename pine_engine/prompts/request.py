@@ -127,8 +127,8 @@ class DataRow(_WithDocuments):
         """Return the request of the row."""
         is_in_system = get_task(self.task).instruction_role == "system"
         instruction, system = (self.system, "") if is_in_system else (self.prefix, self.system)
-        shared = {"question": self.question, "documents": list(self.documents), "task": self.task}
-        return Request(**shared, instruction=instruction, system=system)
+        fields = {"instruction": instruction, "system": system, "documents": list(self.documents)}
+        return Request.model_validate({"question": self.question, "task": self.task} | fields)
 
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -114,9 +114,8 @@ def add_bars(
             y = row + offset + width / 2
             figure.add_annotation(x=0, y=y, text=row_texts[row], xanchor="left", showarrow=False)
     longest = float(np.nanmax(values, initial=0)) or 1
-    # 150 %: space for text, not a share.
-    x_axis = {"tickformat": ".0%", "nticks": 5, "labelalias": {"150%": ""}, "showgrid": True}
-    figure.update_xaxes(x_axis, range=[0, _AXIS_LENGTH * longest])
+    x_axis = {"range": [0, _AXIS_LENGTH * longest], "tickformat": ".0%", "nticks": 5}
+    figure.update_xaxes(**x_axis, labelalias={"150%": ""}, showgrid=True)  # at 150 % is text, not a share
     bottom = max(len(rows), 1) - 0.5
     ticks = {"tickvals": list(range(len(rows))), "ticktext": list(rows)}
     figure.update_yaxes(**ticks, ticklabelstandoff=6, range=[bottom, -0.5])

@@ -43,13 +43,14 @@ def plot_position_map(
         for row in zip(starts, ends, strict=True)
     ]
     place = "" if trace.suffix_starts.shape[:2] == (1, 1) else f", layer {layer}, head {head}"
+    color_bar = {"title": {"text": "first position (tokens)"}}
     figure = new_figure(
         name="position-map",
         title=f"Position of each document for each query{place}",
         caption="A cell has the first and last position of a document; gray: masked.",
         height=150 + 32 * len(values),
         plot_bgcolor=theme.MASKED,
-        coloraxis={"colorscale": list(theme.BLUES), "colorbar_title_text": "first position (tokens)"},
+        coloraxis={"colorscale": list(theme.BLUES), "colorbar": color_bar},
     )
     queries = [f"document {slot}" for slot in range(len(names))] + [f"suffix {token}" for token in tokens]
     selected = document
