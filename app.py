@@ -1,4 +1,4 @@
-"""PINE Explorer: reads the configuration, builds the page and serves it while the model loads."""
+"""PINE Explorer: read the configuration, build the page and serve it while the model loads."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ from pine_engine.prompts.tasks import TASKS
 from viz.page.api.results import RESULTS
 from viz.page.build import build_page
 from viz.page.common.addresses import networks_of
-from viz.page.common.bounds import MOST_MB
+from viz.page.common.bounds import MAX_UPLOAD_MB
 from viz.page.common.host_settings import (
     DEFAULTS,
     HostSettings,
@@ -37,7 +37,7 @@ from viz.page.common.host_settings import (
     read_settings,
     time_limit,
 )
-from viz.page.common.own_folder import own_folder, write_all_into
+from viz.page.common.process_temp_dir import process_temp_dir, write_all_into
 from viz.page.common.theme import STYLESHEETS, page_head, page_theme
 from viz.page.jobs import zerogpu
 from viz.page.jobs.loading import EngineSource
@@ -48,18 +48,18 @@ from viz.page.jobs.run_log import RunLog
 from viz.page.jobs.sources import Sources
 from viz.page.serving.connections import limit_connections
 from viz.page.serving.escaped_output import escape_output
-from viz.page.serving.front_door import FrontDoor
+from viz.page.serving.front_door import RequestLimitMiddleware
 from viz.page.serving.health import add_health
 from viz.page.serving.login_limits import LoginLimitMiddleware
-from viz.page.serving.mcp_messages import McpMessages
-from viz.page.serving.open_routes import OpenRoutes
+from viz.page.serving.mcp_messages import McpValidationMiddleware
+from viz.page.serving.open_routes import RouteAllowlistMiddleware
 from viz.page.serving.plotly_script import add_plotly
 from viz.page.serving.rate_limits import RateLimitMiddleware
 from viz.page.serving.security_headers import SecurityHeaders
-from viz.page.serving.sessions import keep_sessions
+from viz.page.serving.sessions import install_session_store
 from viz.page.serving.shutdown import end_process, end_signal, shut_down, wait_for_end
-from viz.page.serving.trusted_hosts import TrustedHosts
-from viz.page.serving.upload_door import UploadDoor
+from viz.page.serving.trusted_hosts import AllowedHostsMiddleware
+from viz.page.serving.upload_door import UploadQuotaMiddleware
 from viz.page.upstream.guarded import GuardedBlocks
 from viz.page.upstream.tool_results import describe_results
 
@@ -77,18 +77,15 @@ LOOK: dict[str, Any] = {
 
 
 THREADS = 40
-"""For everything but the runs that wait, each of which keeps a thread. One client gets half of all."""
+"""Threads for all requests except runs, which each have a thread of their own. A client gets at most half."""
 
 
 SWITCH_S = 1e-4
-"""After how many seconds a thread that wants the interpreter gets it, in place of Python's five thousandths.
-
-The model wants it after each of thousands of small operations, while the server is busy with other visitors.
-"""
+"""Switch interval of the interpreter, in seconds; the default of 5 ms slows the model under load."""
 
 
 SESSIONS = 500
-"""Visitors whose pages are known; each takes about 50 KB, and some megabytes for their last run."""
+"""Maximum number of sessions in memory: about 50 KB each, and some megabytes with a run."""
 
 
 def build_app(
@@ -98,11 +95,7 @@ def build_app(
     *,
     allowed: Sequence[str] | None = (),
 ) -> GuardedBlocks:
-    """The page's Blocks, for an engine that may still be loading.
-
-    own: engines of tasks with a model of their own, by its name; they are loaded when they are needed.
-    settings: what the host allows. allowed: see ModelPool.
-    """
+    """Build the Blocks of the page, for an engine that may still be loading."""
     return build_page(all_sources(source, own, settings, allowed=allowed), settings)
 
 
@@ -113,7 +106,7 @@ def all_sources(
     *,
     allowed: Sequence[str] | None = (),
 ) -> Sources:
-    """The engines with the queue in front of them and the record of what runs; arguments as for build_app."""
+    """Build the engine registry, with the queue in front of it and the log of runs."""
 
     def load(choice: Choice, progress: Progress) -> "Engine":
         return load_engine(choice.name, choice.dtype, settings.device, progress)
@@ -129,7 +122,7 @@ def all_sources(
 
 
 def load_engine(name: str | None, dtype: str, device: str, progress: Progress) -> "Engine":
-    """The engine of a model; see Engine.load."""
+    """Load the engine of a model; see Engine.load."""
     from pine_engine.engine.engine import (
         Engine,  # torch takes seconds to import; the page does not wait for it
     )
@@ -138,20 +131,20 @@ def load_engine(name: str | None, dtype: str, device: str, progress: Progress) -
 
 
 def engine_source(name: str | None, dtype: str, device: str) -> EngineSource:
-    """A source that loads the named model, the embedded one for None."""
+    """Return an engine source of the named model; None is the embedded one."""
     called = shown(name) if name else "the embedded model"
     source = EngineSource(lambda: load_engine(name, dtype, device, source.report), called)
     return source
 
 
 def own_sources(device: str) -> dict[str, EngineSource]:
-    """Sources of the models that tasks bring along."""
+    """Return the engine sources of tasks with a model of their own."""
     names = {row.model for row in TASKS.values() if row.model}
     return {name: engine_source(name, "float32", device) for name in sorted(names)}
 
 
 def place_on_zerogpu(sources: Iterable[EngineSource]) -> None:
-    """Loads the models before the page is launched, as ZeroGPU needs it. Raises PineError if one fails."""
+    """Load the models before the launch, as ZeroGPU requires. Raises PineError if one fails."""
     # ZeroGPU stands in for CUDA in this thread alone, and transformers would load weights in others.
     os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
     for source in sources:
@@ -159,7 +152,7 @@ def place_on_zerogpu(sources: Iterable[EngineSource]) -> None:
 
 
 def log_to_stderr() -> None:
-    """Send the page's log to stderr, escaped: one JSON object for each run, and no text of a visitor."""
+    """Send the log to stderr, escaped: one JSON object per run, without user text."""
     escape_output()
     log = logging.getLogger("pine_explorer")
     log.setLevel(logging.INFO)
@@ -172,29 +165,29 @@ def log_to_stderr() -> None:
 
 
 def doors(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
-    """What every request passes on its way to gradio, the outermost first."""
+    """Return the middleware of every request, the outermost first."""
     return [
         Middleware(SecurityHeaders, settings.frame_ancestors),
         Middleware(
-            TrustedHosts,
+            AllowedHostsMiddleware,
             settings,
             is_public=is_public(settings, os.environ),
             is_space=is_space(os.environ),
             proxies=networks_of(proxies(settings, os.environ)),
         ),
         Middleware(ProxyHeadersMiddleware, list(proxies(settings, os.environ))),
-        Middleware(OpenRoutes),
+        Middleware(RouteAllowlistMiddleware),
         Middleware(PresenceMiddleware, page.presence),
         Middleware(RateLimitMiddleware, settings.max_requests_per_minute),
-        Middleware(FrontDoor),
+        Middleware(RequestLimitMiddleware),
         *([Middleware(LoginLimitMiddleware)] if settings.auth else []),
-        Middleware(UploadDoor),
-        Middleware(McpMessages),
+        Middleware(UploadQuotaMiddleware),
+        Middleware(McpValidationMiddleware),
     ]
 
 
 def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
-    """Launches the page in threads of its own. options: of gradio's launch."""
+    """Launch the page in background threads."""
     name, _, password = settings.auth.partition(":")
 
     @asynccontextmanager
@@ -209,38 +202,38 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
         auth=[(name, password)] if settings.auth else None,
         state_session_capacity=SESSIONS,
         max_threads=2 * settings.queue_size + THREADS,
-        max_file_size=f"{MOST_MB}mb",
+        max_file_size=f"{MAX_UPLOAD_MB}mb",
         prevent_thread_lock=True,
         app_kwargs={"middleware": doors(page, settings), "lifespan": lifespan},
         **LOOK | {"mcp_server": not settings.auth} | options,
     )
     add_plotly(served)
-    keep_sessions(served, page, page.presence)
+    install_session_store(served, page, page.presence)
     trusted = networks_of(proxies(settings, os.environ))
     limit_connections(page.server, settings.max_connections, trusted)
     return served
 
 
 def main() -> None:
-    """Serves the page until the process is told to end, and ends it."""
+    """Serve the page until SIGTERM or SIGINT, then exit."""
     sys.setswitchinterval(SWITCH_S)
-    # On ZeroGPU there is no GPU yet that could be asked what suits it.
-    usual = {"PINE_DEVICE": "cuda", "PINE_DTYPE": "float32"} if zerogpu.IS_LENT else {}
+    # ZeroGPU has no GPU at startup from which to select a dtype.
+    usual = {"PINE_DEVICE": "cuda", "PINE_DTYPE": "float32"} if zerogpu.IS_ZEROGPU else {}
     settings = read_settings(sys.argv[1:], usual | os.environ, description=__doc__)
-    with own_folder(Path(os.environ.get("GRADIO_TEMP_DIR") or tempfile.gettempdir())) as folder:
+    with process_temp_dir(Path(os.environ.get("GRADIO_TEMP_DIR") or tempfile.gettempdir())) as folder:
         write_all_into(folder)
         serve(settings)
     end_process()
 
 
 def serve(settings: HostSettings) -> None:
-    """Serves the page until the process is told to end."""
+    """Serve the page until SIGTERM or SIGINT."""
     source = engine_source(settings.model, settings.dtype, settings.device)
     own = own_sources(settings.device)
-    if zerogpu.IS_LENT:
+    if zerogpu.IS_ZEROGPU:
         place_on_zerogpu([source, *own.values()])
     # On ZeroGPU a model can only be used if it was there before the page was launched.
-    allowed = () if zerogpu.IS_LENT else allowed_models(settings, os.environ)
+    allowed = () if zerogpu.IS_ZEROGPU else allowed_models(settings, os.environ)
     sources = all_sources(source, own, settings, allowed=allowed)
     page = build_page(sources, settings)
     log_to_stderr()

@@ -295,7 +295,7 @@ def write_version_1(folder: Path) -> None:
             accepted="Varo",
             certificate=None,
             date=datetime.date(2026, 1, 2),
-            most_bytes=without_pictures,
+            max_bytes=without_pictures,
         )
         (folder / "bundle.zip").write_bytes(content)
 

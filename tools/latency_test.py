@@ -26,7 +26,7 @@ TIMES = 7
 
 ANSWERS_WITHIN_S = 0.3
 READY_WITHIN_S = 2.0
-LONGEST_ANSWER = 48
+MAX_ANSWER_TOKENS = 48
 """Tokens of an answer of the run."""
 
 RUNS = 3
@@ -109,7 +109,7 @@ def tell_run(page: Page) -> None:
     engine, form = Engine.load(dtype="float32"), example_form(DEFAULT.name)
     layout = engine.tokenize(form_prompt(form, form.entries, engine.tokenizer))
     pick(page, DEFAULT)
-    set_length(page, LONGEST_ANSWER)
+    set_length(page, MAX_ANSWER_TOKENS)
     runs, stock, longest = [], [], 0
     for number in range(RUNS + 1):
         took, tokens = run_once(page)

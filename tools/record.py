@@ -32,7 +32,7 @@ from viz.page.form.form import Form
 from viz.page.form.method_boxes import DEFAULT_METHODS
 from viz.page.form.orders import DEFAULT_ORDERS
 from viz.page.inside.attending import attend
-from viz.page.inside.drawn_attention import asked_attention
+from viz.page.inside.drawn_attention import attention_request
 from viz.page.inside.reading import first_selection
 from viz.page.shuffle.shuffling import shuffle
 
@@ -62,7 +62,7 @@ def record(engine: Engine, form: Form, *, example: str, date: datetime.date) -> 
 
 def _with_attention(engine: Engine, run: FinishedRun) -> FinishedRun:
     """The run with the attention of the head that is shown first, token by token."""
-    asked = asked_attention(run, first_selection(run))
+    asked = attention_request(run, first_selection(run))
     *_, last = attend(engine, asked)
     assert last.attended is not None
     of = TokenRange(asked.layer, asked.head, 0, asked.layout.num_tokens)

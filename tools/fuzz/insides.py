@@ -138,7 +138,7 @@ def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     from viz.page.common.bounds import MAX_DOCUMENTS
     from viz.page.files.data_sets import read_set
     from viz.page.files.limited_process import Limits
-    from viz.page.files.reading_files import FileReader, without_words
+    from viz.page.files.reading_files import FileReader, without_progress
     from viz.page.form.upload import check_room
     from viz.page.jobs.run_log import RunLog
     from viz.page.sharing.session import from_file
@@ -148,7 +148,7 @@ def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
 
     def read_apart(path: Path) -> Any:
         said = reader.read(read_documents, [path], most, what="read documents", files=[path], say=str)
-        documents = without_words(said)
+        documents = without_progress(said)
         check_room((), documents)
         return documents
 

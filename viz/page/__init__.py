@@ -1,1 +1,1 @@
-"""The page, the one package that imports gradio: a folder a part; beside them, what puts parts together."""
+"""The page: the only package that imports gradio, with one folder per part."""

@@ -1,4 +1,4 @@
-"""What follows a change of the form: its tokens, how long each job takes, and which results are outdated."""
+"""Updates after a change of the form: token counts, time estimates, out-of-date results."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -45,10 +45,7 @@ def total_html(count: TokenCount, max_new_tokens: int) -> str:
 def planned_jobs(
     form: Form, tokens: int, *, orders: int, controls: bool, settings: HostSettings
 ) -> tuple[Work, Work, Work]:
-    """The work of a run of the form, of a shuffle, and of moving a document through all slots.
-
-    tokens: of the prompt. orders, controls: what the shuffle is origin for. No model is needed for it.
-    """
+    """Plan a run of the form, a shuffle test and a position sweep, without a model."""
     documents = len(form.entries)
     shuffled = with_controls(form.methods) if controls else form.methods
     return (
@@ -75,12 +72,9 @@ def wire_counting(
     stale: gr.HTML,
     runs: Sequence[Any],
 ) -> None:
-    """Follows each change, and each of the events of a run, which were measured.
-
-    chosen: see wire_job. ready: state that changes when a model has been loaded.
-    """
+    """Connect the token count and the estimates to each change and to the events of a run."""
     bars = (page.bar, page.shuffle_bar, standing.bar)
-    asked = {"\n".join(example.answers): example.question for example in examples if example.answers}
+    questions = {"\n".join(example.answers): example.question for example in examples if example.answers}
 
     def problem(why: str, num_documents: int) -> dict[Any, Any]:
         return {
@@ -128,7 +122,7 @@ def wire_counting(
         }
         if note:
             updates[page.note] = ""  # a remark about the example
-        if form.question.strip() != asked.get(accepted or "", form.question).strip():
+        if form.question.strip() != questions.get(accepted or "", form.question).strip():
             updates[page.accepted] = ""  # they are those of the example's question
         return updates
 

@@ -29,11 +29,11 @@ from tools.fuzz.over_http import usual_value
 from tools.fuzz.served import tiny_engine
 from viz.page.common.disk import Disk
 from viz.page.form.documents import Entry
-from viz.page.form.form import MOST_CHARACTERS, Form
+from viz.page.form.form import MAX_CHARACTERS, Form
 from viz.page.jobs.loading import EngineSource
 from viz.page.serving import front_door
-from viz.page.serving.front_door import MOST_BYTES, FrontDoor
-from viz.page.serving.mcp_messages import McpMessages
+from viz.page.serving.front_door import MAX_BYTES, RequestLimitMiddleware
+from viz.page.serving.mcp_messages import McpValidationMiddleware
 from viz.page.serving.security_headers import SecurityHeaders
 from viz.page.sharing.session import LARGEST_BYTES, session_of, to_code
 from viz.page.sharing.share_panel import own_draft
@@ -199,7 +199,7 @@ def through_the_door(app: Any, body: bytes = b"", path: str = "/gradio_api/queue
     async def send(message: Any) -> None:
         sent.append(message)
 
-    asyncio.run(FrontDoor(app)({"type": "http", "method": "POST", "path": path}, receive, send))
+    asyncio.run(RequestLimitMiddleware(app)({"type": "http", "method": "POST", "path": path}, receive, send))
     return sent
 
 
@@ -219,13 +219,13 @@ async def reads_all_aloud(scope: Any, receive: Any, send: Any) -> None:
 
 
 def test_a_request_is_read_up_to_a_limit() -> None:
-    assert through_the_door(reads_all, b"x" * MOST_BYTES) == ["read"]
-    assert through_the_door(reads_all, b"x" * (MOST_BYTES + 1)) == [
+    assert through_the_door(reads_all, b"x" * MAX_BYTES) == ["read"]
+    assert through_the_door(reads_all, b"x" * (MAX_BYTES + 1)) == [
         (413, "This request has more than 20,000,000 bytes; send less at once.")
     ]
-    start, body = through_the_door(reads_all_aloud, b"x" * (MOST_BYTES + 1))
+    start, body = through_the_door(reads_all_aloud, b"x" * (MAX_BYTES + 1))
     assert start["status"] == 413 and b"send less at once" in body["body"]
-    assert through_the_door(reads_all, b"x" * (MOST_BYTES + 1), "/gradio_api/upload") == ["read"]
+    assert through_the_door(reads_all, b"x" * (MAX_BYTES + 1), "/gradio_api/upload") == ["read"]
 
 
 def test_a_request_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ def test_a_request_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatc
     async def reads(scope: Any, receive: Any, send: Any) -> None:
         await receive()
 
-    asyncio.run(FrontDoor(reads)({"type": "http", "method": "POST", "path": "/x"}, never, send))
+    asyncio.run(RequestLimitMiddleware(reads)({"type": "http", "method": "POST", "path": "/x"}, never, send))
     assert sent[0]["status"] == 408 and b"This request did not come within" in sent[1]["body"]
 
 
@@ -262,7 +262,7 @@ def test_whoever_was_heard_may_wait_for_his_answer(monkeypatch: pytest.MonkeyPat
     async def send(message: Any) -> None:
         raise AssertionError
 
-    asyncio.run(FrontDoor(reads)({"type": "http", "method": "GET", "path": "/x"}, receive, send))
+    asyncio.run(RequestLimitMiddleware(reads)({"type": "http", "method": "GET", "path": "/x"}, receive, send))
     assert heard == ["http.request", "http.disconnect"]
 
 
@@ -283,7 +283,7 @@ def test_what_no_assistant_sends_is_refused_before_it_is_taken_for_a_call(body: 
     def app(scope: Any, receive: Any, send: Any) -> Any:
         raise AssertionError
 
-    client = TestClient(McpMessages(app))
+    client = TestClient(McpValidationMiddleware(app))
     answered = client.post("/gradio_api/mcp/", content=body)
     assert answered.status_code == 400 and sentence in answered.json()["detail"]
 
@@ -293,7 +293,7 @@ def test_a_call_of_an_assistant_goes_through_whole() -> None:
         await PlainTextResponse((await receive())["body"])(scope, receive, send)
 
     body = CALL % json.dumps(["[" * 1000, {"a": [None]}]).encode()
-    client = TestClient(McpMessages(echo_body))
+    client = TestClient(McpValidationMiddleware(echo_body))
     assert client.post("/gradio_api/mcp/", content=body).content == body
     assert client.post("/gradio_api/queue/join", content=b"any").content == b"any"
 
@@ -324,7 +324,7 @@ def test_a_request_that_names_nothing_of_the_page_gets_a_sentence(caplog: pytest
 
 
 def test_texts_that_take_too_long_to_count_are_refused() -> None:
-    half = "x" * (MOST_CHARACTERS // 2)
+    half = "x" * (MAX_CHARACTERS // 2)
     entries = (Entry(0, "", half), Entry(1, "", half))
     Form("retrieval_qa", "", "", (), 8, (Entry(0, half, half),))
     with pytest.raises(InputError, match="The texts have 500,001 characters in all, and 500,000 can be read"):

@@ -27,7 +27,7 @@ from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.sources import Sources
 from viz.page.measure.measuring import MeasureRequest, plan_measurement, planned_work
 from viz.page.shuffle.shuffling import plan_shuffle
-from viz.page.sweep.sweeping import plan_standing
+from viz.page.sweep.sweeping import plan_sweep
 
 TEXTS = ["red cat", "green", "white hats", "x", "y"]
 
@@ -50,7 +50,7 @@ def test_the_estimate_is_of_the_work_that_is_planned(count: int, controls: bool,
     run, shuffled, moved = planned_jobs(asked, tokens, orders=6, controls=controls, settings=DEFAULTS)
     assert run == plan_answers(engine, asked)
     assert shuffled == plan_shuffle(engine, asked, count=6, seed=0, controls=controls)
-    with_answer = plan_standing(engine, asked, answer="g")  # the one token of the answer is read as well
+    with_answer = plan_sweep(engine, asked, answer="g")  # the one token of the answer is read as well
     assert (moved.prompts, moved.orders) == (with_answer.prompts, with_answer.orders)
     assert moved.prompt_tokens == with_answer.prompt_tokens - moved.prompts
 

@@ -1,1 +1,1 @@
-"""The main job: the form, and the answers of all methods beside it, as they are run, shown and recorded."""
+"""Tab "See it": the form and the answers of all methods, running, finished or recorded."""

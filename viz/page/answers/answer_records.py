@@ -1,4 +1,4 @@
-"""The answers to the same documents in another order."""
+"""Answers to the same documents in another order."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from viz.figures.answer_tokens import AnswerTokens
 
 @dataclass(frozen=True)
 class TriedOrder:
-    """The answers to the same documents in another order."""
+    """Answers to the same documents in another order."""
 
     order: tuple[int, ...]
     """Identity of the document in each slot."""
 
     label: str
-    """Its name on the page, such as "C A B"."""
+    """Name of the order, such as "C A B"."""
 
     answer_records: dict[str, AnswerTokens]
-    """By method."""
+    """Answer of each method."""

@@ -1,4 +1,4 @@
-"""A run, seen from the page: a form goes in, answer cards that grow come out."""
+"""Run a form and update the answer cards during the run."""
 
 import time
 from collections.abc import Generator
@@ -31,39 +31,39 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
     from pine_engine.engine.engine import Engine
 
 REDRAW_S = 0.1
-"""Shortest time between two redraws, in seconds: more often than this nobody sees."""
+"""Minimum time between two redraws, in seconds."""
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """What the pictures need of a finished run; one visitor's, kept in the session."""
+    """Inputs and results of a finished run, kept in the session."""
 
     result: RunResult
     order: tuple[int, ...]
     """Identity of the document in each slot."""
 
     titles: tuple[str, ...]
-    """Per slot, may be empty."""
+    """Title in each slot; may be empty."""
 
     prompt_tokens: tuple[str, ...]
     """Text of each token of the prompt."""
 
     answer_records: dict[str, AnswerTokens]
-    """The answers token by token, by method."""
+    """Answer of each method, token by token."""
 
     model: str
     dtype: str
     tried: tuple[TriedOrder, ...] = ()
-    """The same documents in the other orders that were tried."""
+    """The same documents in the other orders of the shuffle test."""
 
     recorded: str = ""
-    """When and with what model it was recorded, as a sentence; empty if it was computed now."""
+    """Date and model of a recorded run; empty for a run of this session."""
 
     form: Form | None = None
-    """What was asked; None for a recorded run."""
+    """Form of the run; None for a recorded run."""
 
     address: str = ""
-    """What the model is loaded by."""
+    """Name that loads the model."""
 
     @property
     def answer_tokens(self) -> dict[str, tuple[str, ...]]:
@@ -72,7 +72,7 @@ class FinishedRun:
 
 
 def in_orders(run: FinishedRun) -> InOrders | None:
-    """The answers in all orders that were tried; None if there was but one."""
+    """Return the answers in all orders; None if there is only one order."""
     if not run.tried:
         return None
     tried = [run.answer_records, *(one.answer_records for one in run.tried)]
@@ -85,21 +85,21 @@ def in_orders(run: FinishedRun) -> InOrders | None:
 
 @dataclass(frozen=True)
 class RunView:
-    """What the page shows of a run."""
+    """State of the page during a run."""
 
     cards: tuple[AnswerCard, ...]
     sentence: str
-    """How far it is."""
+    """Progress of the run, in one line."""
 
     finished: FinishedRun | None = None
-    """At the end."""
+    """Finished run, in the last view."""
 
     done: Work | None = None
-    """The work so far."""
+    """Work so far."""
 
 
 def advance(card: AnswerCard, event: Event) -> AnswerCard:
-    """The card after one more event of its method."""
+    """Return the card after one more event of its method."""
     match event:
         case PrefillProgress(layers_done=done, num_layers=total):
             return replace(card, state="reading", layers_done=done, num_layers=total)
@@ -123,20 +123,20 @@ def advance(card: AnswerCard, event: Event) -> AnswerCard:
 
 
 def finished_cards(result: RunResult) -> tuple[AnswerCard, ...]:
-    """The cards of a run that is over."""
+    """Return the cards of a finished run."""
     cards = waiting_cards(tuple(result.answers))
     return tuple(advance(card, GenerationFinished(result.answers[card.method])) for card in cards)
 
 
 def method_of(event: Event) -> str | None:
-    """The method an event is about; None for the end of the run."""
+    """Return the method of an event; None for the end of the run."""
     if isinstance(event, RunFinished):
         return None
     return event.answer.method if isinstance(event, GenerationFinished) else event.method
 
 
 def progress_sentence(event: Event) -> str:
-    """One line on what the engine is doing."""
+    """Describe the progress of the engine in one line."""
     match event:
         case PrefillProgress(method=method, layers_done=done, num_layers=total):
             return f"{METHODS[method].label} reads the prompt: layer {done} of {total}"
@@ -147,10 +147,7 @@ def progress_sentence(event: Event) -> str:
 
 
 def answer(engine: "Engine", form: Form, settings: HostSettings = DEFAULTS) -> Generator[RunView, None, None]:
-    """Runs the form; closing the generator stops the model. The last view has the finished run.
-
-    settings: what the host allows. Raises InputError if the form cannot be run.
-    """
+    """Run the form and yield views; the last has the finished run. Raises InputError for an invalid form."""
     layout = form_layout(form, engine, settings)
     cards = {card.method: card for card in waiting_cards(form.methods)}
     meter = Meter(layout.num_tokens)
@@ -174,7 +171,7 @@ def answer(engine: "Engine", form: Form, settings: HostSettings = DEFAULTS) -> G
 
 
 def finish_run(engine: "Engine", form: Form, result: RunResult) -> FinishedRun:
-    """What the pictures need of the form's run, which was traced."""
+    """Return the finished run of the form, which was traced."""
     return FinishedRun(
         result=result,
         order=form.order,
@@ -192,6 +189,6 @@ def finish_run(engine: "Engine", form: Form, result: RunResult) -> FinishedRun:
 
 
 def plan_answers(engine: "Engine", form: Form, settings: HostSettings = DEFAULTS) -> Work:
-    """The work of one answer per method."""
+    """Plan the work of one answer per method."""
     tokens = form_layout(form, engine, settings).num_tokens
     return planned(tokens=tokens, methods=len(form.methods), new_tokens=form.max_new_tokens)

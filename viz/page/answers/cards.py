@@ -1,4 +1,4 @@
-"""Answer cards before, during and after a run, and what the task reads in the answers."""
+"""Answer cards before, during and after a run, with parsed answers and scores."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,33 +13,33 @@ from viz.page.common.failures import notice
 
 @dataclass(frozen=True)
 class Shown:
-    """The cards on the page, and the task whose answers they hold; kept in the session."""
+    """Answer cards on the page and their task, kept in the session."""
 
     cards: tuple[AnswerCard, ...]
     task: str
     recorded: str = ""
-    """When and with what the answers were recorded; empty if they are computed here."""
+    """Date and model of recorded answers; empty for answers of this session."""
 
     in_orders: InOrders | None = None
-    """The answers in other orders too, where they are known."""
+    """Answers in other orders, where available."""
 
     order: tuple[int, ...] = ()
     """Order of the documents of the cards; empty before a run."""
 
 
 def waiting_cards(methods: Sequence[str]) -> tuple[AnswerCard, ...]:
-    """Cards of methods that have not begun."""
+    """Return the cards of methods that have not started."""
     rows = [METHODS[name] for name in methods]
     return tuple(AnswerCard(row.name, row.label, row.description, row.is_order_invariant) for row in rows)
 
 
 def stopped_cards(cards: Sequence[AnswerCard]) -> tuple[AnswerCard, ...]:
-    """The cards after Stop: those that were not finished say so, and keep their text."""
+    """Return the cards after Stop: unfinished ones are marked as stopped and keep their text."""
     return tuple(card if card.state == "finished" else replace(card, state="stopped") for card in cards)
 
 
 def accepted_answers(typed: str | None) -> tuple[str, ...]:
-    """The accepted answers, one a line; empty lines are none."""
+    """Return the accepted answers, one per non-empty line."""
     return tuple(filter(None, (line.strip() for line in (typed or "").splitlines())))
 
 
@@ -49,12 +49,7 @@ def is_correct_by(task: str, accepted: Sequence[str]) -> Callable[[str], bool] |
 
 
 def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
-    """HTML of the cards; the finished ones say what the task reads in them, and how it scores.
-
-    Below recorded ones it says whose they are.
-
-    accepted: the answers that are right, none if nothing is to be scored.
-    """
+    """Render the cards with parsed and scored answers, and the source of recorded ones."""
     task = get_task(shown.task)
     model = f"the model {task.model}" if task.model else ""
     cards = [replace(card, model=model) for card in shown.cards]
@@ -73,7 +68,7 @@ def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
 
 
 def read_answer(task: Task, text: str, accepted: Sequence[str]) -> Reading:
-    """What the task reads in a whole answer, and its score if any answers are accepted."""
+    """Parse a whole answer, and score it if any answers are accepted."""
     parsed = task.parse(text)
     score = task.score(text, accepted) if accepted else None
     drawn = draw_finding(task.drawn_as, parsed)

@@ -1,4 +1,4 @@
-"""Choosing an example, or a kind of question: what is in the form, and what its parts are called."""
+"""Select an example or a task: fill the form and rename its parts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from viz.page.form.words import documents_heading, question_words
 
 
 def wire_choices(page: Workspace, examples: Sequence[FormExample]) -> None:
-    """Connects the two dropdowns."""
+    """Connect the two dropdowns."""
     by_name = {example.name: example for example in examples}
     picked = gr.State(examples[0].name)
 
@@ -45,7 +45,7 @@ def wire_choices(page: Workspace, examples: Sequence[FormExample]) -> None:
     def pick_again(before: str | None, name: str | None, task: str) -> Any:
         return pick_example(name, task) if name == before else gr.skip()
 
-    # Not at its input, of which gradio also tells when somebody merely leaves the list.
+    # The input event also fires when the list is left without a choice.
     inputs, outputs = [page.example, page.task], [picked, *filled_widgets(page)]
     page.example.change(pick_example, inputs, outputs, **PRIVATE_EVENT)
     page.example.select(pick_again, [picked, *inputs], outputs, **PRIVATE_EVENT)
@@ -74,11 +74,7 @@ def filled(
     origin: Origin | None = None,
     named: str | None = None,
 ) -> dict[Any, Any]:
-    """Updates that put something else into the form, and these cards beside it.
-
-    instruction: empty for the task's own. origin: to what the cards belong, if they have answers. named: the
-    task whose names the parts of the form have, if that is known.
-    """
+    """Return updates that fill the form and the cards, with the labels of the task."""
     row = get_task(task)
     values: dict[Any, Any] = {page.editor.cards: entries_json(entries), page.question: question}
     return (
@@ -96,7 +92,7 @@ def filled(
 
 
 def filled_widgets(page: Workspace) -> list[Any]:
-    """What `filled` may update."""
+    """Return the widgets that `filled` may update."""
     return [
         page.task,
         page.note,
@@ -116,10 +112,7 @@ def filled_widgets(page: Workspace) -> list[Any]:
 
 
 def renamed(page: Workspace, task: str, values: dict[Any, Any]) -> dict[Any, Any]:
-    """Updates that give the parts of the form the task's names for them, together with these new values.
-
-    What was typed is untouched where `values` says nothing about it.
-    """
+    """Return updates with the labels of the task and these new values; other values stay."""
     row = get_task(task)
     called: dict[Any, dict[str, Any]] = {
         page.editor.cards: words(row.nouns),
@@ -127,5 +120,5 @@ def renamed(page: Workspace, task: str, values: dict[Any, Any]) -> dict[Any, Any
         page.heading: {"value": documents_heading(row.nouns)},
         page.question: {**question_words(row.nouns), "visible": row.needs_question},
     }
-    given = {widget: {"value": value} for widget, value in values.items()}
-    return {widget: gr.update(**called[widget] | given.get(widget, {})) for widget in called}
+    new_values = {widget: {"value": value} for widget, value in values.items()}
+    return {widget: gr.update(**called[widget] | new_values.get(widget, {})) for widget in called}

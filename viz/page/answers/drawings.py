@@ -1,4 +1,4 @@
-"""What is read in an answer, drawn: by Task.drawn_as."""
+"""Drawings of parsed answers, selected by Task.drawn_as."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from viz.cards.molecule import molecule_svg
 
 @dataclass(frozen=True)
 class Drawn:
-    """html: the drawing, escaped; "" if there is none. remark: why there is none, or ""."""
+    """Escaped HTML of a drawing, or a remark why there is none."""
 
     html: str = ""
     remark: str = ""
 
 
 def draw_molecule(smiles: str) -> Drawn:
-    """The molecule of a SMILES string."""
+    """Draw the molecule of a SMILES string."""
     try:
         svg = molecule_svg(smiles)
     except ImportError as error:
@@ -27,5 +27,5 @@ DRAWINGS: dict[str, Callable[[str], Drawn]] = {"molecule": draw_molecule}
 
 
 def draw_finding(drawn_as: str, parsed: str | None) -> Drawn:
-    """The drawing of what was read; nothing where the task draws nothing or nothing was read."""
+    """Draw the parsed answer; empty if the task draws nothing or nothing was parsed."""
     return DRAWINGS[drawn_as](parsed) if drawn_as and parsed is not None else Drawn()

@@ -1,6 +1,6 @@
 """Table of the answers of all methods in all document orders, the first figure of the page.
 
-assets/order_table.js draws it from the JSON made here, selects an order and plays one order after the other.
+assets/order_table.js draws it from the JSON made here, selects an order and plays all orders.
 """
 
 import json
@@ -22,7 +22,7 @@ from viz.page.common.bounds import MAX_DOCUMENTS
 
 
 def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
-    """Build the widget with the answers that are shown first."""
+    """Build the widget with the initial answers."""
     letters = [document_segment(index) for index in range(MAX_DOCUMENTS)]
     return gr.HTML(
         order_table_json(shown, accepted),
@@ -35,12 +35,7 @@ def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
 
 
 def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
-    """Return the state of the table as JSON.
-
-    Args:
-        shown: The answers, in one order or in several.
-        accepted: Accepted answers; empty if nothing is scored.
-    """
+    """Return the state of the table as JSON, scored by the accepted answers."""
     table = shown.in_orders or InOrders((shown.order,) if shown.order else (), {})
     is_correct = is_correct_by(shown.task, accepted)
     methods = [_method(card, shown, table, is_correct) for card in shown.cards]
@@ -90,7 +85,7 @@ def _answer(text: str, is_done: bool, is_correct: Callable[[str], bool] | None) 
 
 
 def document_bars(positions: DocumentPositions, method: str) -> list[dict[str, float]]:
-    """Return document, left edge, width, top and height of each bar, the last four as shares of the lane."""
+    """Return document, left, width, top and height of each bar; the last four are fractions of the lane."""
     if method not in positions.starts:
         return []
     starts, lengths = positions.starts[method], positions.lengths
@@ -133,10 +128,7 @@ def _count(method: Mapping[str, Any]) -> str:
 
 
 def with_run(before: InOrders | None, run: FinishedRun) -> InOrders:
-    """Return the answers with those of one more run; an order that was there already is replaced.
-
-    Answers of other methods are dropped.
-    """
+    """Return the answers with one more run, which replaces the same order; other methods are dropped."""
     texts = {method: answer.text for method, answer in run.result.answers.items()}
     traces = run.result.traces
     positions = document_positions(run.order, traces, *default_head(traces.values()))

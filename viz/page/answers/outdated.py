@@ -1,4 +1,4 @@
-"""Results that belong to something else than what the form holds by now: to what, and what has changed."""
+"""Out-of-date results: their inputs, and the changes since."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,42 +17,42 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Origin:
-    """What results were computed for."""
+    """Inputs of results."""
 
     form: Form
     model: "Choice | None" = None
-    """That was chosen; None for the host's."""
+    """Selected model; None for the model of the host."""
 
     recorded: bool = False
-    """Whether they were recorded: no visitor has chosen methods and length then."""
+    """True for recorded results, whose methods and length are fixed."""
 
     is_for_all_orders: bool = False
-    """The results are shown per order, so that another order of the documents outdates none."""
+    """True if results are shown per order, so that reordering the documents does not outdate them."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """The widgets in front of results."""
+    """Widgets above results."""
 
     origin: gr.State
-    """Origin, or None where there are none yet."""
+    """Origin; None without results."""
 
     note: gr.HTML
-    """That they are outdated; what follows it is grey then."""
+    """Notice that results are out of date; the results below it are gray."""
 
 
 def build_results(origin: Origin | None = None, **options: Any) -> Results:
-    """Makes the widgets. origin: to what the results belong that are there already. options: of gr.HTML."""
+    """Build the widgets for results of this origin."""
     return Results(gr.State(origin), gr.HTML("", **options))
 
 
 def no_results(results: Results) -> dict[Any, Any]:
-    """Updates for a job that begins."""
+    """Return the updates at the start of a job."""
     return {results.origin: None, results.note: ""}
 
 
 def changes(origin: Origin, form: Form, model: "Choice | None") -> list[str]:
-    """What is different in the form and the model by now, in words; nothing if results hold for both."""
+    """Describe the differences between the origin and the form with its model; empty if there are none."""
     before, nouns = origin.form, form.row.nouns
     if before.task != form.task:
         return ["the kind of question"]
@@ -72,10 +72,7 @@ def changes(origin: Origin, form: Form, model: "Choice | None") -> list[str]:
 
 
 def outdated_html(origin: Origin | None, form: Form, model: "Choice | None", *, press: str) -> str:
-    """HTML: to what the results belong, what has changed, and a button that runs again; "" if they hold.
-
-    origin: None where there are no results. press: id of the button that brings new ones.
-    """
+    """Render the origin of the results, the changes and a button that reruns; "" if there are no changes."""
     changed = changes(origin, form, model) if origin else []
     if origin is None or not changed:
         return ""
@@ -95,5 +92,5 @@ def _instruction(form: Form) -> str:
 
 
 def _listed(words: list[str]) -> str:
-    """The words with commas, and "and" before the last."""
+    """Join words with commas and a final "and"."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

@@ -1,4 +1,4 @@
-"""Answers to the examples, recorded: the page shows them before a model has been loaded."""
+"""Recorded answers to the examples, shown before a model is loaded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,65 +27,62 @@ class _RecordedModel(BaseModel):
 
 
 class RecordedAnswer(_RecordedModel):
-    """One method's answer."""
+    """Answer of one method."""
 
     method: str
     text: str
     num_tokens: int
-    """Its length in tokens."""
+    """Length in tokens."""
 
     finish_reason: str
     """"stop" or "length"."""
 
     in_orders: tuple[str, ...]
-    """Its text in each of the orders."""
+    """Text in each order."""
 
     starts: tuple[tuple[int, ...], ...] = ()
-    """First position of each document, as entered, for the last token of the question, in each order."""
+    """First position of each document, in input order, for the last question token, in each order."""
 
 
 class RecordedAnswers(_RecordedModel):
-    """The answers to one example."""
+    """Answers to one example."""
 
     asked: str
     """`fingerprint` of the example."""
 
     recorded: str
-    """When, and with what."""
+    """Date and model."""
 
     orders: tuple[tuple[int, ...], ...]
-    """Of the documents; the first one is as entered."""
+    """Document orders; the first is the input order."""
 
     answers: tuple[RecordedAnswer, ...]
     lengths: tuple[int, ...] = ()
-    """Length of each document, as entered, in tokens."""
+    """Length of each document in tokens, in input order."""
 
 
 _FILE = TypeAdapter(dict[str, RecordedAnswers])
 
 
 def fingerprint(example: FormExample) -> str:
-    """Of all that a model is given of an example: another one after any change of it."""
-    given = example.model_dump_json(include={"task", "question", "documents", "instruction"})
-    return sha256(given.encode("utf-8")).hexdigest()
+    """Return a hash of all inputs of the model in an example."""
+    inputs = example.model_dump_json(include={"task", "question", "documents", "instruction"})
+    return sha256(inputs.encode("utf-8")).hexdigest()
 
 
 def write_answers(recorded: Mapping[str, RecordedAnswers], file: Path) -> None:
-    """Writes the answers to the examples of these names."""
+    """Write the answers to the examples of these names."""
     file.write_bytes(_FILE.dump_json(dict(recorded), indent=1) + b"\n")
 
 
 @cache
 def recorded_answers(file: Path = ANSWERS_FILE) -> Mapping[str, RecordedAnswers]:
-    """The answers in a file, by the name of the example; `make record` makes the app's anew.
-
-    Raises pydantic.ValidationError if the file is malformed.
-    """
+    """Return the answers in a file by example name; `make record` updates the file of the app."""
     return _FILE.validate_json(file.read_bytes())
 
 
 def first_shown(example: FormExample, methods: Sequence[str]) -> Shown:
-    """The cards of an example before anything was run: what was recorded, or cards that wait."""
+    """Return the initial cards of an example: recorded answers, or waiting cards."""
     cards = waiting_cards(methods)
     recorded = recorded_answers().get(example.name)
     if recorded is None or recorded.asked != fingerprint(example):
@@ -115,7 +112,7 @@ def _positions(recorded: RecordedAnswers) -> tuple[DocumentPositions, ...]:
 
 
 def recorded_for(example: FormExample, shown: Shown) -> Origin | None:
-    """To what the cards of an example belong; None if they were not recorded."""
+    """Return the origin of the cards of an example; None without recorded answers."""
     if not shown.recorded:
         return None
     entries = entries_from([(document.title, document.text) for document in example.documents])

@@ -1,8 +1,7 @@
-"""Runs kept in a small file, so that the page and the lesson can show them without a model.
+"""Runs in a small file, so that the page and the tutorial can show them without a model.
 
-A file holds the records as JSON beside their arrays: decimals at half precision, whole numbers in 32 bits.
-Importances keep their 32 bits, because pictures flag documents whose importance is exactly equal and rounding
-would make some equal.
+The file holds JSON and arrays: floats in half precision, integers in 32 bits. Importances keep 32 bits,
+because figures mark exact ties.
 """
 
 import json
@@ -27,24 +26,22 @@ RECORDED = Path(__file__).parents[3] / "assets" / "recorded"
 LESSON_RECORDING = RECORDED / "lesson.npz"
 
 _KEPT_WHOLE = ("document_importance", "suffix_importance")
-"""Fields whose decimals are not rounded."""
+"""Float fields that are not rounded."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A run, and what became of it when its documents were shuffled."""
+    """Recorded run with its shuffle test."""
 
     example: str
-    """Name of the example it is a run of."""
+    """Name of the example."""
 
     question: str
     run: FinishedRun
-    """The documents as entered, all other orders among its `tried`."""
+    """Run with the input order; all other orders are in `tried`."""
 
     exchanged: FinishedRun
-    """PINE's run with the first and the third document exchanged, traced to the end of the question only and
-    without attention.
-    """
+    """PINE run with documents 1 and 3 exchanged, traced to the end of the question, without attention."""
 
 
 _RECORDS: dict[str, type[Any]] = {
@@ -54,11 +51,11 @@ _RECORDS: dict[str, type[Any]] = {
         *(Trace, TokenWeights, TokenRange, Alternative, AnswerTokens, TriedOrder, Segment),
     )
 }
-"""What may stand in a file, by name."""
+"""Record types that a file may contain, by name."""
 
 
 def write_recording(recording: Recording, file: Path) -> None:
-    """Writes a compressed file; logits, which no picture needs, must not have been kept."""
+    """Write a compressed file; the recording must have no logits."""
     arrays = _Arrays()
     records = json.dumps(_plain(recording, "", arrays), ensure_ascii=False, separators=(",", ":"))
     as_bytes = np.frombuffer(records.encode("utf-8"), dtype=np.uint8)
@@ -66,7 +63,7 @@ def write_recording(recording: Recording, file: Path) -> None:
 
 
 def read_recording(file: Path) -> Recording:
-    """The recording in a file that `write_recording` wrote."""
+    """Read a recording from a file written by `write_recording`."""
     with np.load(file, allow_pickle=False) as stored:
         arrays = {
             name: np.ascontiguousarray(stored[name].T).view(name).reshape(-1)
@@ -81,15 +78,14 @@ def read_recording(file: Path) -> Recording:
 
 @cache
 def lesson_recording() -> Recording:
-    """The recording that comes with the app, `make record` makes it anew."""
+    """Return the recording that comes with the app; `make record` updates it."""
     return read_recording(LESSON_RECORDING)
 
 
 class _Arrays:
-    """Arrays laid end to end, all of one number format as one: many small ones would be mostly names.
+    """Concatenated arrays, one buffer per dtype, which saves headers.
 
-    The first bytes of all numbers stand together, then the second ones: first bytes are much alike,
-    which makes the file a tenth smaller.
+    Bytes are grouped by significance, because high bytes repeat: the file is ten times smaller.
     """
 
     def __init__(self) -> None:
@@ -97,7 +93,7 @@ class _Arrays:
         self._sizes: dict[str, int] = {}
 
     def add(self, array: NDArray[Any], field: str) -> dict[str, Any]:
-        """Where the array stands now, as plain data."""
+        """Append the array and return its location as plain data."""
         stored_as = _stored_format(array, field)
         start = self._sizes.get(stored_as, 0)
         self._parts.setdefault(stored_as, []).append(array.astype(stored_as).reshape(-1))
@@ -110,7 +106,7 @@ class _Arrays:
         }
 
     def joined(self) -> dict[str, NDArray[Any]]:
-        """The bytes of all numbers of each format, uint8 (bytes of a number, numbers)."""
+        """Return the bytes of all numbers of each dtype, uint8 (bytes of a number, numbers)."""
         joined = {stored_as: np.concatenate(parts) for stored_as, parts in self._parts.items()}
         return {
             stored_as: np.ascontiguousarray(array.view(np.uint8).reshape(-1, array.itemsize).T)
@@ -125,7 +121,7 @@ def _stored_format(array: NDArray[Any], field: str) -> str:
 
 
 def _plain(value: Any, field: str, arrays: _Arrays) -> Any:
-    """The value as JSON has it. field: where in a record it stands."""
+    """Convert a value to JSON; `field` is its name in a record."""
     if is_dataclass(value):
         name = type(value).__name__
         assert name in _RECORDS, f"{name} is not among the records that a file may have"
@@ -141,7 +137,7 @@ def _plain(value: Any, field: str, arrays: _Arrays) -> Any:
 
 
 def _record(plain: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """What _plain was given; every sequence is a tuple."""
+    """Convert JSON back to a record; every sequence becomes a tuple."""
     match plain:
         case {"record": name, "of": contents}:
             return _RECORDS[name](**{part: _record(value, arrays) for part, value in contents.items()})

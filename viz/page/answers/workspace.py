@@ -35,7 +35,7 @@ DEFAULT_LENGTH = 48
 
 @dataclass(frozen=True)
 class Workspace:
-    """The widgets of the main job."""
+    """Widgets of the tab."""
 
     example: gr.Dropdown
     note: gr.HTML
@@ -43,14 +43,14 @@ class Workspace:
     question: gr.Textbox
     instruction: gr.Textbox
     accepted: gr.Textbox
-    """The answers that are right, one a line."""
+    """Accepted answers, one per line."""
 
     splitting: SplittingPanel
     heading: gr.HTML
     editor: Editor
     total: gr.HTML
     problem: gr.HTML
-    """Why the form cannot be run."""
+    """Reason why the form cannot be run."""
 
     methods: gr.CheckboxGroup
     length: gr.Slider
@@ -61,23 +61,23 @@ class Workspace:
     seed: gr.Number
     controls: gr.Checkbox
     bar: JobBar
-    """Of a run in the order of the form."""
+    """Run in the order of the form."""
 
     shuffle_bar: JobBar
-    """Of a run in all orders."""
+    """Run in all orders."""
 
     results: Results
     order_table: gr.HTML
     answers: gr.HTML
     finished: gr.State
-    """The last finished run, or None."""
+    """Last finished run, or None."""
 
     shown: gr.State
-    """The cards of the answers."""
+    """Cards of the answers."""
 
     @property
     def inputs(self) -> list[Any]:
-        """What read_form needs, in its order."""
+        """Return the inputs of read_form, in order."""
         return [
             self.task,
             self.question,
@@ -89,18 +89,13 @@ class Workspace:
 
 
 def instruction_for(task: str, current: str) -> str:
-    """The instruction to show for a task: the task's own, unless the visitor has written another."""
+    """Return the instruction to show for a task: the default one, unless the user has changed it."""
     is_a_default = current in {row.instruction for row in TASKS.values()}
     return get_task(task).instruction if is_a_default or not current.strip() else current
 
 
 def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DEFAULTS) -> Workspace:
-    """Build the tab "See it", filled with the first example.
-
-    Args:
-        examples: The examples that a visitor can choose.
-        settings: Limits of the host.
-    """
+    """Build the tab "See it", filled with the first example."""
     first = examples[0]
     nouns = get_task(first.task).nouns
     shown = first_shown(first, DEFAULT_METHODS)
@@ -226,10 +221,7 @@ def _build_settings(first: FormExample, settings: HostSettings) -> tuple[Any, ..
 def wire_workspace(
     page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings, reader: FileReader
 ) -> Any:
-    """Connects the widgets; returns the event of a run, so that others can follow it.
-
-    chosen: see wire_job. reader: of the visitors' files.
-    """
+    """Connect the widgets; return the event of a run."""
     wire_editor(page.editor)
     if not settings.read_only:
         wire_upload(page.editor, reader)

@@ -1,1 +1,1 @@
-"""The public calls, for scripts and assistants: what they are called with, and what they compute."""
+"""API endpoints for scripts and assistants: arguments, computation and results."""

@@ -1,6 +1,6 @@
-"""The page's public calls, for scripts and for assistants (MCP): what the command line's verbs return.
+"""API endpoints for scripts and assistants (MCP), with the results of the subcommands.
 
-Their docstrings are what a caller reads at *Use via API*, and an assistant as the description of a tool.
+Their docstrings are shown under *Use via API* and as MCP tool descriptions.
 """
 
 import inspect
@@ -28,7 +28,7 @@ from viz.page.common.event_options import MODEL_EVENT
 from viz.page.common.failures import explain
 from viz.page.common.host_settings import HostSettings
 from viz.page.files.data_sets import DataSet, read_brought
-from viz.page.files.reading_files import FileReader, without_words
+from viz.page.files.reading_files import FileReader, without_progress
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.form.limits import check_answer_length, check_rows
@@ -37,21 +37,18 @@ from viz.page.jobs.runner import run_on_model
 from viz.page.jobs.sources import Sources
 
 USUAL_ORDERS = ("as-is", "reversed")
-"""Of /measure."""
+"""Default orders of /measure."""
 
 
 class TitledDocument(TypedDict, total=False):
-    """A document in the description of a call, where gradio has no other way to say that a title may lack."""
+    """Document in the API schema, where gradio has no other way to mark the title as optional."""
 
     text: str
     title: str
 
 
 def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> None:
-    """Adds /compare, /shuffle, /trace and /measure to the Blocks being built.
-
-    settings: what the host allows, to callers as to visitors. reader: of the rows that callers send.
-    """
+    """Add /compare, /shuffle, /trace and /measure to the Blocks that are being built."""
 
     def compare(
         question: str,
@@ -61,24 +58,24 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         instruction: str = "",
         answers: list[str] | None = None,
     ) -> dict[str, Any]:
-        """Answer a question over documents, once with each method: vanilla as every language model does it,
-        PINE and PCW so that the order of the documents cannot matter.
+        """Answer a question about documents with each method.
+
+        Vanilla is the unmodified model; PINE and PCW are invariant to document order.
 
         Args:
-            question: What is asked about the documents.
-            documents: Texts, or {"title", "text"}, in the order in which the model is to see them.
-            methods: Names of the method table, such as vanilla, nia, pcw, pine; the usual four if empty.
-            max_new_tokens: Longest answer, in tokens.
-            instruction: Comes before the documents; the usual one if empty.
-            answers: Texts of which a right answer holds one; without any, nothing is said to be right.
+            question: Question about the documents.
+            documents: Documents in prompt order, as text or {"title", "text"}.
+            methods: Method names, such as vanilla, nia, pcw, pine. Default: these four.
+            max_new_tokens: Maximum number of new tokens.
+            instruction: Instruction before the documents. Default: the instruction of the task.
+            answers: Accepted answers. An answer is correct if it contains one. Default: no scoring.
 
         Returns:
-            Model, dtype, and for each method the text of its answer, whether it is right, its tokens, and the
-            seconds it took.
+            Model, dtype, and for each method the text of its answer, its correctness, tokens and times.
         """
         form = _form(settings, question, documents, methods, max_new_tokens, instruction)
-        asked: dict[str, Any] = {"form": form, "accepted": tuple(answers or ()), "settings": settings}
-        return _answer(sources, "api compare", form.methods, works.compare, works.plan_run, asked)
+        arguments: dict[str, Any] = {"form": form, "accepted": tuple(answers or ()), "settings": settings}
+        return _answer(sources, "api compare", form.methods, works.compare, works.plan_run, arguments)
 
     def shuffle(
         question: str,
@@ -90,32 +87,33 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         seed: int = 0,
         answers: list[str] | None = None,
     ) -> dict[str, Any]:
-        """Find out whether the order of the documents changes the answer: the same question under several
-        orders, each computed anew, with the answers, right or wrong, and what changes between them.
+        """Test whether document order changes the answer.
+
+        Runs several orders independently and compares answers and logits.
 
         Args:
-            question: What is asked about the documents.
-            documents: Texts, or {"title", "text"}.
-            methods: Names of the method table; the usual four if empty.
-            max_new_tokens: Longest answer, in tokens.
-            instruction: Comes before the documents; the usual one if empty.
-            orders: How many orders to try; up to 4 documents all orders are tried.
-            seed: Of the orders that are drawn.
-            answers: Texts of which a right answer holds one; without any, nothing is said to be right.
+            question: Question about the documents.
+            documents: Documents, as text or {"title", "text"}.
+            methods: Method names. Default: vanilla, nia, pcw, pine.
+            max_new_tokens: Maximum number of new tokens.
+            instruction: Instruction before the documents. Default: the instruction of the task.
+            orders: Number of orders; up to 4 documents, all orders are run.
+            seed: Random seed for the orders.
+            answers: Accepted answers. An answer is correct if it contains one. Default: no scoring.
 
         Returns:
-            For each method the different answers, how many orders are right, the largest difference of a
-            logit, and whether all were equal to the last bit; and each order with every method's answer.
+            For each method the distinct answers, the number of correct orders, the maximum logit difference
+            and bitwise identity; and each order with the answer of every method.
         """
         form = _form(settings, question, documents, methods, max_new_tokens, instruction)
-        asked: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "form": form,
             "count": orders,
             "seed": seed,
             "accepted": tuple(answers or ()),
             "settings": settings,
         }
-        return _answer(sources, "api shuffle", form.methods, works.shuffle, works.plan_shuffle, asked)
+        return _answer(sources, "api shuffle", form.methods, works.shuffle, works.plan_shuffle, arguments)
 
     def trace(
         question: str,
@@ -125,25 +123,24 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         instruction: str = "",
         arrays: bool = False,
     ) -> dict[str, Any]:
-        """Look inside: at which position the model sees each document when it begins to answer, how
-        important it finds it, and how its attention is shared, by layer and head.
+        """Return document positions, importance and attention shares at the first answer token.
 
         Args:
-            question: What is asked about the documents.
-            documents: Texts, or {"title", "text"}, in the order in which the model is to see them.
-            methods: Names of the method table; the usual four if empty.
-            max_new_tokens: Longest answer, in tokens.
-            instruction: Comes before the documents; the usual one if empty.
-            arrays: Every layer and head too; half a megabyte for a dozen documents.
+            question: Question about the documents.
+            documents: Documents in prompt order, as text or {"title", "text"}.
+            methods: Method names. Default: vanilla, nia, pcw, pine.
+            max_new_tokens: Maximum number of new tokens.
+            instruction: Instruction before the documents. Default: the instruction of the task.
+            arrays: Include per-layer and per-head arrays (about 0.5 MB for 12 documents).
 
         Returns:
-            Lengths in tokens, and for each method and document where it starts, its importance (null for
-            methods that do not rank) and its share of attention, over all layers and heads; with arrays,
-            `starts` and `importance` [layer][head][document], `attention` [layer][head][part] too.
+            Lengths in tokens, and for each method and document its start position, importance (null for
+            methods without ranking) and attention share, over all layers and heads; with arrays, also
+            `starts` and `importance` [layer][head][document] and `attention` [layer][head][segment].
         """
         form = _form(settings, question, documents, methods, max_new_tokens, instruction)
-        asked: dict[str, Any] = {"form": form, "arrays": arrays, "settings": settings}
-        return _answer(sources, "api trace", form.methods, works.trace, works.plan_run, asked)
+        arguments: dict[str, Any] = {"form": form, "arrays": arrays, "settings": settings}
+        return _answer(sources, "api trace", form.methods, works.trace, works.plan_run, arguments)
 
     def measure(
         rows: list[dict[str, Any]],
@@ -151,36 +148,36 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         orders: list[str] | None = None,
         max_new_tokens: int = 48,
     ) -> dict[str, Any]:
-        """Measure a small data set: score, 95 % intervals, and how often the order changes the answer.
+        """Evaluate a small dataset: scores, 95% confidence intervals and answer-change rates.
 
         Args:
             rows: Examples, each {"question", "documents", "answers", "gold_index"?, "id"?, "task"?}, all of
-                one task such as judge_pair or math_reasoning; retrieval_qa if they name none.
-            methods: Names of the method table, or with a wrapper around one, such as
-                permutation_full:vanilla; the usual four if empty.
-            orders: Of as-is, reversed, gold-first, gold-last, gold-all, swapped, shuffled:S, all; as-is and
-                reversed if empty.
-            max_new_tokens: Longest answer, in tokens.
+                one task such as judge_pair or math_reasoning. Default task: retrieval_qa.
+            methods: Method names, also with a wrapper, such as permutation_full:vanilla. Default: vanilla,
+                nia, pcw, pine.
+            orders: Any of as-is, reversed, gold-first, gold-last, gold-all, swapped, shuffled:S, all.
+                Default: as-is and reversed.
+            max_new_tokens: Maximum number of new tokens.
 
         Returns:
-            A summary of all methods and orders, paired over the same rows, and every single record.
+            A summary of all methods and orders, paired over the same examples, and every record.
         """
         chosen = tuple(methods or (row.name for row in get_methods()))
-        asked: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "rows": _data_set(reader, rows, settings),
             "methods": chosen,
             "orders": tuple(orders or USUAL_ORDERS),
             "max_new_tokens": max_new_tokens,
             "settings": settings,
         }
-        return _answer(sources, "api measure", chosen, works.measure, works.plan_measurement, asked)
+        return _answer(sources, "api measure", chosen, works.measure, works.plan_measurement, arguments)
 
     for call in (compare, shuffle, trace, measure):
         api(_checked(call), api_name=call.__name__, **MODEL_EVENT)
 
 
 def _checked(call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """The call, with arguments as its signature has them; raises gr.Error that names those that are not."""
+    """Wrap a call with validation of its arguments. Raises gr.Error that names invalid ones."""
     checked, signature = validate_call(call), inspect.signature(call)
 
     @wraps(call)
@@ -203,7 +200,7 @@ def _checked(call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any
 
 @contextmanager
 def _argument(name: str) -> Iterator[None]:
-    """What is wrong with an argument is said with its name. Raises gr.Error."""
+    """Raise gr.Error with the name of the argument for any error in the block."""
     try:
         yield
     except PineError as error:
@@ -220,7 +217,7 @@ def _form(
 ) -> Form:
     with _argument("question"):
         if not question.strip():
-            raise InputError("it is empty; write what is asked about the documents")
+            raise InputError("it is empty; write what is arguments about the documents")
     with _argument("documents"):
         if not documents:
             raise InputError("it is empty; give at least one text")
@@ -238,13 +235,13 @@ def _form(
 
 
 def _data_set(reader: FileReader, rows: list[dict[str, Any]], settings: HostSettings) -> DataSet:
-    """The rows, read as those of a file are. Raises gr.Error with a sentence that names the line, from 1."""
+    """Parse the rows like those of a file. Raises gr.Error that names the line, from 1."""
     try:
         check_rows(len(rows), settings)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "rows.jsonl")
             file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-            return without_words(read_brought(reader, file, what="read rows", say=str))
+            return without_progress(read_brought(reader, file, what="read rows", say=str))
     except Exception as error:
         raise gr.Error(explain(error), print_exception=False) from error
 
@@ -255,12 +252,11 @@ def _answer(
     methods: Sequence[str],
     work: Callable[..., Generator[CallView, None, None]],
     plan: Callable[..., Work],
-    asked: Mapping[str, Any],
+    arguments: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What the work answers, of which these are the arguments, once it is its turn and the model is there.
+    """Run the work in the queue and return its result; an early stop sets `stop_reason`.
 
-    One that had to end before it was done answers with what it has, and `ended`, a sentence that says why.
-    Raises gr.Error with a sentence if it fails, or has nothing yet.
+    Raises gr.Error if the run fails or has no result yet.
     """
     run = sources.runs.new(what, methods)
     progress = gr.Progress()
@@ -276,8 +272,8 @@ def _answer(
         sources,
         run,
         lambda: sources.lease(USUAL_TASK),
-        partial(work, **asked),
-        plan=partial(plan, **asked),
+        partial(work, **arguments),
+        plan=partial(plan, **arguments),
         say=lambda sentence: None,
         show=take,
     )

@@ -1,4 +1,4 @@
-"""Runs as what the public calls give."""
+"""Conversion of runs to API results."""
 
 import math
 from collections.abc import Sequence
@@ -24,19 +24,19 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
 
 
 def as_json(result: ApiResult) -> dict[str, Any]:
-    """The result as an object of JSON; `stop_reason` is for the caller to say."""
+    """Return the result as a JSON object; the caller sets `stop_reason`."""
     return result.model_dump(mode="json", exclude={"stop_reason"})
 
 
 def is_correct(text: str, accepted: Sequence[str]) -> bool | None:
-    """Whether an answer holds an accepted one; None where there is none."""
+    """Check whether an answer contains an accepted one; None without accepted answers."""
     return get_task(USUAL_TASK).score(text, accepted) == 1 if accepted else None
 
 
 def shuffled_result(
     model: str, dtype: str, rows: "Sequence[OrderResult]", accepted: Sequence[str]
 ) -> Shuffled:
-    """What the orders tried so far show."""
+    """Return the result of the orders done so far."""
     from pine_engine.engine.orders import summarize_orders
 
     def answer(method: str, cell: "OrderComparison") -> OrderAnswer:
@@ -71,7 +71,7 @@ def shuffled_result(
 
 
 def traced_result(report: dict[str, Any], *, arrays: bool) -> Traced:
-    """The report of engine/events.py, over all layers and heads; with the arrays if they are wanted."""
+    """Return the report of engine/events.py over all layers and heads, optionally with arrays."""
     lengths = report["document_tokens"]
     return Traced(
         model=report["model"],

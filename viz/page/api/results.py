@@ -1,4 +1,4 @@
-"""What the public calls give, as schemas: the JSON that scripts and assistants read."""
+"""Schemas of the JSON results of the API endpoints."""
 
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,7 @@ RIGHT = Field(description="Whether it holds an accepted answer; null where none 
 
 
 class ApiResult(BaseModel):
-    """What all calls say."""
+    """Fields of every result."""
 
     model: str = Field(description="The model that answered.")
     dtype: str = Field(description="Its number format, such as float32.")
@@ -26,7 +26,7 @@ class ApiResult(BaseModel):
 
 
 class MethodAnswer(BaseModel):
-    """One method's answer."""
+    """Answer of one method."""
 
     method: MethodName
     text: str
@@ -37,13 +37,13 @@ class MethodAnswer(BaseModel):
 
 
 class Compared(ApiResult):
-    """What /compare gives."""
+    """Result of /compare."""
 
     results: list[MethodAnswer] = Field(description="One for each method.")
 
 
 class OrderAnswer(BaseModel):
-    """One method's answer in one order, and how it compares with its answer in the first order."""
+    """Answer of one method in one order, compared with its answer in the first order."""
 
     method: MethodName
     text: str
@@ -56,7 +56,7 @@ class OrderAnswer(BaseModel):
 
 
 class AnswersInOrder(BaseModel):
-    """One order of the documents, and what every method answers."""
+    """One document order with the answers of all methods."""
 
     order: list[int] = Field(
         description="order[p] is the document at place p, both counted from 0 as they were sent."
@@ -65,7 +65,7 @@ class AnswersInOrder(BaseModel):
 
 
 class MethodOrders(BaseModel):
-    """One method over all orders tried."""
+    """One method over all orders."""
 
     method: MethodName
     orders: int = Field(description="How many were tried, the documents as sent among them.")
@@ -81,14 +81,14 @@ class MethodOrders(BaseModel):
 
 
 class Shuffled(ApiResult):
-    """What /shuffle gives."""
+    """Result of /shuffle."""
 
     methods: list[MethodOrders]
     orders: list[AnswersInOrder] = Field(description="In the order tried, the documents as sent first.")
 
 
 class DocumentSeen(BaseModel):
-    """A document as the last token of the prompt sees it, over all layers and heads of a method."""
+    """A document as the last prompt token attends to it, over all layers and heads of a method."""
 
     tokens: int
     starts: tuple[int, float, int] = Field(
@@ -99,7 +99,7 @@ class DocumentSeen(BaseModel):
 
 
 class MethodTrace(BaseModel):
-    """What one method sees. The arrays are null unless they were asked for."""
+    """Trace of one method. The arrays are null unless requested."""
 
     method: MethodName
     text: str = Field(description="Its answer.")
@@ -114,7 +114,7 @@ class MethodTrace(BaseModel):
 
 
 class Traced(ApiResult):
-    """What /trace gives."""
+    """Result of /trace."""
 
     prefix_tokens: int
     suffix_tokens: int
@@ -122,7 +122,7 @@ class Traced(ApiResult):
 
 
 class Measured(ApiResult):
-    """What /measure gives."""
+    """Result of /measure."""
 
     summary: dict[str, Any] = Field(description="Estimates with intervals, as in `evaluate --json`.")
     records: list[Record]
@@ -134,4 +134,4 @@ RESULTS: dict[str, type[ApiResult]] = {
     "trace": Traced,
     "measure": Measured,
 }
-"""By the name of the call."""
+"""Result type of each endpoint."""

@@ -1,7 +1,6 @@
-"""What the public calls compute: a work on an engine that yields how far it is, and how much work that is.
+"""Jobs of the API endpoints: generators that yield progress, and plans of their work.
 
-All of it can be pickled, see zerogpu.compute. The engine is there by the time any of it runs, and so what
-imports torch is imported inside the functions.
+All functions can be pickled, see zerogpu.compute. Torch is imported inside them, once the engine is loaded.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -32,28 +31,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CallView:
-    """How far a call is."""
+    """Progress of a job."""
 
     done: Work
-    """The work so far."""
+    """Work so far."""
 
     answer: Callable[[], dict[str, Any]] | None = None
-    """Makes the answer, of what is done so far; None before there is any."""
+    """Create the result so far; None before the first."""
 
     is_last: bool = False
-    """Whether that is all."""
+    """True for the last view."""
 
     progress: tuple[int, int] | None = None
-    """How many of how many steps are done, where that is to be told."""
+    """Completed and total steps; None if unknown."""
 
     sentence: str = ""
-    """The same in words."""
+    """Progress in words."""
 
 
 def compare(
     engine: "Engine", form: Form, accepted: Sequence[str], settings: HostSettings
 ) -> Generator[CallView, None, None]:
-    """The answers of all methods."""
+    """Yield the answers of all methods."""
 
     def report(result: RunResult) -> Compared:
         report = {"model": engine.model_name, "dtype": engine.dtype, **answers_report(result)}
@@ -67,7 +66,7 @@ def compare(
 def trace(
     engine: "Engine", form: Form, arrays: bool, settings: HostSettings
 ) -> Generator[CallView, None, None]:
-    """Positions, importance and attention of all methods."""
+    """Yield positions, importance and attention of all methods."""
 
     def report(result: RunResult) -> Traced:
         report = {"model": engine.model_name, "dtype": engine.dtype, **trace_report(result)}
@@ -104,7 +103,7 @@ def _answers(
 def shuffle(
     engine: "Engine", form: Form, count: int, seed: int, accepted: Sequence[str], settings: HostSettings
 ) -> Generator[CallView, None, None]:
-    """The same question under several orders; a report after each."""
+    """Yield the answers under several orders, with a report after each."""
     from pine_engine.engine.orders import OrderResult, compare_orders
     from viz.page.shuffle.shuffling import orders_for
 
@@ -147,13 +146,13 @@ def measure(
     max_new_tokens: int,
     settings: HostSettings,
 ) -> Generator[CallView, None, None]:
-    """Every record of these rows; a summary of those that are there at any time."""
+    """Yield every record of these examples, with a summary so far."""
     from viz.page.measure.measuring import measured_events, work_of
 
-    asked = _asked(rows, methods, orders, max_new_tokens, settings)
+    request = _measure_request(rows, methods, orders, max_new_tokens, settings)
     records: list[Record] = []
-    planned = asked.num_records(settings)
-    with closing(measured_events(engine, asked, settings)) as events:
+    planned = request.num_records(settings)
+    with closing(measured_events(engine, request, settings)) as events:
         for event in events:
             if isinstance(event, Record):
                 records.append(event)
@@ -168,7 +167,7 @@ def _measured(model: str, dtype: str, records: Sequence[Record]) -> dict[str, An
     )
 
 
-def _asked(
+def _measure_request(
     rows: DataSet,
     methods: tuple[str, ...],
     orders: tuple[str, ...],
@@ -189,22 +188,22 @@ def _asked(
 
 
 def plan_run(engine: "Engine", form: Form, settings: HostSettings, **_: Any) -> Work:
-    """The work of one run."""
+    """Plan the work of one run."""
     return plan_answers(engine, form, settings=settings)
 
 
 def plan_shuffle(
     engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings, **_: Any
 ) -> Work:
-    """The work of answers under several orders."""
+    """Plan the work of several orders."""
     from viz.page.shuffle.shuffling import plan_shuffle
 
     return plan_shuffle(engine, form, count=count, seed=seed, controls=False, settings=settings)
 
 
 def plan_measurement(engine: "Engine", settings: HostSettings, **rows: Any) -> Work:
-    """The work of every record of these rows."""
+    """Plan the work of all records of these examples."""
     from viz.page.measure.measuring import plan_measurement
 
-    asked = _asked(**rows, settings=settings)
-    return plan_measurement(engine, asked.examples, asked.settings(settings))
+    request = _measure_request(**rows, settings=settings)
+    return plan_measurement(engine, request.examples, request.settings(settings))

@@ -1,1 +1,1 @@
-"""What all parts of the page stand on: the host's settings, failures as sentences, room, addresses."""
+"""Common parts of the page: host settings, error messages, disk quota, addresses."""

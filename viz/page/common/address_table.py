@@ -6,18 +6,13 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 MAX_ADDRESSES = 10_000
-"""Addresses whose state is kept; beyond them the least recently used ones are dropped."""
+"""Maximum number of addresses; beyond it the least recently used ones are dropped."""
 
 State = TypeVar("State")
 
 
 class AddressTable(Generic[State]):
-    """State of each client address that was used recently.
-
-    Args:
-        create: Makes the state of a new address.
-        keep_s: Seconds without use after which the state of an address is dropped.
-    """
+    """State of each client address that was used recently."""
 
     def __init__(self, create: Callable[[], State], *, keep_s: float) -> None:
         self._create, self._keep_s = create, keep_s

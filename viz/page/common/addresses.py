@@ -1,4 +1,4 @@
-"""IP addresses: which are in which network, and which are one sender's."""
+"""IP addresses and networks of clients."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -7,12 +7,12 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def networks_of(names: Iterable[str]) -> tuple[Network, ...]:
-    """Addresses and networks, as the host's settings name them."""
+    """Parse addresses and networks of the host settings."""
     return tuple(ipaddress.ip_network(name, strict=False) for name in names)
 
 
 def is_in(host: str, networks: Iterable[Network]) -> bool:
-    """Whether an address is in one of the networks."""
+    """Check whether an address is in one of the networks."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:  # a name, as tests have it
@@ -21,7 +21,7 @@ def is_in(host: str, networks: Iterable[Network]) -> bool:
 
 
 def sender_of(host: str) -> str:
-    """What stands for one sender: an address, of IPv6 the network, as everybody has 2**64 addresses there."""
+    """Return the key of a client: its address, for IPv6 the network, because a client has 2**64 addresses."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

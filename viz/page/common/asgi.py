@@ -1,4 +1,4 @@
-"""The words of ASGI, in which the server and what stands before gradio speak."""
+"""ASGI types and helpers of the middleware."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -11,7 +11,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def without_headers(scope: Scope, *names: bytes) -> Scope:
-    """The request without these headers, which are given in lower case."""
+    """Return the request without these headers, whose names are in lower case."""
     kept = [(name, value) for name, value in scope["headers"] if name not in names]
     return {**scope, "headers": kept}
 
@@ -29,7 +29,7 @@ async def read_body(receive: Receive) -> bytes | None:
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """Return a receive function that gives a body that was read already, and then what else is received."""
+    """Return a receive function that replays a body and then continues with `receive`."""
     read: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:

@@ -1,13 +1,13 @@
-"""The most of each thing that the page can hold; a host can allow less."""
+"""Upper limits of the page; a host can set lower ones."""
 
 MAX_DOCUMENTS = 20
-"""Cards of documents."""
+"""Document cards."""
 
 MAX_ROWS = 200
-"""Rows of a file that are read: the page measures small sets."""
+"""Examples of a dataset."""
 
 MAX_DATA_SET_DOCUMENTS = 10_000
-"""Documents of all rows of a file together: records of more would keep the server busy for seconds."""
+"""Documents in all examples of a dataset; more records would block the server for seconds."""
 
-MOST_MB = 10
-"""Largest file that is taken, in megabytes; app.py tells gradio."""
+MAX_UPLOAD_MB = 10
+"""Size of an uploaded file in megabytes; app.py passes it to gradio."""

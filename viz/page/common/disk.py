@@ -1,7 +1,7 @@
-"""The files of visitors on the host's disk: how long each is kept, and how much they may take together.
+"""Disk quota and lifetime of uploads and downloads.
 
-What was uploaded goes once it was read, and after an hour if nobody reads it; what is left of an upload that
-broke off goes at once; what visitors are handed goes with their session.
+An upload is removed once parsed, and after an hour at the latest; the rest of an aborted upload at once;
+downloads are removed with their session.
 """
 
 import errno
@@ -19,25 +19,25 @@ from pathlib import Path
 from pine_engine.errors import PineError
 
 AGE_S = 3600.0
-"""For which a file is kept that no session holds."""
+"""Seconds for which a file without a session is kept."""
 
 USED_S = 60.0
-"""For which it is kept however little room there is: what was uploaded is read in a moment."""
+"""Seconds for which a file is kept even if space is low, so that an upload can be parsed."""
 
 SWEEP_S = 60.0
-"""How often is looked for what can go."""
+"""Seconds between two sweeps."""
 
 CLOCK_S = 1.0
-"""By which the clock of a file system may be behind."""
+"""Maximum lag of the clock of a file system, in seconds."""
 
 LOOKED_S = 1.0
-"""For which it is known what there is; ten times as long as looking took if that is more."""
+"""Minimum seconds between two scans; at least ten times the duration of a scan."""
 
 BLOCK = 4096
-"""Bytes that a file or a folder takes at least."""
+"""Minimum bytes of a file or a folder."""
 
 SESSIONS = "sessions"
-"""The folder of what visitors are handed, with a folder for each thing."""
+"""Folder of downloads, with a folder for each."""
 
 FULL = (
     "The disk of this page's host is full: nothing can be uploaded or saved now. What you typed is kept; try "
@@ -51,23 +51,23 @@ TOO_MUCH = (
 
 
 class DiskFullError(PineError):
-    """There is no room for a visitor's file."""
+    """The disk has no space for a file of a user."""
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether the system says that the disk has no room, or none for this user."""
+    """Check whether the error is "no space left" or a quota of the user."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(eq=False)
 class Upload:
-    """One that goes on."""
+    """An active upload."""
 
     began: float
-    """In seconds since the epoch."""
+    """Start, in seconds since the epoch."""
 
     coming: int
-    """Bytes that it may still bring."""
+    """Bytes that may still arrive."""
 
 
 @dataclass(frozen=True)
@@ -77,19 +77,16 @@ class Thing:
     path: Path
     num_bytes: int
     changed: float
-    """In seconds since the epoch; of a folder, when it was written into."""
+    """Modification time in seconds since the epoch."""
 
 
 class Disk:
-    """The folder out of which gradio hands files, and into which it puts uploads.
-
-    most_bytes: that it may hold. held: the folders that sessions hold.
-    """
+    """Quota of the folder of gradio's downloads and uploads; `held` returns the folders of sessions."""
 
     def __init__(
-        self, folder: Path, most_bytes: float, *, held: Callable[[], Iterable[Path]] = lambda: ()
+        self, folder: Path, max_bytes: float, *, held: Callable[[], Iterable[Path]] = lambda: ()
     ) -> None:
-        self._folder, self._most_bytes, self._held = folder, most_bytes, held
+        self._folder, self._max_bytes, self._held = folder, max_bytes, held
         self._lock = threading.Lock()  # held for moments; the other while the disk is looked through
         self._looking = threading.Lock()
         self._uploads: set[Upload] = set()
@@ -99,9 +96,9 @@ class Disk:
         self._come = 0  # bytes of uploads since then
 
     @contextmanager
-    def upload(self, most_bytes: int) -> Iterator[Upload]:
-        """Counts an upload while it goes on; when it ends, what it has left is removed."""
-        upload = Upload(time.time(), most_bytes)
+    def upload(self, max_bytes: int) -> Iterator[Upload]:
+        """Count an upload while the block runs; afterwards remove its incomplete files."""
+        upload = Upload(time.time(), max_bytes)
         with self._lock:
             self._uploads.add(upload)
         try:
@@ -109,16 +106,16 @@ class Disk:
         finally:
             with self._lock:
                 self._uploads.discard(upload)
-                self._come += most_bytes - upload.coming
+                self._come += max_bytes - upload.coming
             self._remove_parts()
 
     def arrived(self, paths: Iterable[str]) -> None:
-        """These were uploaded, and wait to be read."""
+        """Register uploaded files that wait to be parsed."""
         with self._lock:
             self._unread.update(paths)
 
     def was_read(self, paths: Iterable[str]) -> None:
-        """Removes those that were uploaded, unless others have uploaded the same and wait."""
+        """Remove uploaded files that were parsed, unless another upload of the same files waits."""
         for path in map(Path, paths):
             with self._lock:
                 if str(path) not in self._unread:
@@ -131,24 +128,21 @@ class Disk:
                         path.parent.rmdir()
 
     def new_folder(self) -> Path:
-        """A new folder for one visitor, whose name, of 128 random bits, nobody can guess.
-
-        Raises DiskFullError as make_room does.
-        """
+        """Create a folder with a random name of 128 bits for one user. Raises DiskFullError."""
         self.make_room()
         folder = self._folder / SESSIONS / secrets.token_hex(16)
         folder.mkdir(parents=True)
         return folder
 
     def make_room(self) -> None:
-        """Returns once there is room for all uploads that go on; for it what is unused goes, oldest first.
+        """Remove unused files, oldest first, until all active uploads fit.
 
-        Raises DiskFullError if there is not.
+        Raises DiskFullError if they do not.
         """
         with self._lock:
             coming = sum(upload.coming for upload in self._uploads)
         with self._looking:
-            excess = sum(thing.num_bytes for thing in self._look()) + self._come + coming - self._most_bytes
+            excess = sum(thing.num_bytes for thing in self._look()) + self._come + coming - self._max_bytes
             unused = sorted(self._unused(USED_S), key=lambda thing: thing.changed) if excess > 0 else []
             for thing in unused:
                 if excess <= 0:
@@ -157,12 +151,12 @@ class Disk:
                 self._things.remove(thing)
                 excess -= thing.num_bytes
         if excess > 0:
-            raise DiskFullError(TOO_MUCH.format(most=self._most_bytes / 1e6))
+            raise DiskFullError(TOO_MUCH.format(most=self._max_bytes / 1e6))
         if shutil.disk_usage(self._folder).free <= coming:
             raise DiskFullError(FULL)
 
     def sweep(self) -> None:
-        """Removes what is too old."""
+        """Remove expired files."""
         self._remove_parts()
         with self._looking:
             self._known_until = 0
@@ -174,7 +168,7 @@ class Disk:
                 del self._unread[path]
 
     def sweep_now_and_then(self) -> None:
-        """Does so as long as the process lives, in a thread of its own."""
+        """Start a daemon thread that sweeps periodically."""
 
         def sweep() -> None:
             while True:
@@ -184,7 +178,7 @@ class Disk:
         threading.Thread(target=sweep, name="sweep", daemon=True).start()
 
     def _look(self) -> list[Thing]:
-        """What there is, as it was found a moment ago."""
+        """Return the entries of the last scan, at most a moment old."""
         began = time.monotonic()
         if began > self._known_until:
             self._come = 0
@@ -202,7 +196,7 @@ class Disk:
         return self._things
 
     def _unused(self, seconds: float) -> list[Thing]:
-        """What was found, has not been written for so long, and no session holds; parts are not among it."""
+        """Return entries older than `seconds` that no session holds, without incomplete uploads."""
         before, held = time.time() - seconds, set(self._held())
         return [
             thing
@@ -211,10 +205,7 @@ class Disk:
         ]
 
     def _remove_parts(self) -> None:
-        """Removes the parts of files that no upload that goes on can have begun to write.
-
-        gradio puts them beside the folders of finished uploads, and leaves them where an upload breaks off.
-        """
+        """Remove incomplete files of no active upload, which gradio leaves after an aborted upload."""
         with self._lock:
             began = min((upload.began for upload in self._uploads), default=float("inf"))
         with suppress(FileNotFoundError), os.scandir(self._folder) as entries:
@@ -225,7 +216,7 @@ class Disk:
 
 
 def _thing(path: Path) -> Thing | None:
-    """What is at a path; None if it has gone."""
+    """Return the entry at a path; None if it is gone."""
     with suppress(FileNotFoundError):
         found = path.stat()
         within = path.rglob("*") if path.is_dir() else ()
@@ -240,7 +231,7 @@ def _whole_blocks(path: Path) -> int:
 
 
 def _remove(path: Path) -> None:
-    """Removes a file or a folder, which somebody else may have removed."""
+    """Remove a file or a folder, which may be gone already."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -1,9 +1,9 @@
-"""Options of gradio's events: which run the model, which only redraw the page, which write a state."""
+"""Options of gradio events: events that run the model, redraw the page or write a state."""
 
 from typing import Any
 
 MODEL_EVENT: dict[str, Any] = {"concurrency_limit": None}
-"""Options of every event that runs the model: it waits in a queue of ours, and not in gradio's."""
+"""Options of events that run the model; they wait in the fair queue and not in that of gradio."""
 
 PRIVATE_EVENT: dict[str, Any] = {
     "show_progress": "hidden",
@@ -11,12 +11,11 @@ PRIVATE_EVENT: dict[str, Any] = {
     "api_visibility": "private",
     "queue": False,
 }
-"""Options of events that only redraw the page: answered at once, past those who wait for the model. Each says
-that it shows no progress, and where: gradio spends time on every widget of which it might.
+"""Options of events that only redraw the page, without the queue.
 
-Through the queue an answer could be lost: gradio closes a visitor's stream of answers after each last one,
-and an event that joins in that moment has none.
+In the queue an answer can be lost: gradio closes the stream of a session after each last answer. The options
+hide progress for all widgets, which saves time in gradio.
 """
 
 STATE_EVENT: dict[str, Any] = PRIVATE_EVENT | {"queue": True, "concurrency_limit": None}
-"""Of those that write a state whose change others follow: past the queue gradio tells nobody of it."""
+"""Options of events that write a state with change listeners, which gradio notifies only in the queue."""

@@ -1,4 +1,4 @@
-"""What the page says when something fails: one sentence for the reader, the traceback for the log."""
+"""Error messages: one sentence for the user, the traceback for the log."""
 
 import logging
 
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 def explain(error: Exception) -> str:
-    """The sentence for the reader; anything but a PineError is our mistake and is logged in full."""
+    """Return the sentence for the user; log the traceback of anything except a PineError."""
     if isinstance(error, PineError):
         sentence = str(error)
         return sentence[:1].upper() + sentence[1:]
@@ -27,13 +27,13 @@ def explain(error: Exception) -> str:
 
 
 def first_problem(error: ValidationError) -> str:
-    """The first of its problems in words: the field, and what is wrong with it."""
+    """Return the field and the message of the first validation error."""
     first = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(map(str, first["loc"]))
     return f"{field or 'the whole'}: {first['msg'].lower()}"
 
 
 def notice(sentence: str, *, kind: str = "status") -> str:
-    """HTML of a status line, or of an error line for kind "error"; the sentence is escaped."""
+    """Render a status line, or an error line for kind "error"; the sentence is escaped."""
     role = "alert" if kind == "error" else "status"
     return str(Markup('<p class="page-notice page-notice-{}" role="{}">{}</p>').format(kind, role, sentence))

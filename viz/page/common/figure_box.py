@@ -1,5 +1,4 @@
-"""A plotly figure on the page: what it picks, focus, zoom and cursor outlive every redraw
-(viz/drawing/figures.js)."""
+"""Plotly figure on the page; viz/drawing/figures.js keeps selection, focus and zoom across redraws."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +11,12 @@ if TYPE_CHECKING:
 
 
 def build_figure(elem_id: str, *, picks_itself: bool = False, **options: Any) -> gr.HTML:
-    """Makes a place for a figure, empty. options: of gr.HTML.
-
-    picks_itself: whether what is picked in it comes as its own event `select`, and not to the selection that
-    the pictures of "Internals" share.
-    """
+    """Build an empty figure; `picks_itself` sends selections as its own event `select`."""
     pick = "(what) => trigger('select', what)" if picks_itself else "null"
     draw = f"window.pineFigures.mount(element, () => props.value, (draw) => watch('value', draw), {pick});"
     return gr.HTML("", elem_id=elem_id, html_template="<figure></figure>", js_on_load=draw, **options)
 
 
 def figure_value(figure: "Figure | None") -> str:
-    """What such a place shows: a figure, or nothing for None."""
+    """Return the value that shows a figure; "" for None."""
     return "" if figure is None else packed_json(figure)

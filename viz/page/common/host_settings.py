@@ -1,4 +1,4 @@
-"""What the host of a page decides: what runs, where, and how much of it one visitor may ask for."""
+"""Settings of the host: model, address and limits."""
 
 import argparse
 import re
@@ -14,16 +14,16 @@ from pine_engine.models.dtypes import RequestedDtype
 from viz.page.common.bounds import MAX_DOCUMENTS, MAX_ROWS
 
 PREFIX = "PINE_"
-"""Of the environment variable of a setting: PINE_MAX_ROWS is `max_rows`, and so is --max-rows."""
+"""Prefix of environment variables: PINE_MAX_ROWS is `max_rows`, and so is --max-rows."""
 
-LONGEST_ANSWER = 500
-"""Tokens that an answer may have at most, on any page."""
+MAX_ANSWER_TOKENS = 500
+"""Upper limit of new tokens of an answer."""
 
-MOST_ARRANGEMENTS = 120
-"""Orders of one question that are tried at most, on any page: all of five documents."""
+MAX_DOCUMENT_ORDERS = 120
+"""Upper limit of document orders: all orders of five documents."""
 
 PUBLIC_SECONDS = 300
-"""Longest run on a page that others can reach, if the host has said nothing."""
+"""Default run timeout of a public page, in seconds."""
 
 LOOPBACK = ("127.0.0.0/8", "::1")
 """Addresses of a proxy on the same machine."""
@@ -32,11 +32,11 @@ PRIVATE_NETWORKS = (*LOOPBACK, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", 
 """Networks of the proxies of a Space."""
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-"""Under which a machine reaches itself."""
+"""Addresses of this machine."""
 
 
 def _listed(value: Any) -> Any:
-    """The parts between the commas of a text; any other value as it is."""
+    """Split a text at commas; return any other value unchanged."""
     if isinstance(value, str):
         return tuple(filter(None, (part.strip() for part in value.split(","))))
     return value
@@ -108,12 +108,12 @@ class HostSettings(BaseModel):
         default=None, description="Tokens per prompt. Default: the context length of the model."
     )
     max_new_tokens: int = Field(
-        default=LONGEST_ANSWER, ge=16, le=LONGEST_ANSWER, description="Tokens per answer."
+        default=MAX_ANSWER_TOKENS, ge=16, le=MAX_ANSWER_TOKENS, description="Tokens per answer."
     )
     max_orders: int = Field(
-        default=MOST_ARRANGEMENTS,
+        default=MAX_DOCUMENT_ORDERS,
         ge=3,
-        le=MOST_ARRANGEMENTS,
+        le=MAX_DOCUMENT_ORDERS,
         description="Document orders per request.",
     )
     max_rows: int = Field(default=MAX_ROWS, ge=2, le=MAX_ROWS, description="Rows per evaluation.")
@@ -207,24 +207,26 @@ def read_settings(
             help=f"{field.description} ({variable(name)}{_shown_default(name)})",
             **switch,
         )
-    given = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value is not None}
-    set_outside = {
+    from_options = {
+        name: value for name, value in vars(parser.parse_args(arguments)).items() if value is not None
+    }
+    from_environment = {
         name: value for name in HostSettings.model_fields if (value := environment.get(variable(name)))
     }
     try:
-        return HostSettings.model_validate(set_outside | given)
+        return HostSettings.model_validate(from_environment | from_options)
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
-        source = flag(name) if name in given else variable(name)
+        source = flag(name) if name in from_options else variable(name)
         expected = re.sub("^Input should|^Value error, it should", "it should", first["msg"])
-        told = "is not name:password" if name == "auth" else f"is {first['input']!r}; {expected}"
-        print(f"{source} {told}.", file=sys.stderr)
+        problem = "is not name:password" if name == "auth" else f"is {first['input']!r}; {expected}"
+        print(f"{source} {problem}.", file=sys.stderr)
         sys.exit(2)
 
 
 def is_public(settings: HostSettings, environment: Mapping[str, str]) -> bool:
-    """Whether others than this machine may reach the page: by its address, a proxy, a tunnel, or a Space."""
+    """Check whether other machines can reach the page: by its address, a proxy, a tunnel or a Space."""
     address = settings.host or environment.get("GRADIO_SERVER_NAME") or "localhost"
     return (
         address not in LOCAL_NAMES
@@ -236,36 +238,29 @@ def is_public(settings: HostSettings, environment: Mapping[str, str]) -> bool:
 
 
 def is_space(environment: Mapping[str, str]) -> bool:
-    """Whether this is a Space of Hugging Face."""
+    """Check whether this is a Hugging Face Space."""
     return "SPACE_ID" in environment
 
 
 def proxies(settings: HostSettings, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the addresses and networks of the proxies whose X-Forwarded-* headers are trusted.
-
-    A private network is trusted only if it is named, or on a Space, where only its proxies reach the page:
-    any client in it could otherwise pass for several.
-    """
+    """Return the proxies whose X-Forwarded-* headers are trusted: named ones, and those of a Space."""
     return settings.trusted_proxies or (PRIVATE_NETWORKS if is_space(environment) else LOOPBACK)
 
 
 def allowed_models(settings: HostSettings, environment: Mapping[str, str]) -> tuple[str, ...] | None:
-    """The models that visitors may choose beside the host's; None for any, which may be a path on the disk.
-
-    Any only where nobody but the host can reach the page, unless they are listed.
-    """
+    """Return the models that users may select besides that of the host; None for any, also local paths."""
     return settings.models if settings.models or is_public(settings, environment) else None
 
 
 def time_limit(settings: HostSettings, environment: Mapping[str, str]) -> float | None:
-    """Seconds that one run may take; None for as long as it takes."""
+    """Return the run timeout in seconds; None for no limit."""
     if settings.max_seconds is None and is_public(settings, environment):
         return PUBLIC_SECONDS
     return settings.max_seconds
 
 
 def settings_table() -> str:
-    """The table of all settings in Markdown.
+    """Return the table of all settings in Markdown.
 
     `python -m viz.page.common.host_settings docs/hosting.md` writes it between the markers there.
     """
@@ -294,7 +289,7 @@ END = "<!-- end of settings -->"
 
 
 def write_into(path: Path) -> None:
-    """Puts the table between its two markers in a file."""
+    """Write the table between the two markers in a file."""
     before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     path.write_text(f"{before}{BEGIN}\n\n{settings_table()}\n\n{END}{after}", encoding="utf-8")

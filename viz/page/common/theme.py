@@ -1,4 +1,4 @@
-"""The look of the page: system fonts, calm greys, one accent colour; nothing is fetched."""
+"""Theme of the page: system fonts, grays, one accent color; nothing is fetched."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ ASSETS = Path(__file__).parents[3] / "assets"
 STYLESHEETS = (FIGURES_CSS, ASSETS / "style.css")
 
 SCRIPTS = (*FIGURE_SCRIPTS, ASSETS / "lesson.js")
-"""Scripts of the page that a saved lesson contains, too."""
+"""Scripts of the page and of a saved tutorial."""
 
 PAGE_SCRIPTS = tuple(
     ASSETS / name
@@ -29,7 +29,7 @@ PAGE_SCRIPTS = tuple(
         "keys.js",
     )
 )
-"""Scripts of the page alone."""
+"""Scripts of the page only."""
 
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
@@ -38,18 +38,18 @@ _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 PLOTLY = ASSETS / "plotly" / "plotly-cartesian.min.js"
 
 PLOTLY_ADDRESS = f"/static/plotly-{get_plotlyjs_version()}.js"
-"""Where the page has it, for whom it is too large to be in it; see viz/page/serving/plotly_script.py."""
+"""URL of plotly.js; see viz/page/serving/plotly_script.py."""
 
 
 def page_head() -> str:
-    """HTML for the head of the page: its scripts, in the page itself."""
+    """Return the HTML head of the page with its scripts inlined."""
     scripts = [f'window.pinePlotly = "{PLOTLY_ADDRESS}";']
     scripts += [path.read_text(encoding="utf-8") for path in (*SCRIPTS, *PAGE_SCRIPTS)]
     return "".join(f"<script>{script}</script>" for script in scripts)
 
 
 def page_theme() -> gr.themes.Base:
-    """The theme to launch with."""
+    """Return the theme of the launch."""
     return gr.themes.Default(
         primary_hue=gr.themes.colors.indigo,
         secondary_hue=gr.themes.colors.indigo,

@@ -1,1 +1,1 @@
-"""Visitors' files: read in a process of their own, within limits."""
+"""Files of users, parsed in a subprocess within limits."""

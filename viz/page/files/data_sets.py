@@ -1,4 +1,4 @@
-"""Sets of rows that can be measured: small ones of our own, and those that a visitor brings."""
+"""Small datasets for the evaluation: built-in ones and uploads."""
 
 import hashlib
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -16,12 +16,12 @@ from viz.page.common.bounds import MAX_DATA_SET_DOCUMENTS, MAX_ROWS
 from viz.page.common.theme import ASSETS
 from viz.page.files.reading_files import FileReader
 
-Said = TypeVar("Said")
+Update = TypeVar("Update")
 
 FOLDER = ASSETS / "measure"
 
 OWN = "own"
-"""Stands for the rows that the visitor brings, where a set is chosen by name."""
+"""Name of the uploaded dataset in the dropdown."""
 
 SINGLE_ORDERS = ("as-is", "reversed", "gold-first", "gold-last", "shuffled:0")
 SEVERAL_ORDERS = ("gold-all", "all", "swapped", "segments-swapped", "labels-swapped")
@@ -29,24 +29,24 @@ SEVERAL_ORDERS = ("gold-all", "all", "swapped", "segments-swapped", "labels-swap
 
 @dataclass(frozen=True)
 class DataSet:
-    """Rows of one task."""
+    """Examples of one task."""
 
     name: str
-    """Of the file."""
+    """Name of the file."""
 
     sha256: str
-    """Of its bytes."""
+    """SHA-256 of the file."""
 
     examples: tuple[Example, ...]
 
     @property
     def task(self) -> Task:
-        """The one task of all rows."""
+        """Return the task of all examples."""
         return get_task(self.examples[0].task)
 
 
 def built_in_choices(folder: Path = FOLDER) -> list[tuple[str, str]]:
-    """(label, name) of the sets that come with the page, in the order of the tasks."""
+    """Return (label, name) of the built-in datasets, in the order of the tasks."""
     files = {file.stem: file for file in folder.glob("*.jsonl")}
     return [
         (f"{row.label} ({_count(files[name])} rows)", name) for name, row in TASKS.items() if name in files
@@ -54,22 +54,22 @@ def built_in_choices(folder: Path = FOLDER) -> list[tuple[str, str]]:
 
 
 def read_built_in(name: str, folder: Path = FOLDER) -> DataSet:
-    """The set of that name."""
+    """Return the built-in dataset of that name."""
     return read_set(folder / f"{name}.jsonl")
 
 
 def read_set(file: Path) -> DataSet:
-    """The rows of a JSONL or CSV file of our own, at most MAX_ROWS, which must be of one task.
+    """Parse a JSONL or CSV file of one task, at most MAX_ROWS examples.
 
-    Raises InputError that names the file and the line that cannot be read.
+    Raises InputError that names the file and the line.
     """
     return _data_set(file, read_examples(file, MAX_ROWS))
 
 
 def read_brought(
-    reader: FileReader, file: Path, *, what: str, say: Callable[[str], Said]
-) -> Generator[Said, None, DataSet]:
-    """The same of a file that a visitor or a caller brings; arguments, words and errors as FileReader has."""
+    reader: FileReader, file: Path, *, what: str, say: Callable[[str], Update]
+) -> Generator[Update, None, DataSet]:
+    """Parse an uploaded file in a subprocess; see FileReader.read."""
     arguments = (file, MAX_ROWS, None, MAX_DATA_SET_DOCUMENTS)
     examples = yield from reader.read(read_examples, *arguments, what=what, files=[file], say=say)
     return _data_set(file, examples)
@@ -83,7 +83,7 @@ def _data_set(file: Path, examples: Sequence[Example]) -> DataSet:
 
 
 def orders_for(rows: DataSet) -> list[str]:
-    """The names of the orders that at least one of the rows can be brought into."""
+    """Return the names of the orders that apply to at least one example."""
     fitting = []
     for name in (*SINGLE_ORDERS, *SEVERAL_ORDERS):
         try:
@@ -95,7 +95,7 @@ def orders_for(rows: DataSet) -> list[str]:
 
 
 def wrapped_for(rows: DataSet, offered: Iterable[MeasuredMethod], max_orders: int) -> list[str]:
-    """The names of those that can say something of at least one row, in no more orders of it than that."""
+    """Return the wrapped methods that apply to at least one example within the limit of orders."""
     fitting = []
     for method in offered:
         try:
@@ -108,14 +108,14 @@ def wrapped_for(rows: DataSet, offered: Iterable[MeasuredMethod], max_orders: in
 
 
 def usual_orders(fitting: list[str]) -> list[str]:
-    """The orders to begin with: those that show a bias best."""
+    """Return the default orders, which show a bias best."""
     if "swapped" in fitting:
         return ["as-is", "swapped"]
     return ["gold-all"] if "gold-all" in fitting else ["as-is", "reversed"]
 
 
 def orders_meaning(names: list[str]) -> str:
-    """What the chosen orders mean, in words."""
+    """Describe the selected orders."""
     return "; ".join(f"{name}: {ORDERS[name]}" for name in names if name in ORDERS)
 
 

@@ -1,23 +1,23 @@
-"""A visitor's own files: which kinds are taken, the button, and what they are called."""
+"""Upload button: accepted file types, button and file names."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import gradio as gr
 
-from viz.page.common.bounds import MOST_MB
+from viz.page.common.bounds import MAX_UPLOAD_MB
 
 ENDINGS = (".txt", ".md", ".pdf", ".csv", ".jsonl")
 
 
 def limits_html(most: int) -> str:
-    """HTML: what can be added. most: documents that the page holds."""
+    """Render the accepted types and limits."""
     kinds = ", ".join(ending[1:] for ending in ENDINGS)
-    return f'<p class="page-caption">Files: {kinds}; {MOST_MB} MB each, {most} documents in all.</p>'
+    return f'<p class="page-caption">Files: {kinds}; {MAX_UPLOAD_MB} MB each, {most} documents in all.</p>'
 
 
 def build_files_button() -> gr.UploadButton:
-    """Makes the button."""
+    """Build the button."""
     return gr.UploadButton(
         "Add from files",
         file_count="multiple",
@@ -29,7 +29,7 @@ def build_files_button() -> gr.UploadButton:
 
 
 def by_name(sentence: str, paths: Sequence[Path]) -> str:
-    """The sentence with the uploaded files' own names, without the folders where they lie."""
+    """Replace paths of uploaded files in the sentence by their names."""
     for path in paths:
         # A sentence begins with a capital, which a name may not have.
         if sentence.startswith(str(path)):

@@ -1,4 +1,4 @@
-"""A function computed in a process of its own, which is killed when its time or its memory is over."""
+"""Run a function in a subprocess with limits of time and memory."""
 
 import logging
 import os
@@ -22,30 +22,30 @@ if sys.platform != "win32":
 Result = TypeVar("Result")
 
 LOOK_S = 0.1
-"""How often it is looked at whether the process has to end."""
+"""Seconds between two checks of the limits."""
 
 SERVE = "from viz.page.files.limited_process import serve; serve()"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one process may take."""
+    """Limits of one subprocess."""
 
     cpu_s: float = 20.0
-    """Seconds of computing, on Linux and macOS."""
+    """CPU seconds, on Linux and macOS."""
 
     wall_s: float = 60.0
-    """Seconds by the clock, everywhere; more, for a busy machine."""
+    """Wall-clock seconds; more than CPU seconds, for a busy machine."""
 
     memory: int = 512_000_000
-    """Bytes beside those of Python and of what the function imports, on Linux."""
+    """Bytes beyond those of Python and the imports of the function, on Linux."""
 
     answer: int = 30_000_000
-    """Bytes of the result, pickled."""
+    """Bytes of the pickled result."""
 
 
 class LimitError(Exception):
-    """The process ended before it was done. which: the limit that was reached, "died" for none of them."""
+    """The process ended early; `which` is the exceeded limit, or "died"."""
 
     def __init__(self, which: Literal["time", "memory", "answer", "died"]) -> None:
         super().__init__(which)
@@ -54,29 +54,28 @@ class LimitError(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a process hands back."""
+    """Output of a subprocess."""
 
     result: bytes = b""
-    """Pickled."""
+    """Pickled result."""
 
     refused: PineError | None = None
-    """The error that the function has raised for its reader."""
+    """Error that the function raised for the user."""
 
     limit: Literal["memory", "answer"] | None = None
-    """As in LimitError."""
+    """Exceeded limit, as in LimitError."""
 
     failed: str = ""
-    """The traceback of a mistake of ours, without the error's words."""
+    """Traceback of an internal error, without its message."""
 
 
-def compute_apart(
+def run_in_subprocess(
     function: Callable[..., Result], *arguments: Any, limits: Limits, look: Callable[[], object]
 ) -> Result:
-    """What the function of a module returns for these arguments; all of these can be pickled.
+    """Run a module-level function with picklable arguments in a subprocess and return its result.
 
-    look: is called every LOOK_S seconds meanwhile; what it raises ends the process, as leaving this function
-    by any way does. Raises what the function raises as PineError, and LimitError. A process of its own and no
-    fork: this one has threads and a model.
+    `look` is called every LOOK_S seconds and may raise to end the subprocess, which is no fork because this
+    process has threads and a model. Raises LimitError, and PineErrors of the function.
     """
     job: bytes | None = pickle.dumps((function, arguments, limits))
     end = time.monotonic() + limits.wall_s
@@ -113,7 +112,7 @@ def compute_apart(
 
 
 def _ended(status: int) -> Exception:
-    """Why a process has ended without an answer, by its status."""
+    """Return the error for the exit status of a subprocess without output."""
     if status > 0:
         return RuntimeError(f"a process could not begin: it ended with status {status}")
     if sys.platform != "win32" and -status == signal.SIGXCPU:
@@ -123,7 +122,7 @@ def _ended(status: int) -> Exception:
 
 
 def serve() -> None:
-    """The other end: reads one job from stdin, writes what came of it to stdout."""
+    """Run in the subprocess: read one job from stdin, write its outcome to stdout."""
     function, arguments, limits = pickle.load(sys.stdin.buffer)
     logging.disable()
     _limit(limits)
@@ -141,7 +140,7 @@ def serve() -> None:
 
 
 def _limit(limits: Limits) -> None:
-    """Sets what the system ends this process at."""
+    """Set the resource limits."""
     if sys.platform == "win32":
         return
     os.nice(19)  # the page and its model come first
@@ -155,7 +154,7 @@ def _limit(limits: Limits) -> None:
 
 
 def _lower(kind: int, soft: int, hard: int) -> None:
-    """Sets a limit of the system, where there is none that is lower."""
+    """Set one resource limit, unless it is lower already."""
     _, there = resource.getrlimit(kind)
     if there != resource.RLIM_INFINITY:
         soft, hard = min(soft, there), min(hard, there)

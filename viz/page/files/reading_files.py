@@ -1,4 +1,4 @@
-"""Reading visitors' files: one upload at a time, in a process that ends with its time, memory or visitor."""
+"""Parse files of users: one upload at a time, in a subprocess with limits."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
@@ -7,31 +7,33 @@ from typing import Any, TypeVar
 
 from pine_engine.errors import InputError, PineError
 from viz.page.files.file_button import by_name
-from viz.page.files.limited_process import LimitError, Limits, compute_apart
+from viz.page.files.limited_process import LimitError, Limits, run_in_subprocess
 from viz.page.jobs.presence import listener, stop_if_left, visitor
 from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import SHUTTING_DOWN, LoggedRun, RunLog
 from viz.page.jobs.runner import WAIT_S
 
 Result = TypeVar("Result")
-Said = TypeVar("Said")
+Update = TypeVar("Update")
 
-MOST_WAITING = 8
-"""Uploads that may wait for the one that is read."""
+MAX_WAITING_UPLOADS = 8
+"""Maximum number of waiting uploads."""
 
-LONGEST_SENTENCE = 1_000
-"""Characters of what is said of a file; it may quote a line of it, or all names of its columns."""
+MAX_MESSAGE_CHARACTERS = 1_000
+"""Maximum characters of a message, which may quote a line or all column names."""
 
 
 class FileReader:
-    """Reads the files of a page's visitors. runs: those of the page, which log each upload like a run.
+    """Parser of uploaded files; each upload is logged like a run.
 
-    Elsewhere than here no file of a visitor is parsed, but for a saved session, which is small.
+    Only saved sessions, which are small, are parsed elsewhere.
     """
 
-    def __init__(self, runs: RunLog, limits: Limits | None = None, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(
+        self, runs: RunLog, limits: Limits | None = None, max_waiting: int = MAX_WAITING_UPLOADS
+    ) -> None:
         self._runs, self._limits = runs, limits or Limits()
-        self._queue = FairQueue(most_waiting, what="for files to be read")
+        self._queue = FairQueue(max_waiting, what="for files to be read")
 
     def read(
         self,
@@ -39,14 +41,12 @@ class FileReader:
         *arguments: Any,
         what: str,
         files: Sequence[Path],
-        say: Callable[[str], Said],
-    ) -> Generator[Said, None, Result]:
-        """Yields say(sentence) while others are before this one; returns what the function of these arguments
-        returns, see compute_apart.
+        say: Callable[[str], Update],
+    ) -> Generator[Update, None, Result]:
+        """Yield say(sentence) while other uploads are ahead; return the result of the function.
 
-        what: as the log calls it. files: those that the function reads.
-        Raises InputError with a sentence that names the files as the visitor does, PineError if too many
-        wait, or the page is shut down, and Cancelled once the visitor has left.
+        Raises InputError that names the files, PineError for a full queue or a shutdown, and Cancelled after
+        a disconnect.
         """
         with ExitStack() as stack:
             ticket = stack.enter_context(self._queue.join(visitor(), listener()))
@@ -57,14 +57,14 @@ class FileReader:
                 yield say(f"Waiting: {ahead} upload{'s are' if ahead != 1 else ' is'} read before yours.")
             run = stack.enter_context(self._runs.watched(self._runs.new(what, ())))
             try:
-                return compute_apart(function, *arguments, limits=self._limits, look=lambda: _go_on(run))
+                return run_in_subprocess(function, *arguments, limits=self._limits, look=lambda: _go_on(run))
             except LimitError as error:
                 run.outcome, run.why = _OUTCOMES[error.which], self._sentence(error, files)
                 raise InputError(run.why) from error
             except InputError as error:
                 sentence = by_name(str(error), files)
-                if len(sentence) > LONGEST_SENTENCE:
-                    sentence = f"{sentence[:LONGEST_SENTENCE]} ..."
+                if len(sentence) > MAX_MESSAGE_CHARACTERS:
+                    sentence = f"{sentence[:MAX_MESSAGE_CHARACTERS]} ..."
                 raise InputError(sentence) from error
 
     def _sentence(self, error: LimitError, files: Sequence[Path]) -> str:
@@ -81,11 +81,11 @@ class FileReader:
 
 
 _OUTCOMES = {"time": "timeout", "memory": "out_of_memory", "answer": "rejected", "died": "rejected"}
-"""Of a run whose process was ended, as the log says it."""
+"""Log outcome of each exceeded limit."""
 
 
-def without_words(words: Generator[Any, None, Result]) -> Result:
-    """What the generator returns, for who cannot be told anything before."""
+def without_progress(words: Generator[Any, None, Result]) -> Result:
+    """Return the result of the generator, without its progress."""
     while True:
         try:
             next(words)
@@ -95,7 +95,7 @@ def without_words(words: Generator[Any, None, Result]) -> Result:
 
 
 def _go_on(run: LoggedRun) -> None:
-    """Raises Cancelled once the visitor has left, and PineError if the page is shut down."""
+    """Raise Cancelled after a disconnect, and PineError during a shutdown."""
     stop_if_left()
     if why := run.over():
         raise PineError(why)

@@ -1,1 +1,1 @@
-"""What is asked: the question, its documents, the examples, and what is wrong with them."""
+"""The form: question, documents, examples and their validation."""

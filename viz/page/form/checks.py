@@ -1,4 +1,4 @@
-"""A form that is whole and within what the host allows, as the tokens of its prompt."""
+"""Validation of a form against the limits of the host, and its tokens."""
 
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,12 @@ from viz.page.form.read_only import check_shipped
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
 
-LONGEST_TEXT = 200_000
-"""Characters of one text that are looked at; counting the tokens of a longer one would take its time."""
+MAX_TEXT_CHARACTERS = 200_000
+"""Maximum characters of one text; tokenizing a longer one takes too long."""
 
 
 def check_form(form: Form, settings: HostSettings) -> None:
-    """Raises InputError for the first thing in the form that is more than the host allows."""
+    """Raise InputError for the first value of the form beyond a limit of the host."""
     if settings.read_only:
         check_shipped(form)
     nouns = form.row.nouns
@@ -29,19 +29,18 @@ def check_form(form: Form, settings: HostSettings) -> None:
         )
     texts = {nouns.named(document_letter(entry.identity)): entry.text + entry.title for entry in form.entries}
     for name, text in (texts | {nouns.question: form.question, "instruction": form.instruction}).items():
-        if len(text) > LONGEST_TEXT:
+        if len(text) > MAX_TEXT_CHARACTERS:
             raise InputError(
-                f"The {name} has {len(text):,} characters, and this page takes {LONGEST_TEXT:,}; shorten it."
+                f"The {name} has {len(text):,} characters, more than {MAX_TEXT_CHARACTERS:,}; shorten it."
             )
     check_answer_length(form.max_new_tokens, settings)
 
 
 def form_layout(form: Form, engine: "Engine", settings: HostSettings = DEFAULTS) -> TokenLayout:
-    """The tokens of the form's prompt, documents in the order of the slots.
+    """Return the tokens of the prompt, with documents in the order of their slots.
 
-    The prompt is written with the documents in the order of their letters and then reordered, so that a
-    letter inside the prompt is the letter on the card.
-    Raises InputError for what is missing, and for what is more than the host allows.
+    The prompt is built in the order of the letters and then reordered, so that letters in it match the cards.
+    Raises InputError for missing values and exceeded limits.
     """
     form.check()
     check_form(form, settings)

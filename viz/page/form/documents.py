@@ -1,4 +1,4 @@
-"""The documents of a form: texts with a letter that travels with them when they are moved, and their JSON."""
+"""Documents of a form and their JSON; a letter stays with its document when it is moved."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.failures import first_problem
 
 DOCUMENTS = Nouns()
-"""What documents are called where nothing else is said."""
+"""Default labels of documents."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Entry:
     """One document in the editor."""
 
     identity: int
-    """Its letter (0 is A), which it keeps when it is moved."""
+    """Letter (0 is A), which stays when the document is moved."""
 
     title: str = ""
     text: str = ""
@@ -33,17 +33,17 @@ _JSON = TypeAdapter(Annotated[Entries, Field(max_length=MAX_DOCUMENTS)])
 
 
 def entries_from(documents: Sequence[tuple[str, str]]) -> Entries:
-    """Entries for (title, text) pairs, lettered in this order."""
+    """Return entries of (title, text) pairs, lettered in this order."""
     return tuple(Entry(identity, title, text) for identity, (title, text) in enumerate(documents))
 
 
 def entries_json(entries: Entries) -> str:
-    """The entries as assets/documents.js takes them; in ASCII, as half a character is no UTF-8."""
+    """Return the entries as ASCII JSON for assets/documents.js."""
     return json.dumps([asdict(entry) for entry in entries])
 
 
 def read_entries(sent: str) -> Entries:
-    """The entries that assets/documents.js has written. Raises InputError for anything else."""
+    """Parse the entries of assets/documents.js. Raises InputError if they are invalid."""
     try:
         entries = _JSON.validate_json(sent, strict=True)
     except ValidationError as error:
@@ -54,6 +54,6 @@ def read_entries(sent: str) -> Entries:
 
 
 def room_beside(entries: Entries, most: int) -> int:
-    """How many documents still fit: new ones take the place of empty ones. most: that the host allows."""
+    """Return the number of documents that can be added; new ones replace empty ones."""
     filled = sum(bool(entry.title.strip() or entry.text.strip()) for entry in entries)
     return max(0, most - filled)

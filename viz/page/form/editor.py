@@ -1,4 +1,4 @@
-"""The documents editor: one widget that edits all documents as one value, and what brings many at once."""
+"""Documents editor: one widget whose value is all documents, and ways to add several at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ from viz.page.form.words import capital
 
 @dataclass(frozen=True)
 class Editor:
-    """The widgets of the editor. most: documents that it takes."""
+    """Widgets of the editor and the maximum number of documents."""
 
     cards: gr.HTML
-    """Its value is all documents in the order of their slots, as `read_entries` takes them.
+    """Cards of all documents in slot order; the value is parsed by `read_entries`.
 
-    assets/documents.js draws, moves, adds, removes and brings back cards in the browser, and asks no server
-    for it. It tells of each such change, and of each value that the server sets, by the event `input`; of
-    typing assets/typing.js tells. No class of ours: beside each component gradio writes a file.
+    assets/documents.js edits them in the browser without requests to the server. The event `input` reports
+    each edit and each value from the server; assets/typing.js reports typing. This is no subclass, because
+    gradio writes a file for each component class.
     """
 
     files: gr.UploadButton
@@ -41,7 +41,7 @@ class Editor:
 
 
 def words(nouns: Nouns) -> dict[str, Any]:
-    """Property of the cards: what documents and their parts are called."""
+    """Return the property of the cards with the labels of documents and their parts."""
     names = [capital(nouns.named(document_letter(letter))) for letter in range(MAX_DOCUMENTS)]
     return {
         "words": {
@@ -56,21 +56,18 @@ def words(nouns: Nouns) -> dict[str, Any]:
 
 
 def pasted_words(nouns: Nouns) -> dict[str, Any]:
-    """Properties of the field for many documents."""
+    """Return the properties of the field for several documents."""
     return {"label": f"Several {nouns.documents}"}
 
 
 def bringing(documents: Sequence[Document]) -> Any:
-    """Update of the cards that puts documents in place of empty ones and behind the filled ones.
-
-    The browser does it, so that what is typed meanwhile stays.
-    """
+    """Return an update that appends documents, in the browser, so that concurrent typing is kept."""
     brought = [{"title": document.title, "text": document.text} for document in documents]
     return gr.update(brought={"at": monotonic_ns(), "documents": brought})
 
 
 def build_cards(entries: Entries, nouns: Nouns, most: int) -> gr.HTML:
-    """Makes the cards of the given entries. nouns: what documents are called. most: that the host allows."""
+    """Build the cards of these entries."""
     return gr.HTML(
         entries_json(entries),
         html_template=render("document_cards.html"),
@@ -87,7 +84,7 @@ def build_cards(entries: Entries, nouns: Nouns, most: int) -> gr.HTML:
 
 
 def build_editor(cards: gr.HTML, nouns: Nouns, most: int) -> Editor:
-    """Makes what brings many documents at once, and puts it together with the cards; see build_cards."""
+    """Build the editor from the cards and the ways to add several documents."""
     with gr.Row(elem_classes="page-row page-files"):
         files = build_files_button()
         gr.HTML(limits_html(most), elem_classes="page-limits")
@@ -106,7 +103,7 @@ def build_editor(cards: gr.HTML, nouns: Nouns, most: int) -> Editor:
 
 
 def wire_editor(editor: Editor) -> None:
-    """Connects the button that takes a pasted text apart."""
+    """Connect the button that splits a pasted text."""
 
     def paste(text: str | None, documents: str) -> dict[Any, Any]:
         try:
@@ -114,9 +111,9 @@ def wire_editor(editor: Editor) -> None:
         except InputError as error:
             return {editor.message: notice(explain(error), kind="error")}
         room = room_beside(read_entries(documents), editor.most)
-        said = notice(pasted_sentence(len(pasted), room, editor.most))
+        message = notice(pasted_sentence(len(pasted), room, editor.most))
         emptied = {editor.pasted: ""} if room else {}
-        return {editor.cards: bringing(pasted[:room]), editor.message: said} | emptied
+        return {editor.cards: bringing(pasted[:room]), editor.message: message} | emptied
 
     editor.paste.click(
         paste,

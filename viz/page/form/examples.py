@@ -1,4 +1,4 @@
-"""The examples a visitor can pick, read from assets/examples.json and checked."""
+"""Examples of assets/examples.json."""
 
 from pathlib import Path
 from typing import Annotated
@@ -32,17 +32,17 @@ class FormExample(_ExampleModel):
     question: str
     documents: Annotated[tuple[ExampleDocument, ...], Field(min_length=2, max_length=MAX_DOCUMENTS)]
     instruction: str = ""
-    """Empty for the task's own."""
+    """Empty for the instruction of the task."""
 
     note: str = ""
-    """What to watch for, one sentence."""
+    """One sentence on what to observe."""
 
     answers: tuple[NonEmpty, ...] = ()
-    """Those that are right, none if there is nothing to score."""
+    """Accepted answers; empty if nothing is scored."""
 
     @property
     def gold(self) -> int:
-        """The first document that has an accepted answer in its text, from 0; 0 if none has."""
+        """Return the index of the first document that contains an accepted answer, or 0."""
         holding = (
             place
             for place, document in enumerate(self.documents)
@@ -57,5 +57,5 @@ class FormExample(_ExampleModel):
 
 
 def load_examples(file: Path = EXAMPLES_FILE) -> tuple[FormExample, ...]:
-    """The examples of a file, in its order. Raises pydantic.ValidationError if the file is malformed."""
+    """Return the examples of a file. Raises pydantic.ValidationError if it is malformed."""
     return TypeAdapter(tuple[FormExample, ...]).validate_json(file.read_bytes())

@@ -1,4 +1,4 @@
-"""What a visitor asks: the values of the form as one record, and the tokens they become."""
+"""Values of the form as one record, and their tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,41 +18,41 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
 MIN_NEW_TOKENS = 8
 MAX_NEW_TOKENS = 256
 
-MOST_CHARACTERS = 500_000
-"""Of all texts of a form together; it takes seconds to count the tokens of so many."""
+MAX_CHARACTERS = 500_000
+"""Maximum characters of all texts; tokenizing so many takes seconds."""
 
 _PLACES = {name: place for place, name in enumerate(METHODS)}
 
 
 @dataclass(frozen=True)
 class Form:
-    """One question over documents, as typed."""
+    """One question about documents, as typed."""
 
     task: str
     question: str
     instruction: str
     methods: tuple[str, ...]
     max_new_tokens: int
-    """Longest answer, in tokens."""
+    """Maximum number of new tokens."""
 
     entries: Entries
 
     @property
     def row(self) -> Task:
-        """The task."""
+        """Return the task."""
         return get_task(self.task)
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The identity of the document in each slot."""
+        """Return the identity of the document in each slot."""
         return tuple(entry.identity for entry in self.entries)
 
     def title(self, entry: Entry) -> str:
-        """The title of a document; "" where those of the task have none, whatever the hidden field holds."""
+        """Return the title of a document; "" for tasks without titles."""
         return entry.title.strip() if self.row.nouns.title else ""
 
     def check(self) -> None:
-        """Raises InputError with a sentence about the first thing that is missing."""
+        """Raise InputError for the first missing value."""
         nouns = self.row.nouns
         check_size(self.entries, self.question, self.instruction)
         if not self.entries:
@@ -68,11 +68,11 @@ class Form:
 
 
 def check_size(entries: Entries, *others: str) -> None:
-    """Raises InputError if these texts have more than MOST_CHARACTERS together."""
+    """Raise InputError if these texts have more than the maximum of characters in total."""
     texts = (*others, *(text for entry in entries for text in (entry.title, entry.text)))
-    if (count := sum(map(len, texts))) > MOST_CHARACTERS:
+    if (count := sum(map(len, texts))) > MAX_CHARACTERS:
         raise InputError(
-            f"The texts have {count:,} characters in all, and {MOST_CHARACTERS:,} can be read here; shorten "
+            f"The texts have {count:,} characters in all, and {MAX_CHARACTERS:,} can be read here; shorten "
             "or remove some."
         )
 
@@ -85,9 +85,9 @@ def read_form(
     max_new_tokens: float,
     documents: str,
 ) -> Form:
-    """The form from the values of its widgets, in the order of `Workspace.inputs`.
+    """Return the form of these widget values, in the order of `Workspace.inputs`.
 
-    Methods are run and shown in the order of their table, in whatever order they were ticked.
+    Methods are sorted in the order of the table of methods.
     """
     return Form(
         task=task,
@@ -104,18 +104,18 @@ class TokenCount:
     """Lengths in tokens."""
 
     documents: tuple[int | None, ...]
-    """Per slot; None for an empty one."""
+    """Length of each slot; None for an empty one."""
 
     total: int
-    """The whole prompt."""
+    """Length of the prompt."""
 
     max_context_length: int
 
 
 def count_tokens(form: Form, engine: "Engine") -> TokenCount:
-    """How long the prompt is, also where it is unfinished or longer than the context.
+    """Count the tokens of the prompt, also if it is incomplete or too long for the model.
 
-    Raises InputError for texts that are too long to be counted.
+    Raises InputError for texts that are too long to tokenize.
     """
     check_size(form.entries, form.question, form.instruction)
     filled = [entry for entry in form.entries if entry.text.strip()]
@@ -130,7 +130,7 @@ def count_tokens(form: Form, engine: "Engine") -> TokenCount:
 
 
 def form_prompt(form: Form, entries: Sequence[Entry], tokenizer: Any) -> Prompt:
-    """The text that the model reads for a form with these documents."""
+    """Return the prompt of the form with these documents."""
     return form.row.prompt(
         tokenizer,
         question=form.question,

@@ -1,4 +1,4 @@
-"""What a visitor asks, held against what the host allows: a sentence with the limit and what to do."""
+"""Checks against the limits of the host, with messages that name the limit."""
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.layout import TokenLayout
@@ -6,7 +6,7 @@ from viz.page.common.host_settings import HostSettings
 
 
 def check_answer_length(max_new_tokens: int, settings: HostSettings) -> None:
-    """Raises InputError for an answer that is longer than the host allows."""
+    """Raise InputError for more new tokens than the host allows."""
     if max_new_tokens > settings.max_new_tokens:
         raise InputError(
             f"An answer of {max_new_tokens:,} tokens was asked for, and this page writes "
@@ -15,7 +15,7 @@ def check_answer_length(max_new_tokens: int, settings: HostSettings) -> None:
 
 
 def too_long(prompt_tokens: int, settings: HostSettings) -> str | None:
-    """Why a prompt of so many tokens is not read here; None if it is."""
+    """Describe why a prompt of this length is too long; None if it is not."""
     most = settings.max_prompt_tokens
     if most is None or prompt_tokens <= most:
         return None
@@ -26,13 +26,13 @@ def too_long(prompt_tokens: int, settings: HostSettings) -> str | None:
 
 
 def check_prompt(layout: TokenLayout, settings: HostSettings) -> None:
-    """Raises InputError for a prompt that is longer than the host allows."""
+    """Raise InputError for a prompt that is longer than the host allows."""
     if why := too_long(layout.num_tokens, settings):
         raise InputError(why)
 
 
 def check_orders(count: int, settings: HostSettings) -> None:
-    """Raises InputError for more orders of one question than the host allows."""
+    """Raise InputError for more document orders than the host allows."""
     if count > settings.max_orders:
         raise InputError(
             f"{count:,} orders were asked for, and this page tries {settings.max_orders} at most; ask for "
@@ -41,7 +41,7 @@ def check_orders(count: int, settings: HostSettings) -> None:
 
 
 def check_rows(count: int, settings: HostSettings) -> None:
-    """Raises InputError for more rows than the host allows."""
+    """Raise InputError for more examples than the host allows."""
     if count > settings.max_rows:
         raise InputError(
             f"There are {count:,} rows, and this page measures {settings.max_rows} at most; send fewer, or "

@@ -1,4 +1,4 @@
-"""The boxes to tick methods in, and the list of wrappers around them."""
+"""Checkboxes of methods, and the list of debiasing wrappers."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from pine_engine.methods.table import METHODS, get_methods
 DEFAULT_METHODS = [row.name for row in get_methods()]
 OFFERED = {row.name: row.label for row in METHODS.values() if row.role != "variant"}
 WRAPPED = tuple(MeasuredMethod(METHODS[base], wrapper) for base in OFFERED for wrapper in DEBIASERS.values())
-"""Every wrapper around each of them."""
+"""Each wrapper around each method."""
 
 
 def build_method_boxes(elem_id: str) -> gr.CheckboxGroup:
-    """A box for each method but the variants, the usual ones ticked."""
+    """Build a checkbox for each method except variants; the default methods are ticked."""
     return gr.CheckboxGroup(
         [(label, name) for name, label in OFFERED.items()],
         value=DEFAULT_METHODS,
@@ -27,12 +27,12 @@ def build_method_boxes(elem_id: str) -> gr.CheckboxGroup:
 
 
 def wrapped_choices(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Label and name of those of WRAPPED that are named."""
+    """Return label and name of these wrapped methods."""
     return [(one.label, one.name) for one in WRAPPED if one.name in names]
 
 
 def build_wrapped(elem_id: str) -> gr.Dropdown:
-    """A list to pick wrapped methods from, of which none is picked at first; too many for a box each."""
+    """Build a list of wrapped methods without a selection."""
     return gr.Dropdown(
         wrapped_choices([one.name for one in WRAPPED]),
         value=[],

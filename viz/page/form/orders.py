@@ -8,19 +8,19 @@ import gradio as gr
 from pine_engine.methods.table import METHODS
 
 ALL_ORDERS_UP_TO = 4
-"""Largest number of documents of which all orders are run; of more, a seeded sample."""
+"""Maximum number of documents of which all orders are run; for more, a seeded sample."""
 
 SAMPLED_AT_MOST = 24
 DEFAULT_ORDERS = 6
 
 
 def tries_all(num_documents: int, most: int) -> bool:
-    """Whether every order is tried. most: orders that the host allows."""
+    """Check whether all orders are run."""
     return num_documents <= ALL_ORDERS_UP_TO and math.factorial(num_documents) <= most
 
 
 def number_of_orders(num_documents: int, count: int, most: int) -> int:
-    """How many orders are tried, where a visitor asks for so many of a sample."""
+    """Return the number of orders to run, for a sample of `count`."""
     return math.factorial(num_documents) if tries_all(num_documents, most) else count
 
 
@@ -31,10 +31,7 @@ def orders_label(num_documents: int, count: int, most: int) -> str:
 
 
 def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
-    """The methods, and after them those that must be able to change, as far as they are not among them.
-
-    These are the controls of the table of methods, and the default methods that promise nothing.
-    """
+    """Return the methods and the missing controls: those of the table, and order-dependent defaults."""
     controls = [
         row.name
         for row in METHODS.values()
@@ -44,12 +41,7 @@ def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
 
 
 def build_orders(num_documents: int, max_orders: int) -> tuple[gr.Row, gr.Slider, gr.Number, gr.Checkbox]:
-    """Build sample (hidden where all orders are run), number of orders, seed and controls.
-
-    Args:
-        num_documents: Number of documents in the form.
-        max_orders: Limit of the host.
-    """
+    """Build sample (hidden where all orders are run), number of orders, seed and controls."""
     with gr.Row(elem_classes="page-row"):
         controls = gr.Checkbox(
             False,

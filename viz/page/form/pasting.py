@@ -1,12 +1,12 @@
-"""Many documents in one pasted text."""
+"""Several documents in one pasted text."""
 
 import re
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document
 
-MOST_PASTED = 500_000
-"""Characters of a text that is taken apart into documents: as many as can be read of all together."""
+MAX_PASTED_CHARACTERS = 500_000
+"""Maximum characters of a pasted text."""
 
 # A rule on a line of its own, or at least one blank line, stands between pasted documents.
 _RULE = re.compile(r"^[ \t]*-{3,}[ \t]*$", re.MULTILINE)
@@ -14,15 +14,13 @@ _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
 
 
 def split_pasted(text: str) -> list[Document]:
-    """The documents in a pasted text.
+    """Split a pasted text into documents at lines of ---, or at blank lines if there are none.
 
-    They are separated by lines of --- if there are any, by blank lines otherwise. A first line that starts
-    with # is the title. Raises InputError if there are none, or if the text is too long to be taken apart.
+    A first line that starts with # is the title. Raises InputError if the text is empty or too long.
     """
-    if len(text) > MOST_PASTED:
+    if len(text) > MAX_PASTED_CHARACTERS:
         raise InputError(
-            f"the text has {len(text):,} characters, and {MOST_PASTED:,} can be taken apart here; paste a "
-            "part of it"
+            f"the text has {len(text):,} characters, more than {MAX_PASTED_CHARACTERS:,}; paste a part of it"
         )
     text = text.replace("\r\n", "\n")
     separator = _RULE if _RULE.search(text) else _BLANK_LINES
@@ -39,7 +37,7 @@ def split_pasted(text: str) -> list[Document]:
 
 
 def pasted_sentence(count: int, room: int, most: int) -> str:
-    """What became of so many pasted documents where there was room for some. most: that the page holds."""
+    """Describe the number of documents added, and of those that did not fit."""
     added = min(count, room)
     sentence = f"Added {added} document{'s' if added != 1 else ''}."
     if count > room:

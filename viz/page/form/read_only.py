@@ -1,4 +1,4 @@
-"""A page for looking: visitors run, shuffle and select what comes with it, and enter nothing of their own."""
+"""Read-only page: users run the built-in examples and cannot enter texts."""
 
 from collections import Counter
 
@@ -25,24 +25,24 @@ HIDDEN = {
     *("add-files", "paste-panel", "splitting"),
     *("open-session", "measure-upload"),
 }
-"""Ids of what serves only to enter something."""
+"""Element ids of widgets for entering text."""
 
 
 def check_shipped(form: Form) -> None:
-    """Raises InputError for anything but documents of one example, in any order and number."""
+    """Raise InputError for anything except documents of one example, in any order and number."""
     if not any(_is_of(form, example) for example in load_examples()):
         raise InputError(REFUSAL)
 
 
 def check_reference(answer: str, form: Form) -> None:
-    """Raises InputError for a reference answer that is not one of the example's own."""
+    """Raise InputError for a target answer that is not an answer of the example."""
     own = {answer for example in load_examples() if _is_of(form, example) for answer in example.answers}
     if answer and answer not in own:
         raise InputError(REFUSAL)
 
 
 def check_rows_shipped(rows: tuple[Example, ...]) -> None:
-    """Raises InputError for rows that are not of the sets that come with the page."""
+    """Raise InputError for examples that are not of a built-in dataset."""
     names = {name for _, name in built_in_choices()}
     shipped = {row.id: row for name in names for row in read_built_in(name).examples}
     if any(shipped.get(row.id) != row for row in rows):
@@ -50,7 +50,7 @@ def check_rows_shipped(rows: tuple[Example, ...]) -> None:
 
 
 def freeze(page: GuardedBlocks) -> None:
-    """Closes the fields of a page that was built and its door for files; hides what serves only to enter."""
+    """Disable fields and uploads of a page that was built, and hide widgets for entering text."""
     page.no_files = NO_FILES
     for block in page.blocks.values():
         name = getattr(block, "elem_id", None)
@@ -68,11 +68,11 @@ def _is_of(form: Form, example: FormExample) -> bool:
     usual = get_task(example.task).instruction
     titled = Counter((document.title, document.text) for document in example.documents)
     titled += Counter(("", document.text) for document in example.documents)
-    asked = Counter((form.title(entry), entry.text) for entry in form.entries)
+    documents = Counter((form.title(entry), entry.text) for entry in form.entries)
     texts = Counter(entry.text for entry in form.entries)
     return (
         (form.task, form.question.strip()) == (example.task, example.question.strip())
         and form.instruction.strip() in ("", usual.strip(), example.instruction.strip())
-        and asked <= titled
+        and documents <= titled
         and texts <= Counter(document.text for document in example.documents)
     )

@@ -1,4 +1,4 @@
-"""A math problem in one text, cut into the form: what stands before its conditions, these, the question."""
+"""Split a math problem into instruction, conditions and question."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,27 +18,27 @@ from viz.page.common.failures import explain, notice
 from viz.page.form.documents import Entries, entries_from, entries_json, read_entries
 from viz.page.form.editor import Editor
 
-LONGEST_PROBLEM = 20_000
-"""In characters; a problem has a few hundred."""
+MAX_PROBLEM_CHARACTERS = 20_000
+"""Maximum characters; a problem has a few hundred."""
 
 SENTENCE_LENGTH = 60
-"""Longest sentence, in characters, that a choice shows whole."""
+"""Maximum characters of a sentence in a choice."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """What the form holds and a split replaces."""
+    """Values of the form that a split replaces."""
 
     instruction: str
     question: str
     entries: Entries
     accepted: str = ""
-    """The answers that are right, as typed."""
+    """Accepted answers, as typed."""
 
 
 @dataclass(frozen=True)
 class Replaced:
-    """What a split has taken out of the form, and what it has put there."""
+    """Values before and after a split."""
 
     before: Content
     after: Content
@@ -46,7 +46,7 @@ class Replaced:
 
 @dataclass(frozen=True)
 class SplittingPanel:
-    """The widgets."""
+    """Widgets of the panel."""
 
     accordion: gr.Accordion
     problem: gr.Textbox
@@ -58,17 +58,17 @@ class SplittingPanel:
     first: gr.Dropdown
     last: gr.Dropdown
     sentences: gr.State
-    """Those of the problem that was split."""
+    """Sentences of the problem that was split."""
 
     cut: gr.State
-    """Places of the first and last condition in the form."""
+    """Indices of the first and last condition in the form."""
 
     replaced: gr.State
-    """For Undo."""
+    """Values for Undo."""
 
 
 def build_splitting(task: str) -> SplittingPanel:
-    """Makes the widgets, shown if the task can use them."""
+    """Build the widgets, visible for tasks that use them."""
     with gr.Accordion(
         "Split a problem", open=False, visible=get_task(task).splits, elem_id="splitting"
     ) as accordion:
@@ -106,9 +106,9 @@ def build_splitting(task: str) -> SplittingPanel:
 
 
 def content_of(parts: Premises, most: int = MAX_DOCUMENTS) -> Content:
-    """What the form holds for a problem that was cut.
+    """Return the values of the form for a split problem.
 
-    Raises InputError if it has no conditions, more than the page holds, or nothing after them.
+    Raises InputError if it has no conditions, too many of them, or no text after them.
     """
     row = parts.row("problem")
     if len(row.documents) > most:
@@ -122,14 +122,14 @@ def content_of(parts: Premises, most: int = MAX_DOCUMENTS) -> Content:
 
 
 def remember(replaced: Replaced | None, before: Content, after: Content) -> Replaced:
-    """What Undo brings back: what was there before the first of several cuts, if nothing was typed since."""
+    """Return the values for Undo: those before the first of several splits without edits between."""
     if replaced is not None and replaced.after == before:
         return replace(replaced, after=after)
     return Replaced(before, after)
 
 
 def replaced_sentence(replaced: Replaced) -> str:
-    """What is in the form now, and what comes back with Undo."""
+    """Describe the new values of the form, and those that Undo restores."""
     now, then = len(replaced.after.entries), len(replaced.before.entries)
     return (
         f"Put into the form: the instruction, {_conditions(now)} and the question. They replaced "
@@ -138,12 +138,12 @@ def replaced_sentence(replaced: Replaced) -> str:
 
 
 def preview_html(parts: Premises) -> str:
-    """HTML of the problem with its parts marked."""
+    """Render the problem with its parts marked."""
     return render("split_preview.html", parts=parts)
 
 
 def sentence_choices(sentences: Sequence[str]) -> list[tuple[str, int]]:
-    """Choices of a sentence: its number with its beginning, and its place; the last one is the question's."""
+    """Return label and index of each sentence except the last, which belongs to the question."""
     return [
         (f"{place + 1}: {shorten(' '.join(sentence.split()), SENTENCE_LENGTH)}", place)
         for place, sentence in enumerate(sentences[:-1])
@@ -159,7 +159,7 @@ def wire_splitting(
     instruction: gr.Textbox,
     accepted: gr.Textbox,
 ) -> None:
-    """Connects the widgets with those of the form."""
+    """Connect the widgets with those of the form."""
     task.change(lambda task: gr.update(visible=get_task(task).splits), task, panel.accordion, **PRIVATE_EVENT)
     form = [instruction, question, accepted, editor.cards]
 
@@ -188,10 +188,8 @@ def wire_splitting(
         }
 
     def split(problem: str, replaced: Replaced | None, *values: Any) -> dict[Any, Any]:
-        if len(problem or "") > LONGEST_PROBLEM:
-            sentence = (
-                f"The problem has {len(problem):,} characters, more than {LONGEST_PROBLEM:,}; shorten it."
-            )
+        if len(problem or "") > MAX_PROBLEM_CHARACTERS:
+            sentence = f"The problem has {len(problem):,} characters, more than {MAX_PROBLEM_CHARACTERS:,}; shorten it."
             return {panel.message: notice(sentence, kind="error")}
         sentences = split_sentences(problem or "")
         if len(sentences) < 2:

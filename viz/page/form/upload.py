@@ -1,4 +1,4 @@
-"""Documents from the visitor's own files, put behind those that are there."""
+"""Documents from uploaded files, appended to those of the form."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -20,10 +20,7 @@ from viz.page.form.form import check_size
 
 
 def check_room(entries: Entries, documents: Sequence[Document], most: int = MAX_DOCUMENTS) -> None:
-    """Raises InputError with the numbers if these documents make more, or longer texts, than the page holds.
-
-    How many documents the files have in all is not known then.
-    """
+    """Raise InputError if these documents exceed the number or length that the page allows."""
     room = room_beside(entries, most)
     if len(documents) > room:
         there = f", and {most - room} are there already" if room < most else ""
@@ -36,14 +33,14 @@ def check_room(entries: Entries, documents: Sequence[Document], most: int = MAX_
 
 @dataclass(frozen=True)
 class Brought:
-    """The documents that were read of a visitor's files."""
+    """Documents of uploaded files."""
 
     documents: tuple[Document, ...]
     paths: Sequence[Path]
 
 
 def wire_upload(editor: Editor, reader: FileReader) -> None:
-    """Connects the button for files."""
+    """Connect the upload button."""
     button = editor.files
 
     brought = gr.State(None)
@@ -67,15 +64,15 @@ def wire_upload(editor: Editor, reader: FileReader) -> None:
             yield {brought: Brought(tuple(documents), paths), button: None}
 
     # What was typed while the files were read is there by now.
-    def put(given: Brought | None, documents: str) -> Any:
-        if given is None:
+    def put(added: Brought | None, documents: str) -> Any:
+        if added is None:
             return gr.skip()
         try:
-            check_room(read_entries(documents), given.documents, editor.most)
+            check_room(read_entries(documents), added.documents, editor.most)
         except InputError as error:
             return {editor.message: notice(explain(error), kind="error"), brought: None}
-        said = added_sentence(len(given.documents), given.paths)
-        return {editor.cards: bringing(given.documents), editor.message: said, brought: None}
+        message = added_sentence(len(added.documents), added.paths)
+        return {editor.cards: bringing(added.documents), editor.message: message, brought: None}
 
     button.upload(upload, button, [button, brought, editor.message], trigger_mode="once", **STATE_EVENT).then(
         put, [brought, editor.cards], [brought, editor.cards, editor.message], **PRIVATE_EVENT
@@ -83,6 +80,6 @@ def wire_upload(editor: Editor, reader: FileReader) -> None:
 
 
 def added_sentence(count: int, paths: Sequence[Path]) -> str:
-    """HTML: how much was added, from where."""
+    """Render the number and the source of the documents added."""
     source = paths[0].name if len(paths) == 1 else f"{len(paths)} files"
     return notice(f"Added {count} document{'s' if count != 1 else ''} from {source}.")

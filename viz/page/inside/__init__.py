@@ -1,1 +1,1 @@
-"""The pictures of one run: what is chosen in them, and how each is drawn from its trace."""
+"""Internals of one run: the selection, and each figure from its trace."""

@@ -1,4 +1,4 @@
-"""Attention token by token, seen from the page: a prompt, a layer and a head go in, weights come out."""
+"""Token-level attention: a prompt, a layer and a head go in, weights come out."""
 
 import time
 from collections.abc import Generator
@@ -20,13 +20,13 @@ from viz.page.jobs.metering import Meter
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
 
-MOST_TOKENS = 2_000
-"""Of a prompt: the weights of two methods are then 16 MB, which a visitor's session keeps."""
+MAX_ATTENTION_TOKENS = 2_000
+"""Maximum prompt tokens: the weights of two methods then take 16 MB in the session."""
 
 
 @dataclass(frozen=True)
 class AttentionRequest:
-    """What is to be computed. model: name of the one that gave the run. methods: beside each other."""
+    """Prompt, layer, head and methods of the weights; `model` is the model of the run."""
 
     layout: TokenLayout
     model: str
@@ -37,45 +37,41 @@ class AttentionRequest:
 
 @dataclass(frozen=True)
 class Attended:
-    """What was computed.
+    """Weights by method: float16 (N, N) of the N prompt tokens, queries first, NaN where masked."""
 
-    weights: by method, float16 (N, N) of the N tokens of the prompt, queries first, NaN where masked. Below
-    1e-6, where nothing is told apart in a figure, they are rounded coarsely.
-    """
-
-    asked: AttentionRequest
+    request: AttentionRequest
     weights: dict[str, NDArray[np.float16]]
 
 
 @dataclass(frozen=True)
 class AttendedView:
-    """What the page shows."""
+    """State of the page during the job."""
 
     sentence: str
     attended: Attended | None = None
     done: Work | None = None
-    """The work so far."""
+    """Work so far."""
 
 
-def attend(engine: "Engine", asked: AttentionRequest) -> Generator[AttendedView, None, None]:
-    """Reads the prompt under each method, and keeps one head's weights; closing it stops the model.
+def attend(engine: "Engine", request: AttentionRequest) -> Generator[AttendedView, None, None]:
+    """Run the prefill of each method and keep the weights of one head.
 
-    Raises InputError for a longer prompt than MOST_TOKENS, and where the engine is not the run's own.
+    Raises InputError for a prompt beyond the limit, or if the engine is not that of the run.
     """
-    total = asked.layout.num_tokens
-    if total > MOST_TOKENS:
+    total = request.layout.num_tokens
+    if total > MAX_ATTENTION_TOKENS:
         raise InputError(
-            f"The prompt has {total:,} tokens, and single tokens are drawn of at most {MOST_TOKENS:,}; "
-            "run fewer or shorter documents."
+            f"Prompt too long: {total:,} tokens, token-level attention supports up to "
+            f"{MAX_ATTENTION_TOKENS:,}. Use fewer or shorter documents."
         )
-    if engine.model_name != asked.model:
+    if engine.model_name != request.model:
         raise InputError(
-            f"This run is of {asked.model}, and the model is {engine.model_name} now; press Run, or choose "
+            f"This run is of {request.model}, and the model is {engine.model_name} now; press Run, or choose "
             "that model again."
         )
-    request = TraceConfig((TokenRange(asked.layer, asked.head, 0, total),))
+    config = TraceConfig((TokenRange(request.layer, request.head, 0, total),))
     meter = Meter(total)
-    events = engine.generate(asked.layout, methods=asked.methods, max_new_tokens=0, trace=request)
+    events = engine.generate(request.layout, methods=request.methods, max_new_tokens=0, trace=config)
     began = drawn = time.monotonic()
     with closing(events):
         for event in events:
@@ -88,10 +84,10 @@ def attend(engine: "Engine", asked: AttentionRequest) -> Generator[AttendedView,
         method: trace.token_weights[0].weights[:, :total].astype(np.float16)
         for method, trace in event.result.traces.items()
     }
-    sentence = f"Done: layer {asked.layer}, head {asked.head}, {time.monotonic() - began:.1f} s."
-    yield AttendedView(sentence, Attended(asked, weights), meter.work)
+    sentence = f"Done: layer {request.layer}, head {request.head}, {time.monotonic() - began:.1f} s."
+    yield AttendedView(sentence, Attended(request, weights), meter.work)
 
 
-def plan_attention(asked: AttentionRequest) -> Work:
-    """The work of reading the prompt under each method."""
-    return planned(tokens=asked.layout.num_tokens, methods=len(asked.methods))
+def plan_attention(request: AttentionRequest) -> Work:
+    """Plan one prefill per method."""
+    return planned(tokens=request.layout.num_tokens, methods=len(request.methods))

@@ -1,4 +1,4 @@
-"""The job that computes attention token by token for the tab "Attention"."""
+"""Job that computes token-level attention for the tab "Attention"."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +9,7 @@ import gradio as gr
 from pine_engine.prompts.tasks import USUAL_TASK
 from viz.page.answers.answering import FinishedRun
 from viz.page.inside.attending import AttendedView, AttentionRequest, attend, plan_attention
-from viz.page.inside.drawn_attention import asked_attention
+from viz.page.inside.drawn_attention import attention_request
 from viz.page.inside.selection import Selection
 from viz.page.jobs.cost import Work
 from viz.page.jobs.job_bar import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
@@ -21,15 +21,15 @@ if TYPE_CHECKING:  # imports torch, which would keep the page waiting
 
 @dataclass(frozen=True)
 class AttentionPanel:
-    """The widgets."""
+    """Widgets of the job."""
 
     bar: JobBar
     attended: gr.State
-    """What was computed last, or None."""
+    """Result of the last job, or None."""
 
 
 def build_attention() -> AttentionPanel:
-    """Makes the widgets; what is computed is drawn elsewhere."""
+    """Build the widgets; the result is drawn in the tab."""
     with gr.Row(elem_classes="page-row page-shuffle-bar"):
         buttons = build_buttons("Compute", run_id="attend", stop_id="stop-attend", min_width=120)
     bar = build_bar(
@@ -43,22 +43,22 @@ def build_attention() -> AttentionPanel:
 def wire_attention(
     panel: AttentionPanel, finished: gr.State, selection: gr.State, sources: Sources, chosen: gr.State
 ) -> Any:
-    """Connects the buttons; returns the event, after which `attended` can be drawn. chosen: see wire_job."""
+    """Connect the buttons; return the event after which `attended` can be drawn."""
 
     # gradio reads the hints of functions that take an event, so these name no type that is not imported.
     def begin(run: FinishedRun | None, selected: Selection | None) -> Job:
         if run is None or selected is None:
             raise gr.Error("There is no run to look into; press Run.", print_exception=False)
-        asked = asked_attention(run, selected)
+        request = attention_request(run, selected)
 
         def show_view(view: AttendedView) -> Updates:
             return {} if view.attended is None else {panel.attended: view.attended}
 
         return Job(
             what="attention",
-            methods=asked.methods,
-            work=partial(_attend, asked=asked),
-            plan=partial(_plan, asked=asked),
+            methods=request.methods,
+            work=partial(_attend, request=request),
+            plan=partial(_plan, request=request),
             show=show_view,
             task=lambda: run.form.task if run.form else USUAL_TASK,
             cleared={},
@@ -68,9 +68,9 @@ def wire_attention(
     return wire_job(panel.bar, begin, [finished, selection], [panel.attended], sources, chosen)
 
 
-def _attend(engine: "Engine", asked: AttentionRequest) -> Views:
-    return attend(engine, asked)
+def _attend(engine: "Engine", request: AttentionRequest) -> Views:
+    return attend(engine, request)
 
 
-def _plan(engine: "Engine", asked: AttentionRequest) -> Work:
-    return plan_attention(asked)
+def _plan(engine: "Engine", request: AttentionRequest) -> Work:
+    return plan_attention(request)

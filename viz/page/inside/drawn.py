@@ -1,4 +1,4 @@
-"""What a tab of "Internals" shows: HTML, and figures in places of their own."""
+"""Content of a tab of "Internals": HTML, and figures by place."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TabContent:
-    """html: stands first. figures: by place, see inside_panel.FIGURES; a place that is not named is empty."""
+    """HTML above the figures; figures by place, see inside_panel.FIGURES. Missing places are empty."""
 
     html: str
     figures: "dict[str, Figure]" = field(default_factory=dict)
 
 
 def of_method(figure: "Figure", label: str) -> "Figure":
-    """The figure with the method it is of before its title."""
+    """Prefix the title of the figure with its method."""
     title = figure.layout.title.text
     return figure.update_layout(title_text=f"{label}: {title[:1].lower()}{title[1:]}")

@@ -1,4 +1,4 @@
-"""Tab "Attention": who reads whom how much, token by token over the whole prompt."""
+"""Tab "Attention": token-level attention over the whole prompt."""
 
 import numpy as np
 
@@ -20,38 +20,41 @@ NOT_COMPUTED = (
 )
 
 
-def asked_attention(run: FinishedRun, selection: Selection) -> AttentionRequest:
-    """Vanilla beside the chosen method, or beside PINE, in the chosen head; of a mean, see shown_place."""
+def attention_request(run: FinishedRun, selection: Selection) -> AttentionRequest:
+    """Return vanilla and the selected method (or PINE) in the selected head; for a mean see shown_place."""
     place = shown_place(run, selection)
     other = "pine" if selection.method == "vanilla" else selection.method
     return AttentionRequest(run.result.layout, run.model, ("vanilla", other), place.layer, place.head)
 
 
 def draw_attention(run: FinishedRun, selection: Selection, attended: Attended | None) -> TabContent:
-    """What was computed last, as far as it is of this run, or what the run brought along."""
-    asked = asked_attention(run, selection)
-    if attended is None or (attended.asked.layout, attended.asked.model) != (asked.layout, asked.model):
+    """Draw the last result if it belongs to this run, else the weights recorded with the run."""
+    request = attention_request(run, selection)
+    if attended is None or (attended.request.layout, attended.request.model) != (
+        request.layout,
+        request.model,
+    ):
         attended = brought_along(run)
     if attended is None:
         return TabContent(empty_panel(NOT_COMPUTED))
-    shown = attended.asked
+    shown = attended.request
     token = token_of(run, selection.query)
     figure = plot_attention(
         {method: weights.astype("float32") for method, weights in attended.weights.items()},
-        asked.layout,
+        request.layout,
         with_sink=selection.with_sink,
-        query=token if token < asked.layout.num_tokens else None,
+        query=token if token < request.layout.num_tokens else None,
         order=run.order,
         labels={method: METHODS[method].label for method in attended.weights},
     )
     figure.update_layout(title_text=f"Attention, token by token, layer {shown.layer}, head {shown.head}")
     sinks = [("left out", {"with_sink": False}), ("drawn", {"with_sink": True})]
     html = switch("First token, the sink", sinks, "drawn" if selection.with_sink else "left out")
-    return TabContent(html + ("" if shown == asked else _other(asked)), {"attention": figure})
+    return TabContent(html + ("" if shown == request else _selection_notice(request)), {"attention": figure})
 
 
 def brought_along(run: FinishedRun) -> Attended | None:
-    """Weights that a run was recorded with; None for a run of one's own."""
+    """Return the weights recorded with the run; None for a run of this session."""
     total = run.result.layout.num_tokens
     kept = {name: trace.token_weights[0] for name, trace in run.result.traces.items() if trace.token_weights}
     if not kept:
@@ -63,7 +66,9 @@ def brought_along(run: FinishedRun) -> Attended | None:
     )
 
 
-def _other(asked: AttentionRequest) -> str:
-    """Says that what is chosen is not what is drawn."""
-    label = METHODS[asked.methods[-1]].label
-    return notice(f"Chosen are {label}, layer {asked.layer}, head {asked.head}: press Compute to draw them.")
+def _selection_notice(request: AttentionRequest) -> str:
+    """Render the notice that the selection differs from the figure."""
+    label = METHODS[request.methods[-1]].label
+    return notice(
+        f"Chosen are {label}, layer {request.layer}, head {request.head}: press Compute to draw them."
+    )

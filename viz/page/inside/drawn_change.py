@@ -1,4 +1,4 @@
-"""Tab "What changed": two answers beside each other, and the documents that carried them."""
+"""Tab "Compare answers": two answers, and the attention on documents."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -21,15 +21,12 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 ORDER_WIDTH = 16
-"""Longest name of an order, in characters, that a button says in full."""
+"""Maximum characters of an order name on a button."""
 
 
 @dataclass(frozen=True)
 class Other:
-    """An answer that the selected one can be compared with.
-
-    key: how Selection.other names it. button: what its button says.
-    """
+    """Answer for comparison: its key in Selection.other and the label of its button."""
 
     key: str
     button: str
@@ -37,7 +34,7 @@ class Other:
 
 
 def draw_change(run: FinishedRun, selection: Selection) -> TabContent:
-    """The selected method's answer against another method's or another order's."""
+    """Draw the answer of the selected method and that of another method or order."""
     methods, orders = other_methods(run, selection.method), other_orders(run, selection.method)
     other = chosen_other(run, selection)
     left = run.answer_records[selection.method]
@@ -57,27 +54,27 @@ def draw_change(run: FinishedRun, selection: Selection) -> TabContent:
             "shown" if selection.with_prefix else "left out",
         ),
     ]
-    figures = _figures(answers, selection.with_prefix) if any(told.tokens for told in answers) else {}
+    figures = _figures(answers, selection.with_prefix) if any(record.tokens for record in answers) else {}
     pictures += [] if figures else [empty_panel(NO_TOKENS)]
     return TabContent(_switches(run, methods, orders, other) + "".join(pictures), figures)
 
 
 def other_methods(run: FinishedRun, method: str) -> list[Other]:
-    """The answers of the run's other methods."""
+    """Return the answers of the other methods of the run."""
     return [
-        Other(f"method:{name}", METHODS[name].label, told)
-        for name, told in run.answer_records.items()
+        Other(f"method:{name}", METHODS[name].label, record)
+        for name, record in run.answer_records.items()
         if name != method
     ]
 
 
 def other_orders(run: FinishedRun, method: str) -> list[Other]:
-    """The method's answers to the other orders that were tried."""
+    """Return the answers of the method in the other orders."""
     found = []
     for index, tried in enumerate(run.tried):
         if tried.order == run.order or method not in tried.answer_records:
             continue
-        # Of long orders the names may be cut alike; their numbers differ.
+        # Shortened names of long orders may be equal; their numbers differ.
         name = f"{index + 1}: {shorten(tried.label, ORDER_WIDTH)}"
         label = f"{METHODS[method].label} (order {name})"
         found.append(Other(f"order:{index}", name, replace(tried.answer_records[method], label=label)))
@@ -85,9 +82,9 @@ def other_orders(run: FinishedRun, method: str) -> list[Other]:
 
 
 def chosen_other(run: FinishedRun, selection: Selection) -> Other | None:
-    """The answer to compare with: the selected one, else the first that differs, methods before orders.
+    """Return the selected answer, else the first that differs (methods before orders), else the first.
 
-    Where all are alike, the first; None where the run has a single answer.
+    Returns None if the run has a single answer.
     """
     methods, orders = other_methods(run, selection.method), other_orders(run, selection.method)
     ids = run.answer_records[selection.method].token_ids
@@ -98,7 +95,7 @@ def chosen_other(run: FinishedRun, selection: Selection) -> Other | None:
 
 
 def _figures(answers: list[AnswerTokens], with_prefix: bool) -> "dict[str, Figure]":
-    """Of one answer what it read; of two also the token in which they differ. One of them is not empty."""
+    """Plot the attention of one answer; for two answers also their first differing token."""
     figures = {"answer-shares": plot_answer_attention(answers, with_prefix=with_prefix)}
     if len(answers) == 2:
         step = comparison_step(*answers)

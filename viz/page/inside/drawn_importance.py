@@ -1,4 +1,4 @@
-"""Tab "Importance": which documents each layer, head, document and answer token finds important."""
+"""Tab "Importance": importance of documents by layer, head, document and answer token."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ NORMALIZATIONS = (
 
 
 def draw_importance(run: FinishedRun, selection: Selection) -> TabContent:
-    """The heads, the documents, the tokens of the answer, and where attention went."""
+    """Draw the heads, the documents, the answer tokens and the attention shares."""
     ranked = ranked_trace(run, selection.method)
     trace, label = run.result.traces[selection.method], METHODS[selection.method].label
     place: dict[str, Any] = {"layer": selection.layer, "head": selection.head}
@@ -60,7 +60,7 @@ def draw_importance(run: FinishedRun, selection: Selection) -> TabContent:
 
 
 def _switches(selection: Selection, ranked: Trace | None) -> str:
-    """The rows of buttons above the figures."""
+    """Render the switches above the figures."""
     chosen = next(label for label, what in NORMALIZATIONS if what["normalization"] == selection.normalization)
     options: list[tuple[str, dict[str, Any]]] = []
     if ranked is not None:
@@ -84,6 +84,6 @@ def _switches(selection: Selection, ranked: Trace | None) -> str:
 
 
 def _answer(run: FinishedRun, trace: Trace) -> tuple[str, ...]:
-    """The tokens of the method's answer whose writing the trace has seen."""
+    """Return the answer tokens of the method that the trace covers."""
     seen = trace.suffix_starts.shape[2] - (run.result.layout.suffix_length - 1)
     return run.answer_tokens[trace.method][:seen]

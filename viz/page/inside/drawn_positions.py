@@ -1,4 +1,4 @@
-"""Tab "Positions": where the queries of a run see every document, by layer, head and method."""
+"""Tab "Positions": document positions of each query, by layer, head and method."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +27,7 @@ _OVER = "This answer was over before that token. Choose another query or method.
 
 @dataclass(frozen=True)
 class Place:
-    """The layer and head whose positions are drawn. is_chosen: False if it stands for a mean."""
+    """Layer and head of the positions; `is_chosen` is False if the selection is a mean."""
 
     layer: int
     head: int
@@ -35,7 +35,7 @@ class Place:
 
 
 def draw_positions(run: FinishedRun, selection: Selection) -> TabContent:
-    """The documents as one query sees them, by layer or head and by method, and as all documents see them."""
+    """Draw the documents for one query by layer or head and by method, and for all documents."""
     place, query, label = shown_place(run, selection), selection.query, METHODS[selection.method].label
     seen: dict[str, Any] = {"document" if query.kind == "document" else "query": query.index}
     at: dict[str, Any] = {"layer": place.layer, "head": place.head, "order": run.order}
@@ -48,15 +48,15 @@ def draw_positions(run: FinishedRun, selection: Selection) -> TabContent:
         trace = run.result.traces[selection.method]
         figures["positions"] = of_method(plot_positions(trace, by=selection.rows, **seen, **at), label)
         figures["position-map"] = of_method(plot_position_map(trace, **seen, **at), label)
-        said = "".join(map(notice, _remarks(run, trace, place)))
+        remarks = "".join(map(notice, _remarks(run, trace, place)))
     else:
-        said = empty_panel(_OVER)
+        remarks = empty_panel(_OVER)
     rows = [("a layer", {"rows": "layer"}), ("a head", {"rows": "head"})]
-    return TabContent(switch("A row is", rows, f"a {selection.rows}") + said, figures)
+    return TabContent(switch("A row is", rows, f"a {selection.rows}") + remarks, figures)
 
 
 def _remarks(run: FinishedRun, trace: Trace, place: Place) -> list[str]:
-    """Why there is one row, or why this layer and head."""
+    """Explain why there is one row, or why this layer and head is shown."""
     if trace.suffix_importance is not None:
         here = f"layer {place.layer}, head {place.head}"
         return [] if place.is_chosen else [f"Positions have no mean; shown is {here}, which decides most."]
@@ -66,7 +66,7 @@ def _remarks(run: FinishedRun, trace: Trace, place: Place) -> list[str]:
 
 
 def shown_place(run: FinishedRun, selection: Selection) -> Place:
-    """The selected layer and head; where a mean is selected, the most decisive of them, for all methods."""
+    """Return the selected layer and head; for a mean, the most decisive ones, for all methods."""
     if selection.layer is not None and selection.head is not None:
         return Place(selection.layer, selection.head)
     trace = ranked_trace(run, selection.method)
@@ -83,6 +83,6 @@ def shown_place(run: FinishedRun, selection: Selection) -> Place:
 
 
 def starts_of(trace: Trace, query: Query) -> IntArray | None:
-    """Where each document starts as the query sees it, by layer and head, int64 (A, H, D); None if over."""
+    """Return the start of each document for the query, int64 (A, H, D); None after the end of the answer."""
     starts = trace.document_starts if query.kind == "document" else trace.suffix_starts
     return starts[:, :, query.index].astype(np.int64) if query.index < starts.shape[2] else None

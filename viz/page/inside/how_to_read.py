@@ -1,4 +1,4 @@
-"""What the figures of a tab mean, for whoever asks."""
+"""Explanations of the figures of each tab."""
 
 from markupsafe import Markup
 
@@ -50,7 +50,7 @@ _TEXTS = {
 
 
 def how_to_read(tab: str) -> str:
-    """HTML, folded; "" for a tab that explains itself."""
+    """Render the folded explanation; "" for a tab that needs none."""
     if tab not in _TEXTS:
         return ""
     return render("how_to_read.html", name=tab, sentences=_TEXTS[tab])

@@ -1,4 +1,4 @@
-"""Inside the last run: the selection that all pictures share, and a tab for each picture."""
+"""Internals of the last run: a shared selection, and a tab for each figure."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -49,10 +49,10 @@ TABS = (
     ("importance", "Importance"),
     ("change", "What changed"),
 )
-"""Name and label of each picture; `DRAWING` says who draws it, but for what has to be computed first."""
+"""Name and label of each tab; `DRAWING` maps names to functions, except for "Attention"."""
 
 FIRST_TAB = "masks"
-"""Shown first: it needs no computing."""
+"""Initial tab, which needs no job."""
 
 FIGURES: dict[str, tuple[tuple[str, ...], ...]] = {
     "attention": (("attention",),),
@@ -61,19 +61,19 @@ FIGURES: dict[str, tuple[tuple[str, ...], ...]] = {
     "importance": (("decisive-heads", "importance"), ("answer-importance", "attention-shares")),
     "change": (("likely-tokens",), ("token-shares",), ("answer-shares",)),
 }
-"""Places of the figures of each tab, in columns; a place is called as the figure that stands in it."""
+"""Figures of each tab, in columns."""
 
 MEAN = "mean"
-"""Choice of layer or head that stands for all of them."""
+"""Choice of layer or head that stands for the mean."""
 
-MOST_PICKS = 20
-"""That can be made before the first of them is answered."""
+MAX_SELECTIONS = 20
+"""Maximum number of events handled at once."""
 
 BRIDGE = f"""
 window.pinePicks ??= [];
 window.pinePick = (what) => {{
   const made = (window.pinePicks.at(-1)?.[0] ?? 0) + 1;
-  window.pinePicks = [...window.pinePicks, [made, what]].slice(-{MOST_PICKS});
+  window.pinePicks = [...window.pinePicks, [made, what]].slice(-{MAX_SELECTIONS});
   clearTimeout(window.pinePicking);
   window.pinePicking = setTimeout(() => {{
     props.value = JSON.stringify(window.pinePicks);
@@ -81,14 +81,14 @@ window.pinePick = (what) => {{
   }});
 }};
 """
-"""viz/drawing/pictures.js calls this with a pick. The last ones are the value of the bridge, numbered: of
-events that wait for each other gradio (6.31) repeats the data of the first, and the second pick would be
-lost. What is picked at one moment is one event: gradio would not see that the first is under way, make
-several side by side, and show their answers in any order. The picks outlive the bridge, which is made anew
-when its tab is opened again.
+"""Script of the bridge; viz/drawing/pictures.js calls it with each selection.
+
+The value of the bridge is the last selections, numbered: of queued events gradio (6.31) repeats the data of
+the first, which would lose the second. Selections of one moment are sent as one event, because gradio would
+run several at once and show them in any order. They persist when the bridge is recreated with its tab.
 """
 
-_PICKS = TypeAdapter(Annotated[list[tuple[int, dict[str, Any]]], Field(max_length=MOST_PICKS)])
+_PICKS = TypeAdapter(Annotated[list[tuple[int, dict[str, Any]]], Field(max_length=MAX_SELECTIONS)])
 
 
 DRAWING: dict[str, Callable[[FinishedRun, Selection], TabContent]] = {
@@ -97,29 +97,27 @@ DRAWING: dict[str, Callable[[FinishedRun, Selection], TabContent]] = {
     "importance": draw_importance,
     "change": draw_change,
 }
-"""Who draws the picture of each name."""
+"""Drawing function of each tab."""
 
 
 @dataclass
 class View:
-    """What one session looks at. Events change it at once, and then draw all of it, several at the same time:
-    an answer is shown only if no other event has begun since, which draws what is newer.
-    """
+    """Selection of a session. Events update it at once; a drawing is dropped if a newer event has started."""
 
     tab: str = FIRST_TAB
     selection: Selection | None = None
-    """None before a run."""
+    """Last finished run, or None."""
 
     heard: int = 0
-    """Number of the last pick that was taken."""
+    """Number of the last selection handled."""
 
     begun: int = 0
-    """How many events have begun to draw."""
+    """Number of events that have started to draw."""
 
 
 @dataclass(frozen=True)
 class InsidePanel:
-    """The widgets of the pictures."""
+    """Widgets of the tab."""
 
     summary: gr.HTML
     body: gr.Column
@@ -128,43 +126,43 @@ class InsidePanel:
     layer: gr.Dropdown
     head: gr.Dropdown
     bridge: gr.HTML
-    """Hears picks."""
+    """Receives selections from the browser."""
 
     view: gr.State
-    """A View, which is changed in place."""
+    """View, mutated in place."""
 
-    said: gr.HTML
-    """Never seen; tells a screen reader which query a key has chosen."""
+    announcement: gr.HTML
+    """Visually hidden; announces the query selected by a key to screen readers."""
 
     tabs: gr.Tabs
     pictures: dict[str, gr.HTML]
-    """By tab."""
+    """HTML of each tab."""
 
     figures: dict[str, gr.HTML]
-    """By place."""
+    """Figure of each place."""
 
     attention: AttentionPanel
 
     selection: gr.State
-    """That of the view, for others who follow it; None before a run."""
+    """Selection of the view for other panels; None before a run."""
 
     wanted: gr.State
-    """Picks for the next run, from a session that was opened."""
+    """Selection of an opened session, for the next run."""
 
     @property
     def controls(self) -> list[Any]:
-        """The widgets that choose what is drawn, in the order of `_chosen`."""
+        """Return the selection widgets, in the order of `_chosen`."""
         return [self.method, self.query, self.layer, self.head]
 
     @property
     def drawings(self) -> list[gr.HTML]:
-        """The widgets that are drawn in."""
+        """Return the widgets with HTML and figures."""
         return [*self.pictures.values(), *self.figures.values()]
 
     def drawn(
         self, tab: str, run: FinishedRun, selection: Selection, attended: Attended | None
     ) -> dict[Any, str]:
-        """What the widgets of a tab show of a run. attended: what was computed for the tab "Attention"."""
+        """Return the values of the widgets of a tab."""
         is_computed = tab not in DRAWING
         made = draw_attention(run, selection, attended) if is_computed else DRAWING[tab](run, selection)
         places = [place for column in FIGURES.get(tab, ()) for place in column]
@@ -174,7 +172,7 @@ class InsidePanel:
 
 
 def new_picks(sent: str, heard: int) -> list[tuple[int, dict[str, Any]]]:
-    """The picks after the one of a number, with their numbers. Raises InputError for what are no picks."""
+    """Return the selections after number `heard`, numbered. Raises InputError if they are invalid."""
     try:
         picks = _PICKS.validate_json(sent or "[]")
     except ValidationError as error:
@@ -183,10 +181,7 @@ def new_picks(sent: str, heard: int) -> list[tuple[int, dict[str, Any]]]:
 
 
 def after_pick(run: FinishedRun, selection: Selection, what: Mapping[str, Any]) -> tuple[Selection, str]:
-    """The selection after a pick, and what is said of it, "" for nothing.
-
-    what: comes from the browser and is not to be trusted.
-    """
+    """Return the selection after a change from the browser (untrusted), and its announcement or ""."""
     if what.get("clear"):
         return first_selection(run), ""
     token = what.get("token")
@@ -201,19 +196,19 @@ def after_pick(run: FinishedRun, selection: Selection, what: Mapping[str, Any]) 
 
 
 def spoken(label: str) -> str:
-    """HTML that a screen reader says once it has changed: the query that is shown."""
+    """Render the announcement of the selected query for screen readers."""
     return str(Markup('<p role="status" class="pine-sr">{}</p>').format(label and f"Query: {label}"))
 
 
 def build_inside() -> InsidePanel:
-    """Makes the widgets, empty."""
+    """Build the widgets, empty."""
     pictures: dict[str, gr.HTML] = {}
     figures: dict[str, gr.HTML] = {}
     with gr.Column(elem_id="inside-section", elem_classes="page-section"):
         bridge = gr.HTML(
             "", elem_id="pick-bridge", html_template="<span hidden>${value}</span>", js_on_load=BRIDGE
         )
-        said = gr.HTML(spoken(""), elem_id="query-said")
+        announcement = gr.HTML(spoken(""), elem_id="query-said")
         summary = gr.HTML(empty_panel(NO_RUN, press="run", label="Run"), elem_id="inside-summary")
         with gr.Column(visible=False, elem_id="inside-pictures") as body:
             with gr.Row(elem_classes="page-row page-selection"):
@@ -231,8 +226,8 @@ def build_inside() -> InsidePanel:
                             for column in FIGURES.get(name, ()):
                                 with gr.Column(min_width=320):
                                     figures |= {place: build_figure(f"figure-{place}") for place in column}
-                        if said_of := how_to_read(name):
-                            gr.HTML(said_of)
+                        if explanation := how_to_read(name):
+                            gr.HTML(explanation)
     return InsidePanel(
         summary=summary,
         body=body,
@@ -241,7 +236,7 @@ def build_inside() -> InsidePanel:
         layer=layer,
         head=head,
         bridge=bridge,
-        said=said,
+        announcement=announcement,
         tabs=tabs,
         pictures=pictures,
         figures=figures,
@@ -255,10 +250,7 @@ def build_inside() -> InsidePanel:
 def wire_inside(
     panel: InsidePanel, finished: gr.State, run_events: Sequence[Any], sources: Sources, chosen: gr.State
 ) -> None:
-    """Connects the widgets.
-
-    finished: state with the last finished run; run_events: what writes it. chosen: see wire_job.
-    """
+    """Connect the widgets; `finished` is the state with the last run, which `run_events` write."""
 
     def show_run(run: FinishedRun | None, view: View, wanted: dict[str, Any]) -> Any:
         if run is None:
@@ -315,12 +307,12 @@ def wire_inside(
         view.heard = picks[-1][0]
         if run is None or view.selection is None:
             return gr.skip()
-        said: dict[Any, Any] = {}
+        announcement: dict[Any, Any] = {}
         for _, what in picks:
             view.selection, label = after_pick(run, view.selection, what)
-            said |= {panel.said: spoken(label)} if label else {}
+            announcement |= {panel.announcement: spoken(label)} if label else {}
         updates = draw(run, view, attended)
-        return updates | said if isinstance(updates, dict) and panel.selection in updates else updates
+        return updates | announcement if isinstance(updates, dict) and panel.selection in updates else updates
 
     def take_controls(run: FinishedRun | None, view: View, attended: Attended | None, *values: Any) -> Any:
         if run is None or view.selection is None or None in values:
@@ -335,7 +327,7 @@ def wire_inside(
         return draw(run, view, attended)
 
     newest = {"trigger_mode": "always_last", **PRIVATE_EVENT}
-    panel.bridge.select(take_picks, [panel.bridge, *read], [panel.said, *shown], **newest)
+    panel.bridge.select(take_picks, [panel.bridge, *read], [panel.announcement, *shown], **newest)
     gr.on(
         [widget.input for widget in panel.controls],
         take_controls,
@@ -355,7 +347,7 @@ def _shown(index: int | None) -> str:
 
 
 def _chosen(selection: Selection, method: str, query: str, layer: str, head: str) -> Selection:
-    """The selection that the widgets show; gradio has checked them against their choices."""
+    """Return the selection of the widgets, whose values gradio has validated."""
     return replace(
         selection,
         method=method,

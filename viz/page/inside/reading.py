@@ -1,7 +1,4 @@
-"""A finished run as the pictures read it: documents, tokens, plans, what can be chosen, what is shown first.
-
-Nothing is computed by the model.
-"""
+"""A finished run for the figures: documents, tokens, plans and queries, without the model."""
 
 from dataclasses import dataclass
 
@@ -28,28 +25,28 @@ class Token:
 
     @property
     def label(self) -> str:
-        """The text with visible blanks, at most 12 characters."""
+        """Return the text with visible blanks, at most 12 characters."""
         return shorten(visible_text(self.text), 12)
 
 
 def bounds_of(run: FinishedRun) -> Bounds:
-    """What can be chosen in this run."""
+    """Return the bounds of the selection in this run."""
     layers, heads = layers_and_heads(run)
     return Bounds(tuple(run.result.traces), layers, heads, len(run.order), longest_suffix(run))
 
 
 def longest_suffix(run: FinishedRun) -> int:
-    """Most suffix tokens, answer tokens included, that any method of the run has seen."""
+    """Return the largest number of suffix tokens of any method, including its answer."""
     return max(int(trace.suffix_starts.shape[2]) for trace in run.result.traces.values())
 
 
 def run_documents(run: FinishedRun) -> tuple[Segment, ...]:
-    """The documents of the run in input order."""
+    """Return the documents of the run in input order."""
     return tuple(document_segment(identity, slot) for slot, identity in enumerate(run.order))
 
 
 def prompt_tokens(run: FinishedRun) -> list[Token]:
-    """All tokens of the prompt, in input order."""
+    """Return all tokens of the prompt, in input order."""
     layout = run.result.layout
     lengths = [layout.prefix_length, *layout.lengths.tolist(), layout.suffix_length]
     segments = [PREFIX, *run_documents(run), SUFFIX]
@@ -65,7 +62,7 @@ def prompt_tokens(run: FinishedRun) -> list[Token]:
 
 
 def suffix_tokens(run: FinishedRun, method: str) -> list[Token]:
-    """The suffix tokens one method has a trace of: the prompt's, then those of its answer."""
+    """Return the traced suffix tokens of a method: those of the prompt, then those of its answer."""
     count = run.result.traces[method].suffix_starts.shape[2]
     question = prompt_tokens(run)[run.result.layout.documents_end :]
     answer = [Token(text, DECODED, offset) for offset, text in enumerate(run.answer_tokens[method])]
@@ -73,7 +70,7 @@ def suffix_tokens(run: FinishedRun, method: str) -> list[Token]:
 
 
 def query_choices(run: FinishedRun) -> list[tuple[str, str]]:
-    """(label, value) of every query of the run: documents, question tokens, answer tokens."""
+    """Return (label, value) of every query: documents, question tokens, answer tokens."""
     documents = [
         (f"Document {segment.label}" + (f" · {title}" if title else ""), str(Query("document", slot)))
         for slot, (segment, title) in enumerate(zip(run_documents(run), run.titles, strict=True))
@@ -91,7 +88,7 @@ def query_choices(run: FinishedRun) -> list[tuple[str, str]]:
 
 
 def turned(run: FinishedRun, query: Query, step: int) -> tuple[str, Query]:
-    """Label and query that are `step` places (-1 or 1) behind this one in the list; itself at the ends."""
+    """Return label and query `step` places (-1 or 1) further in the list, within its ends."""
     choices = query_choices(run)
     place = [value for _, value in choices].index(str(query)) + step
     label, value = choices[min(max(place, 0), len(choices) - 1)]
@@ -101,7 +98,7 @@ def turned(run: FinishedRun, query: Query, step: int) -> tuple[str, Query]:
 
 
 def first_selection(run: FinishedRun) -> Selection:
-    """What is shown first: the first word of the answer, and the most decisive layer and head."""
+    """Return the initial selection: the first word of the answer, the most decisive layer and head."""
     ranked = ranked_trace(run)
     layer, head = (0, 0) if ranked is None else most_decisive(decisiveness(ranked))
     method = ranked.method if ranked else next(iter(run.result.traces))
@@ -109,19 +106,19 @@ def first_selection(run: FinishedRun) -> Selection:
 
 
 def first_word(run: FinishedRun, method: str) -> Query:
-    """The first token of a method's answer with a letter or digit; the prompt's last if none was traced."""
+    """Return the first answer token with a letter or digit; the last prompt token if none was traced."""
     tokens = suffix_tokens(run, method)
     words = (index for index, token in enumerate(tokens) if token.segment == DECODED and is_word(token.text))
     return Query("suffix", next(words, run.result.layout.suffix_length - 1))
 
 
 def is_word(text: str) -> bool:
-    """Whether there is a letter or a digit in it, so that it is no space, sign or line break."""
+    """Check whether the text has a letter or a digit."""
     return any(sign.isalnum() for sign in text)
 
 
 def token_of(run: FinishedRun, query: Query) -> int:
-    """Index of the query's token in the prompt and the answer after it."""
+    """Return the index of the token of a query in prompt and answer."""
     layout = run.result.layout
     if query.kind == "suffix":
         return layout.documents_end + query.index
@@ -129,7 +126,7 @@ def token_of(run: FinishedRun, query: Query) -> int:
 
 
 def query_at(run: FinishedRun, token: int) -> Query | None:
-    """The query that stands for a token: its document's, or itself; None where there is none."""
+    """Return the query of a token: its document or itself; None if there is no such query."""
     layout = run.result.layout
     if token >= layout.documents_end:
         index = token - layout.documents_end
@@ -140,40 +137,40 @@ def query_at(run: FinishedRun, token: int) -> Query | None:
 
 
 def query_of_step(run: FinishedRun, step: int) -> Query:
-    """The query that writes an answer token, from 0: the token before it."""
+    """Return the query that generates an answer token, from 0: the token before it."""
     return Query("suffix", run.result.layout.suffix_length - 1 + step)
 
 
 def step_of(run: FinishedRun, query: Query) -> int | None:
-    """The answer token that a query writes, from 0; None if it writes none."""
+    """Return the answer token that a query generates, from 0; None if it generates none."""
     step = query.index - (run.result.layout.suffix_length - 1)
     return step if query.kind == "suffix" and step >= 0 else None
 
 
 def ranked_trace(run: FinishedRun, method: str = "") -> Trace | None:
-    """The method's trace if it ranks documents, else the first one's that does; None if none does."""
+    """Return the trace of the method if it ranks documents, else the first that does; None if none does."""
     traces = [trace for trace in run.result.traces.values() if trace.suffix_importance is not None]
     return next((trace for trace in traces if trace.method == method), traces[0] if traces else None)
 
 
 def layers_and_heads(run: FinishedRun) -> tuple[int, int]:
-    """How many layers and heads the model has."""
+    """Return the number of layers and of heads."""
     attention = next(iter(run.result.traces.values())).suffix_attention
     assert attention is not None
     return attention.shape[0], attention.shape[1]
 
 
 def summary_html(run: FinishedRun) -> str:
-    """HTML: which run is shown, with the documents in its order."""
+    """Render the run: its origin, and the documents in its order."""
     titles = [title or segment.name for segment, title in zip(run_documents(run), run.titles, strict=True)]
     layout = run.result.layout
     tokens = f"{layout.num_tokens:,} prompt tokens"
     live = f"The last run: {tokens}, {run.model}, {run.dtype}."
     sentence = f"{run.recorded}: {tokens}." if run.recorded else live
-    said = legend(run_documents(run), titles) + notice(sentence, kind="count")
-    return f'<div class="page-summary">{said}</div>'
+    content = legend(run_documents(run), titles) + notice(sentence, kind="count")
+    return f'<div class="page-summary">{content}</div>'
 
 
 def plan_of(run: FinishedRun, method: str) -> AttentionPlan:
-    """The method's plan for the run's prompt."""
+    """Return the attention plan of the method for the prompt of the run."""
     return build_plan(METHODS[method], run.result.layout)

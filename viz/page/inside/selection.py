@@ -1,4 +1,4 @@
-"""What the page shows of a run: one selection, set in any picture and seen in all."""
+"""Selection in a run, shared by all figures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,9 +12,9 @@ Rows = Literal["layer", "head"]
 
 @dataclass(frozen=True)
 class Query:
-    """Whose view is drawn: a document's last token, or a token of the suffix (answer tokens included).
+    """Selected query: the last token of a document, or a suffix token (including the answer).
 
-    Written as "document 2" (a slot, from 0) or "suffix 17" (from the start of the suffix) in the page.
+    Written as "document 2" (slot, from 0) or "suffix 17" (offset in the suffix).
     """
 
     kind: Aspect
@@ -22,7 +22,7 @@ class Query:
 
     @classmethod
     def parse(cls, text: object) -> "Query | None":
-        """The query of that name; None for anything else."""
+        """Return the query of that name; None for an invalid name."""
         kind, _, number = text.partition(" ") if isinstance(text, str) else ("", "", "")
         if kind not in get_args(Aspect) or not number.isdecimal() or len(number) > 6:
             return None
@@ -34,7 +34,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a run lets one choose. num_suffix: suffix tokens, those of the longest answer among them."""
+    """Sizes of a run; num_suffix includes the tokens of the longest answer."""
 
     methods: tuple[str, ...]
     num_layers: int
@@ -43,18 +43,17 @@ class Bounds:
     num_suffix: int
 
     def has(self, query: Query) -> bool:
-        """True if the run has that query."""
+        """Check whether the run has that query."""
         return query.index < (self.num_documents if query.kind == "document" else self.num_suffix)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is shown. Everything is a plain value, so that it can travel in a link.
+    """Selection of method, query, layer and head, as plain values for links.
 
-    method: the one that pictures of a single method show. query: whose view. layer, head: from 0; None is
-    the mean over all. normalization: of importance. with_prefix: whether attention on the prefix (the
-    sink) is shown. other: what the answer is compared with; None for the default. rows: of positions.
-    with_sink: whether attention on the first token is drawn.
+    layer, head: from 0; None is the mean. normalization: of importance. with_prefix: show attention on the
+    prefix (sink). other: answer to compare with; None for the default. rows: of positions. with_sink: show
+    attention on the first token.
     """
 
     method: str
@@ -68,10 +67,7 @@ class Selection:
     with_sink: bool = False
 
     def picked(self, what: Mapping[str, Any], bounds: Bounds) -> "Selection":
-        """The selection after a pick; whatever is not a field, or not in the run, is left as it was.
-
-        what: comes from the browser and is not to be trusted.
-        """
+        """Return the selection after a change from the browser (untrusted); invalid values are ignored."""
         chosen: dict[str, Any] = {}
         for field, value in what.items():
             match field, value:
@@ -95,10 +91,10 @@ class Selection:
 
 
 def as_picks(selection: Selection | None) -> dict[str, Any]:
-    """What makes this selection of the first one of a run, by Selection.picked; nothing for None."""
+    """Return the change of an initial selection that gives this one, for Selection.picked."""
     return {} if selection is None else {**vars(selection), "query": str(selection.query)}
 
 
 def _inside(value: object, count: int) -> bool:
-    """True for None and for whole numbers from 0 to count - 1; False is not a number here."""
+    """Check for None or an integer from 0 to count - 1; bool is rejected."""
     return value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < count)

@@ -1,1 +1,1 @@
-"""Work that takes long: who asks and listens, the queue, the loaded models, Stop, limits, the log."""
+"""Jobs: clients, queue, loaded models, Stop, limits and log."""

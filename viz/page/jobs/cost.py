@@ -1,4 +1,4 @@
-"""How much work a job is, and about how long it takes by what this process has measured so far."""
+"""Work of a job, and an estimate of its duration from earlier runs."""
 
 import threading
 from collections import deque
@@ -6,28 +6,28 @@ from dataclasses import dataclass
 from math import ceil
 
 REMEMBERED = 20
-"""Runs of which the speed is kept: a model that was changed, or a busy hour, is soon forgotten."""
+"""Number of recent runs that the speed estimate uses."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a job reads and writes, planned or done."""
+    """Planned or completed work of a job."""
 
     prompts: int = 0
-    """Read by one method in one order each."""
+    """Number of prefills: one per method and order."""
 
     prompt_tokens: int = 0
-    """In all of them."""
+    """Prompt tokens in all prefills."""
 
     new_tokens: int = 0
-    """In all answers."""
+    """New tokens in all answers."""
 
     orders: int = 0
     read_s: float = 0.0
-    """Seconds that the model spent on reading; 0 where nothing was measured."""
+    """Prefill seconds; 0 if unknown."""
 
     write_s: float = 0.0
-    """The same of writing."""
+    """Decode seconds; 0 if unknown."""
 
     def __add__(self, other: "Work") -> "Work":
         return Work(
@@ -40,7 +40,7 @@ class Work:
         )
 
     def times(self, factor: float) -> "Work":
-        """So many times as much, in whole tokens."""
+        """Multiply the work by a factor, rounded to whole tokens."""
         return Work(
             round(factor * self.prompts),
             round(factor * self.prompt_tokens),
@@ -52,7 +52,7 @@ class Work:
 
 
 def planned(*, tokens: int, methods: int, orders: int = 1, new_tokens: int = 0) -> Work:
-    """The work of a prompt of so many tokens under each method in each order, each with such an answer."""
+    """Return the work of a prompt under each method in each order."""
     prompts = methods * orders
     return Work(prompts, prompts * tokens, prompts * new_tokens, orders)
 
@@ -65,7 +65,7 @@ class Speed:
         self._measured: deque[Work] = deque(maxlen=REMEMBERED)
 
     def learn(self, work: Work, seconds: float) -> None:
-        """Remembers work that was done and took so many seconds in all, with what the page added to it."""
+        """Add completed work and its total seconds."""
         spent = work.read_s + work.write_s
         if not spent:
             return
@@ -81,7 +81,7 @@ class Speed:
             )
 
     def seconds(self, work: Work) -> float | None:
-        """About how long planned work takes; None if nothing like it was measured yet."""
+        """Estimate the seconds of planned work; None without earlier runs."""
         with self._lock:
             total = sum(self._measured, Work())
         if (work.prompt_tokens and not total.prompt_tokens) or (work.new_tokens and not total.new_tokens):
@@ -90,22 +90,22 @@ class Speed:
         return reading + work.new_tokens * total.write_s / max(1, total.new_tokens)
 
     def estimate(self, work: Work) -> str:
-        """A sentence: how long planned work takes; before any run, how much it is; "" for none.
+        """Describe the estimated time of planned work, or its amount before the first run; "" for no work.
 
-        At most so long where answers are written, since they may end before they are as long as they may be.
+        With decoding this is an upper bound, because answers may end early.
         """
         if not work.prompts:
             return ""
         seconds = self.seconds(work)
         if seconds is not None:
-            return f"Takes {'at most ' if work.new_tokens else ''}about {in_words(seconds)}."
+            return f"Takes {'at most ' if work.new_tokens else ''}about {format_seconds(seconds)}."
         read = f"{work.prompts:,} prompt{'s' if work.prompts != 1 else ''} to read"
         tokens = f"{read}, {work.prompt_tokens:,} tokens in all"
         return f"{tokens}; up to {work.new_tokens:,} to write." if work.new_tokens else f"{tokens}."
 
 
-def in_words(seconds: float) -> str:
-    """A time in words, rounded up as it is an estimate: "4 s", "40 s", "3 min"."""
+def format_seconds(seconds: float) -> str:
+    """Format a time, rounded up: "4 s", "40 s", "3 min"."""
     if seconds < 10:
         return f"{max(1, ceil(seconds))} s"
     return f"{10 * ceil(seconds / 10)} s" if seconds < 90 else f"{ceil(seconds / 60)} min"

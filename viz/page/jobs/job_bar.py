@@ -1,4 +1,4 @@
-"""A job of the page: a button that starts work on the model, Stop beside it, and how far it is."""
+"""Job of the page: a start button, Stop and progress."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
     from viz.page.jobs.model_pool import Choice
 
 Updates = dict[Any, Any]
-"""New values of widgets, as gradio takes them."""
+"""Updates of widgets."""
 
 
 class JobView(Protocol):
-    """What a job tells: how far it is, in words, and whatever its panel shows."""
+    """Progress of a job, with the content of its panel."""
 
     @property
     def sentence(self) -> str:
-        """How far it is."""
+        """Return the progress in words."""
 
     @property
     def done(self) -> Work | None:
-        """The work so far; None where that is not known."""
+        """Return the work so far; None if unknown."""
 
 
 Views = Generator[JobView, None, None]
@@ -38,56 +38,54 @@ Views = Generator[JobView, None, None]
 
 @dataclass(frozen=True)
 class JobBar:
-    """The widgets that every job has."""
+    """Widgets of every job."""
 
     run: gr.Button
     stop: gr.Button
     estimate: gr.HTML
-    """How long it takes."""
+    """Estimated time."""
 
     status: gr.HTML
     stopping: gr.State
-    """Whether Stop was told."""
+    """Stop flag of the session."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a press of the button asks for."""
+    """One press of the start button."""
 
     what: str
-    """As the log has it."""
+    """Operation in the log."""
 
     methods: Sequence[str]
-    """As the log has them."""
+    """Methods in the log."""
 
     work: Callable[["Engine"], Views]
-    """Does it on an engine; closing it stops the model. It and its views can be pickled: a function of a
-    module with plain data, see zerogpu.py.
-    """
+    """Generator on an engine; closing it stops the model. It and its views can be pickled, see zerogpu.py."""
 
     plan: Callable[["Engine"], Work]
-    """How much work that is."""
+    """Return the planned work."""
 
     show: Callable[[Any], Updates]
-    """What a view of it changes on the page."""
+    """Return the updates of a view."""
 
     task: Callable[[], str]
-    """Finds the name of the task whose model does it; what it raises is told like any failure."""
+    """Return the task whose model runs the job; its errors are errors of the job."""
 
     cleared: Updates
-    """Shown at once."""
+    """Updates at the start."""
 
     kept: str
-    """A sentence on what stays when it is stopped."""
+    """Sentence about results that stay after Stop."""
 
     keep: Callable[[Any], None] = lambda view: None
-    """Called with a view once it is shown, which Stop may prevent."""
+    """Called with each view that was shown."""
 
     after_stop: Callable[[], Updates] = dict
-    """What else is shown when it is stopped."""
+    """Return the updates after Stop."""
 
     end: Callable[[], Updates] = dict
-    """What is shown last, also after Stop and after a failure."""
+    """Return the last updates, also after Stop and failures."""
 
 
 def build_buttons(
@@ -98,7 +96,7 @@ def build_buttons(
     min_width: int = 200,
     variant: Literal["primary", "secondary"] = "primary",
 ) -> tuple[gr.Button, gr.Button]:
-    """Makes the button that starts a job, and Stop; min_width: of the first, in pixels."""
+    """Build the start button and Stop."""
     run = gr.Button(label, variant=variant, elem_id=run_id, scale=3, min_width=min_width)
     stop = gr.Button(
         "Stop", variant="stop", elem_id=stop_id, elem_classes="page-job-stop", interactive=False, min_width=80
@@ -107,7 +105,7 @@ def build_buttons(
 
 
 def build_bar(buttons: tuple[gr.Button, gr.Button], sentence: str, *, status_id: str) -> JobBar:
-    """Makes the two sentences below the buttons, and puts them together."""
+    """Build the status lines below the buttons."""
     with gr.Row(elem_classes="page-row page-told"):
         status = gr.HTML(notice(sentence), elem_id=status_id, elem_classes="page-job-status", min_width=0)
         estimate = gr.HTML("", elem_id=f"{status_id}-estimate", min_width=0)
@@ -122,10 +120,9 @@ def wire_job(
     sources: Sources,
     chosen: gr.State,
 ) -> Any:
-    """Connects the buttons; returns the event, so that others can follow it.
+    """Connect the buttons; return the event, so that others can follow it.
 
-    begin: called with the values of inputs at each press. outputs: all widgets that its job updates. chosen:
-    the Choice of a model, or None.
+    `begin` returns the job for the values of `inputs`; `outputs` are all widgets that the job updates.
     """
 
     def idle(html: str) -> Updates:

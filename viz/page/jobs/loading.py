@@ -1,4 +1,4 @@
-"""Where the page gets its engine: loaded once, in a background thread, while the page is already served."""
+"""Engine loaded once in a background thread, while the page is already served."""
 
 import logging
 import threading
@@ -19,18 +19,14 @@ Stage = Literal["loading", "ready", "failed", "away"]
 
 @dataclass(frozen=True)
 class Status:
-    """How far the model is, and a sentence about it for the reader."""
+    """State of the model, and a sentence for the user."""
 
     stage: Stage
     sentence: str
 
 
 class EngineSource:
-    """Loads one engine in a background thread and hands it out.
-
-    load: makes the engine; runs in the thread. name: what the page calls the model meanwhile. for_all:
-    whether all visitors wait for it, and not only who chose it.
-    """
+    """Loader of one engine; `for_all` is True for the model of the host."""
 
     def __init__(self, load: "Callable[[], Engine]", name: str, *, for_all: bool = True) -> None:
         self.for_all = for_all
@@ -42,21 +38,21 @@ class EngineSource:
         self._described = ""
         self._failure = ""
         self._step = ""
-        self._given_up = False
+        self._is_cancelled = False
         self._started = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="load-model", daemon=True)
 
     def start(self) -> None:
-        """Starts loading, unless that was done before; returns at once."""
+        """Start loading unless it has started; return at once."""
         with self._starting:
             if self._thread.ident is None and not self._settled.is_set():
                 self._started = time.monotonic()
                 self._thread.start()
 
     def load_here(self) -> "Engine":
-        """Loads in this thread and returns the engine; a source that has begun is not to be asked.
+        """Load in this thread and return the engine; only for a loader that has not started.
 
-        Raises PineError if it could not be loaded.
+        Raises PineError if loading fails.
         """
         with self._starting:
             assert self._thread.ident is None and not self._settled.is_set()
@@ -66,9 +62,9 @@ class EngineSource:
         return engine
 
     def wait(self, seconds: float) -> "Engine | None":
-        """The engine, or None if it is still loading after so many seconds.
+        """Return the engine, or None if it is still loading after `seconds`.
 
-        Raises PineError if it could not be loaded.
+        Raises PineError if loading failed.
         """
         self._settled.wait(seconds)
         if self._failure:
@@ -76,23 +72,23 @@ class EngineSource:
         return self._engine
 
     def report(self, part: float, words: str) -> None:
-        """Takes how far the loading is. Raises Cancelled if it was given up; see models.load."""
-        if self._given_up:
+        """Store the progress of loading. Raises Cancelled if loading was cancelled; see models.load."""
+        if self._is_cancelled:
             raise Cancelled("the loading was given up")
         self._step = words
 
     def give_up(self) -> None:
-        """Ends the loading at its next report."""
-        self._given_up = True
+        """Cancel loading at its next report."""
+        self._is_cancelled = True
 
     @property
     def model_name(self) -> str | None:
-        """The loaded model's name; None before."""
+        """Return the name of the loaded model; None before."""
         return None if self._engine is None else self._engine.model_name
 
     @property
     def status(self) -> Status:
-        """How far the model is now."""
+        """Return the status of the model."""
         if self._failure:
             return Status("failed", self._failure)
         if self._engine is not None:

@@ -1,14 +1,11 @@
-"""Memory that was freed goes back to the system."""
+"""Release freed memory to the operating system."""
 
 import ctypes
 import sys
 
 
-def give_back_memory() -> None:
-    """Gives back what the C library keeps of freed memory; nothing where it is not glibc, which keeps it.
-
-    A run leaves holes of all sizes in it: hundreds of megabytes would stay with the process.
-    """
+def trim_memory() -> None:
+    """Release memory that glibc keeps after a run, which can be hundreds of megabytes; no-op elsewhere."""
     if sys.platform != "linux":
         return
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -1,18 +1,18 @@
-"""The work of a run, added up from what the engine tells while it goes on."""
+"""Work of a run, summed from the events of the engine."""
 
 from pine_engine.engine.events import Event, PrefillDone, RunResult, TokenGenerated
 from viz.page.jobs.cost import Work
 
 
 class Meter:
-    """Adds up the events of runs over one prompt. prompt_tokens: its length in any order."""
+    """Sum of the events of runs over one prompt."""
 
     def __init__(self, prompt_tokens: int) -> None:
         self.work = Work()
         self._prompt_tokens = prompt_tokens
 
     def see(self, event: Event) -> None:
-        """One more event of a run."""
+        """Add an event."""
         match event:
             case PrefillDone(seconds=seconds):
                 self.work += Work(prompts=1, prompt_tokens=self._prompt_tokens, read_s=seconds)
@@ -20,7 +20,7 @@ class Meter:
                 self.work += Work(new_tokens=1)
 
     def finish(self, result: RunResult) -> None:
-        """All answers in one order are there; methods share their decoding steps."""
+        """Add the results of one order; methods share their decoding steps."""
         answers = result.answers.values()
         steps = max(len(answer.token_ids) for answer in answers)
         self.work += Work(orders=1, write_s=steps * max(answer.decode_s_per_token for answer in answers))

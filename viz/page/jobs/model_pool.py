@@ -1,7 +1,6 @@
-"""The models that visitors chose: each is loaded once for all, and put away when another needs the room.
+"""Models that users selected: each is loaded once and unloaded when another one needs the memory.
 
-A run keeps the model it began on, and visitors the one they chose, whatever others choose. What was put away
-is loaded again when it is next needed. The model that the page was started with always stays.
+A run keeps its model. An unloaded model is loaded again when needed. The model of the host always stays.
 """
 
 import threading
@@ -24,32 +23,32 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
     from pine_engine.engine.engine import Engine
 
 WAIT_S = 0.5
-"""Seconds after which a load that waits for another one hears whether it was given up."""
+"""Seconds between two checks whether a waiting load was cancelled."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A model and its precision."""
+    """Model and dtype."""
 
     name: str
-    """What `pine_engine.models.load.load` takes, or how it is shown."""
+    """Name for `pine_engine.models.load.load`, or its public form."""
 
     dtype: RequestedDtype
 
 
 @dataclass
-class _Shelved:
-    """A model on the shelf."""
+class _CachedModel:
+    """Loaded model in the pool."""
 
     source: EngineSource
     users: int = 0
-    """Runs and visitors that have it or wait for it now."""
+    """Runs and users that use it or wait for it."""
 
     used: float = field(default_factory=time.monotonic)
-    """When the last of them left it, in seconds of time.monotonic()."""
+    """Time of the last use, in seconds of time.monotonic()."""
 
     bytes: int = 0
-    """That it needs."""
+    """Required bytes."""
 
     @property
     def is_idle(self) -> bool:
@@ -57,12 +56,10 @@ class _Shelved:
 
 
 class ModelPool:
-    """All models of a page but those that tasks bring along.
+    """All models of a page except those of tasks.
 
-    host, main: what the page was started with. load: makes an engine. device: where, in torch's names.
-    allowed: what visitors may choose beside the host's model; None for any. describe, fetch and free: see
-    listing, load and resources of pine_engine.models. Of the paths that the host named, visitors see the last
-    part.
+    `allowed` lists the models besides that of the host; None for any. Users see only the last part of local
+    paths.
     """
 
     def __init__(
@@ -86,21 +83,20 @@ class ModelPool:
         self._describe = describe
         self._fetch = fetch
         self._free = free
-        self._shelf: dict[Choice, _Shelved] = {}
+        self._shelf: dict[Choice, _CachedModel] = {}
         self._lock = threading.Lock()
         self._loading = threading.Lock()
 
     @property
     def is_open(self) -> bool:
-        """Whether the host's model is there, or failed; before that nothing else is looked at or loaded.
+        """Check whether the model of the host is loaded or failed; no other model is loaded before.
 
-        It comes first for all. And transformers cannot be imported by two threads at once: it replaces its
-        own module when it is done, and a thread that waited for the old one finds nothing in it.
+        Two threads cannot import transformers at once: the waiting one gets an incomplete module.
         """
         return self.main.status.stage != "loading"
 
     def choice(self, name: str, dtype: str) -> Choice:
-        """What a visitor chose. Raises PineError for what they may not choose; looks at nothing for it."""
+        """Return the selected model. Raises PineError if it is not allowed."""
         name = name.strip()
         if self.allowed is not None and name not in self.allowed:
             raise InputError(
@@ -110,20 +106,20 @@ class ModelPool:
         return Choice(name, known_dtype(dtype))
 
     def about(self, choice: Choice) -> LoadableModel:
-        """What is known of the model before it is loaded. Raises ModelError as `describe` does."""
+        """Return facts about a model before it is loaded. Raises ModelError."""
         choice = self.choice(choice.name, choice.dtype)
         return replace(self._describe(self._named.get(choice.name, choice.name)), name=choice.name)
 
     def free(self) -> int:
-        """Bytes of memory that a model can take where the page computes, others being put away."""
+        """Return the bytes that a model can take after others are unloaded."""
         with self._lock:
             return self._free(self.device) + sum(held.bytes for held in self._shelf.values() if held.is_idle)
 
     @contextmanager
     def lease(self, choice: Choice) -> Iterator[EngineSource]:
-        """The source of the model, being loaded if it is not there; until the block is left it stays.
+        """Load the model if necessary and keep it until the block ends.
 
-        A load for which nobody waits any more is given up. Raises PineError as `choice` does.
+        A load without users is cancelled. Raises PineError as `choice` does.
         """
         choice = self.choice(choice.name, choice.dtype)
         if choice == self.host:
@@ -144,12 +140,12 @@ class ModelPool:
                     self._take_off(choice, held)
 
     def loaded(self, choice: Choice) -> "Engine | None":
-        """The engine if it is there; nothing is loaded for it. Raises PineError if the host's failed."""
+        """Return the engine if it is loaded. Raises PineError if the model of the host failed."""
         source = self._source(choice)
         return source.wait(0) if source else None
 
     def status(self, choice: Choice) -> Status:
-        """How far the model is."""
+        """Return the status of the model."""
         source = self._source(choice)
         if source is None:
             sentence = (
@@ -165,7 +161,7 @@ class ModelPool:
         held = self._shelf.get(choice)
         return held.source if held else None
 
-    def _put_on_shelf(self, choice: Choice) -> _Shelved:
+    def _put_on_shelf(self, choice: Choice) -> _CachedModel:
         def load() -> "Engine":
             try:
                 return self._load(choice, held)
@@ -174,15 +170,15 @@ class ModelPool:
                     self._take_off(choice, held)  # so that the next who wants it may try again
                 raise
 
-        held = _Shelved(EngineSource(load, choice.name, for_all=False))
+        held = _CachedModel(EngineSource(load, choice.name, for_all=False))
         self._shelf[choice] = held
         return held
 
-    def _take_off(self, choice: Choice, held: _Shelved) -> None:
+    def _take_off(self, choice: Choice, held: _CachedModel) -> None:
         if self._shelf.get(choice) is held:
             del self._shelf[choice]
 
-    def _load(self, choice: Choice, held: _Shelved) -> "Engine":
+    def _load(self, choice: Choice, held: _CachedModel) -> "Engine":
         report = held.source.report
         while not self.is_open:
             report(0.0, "waiting until the model of this page is loaded")
@@ -206,9 +202,9 @@ class ModelPool:
             self._loading.release()
 
     def _make_room(self, model: LoadableModel, dtype: Dtype) -> None:
-        """Puts away what nobody uses, the longest unused first, until the model fits.
+        """Unload unused models, least recently used first, until the model fits.
 
-        Raises ModelError with the numbers if it does not.
+        Raises ModelError if it does not.
         """
         while model.memory_bytes(dtype) > (free := self._free(self.device)):
             with self._lock:
@@ -221,14 +217,14 @@ class ModelPool:
 
 
 def shown(name: str) -> str:
-    """What visitors see of a model that the host named: of a path only its end."""
+    """Return the public form of a model name: of a path its last part."""
     path = Path(name)
     is_path = path.is_absolute() or name.startswith((".", "~")) or path.suffix == ".gguf"
     return path.name if is_path else name
 
 
 def too_large(model: LoadableModel, dtype: Dtype, free: int, device: str) -> str:
-    """Why a model is not loaded, with the numbers and what would work."""
+    """Explain why a model does not fit, with sizes and alternatives."""
     needed, halved = model.memory_bytes(dtype), model.memory_bytes("bfloat16")
     advice = "choose a smaller model"
     if halved < needed and halved <= free:

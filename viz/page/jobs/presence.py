@@ -1,6 +1,6 @@
-"""Who is there: the pages that are open, who listens for an answer, and callers over MCP.
+"""Connected clients: open pages, listeners for answers, and MCP clients.
 
-gradio computes an answer whether or not anybody waits for it. The server knows: every connection passes here.
+Gradio computes an answer also after its client has disconnected; this middleware counts connections.
 """
 
 import re
@@ -21,10 +21,10 @@ from viz.page.common.addresses import sender_of
 from viz.page.common.asgi import App, Receive, Scope, Send, without_headers
 
 LISTENING_S = 10.0
-"""Seconds for which an answer is computed while nobody listens: a caller asks first, and then listens."""
+"""Seconds for which an answer without a listener is computed: a client sends first, then listens."""
 
 CALLER = b"x-pine-caller"
-"""Header with which gradio's MCP server passes on, to this same process, for whom it calls."""
+"""Header by which the MCP server of gradio names the client in its requests to this process."""
 
 HEARTBEAT = re.compile(r"/gradio_api/heartbeat/(?P<name>[^/]+)/?")
 ANSWER = re.compile(r"/gradio_api/call/(?:v2/)?[^/]+/(?P<name>[^/]+)/?")
@@ -34,23 +34,20 @@ MCP = re.compile(r"/gradio_api/mcp(/.*)?")
 
 @dataclass(frozen=True)
 class Visitor:
-    """For whom something is computed."""
+    """Client for which something is computed."""
 
     address: str = ""
     page: str = ""
-    """The session of an open page; "" for a script."""
+    """Session of an open page; "" for a script."""
 
     @property
     def name(self) -> str:
-        """The same for everything that they ask; scripts are told apart by their addresses alone."""
+        """Return the key of the client: its session, or its address for scripts."""
         return self.page or self.address
 
 
 class Presence:
-    """Counts the connections that are open now, by session and by event.
-
-    It is written in the thread of the server and read in those that compute.
-    """
+    """Open connections by session and by event, counted in the server thread and read in worker threads."""
 
     def __init__(self) -> None:
         self._pages: Counter[str] = Counter()
@@ -59,11 +56,11 @@ class Presence:
         self._callers: dict[str, str] = {}
 
     def has_page(self, session: str | None) -> bool:
-        """Whether the page of a session is open in a browser."""
+        """Check whether the page of a session is open."""
         return bool(session) and session in self._pages
 
     def seconds_unheard(self, event: Any) -> float:
-        """For how long nobody has listened for the answer of an event of gradio's queue."""
+        """Return the seconds since an event of gradio's queue last had a listener."""
         names = (event.session_hash, event._id)
         if any(name in self._listeners for name in names):
             return 0.0
@@ -71,14 +68,14 @@ class Presence:
         return float(time.monotonic() - since)
 
     def is_there(self, event: Any) -> bool:
-        """Whether somebody waits for the answer of an event."""
+        """Check whether an event has a client that waits for its answer."""
         caller = event.request.headers.get(CALLER.decode())
         if caller is not None and caller not in self._callers:
             return False
         return bool(event.alive) and self.seconds_unheard(event) <= LISTENING_S
 
     def visitor(self, request: gr.Request | None) -> Visitor:
-        """Who has sent a request; nobody in particular for None."""
+        """Return the client of a request; an anonymous one for None."""
         client = getattr(request, "client", None)  # one that gradio makes itself has none
         if request is None or client is None:
             return Visitor()
@@ -97,13 +94,13 @@ class Presence:
 
     @contextmanager
     def page(self, session: str) -> Iterator[None]:
-        """The page is open while the block goes on."""
+        """Mark the page as open while the block runs."""
         with _counted(self._pages, session):
             yield
 
     @contextmanager
     def listening(self, name: str) -> Iterator[None]:
-        """Somebody listens for the answers of a session, or of an event, while the block goes on."""
+        """Count a listener of a session or an event while the block runs."""
         try:
             with _counted(self._listeners, name):
                 yield
@@ -115,7 +112,7 @@ class Presence:
 
     @contextmanager
     def calling(self, address: str) -> Iterator[str]:
-        """Somebody of that address calls over MCP while the block goes on; gives a name for them."""
+        """Register an MCP client of this address while the block runs, and yield its name."""
         name = secrets.token_hex(16)
         self._callers[name] = address
         try:
@@ -124,18 +121,18 @@ class Presence:
             del self._callers[name]
 
     def knows(self, caller: str) -> bool:
-        """Whether that is the name of somebody who calls over MCP now."""
+        """Check whether this is the name of a connected MCP client."""
         return caller in self._callers
 
 
 class PresenceMiddleware:
-    """ASGI middleware that tells presence of every connection."""
+    """ASGI middleware that counts connections."""
 
     def __init__(self, app: App, presence: Presence) -> None:
         self._app, self._presence = app, presence
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes the request on."""
+        """Pass the request on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -163,7 +160,7 @@ class PresenceMiddleware:
 
 
 def _listener(scope: Scope) -> str | None:
-    """For which session or event a request listens; None if it is no such request."""
+    """Return the session or event that a request listens to; None for other requests."""
     if found := ANSWER.fullmatch(scope["path"]):
         return found["name"]
     if ANSWERS.fullmatch(scope["path"]):
@@ -183,22 +180,22 @@ def _counted(counter: Counter[str], name: str) -> Iterator[None]:
 
 
 def visitor() -> Visitor:
-    """For whom this thread answers; nobody in particular outside an event."""
+    """Return the client of this thread; an anonymous one outside of events."""
     page: Any = LocalContext.blocks.get(None)
     return Visitor() if page is None else page.presence.visitor(LocalContext.request.get(None))
 
 
 def listener() -> Callable[[], bool]:
-    """Says, in any thread, whether somebody listens for what this thread answers; yes outside an event."""
+    """Return a thread-safe check for a listener of this event; always True outside of events."""
     page: Any = LocalContext.blocks.get(None)
     event = _event(page)
     return (lambda: True) if event is None else lambda: page.presence.seconds_unheard(event) == 0.0
 
 
 def visitor_left() -> bool:
-    """True once nobody waits for the answer any more that this thread computes. False outside an event.
+    """Check whether the client of this event has disconnected; False outside of events.
 
-    gradio itself looks only between two yields, and closes a generator in the thread that serves everybody.
+    Gradio checks only between two yields, and closes generators in the server thread.
     """
     page: Any = LocalContext.blocks.get(None)
     event = _event(page)
@@ -206,12 +203,12 @@ def visitor_left() -> bool:
 
 
 def _event(page: Any) -> Any:
-    """The event of gradio's queue that this thread answers; None if it answers none."""
+    """Return the event of gradio's queue in this thread, or None."""
     event_id = LocalContext.event_id.get(None)
     return page._queue.event_ids_to_events.get(event_id) if page and event_id else None
 
 
 def stop_if_left() -> None:
-    """Raises Cancelled once the visitor has left."""
+    """Raise Cancelled after the client has disconnected."""
     if visitor_left():
         raise Cancelled("the visitor has left")

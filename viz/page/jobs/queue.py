@@ -1,7 +1,6 @@
-"""The queue in front of the model: one run at a time, and everybody in their turn.
+"""Fair queue in front of the model: one run at a time.
 
-It is ours and not gradio's, so that whoever waits is told how many are before them and can press Stop,
-whoever may not is told so in a sentence, and nobody can fill it alone.
+Unlike gradio's queue it reports the place in the queue, can be left with Stop and limits each client.
 """
 
 import threading
@@ -14,26 +13,25 @@ from pine_engine.errors import PineError
 from viz.page.jobs.presence import Visitor
 
 REMEMBERED = 10
-"""Runs of whose length the wait is guessed."""
+"""Number of recent runs that the wait is estimated from."""
 
 READY_S = 0.02
-"""How often it is looked whether who was not ready is by now: nobody tells."""
+"""Seconds between two checks whether a waiting run is ready."""
 
 KNOWN = 1000
-"""Names and addresses of which it is known when they last had the model."""
+"""Maximum number of clients and addresses with a time of their last run."""
 
-NOBODY = Visitor()
+ANONYMOUS = Visitor()
 
 KEPT = "What you typed is kept"
 
 
 class FairQueue:
-    """Who waits for the model, and who has it.
+    """Runs that wait for the model, and the current one.
 
-    Addresses take turns, and so do the visitors of one address; whoever comes twice waits behind those who
-    come once. most: how many may wait. share: how many runs one visitor may have here, waiting or not, and
-    scripts have half of the places then; None for as many as there is room for. what: they wait for, in
-    sentences. In a full queue the address that has most of it makes room for one that has less.
+    Addresses take turns, and so do the clients of an address; later runs of a client wait behind first runs
+    of others. `share` limits the runs of a client, and scripts to half of the queue. If the queue is full,
+    the address with most runs loses one to an address with fewer.
     """
 
     def __init__(self, most: int, share: int | None = None, *, what: str = "for the model") -> None:
@@ -48,11 +46,11 @@ class FairQueue:
 
     @contextmanager
     def join(
-        self, visitor: Visitor = NOBODY, is_ready: Callable[[], bool] = lambda: True
+        self, visitor: Visitor = ANONYMOUS, is_ready: Callable[[], bool] = lambda: True
     ) -> Iterator["Ticket"]:
-        """A place in the queue until the block is left. Raises PineError if there is none.
+        """Enter the queue while the block runs; runs that are not ready let others pass.
 
-        is_ready: whether they would use their turn now; whoever is not lets the others pass.
+        Raises PineError if there is no place.
         """
         with self._moved:
             self._make_room(visitor)
@@ -70,11 +68,11 @@ class FairQueue:
 
     @property
     def waiting(self) -> int:
-        """How many wait, without the one that has the model."""
+        """Return the number of waiting runs."""
         return max(0, len(self._tickets) - 1)
 
     def wait(self, ticket: "Ticket", seconds: float) -> int:
-        """See Ticket.wait."""
+        """Wait as Ticket.wait does."""
         end = time.monotonic() + seconds
         with self._moved:
             while ticket in self._tickets and self._ahead(ticket) and (left := end - time.monotonic()) > 0:
@@ -91,14 +89,14 @@ class FairQueue:
             return ahead
 
     def seconds(self, ahead: int) -> float | None:
-        """How long so many runs take, by those before them; None while there were none."""
+        """Estimate the duration of this many runs; None before the first run."""
         with self._moved:
             return ahead * sum(self._lasted) / len(self._lasted) if self._lasted else None
 
     def _make_room(self, visitor: Visitor) -> None:
-        """Raises PineError if this visitor may not come now."""
+        """Raise PineError if this client cannot enter the queue."""
         own = [ticket for ticket in self._tickets if ticket.visitor.name == visitor.name]
-        share = None if visitor == NOBODY else self._share
+        share = None if visitor == ANONYMOUS else self._share
         if share is not None and len(own) >= share:
             raise PineError(
                 f"You have {len(own)} runs here already, as many as one page, or the scripts of one address, "
@@ -127,18 +125,18 @@ class FairQueue:
         self._moved.notify_all()
 
     def _count(self, visitor: Visitor) -> int:
-        """Places that the address of a visitor has."""
+        """Count the places of the address of a client."""
         return sum(ticket.visitor.address == visitor.address for ticket in self._tickets)
 
     def _ahead(self, ticket: "Ticket") -> int:
-        """How many have the model before this one."""
+        """Count the runs ahead of this one."""
         if ticket.began is not None:
             return 0
         running = sum(other.began is not None for other in self._tickets)
         return running + self._order().index(ticket) + (not ticket.is_ready())
 
     def _order(self) -> list["Ticket"]:
-        """Those who wait, in the order in which they will have the model."""
+        """Return the waiting runs in the order in which they start."""
         waiting = [ticket for ticket in self._tickets if ticket.began is None]
         turns, ordered = dict(self._turns), []
         for turn in range(self._taken + 1, self._taken + 1 + len(waiting)):
@@ -167,7 +165,7 @@ class FairQueue:
 
 
 class Ticket:
-    """A place in the queue."""
+    """Place in the queue."""
 
     def __init__(self, queue: FairQueue, visitor: Visitor, is_ready: Callable[[], bool]) -> None:
         self._queue = queue
@@ -177,14 +175,14 @@ class Ticket:
         """When its turn came, in seconds of time.monotonic(); None before."""
 
     def wait(self, seconds: float) -> int:
-        """How many are before this one, after so many seconds at most; 0 as soon as it is its turn.
+        """Wait up to `seconds` and return the number of runs ahead; 0 once it is the turn of this run.
 
-        Raises PineError if it had to make room.
+        Raises PineError if the run was removed from the queue.
         """
         return self._queue.wait(self, seconds)
 
     def sentence(self, ahead: int) -> str:
-        """How many are before this one, in words, and how long that may take."""
+        """Describe the number of runs ahead and the estimated wait."""
         seconds = self._queue.seconds(ahead)
         guess = "" if seconds is None else f", about {max(1, round(seconds))} s"
         return f"Waiting for the model: {ahead} run{'s' if ahead != 1 else ''} before yours{guess}."

@@ -1,6 +1,6 @@
-"""The runs of this process: how long each may take, how each ended, and one line of log for each.
+"""Runs of this process: time limits, outcomes and one line of log for each.
 
-A line has no word of what a visitor wrote: no question, document, title, answer or name of a file.
+The log has no user text: no question, document, title, answer or file name.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pine_engine.debias.table import find_measured
 from pine_engine.errors import Cancelled, PineError
 from viz.page.jobs.cost import Speed, Work
-from viz.page.jobs.memory import give_back_memory
+from viz.page.jobs.memory import trim_memory
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
@@ -29,10 +29,9 @@ SHUTTING_DOWN = "The page is being shut down."
 
 @dataclass
 class StopFlag:
-    """Whether the visitor pressed Stop: written by the Stop button, read by the run, one per session.
+    """Stop flag of a session, set by the Stop button and checked by the run.
 
-    gradio can cancel an event by itself, but then the page hears that it ended before the model has
-    stopped, and now and then that it failed. A run that ends itself says when it has.
+    Cancelling a gradio event reports its end before the model has stopped.
     """
 
     requested: bool = False
@@ -43,18 +42,18 @@ class LoggedRun:
     """One run."""
 
     what: str
-    """Which of the page's jobs or calls."""
+    """Job or endpoint."""
 
     methods: tuple[str, ...]
     stop: StopFlag
     max_seconds: float | None
-    """That it may take; None for as long as it takes."""
+    """Timeout in seconds; None for no limit."""
 
     model: str = ""
-    """Its name, once it is there."""
+    """Name of the model, once loaded."""
 
     done: Work = field(default_factory=Work)
-    """The work that is done, written by the run while it goes on."""
+    """Completed work, updated during the run."""
 
     outcome: str = "done"
     """"done", "stopped", "timeout", "shutdown", "client_disconnected", "rejected" for invalid input, or
@@ -62,31 +61,31 @@ class LoggedRun:
     """
 
     why: str | None = None
-    """It had to end before it was done, as a sentence."""
+    """Reason for an early stop, as a sentence."""
 
     failure: str | None = None
-    """Why it came to nothing, as a sentence."""
+    """Reason for a failure, as a sentence."""
 
     complete: bool = False
-    """All that was asked is there, so that nothing ends it any more."""
+    """True once all results are complete, so that the run cannot be stopped any more."""
 
     ended: bool = False
-    """By the process, which shuts down."""
+    """True if the process shuts down."""
 
     _began: float = field(default_factory=time.monotonic)
 
     def start(self, engine: "Engine") -> None:
-        """The model is there: the time counts from now."""
+        """Start the timeout once the model is loaded."""
         self.model = engine.model_name
         self._began = time.monotonic()
 
     @property
     def seconds(self) -> float:
-        """How long it has taken, without the wait for the model."""
+        """Return the duration in seconds, without the wait for the model."""
         return time.monotonic() - self._began
 
     def over(self) -> str | None:
-        """Why it must end now, as a sentence; None if it may go on."""
+        """Return the reason for which the run must end now; None if it may continue."""
         if self.complete:
             return None
         if self.stop.requested:
@@ -102,7 +101,7 @@ class LoggedRun:
         return self.why
 
     def log_line(self) -> str:
-        """The line of the log, a JSON object. Methods that there are not are not named."""
+        """Return the log line, a JSON object; unknown methods are not named."""
         return json.dumps(
             {
                 "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -119,10 +118,7 @@ class LoggedRun:
 
 
 class RunLog:
-    """All runs of a process: those that go on, how the others ended, and how fast they were.
-
-    max_seconds: that one may take, None for as long as it takes.
-    """
+    """Active runs, outcomes and speed of a process."""
 
     def __init__(self, max_seconds: float | None = None) -> None:
         self._speeds: dict[str, Speed] = defaultdict(Speed)
@@ -134,21 +130,21 @@ class RunLog:
 
     @property
     def open(self) -> int:
-        """How many go on now, with those that wait for the model."""
+        """Return the number of active runs, including waiting ones."""
         return len(self._open)
 
     def speed(self, model: str) -> Speed:
-        """How fast the runs of that model were."""
+        """Return the speed of the runs of that model."""
         with self._changed:
             return self._speeds[model]
 
     def new(self, what: str, methods: Sequence[str], stop: StopFlag | None = None) -> LoggedRun:
-        """A run that has not begun."""
+        """Create a run that has not started."""
         return LoggedRun(what, tuple(methods), stop or StopFlag(), self._most_seconds)
 
     @contextmanager
     def watched(self, run: LoggedRun) -> Iterator[LoggedRun]:
-        """Counts the run while the block goes on; then logs how it ended, and learns how fast it was."""
+        """Count the run while the block runs; then log its outcome and learn its speed."""
         run.stop.requested = False
         with self._changed:
             run.ended = self.closing
@@ -172,13 +168,13 @@ class RunLog:
             if run.outcome == "done":  # what was broken off took time for what is not counted
                 self.speed(run.model).learn(run.done, run.seconds)
             if run.model:
-                give_back_memory()
+                trim_memory()
             log.info(run.log_line())
 
     def close(self, patience_s: float) -> bool:
-        """Lets no run begin any more, and gives those that go on so many seconds to end.
+        """Reject new runs, wait up to `patience_s` for active ones and stop the rest.
 
-        Those that have not ended then are told to. Returns whether all had ended by themselves.
+        Returns True if all ended in time.
         """
         with self._changed:
             self.closing = True
@@ -189,6 +185,6 @@ class RunLog:
             return False
 
     def wait(self, seconds: float) -> bool:
-        """Whether no run goes on any more, after at most so many seconds."""
+        """Wait up to `seconds`; return True if no run is active."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._open, seconds)

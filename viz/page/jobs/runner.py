@@ -1,7 +1,4 @@
-"""A run from the wait for its turn to its end, be it asked for by a button of the page or a call of the API.
-
-LoggedRun -> FairQueue -> EngineSource -> compute(work) -> views, and the reason of the end in the LoggedRun
-"""
+"""Run of a button or an endpoint: LoggedRun -> FairQueue -> EngineSource -> compute(work) -> views."""
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing
@@ -23,10 +20,7 @@ View = TypeVar("View")
 Shown = TypeVar("Shown")
 
 WAIT_S = 0.8
-"""Seconds after which whoever waits hears something, and their Stop is heard.
-
-Each word costs the server some milliseconds, and many may wait.
-"""
+"""Seconds between two messages to a waiting client, which cost the server some milliseconds each."""
 
 
 def run_on_model(
@@ -40,19 +34,17 @@ def run_on_model(
     show: Callable[[View], Shown],
     keep: Callable[[View], None] = lambda view: None,
 ) -> Generator[Shown, None, None]:
-    """Yields say(sentence) while the run waits for its turn and its model, then show(view) of each view.
+    """Yield say(sentence) while the run waits, then show(view) of each view.
 
-    run: new; says at the end by `failure` or `why` that it came to nothing, or not to its end, and by neither
-    that it is done, or that nobody listens any more.
-    lease: gives the source of the model, which stays until it is left.
-    work, plan: see zerogpu.compute. keep: called with a view once it is shown, which Stop may prevent.
-    Closing this generator leaves the queue and closes the work, which stops the model. A failure of any of
-    these functions is a failure of the run.
+    `failure` or `why` of the run tell its outcome; without both it is done or has no client. Closing the
+    generator leaves the queue and stops the model.
     """
     try:
         with sources.runs.watched(run), lease() as source:
             if not source.for_all:
-                yield from _until_loaded(source, run, say)  # so that nobody behind this one waits for it
+                yield from _until_loaded(
+                    source, run, say
+                )  # before the queue, so that later runs do not wait for it
             with sources.queue.join(visitor(), listener()) as ticket:
                 while not run.over() and (ahead := ticket.wait(WAIT_S)):
                     stop_if_left()

@@ -1,4 +1,4 @@
-"""Which engine answers: the one that the page was started with, a task's own, or one that a visitor chose."""
+"""Registry of engines: that of the host, those of tasks, and selected ones."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,15 +15,11 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
     from pine_engine.engine.engine import Engine
 
 SMALL_MODEL_S = 20.0
-"""Longest wait, in seconds, for a model of some megabytes; a busy machine takes a few."""
+"""Maximum wait, in seconds, for the model of a task, which has some megabytes."""
 
 
 class Sources:
-    """The engines of the page: the one it was started with, and those of tasks with a model of their own.
-
-    own: by the name that Task.model gives; each is loaded when it is first needed. queue: before them all.
-    runs: of all of them. pool: of models that visitors may choose; none if None.
-    """
+    """Engines of the page by task, with the queue, the log of runs and the pool of selectable models."""
 
     def __init__(
         self,
@@ -42,10 +38,9 @@ class Sources:
 
     @contextmanager
     def lease(self, task: str, chosen: Choice | None = None) -> Iterator[EngineSource]:
-        """The source that answers a task for a visitor, whose model stays until the block is left.
+        """Hold the engine source of a task until the block ends; tasks with their own model ignore `chosen`.
 
-        chosen: by the visitor; None for the model that the page was started with. Tasks with a model of their
-        own are answered by that. Raises PineError as `of` does.
+        Raises PineError as `of` does.
         """
         if chosen is None or self.pool is None or get_task(task).model:
             yield self.of(task)
@@ -54,13 +49,13 @@ class Sources:
             yield source
 
     def status(self, chosen: Choice | None) -> Status:
-        """How far the model is that a visitor has chosen."""
+        """Return the status of the selected model."""
         if chosen is None or self.pool is None:
             return self.main.status
         return self.pool.status(chosen)
 
     def of(self, task: str) -> EngineSource:
-        """The source that answers a task. Raises PineError for a model that the page was started without."""
+        """Return the engine source of a task. Raises PineError if the model of the task is missing."""
         name = get_task(task).model
         if not name:
             return self.main
@@ -70,9 +65,9 @@ class Sources:
         return self._own[name]
 
     def now(self, task: str, chosen: Choice | None = None) -> "Engine | None":
-        """The engine that answers a task, None if it is not there; a small one is waited for.
+        """Return the engine of a task, None if it is not loaded; a small one is waited for.
 
-        chosen: see lease. Raises PineError if it could not be loaded.
+        Raises PineError if loading failed.
         """
         if chosen is not None and self.pool is not None and not get_task(task).model:
             return self.pool.loaded(chosen)

@@ -1,7 +1,7 @@
 """The paper's running example: eight tokens, the methods of the tutorial, no model.
 
-One system token, three documents of two tokens, one decoded token. The rankings are those of the paper
-(specification 6.1). Positions start at 0.
+One system token, three documents of two tokens, one answer token. Rankings as in the paper (specification
+6.1). Positions start at 0.
 """
 
 from functools import cache

@@ -1,1 +1,1 @@
-"""Many examples measured: what is chosen, computed, tabulated and handed over."""
+"""Evaluation of a small dataset: request, computation, tables and files."""

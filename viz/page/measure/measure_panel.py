@@ -1,4 +1,4 @@
-"""Measure: a small set of rows under several methods and orders, with tables and a curve that grow."""
+"""Evaluate: a small dataset under several methods and orders, with tables and a curve."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # these import torch, which would keep the page waiting
     from viz.page.measure.measuring import MeasuredRecords, MeasureRequest, MeasureView
 
 FIRST_ORDERS = ["as-is", "reversed"]
-"""Shown until torch is there, which knows all orders."""
+"""Orders shown until torch is imported, which knows all of them."""
 
 DEFAULT_LENGTH = 48
 
@@ -56,7 +56,7 @@ WHAT = [("Write answers", "generate"), ("Log-probabilities", "logprob")]
 
 @dataclass(frozen=True)
 class MeasurePanel:
-    """The widgets."""
+    """Widgets of the tab."""
 
     rows: gr.Dropdown
     upload: gr.UploadButton
@@ -76,20 +76,20 @@ class MeasurePanel:
     records: gr.DownloadButton
     report: gr.DownloadButton
     own: gr.State
-    """The rows that the visitor brought, or None."""
+    """Uploaded dataset, or None."""
 
     kept: gr.State
-    """The files that are offered, or None."""
+    """Files for download, or None."""
 
     @property
     def inputs(self) -> list[Any]:
-        """What read_asked needs, in its order."""
+        """Return the inputs of read_request, in order."""
         chosen = [self.methods, self.wrapped, self.orders]
         return [self.rows, self.own, self.limit, *chosen, self.what, self.length]
 
 
 def chosen_rows(name: str, own: DataSet | None) -> DataSet:
-    """The set of that name, or the visitor's own. Raises InputError if there is none."""
+    """Return the dataset of that name, or the uploaded one. Raises InputError if there is none."""
     if name != OWN:
         return read_built_in(name)
     if own is None:
@@ -97,7 +97,7 @@ def chosen_rows(name: str, own: DataSet | None) -> DataSet:
     return own
 
 
-def read_asked(
+def read_request(
     name: str,
     own: DataSet | None,
     limit: float,
@@ -107,7 +107,7 @@ def read_asked(
     what: Sequence[str],
     length: float,
 ) -> "MeasureRequest":
-    """What is to be measured, from the values of the widgets in the order of MeasurePanel.inputs."""
+    """Return the request of these widget values, in the order of MeasurePanel.inputs."""
     from viz.page.measure.measuring import MeasureRequest  # imports torch
 
     if not all(isinstance(name, str) for name in (*(orders or ()), *(wrapped or ()))):
@@ -115,7 +115,7 @@ def read_asked(
     return MeasureRequest(
         rows=chosen_rows(name, own),
         limit=int(limit),
-        methods=asked_methods(methods, wrapped),
+        methods=selected_methods(methods, wrapped),
         orders=tuple(orders or ()),
         generate="generate" in what,
         logprobs="logprob" in what,
@@ -123,13 +123,13 @@ def read_asked(
     )
 
 
-def asked_methods(methods: Sequence[str], wrapped: Sequence[str] | None) -> tuple[str, ...]:
-    """The names of the methods that were ticked, and then of those that were picked from the list."""
+def selected_methods(methods: Sequence[str], wrapped: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of the ticked methods and of the selected wrappers."""
     return (*(name for name in METHODS if name in methods), *dict.fromkeys(wrapped or ()))
 
 
 def build_measure(settings: HostSettings) -> MeasurePanel:
-    """Makes the widgets. settings: what the host allows."""
+    """Build the widgets within the limits of the host."""
     sets = built_in_choices()
     with gr.Column(elem_id="measure-section", elem_classes="page-section"):
         gr.HTML(
@@ -252,16 +252,13 @@ def wire_measure(
     disk: Disk,
     reader: FileReader,
 ) -> None:
-    """Connects the widgets; page: the Blocks, whose load fills in what torch knows. chosen: see wire_job.
-
-    reader: of the visitors' files.
-    """
+    """Connect the widgets; the load event of the page fills in orders and methods."""
     _wire_announcement(panel, _wire_rows(panel, page, settings, reader), sources, chosen, settings)
     _wire_run(panel, sources, chosen, settings, disk)
 
 
 def _wire_rows(panel: MeasurePanel, page: gr.Blocks, settings: HostSettings, reader: FileReader) -> list[Any]:
-    """Connects what chooses the rows; returns its events."""
+    """Connect the widgets that select the dataset; return their events."""
     chosen = [panel.limit, panel.wrapped, panel.orders]
 
     def fit(rows: DataSet) -> dict[Any, Any]:
@@ -275,13 +272,13 @@ def _wire_rows(panel: MeasurePanel, page: gr.Blocks, settings: HostSettings, rea
 
     def choose(name: str, own: DataSet | None) -> dict[Any, Any]:
         try:
-            said = {} if name == OWN else {panel.message: ""}  # of own rows it was said what they are
-            return fit(chosen_rows(name, own)) | said
+            message = {} if name == OWN else {panel.message: ""}  # an upload has shown its own message
+            return fit(chosen_rows(name, own)) | message
         except Exception as error:
             return {panel.message: notice(explain(error), kind="error")}
 
     picked = gr.on(
-        [page.load, panel.rows.change],  # not its input, which is told of by leaving the list as well
+        [page.load, panel.rows.change],  # its input event also fires when the list is left
         choose,
         [panel.rows, panel.own],
         [panel.message, *chosen],
@@ -301,10 +298,10 @@ def _wire_rows(panel: MeasurePanel, page: gr.Blocks, settings: HostSettings, rea
             yield {panel.message: notice(explain(error), kind="error"), panel.upload: None}
             return
         count = len(rows.examples)
-        said = f"{rows.name}: {count} row{'s' if count != 1 else ''} of “{rows.task.label}”."
+        sentence = f"{rows.name}: {count} row{'s' if count != 1 else ''} of “{rows.task.label}”."
         if count >= settings.max_rows:
-            said += f" Only the first {settings.max_rows} rows are measured here."
-        updates = {panel.own: rows, panel.rows: OWN, panel.message: notice(said), panel.upload: None}
+            sentence += f" Only the first {settings.max_rows} rows are measured here."
+        updates = {panel.own: rows, panel.rows: OWN, panel.message: notice(sentence), panel.upload: None}
         yield fit(rows) | updates
 
     brought = panel.upload.upload(
@@ -324,21 +321,21 @@ def _wire_announcement(
         from viz.page.measure.measuring import work_sentence  # imports torch
 
         try:
-            asked = read_asked(*values)
-            said = notice(work_sentence(asked, settings))
-            guess = notice(estimate(asked, choice), kind="count")
+            request = read_request(*values)
+            sentence = notice(work_sentence(request, settings))
+            guess = notice(estimate(request, choice), kind="count")
         except Exception as error:
             return {panel.bar.status: notice(explain(error), kind="error"), panel.bar.estimate: ""}
-        meaning = orders_meaning(list(asked.orders))
-        return {panel.bar.status: said, panel.bar.estimate: guess, panel.meaning: meaning}
+        meaning = orders_meaning(list(request.orders))
+        return {panel.bar.status: sentence, panel.bar.estimate: guess, panel.meaning: meaning}
 
-    def estimate(asked: "MeasureRequest", choice: "Choice | None") -> str:
+    def estimate(request: "MeasureRequest", choice: "Choice | None") -> str:
         from viz.page.measure.measuring import planned_work  # imports torch, as above
 
-        engine = sources.now(asked.rows.task.name, choice)
+        engine = sources.now(request.rows.task.name, choice)
         if engine is None:
             return ""
-        return sources.runs.speed(engine.model_name).estimate(planned_work(engine, asked, settings))
+        return sources.runs.speed(engine.model_name).estimate(planned_work(engine, request, settings))
 
     changing: list[Any] = [panel.limit, panel.methods, panel.wrapped, panel.orders, panel.what, panel.length]
     inputs = [chosen, *panel.inputs]
@@ -388,7 +385,7 @@ def _wire_run(
 
         return Job(
             what="measure",
-            methods=asked_methods(values[3], values[4]),
+            methods=selected_methods(values[3], values[4]),
             work=partial(_measure, values=values, settings=settings),
             plan=partial(_plan, values=values, settings=settings),
             show=show_view,
@@ -412,18 +409,18 @@ def _wire_run(
 def _measure(engine: "Engine", values: tuple[Any, ...], settings: HostSettings) -> Views:
     from viz.page.measure.measuring import measure_rows  # imports torch, which is there by now
 
-    return measure_rows(engine, read_asked(*values), settings)
+    return measure_rows(engine, read_request(*values), settings)
 
 
 def _plan(engine: "Engine", values: tuple[Any, ...], settings: HostSettings) -> Work:
     from viz.page.measure.measuring import plan_measurement  # imports torch, as above
 
-    asked = read_asked(*values)
-    return plan_measurement(engine, asked.examples, asked.settings(settings))
+    request = read_request(*values)
+    return plan_measurement(engine, request.examples, request.settings(settings))
 
 
 def _forget(files: "MeasuredFiles | None") -> None:
-    """Removes the files of an earlier measurement, also when the page is closed."""
+    """Remove the files of an earlier evaluation, also when the page is closed."""
     if files is not None:
         from viz.page.measure.measured_files import remove_measured  # imports torch, which has made them
 

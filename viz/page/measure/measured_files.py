@@ -1,7 +1,4 @@
-"""What was measured as two files: the records, which `report` and other programs read, and a report to show.
-
-Imports torch, like measuring.py.
-"""
+"""Files of an evaluation: records for `report` and other programs, and a report. Imports torch."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,29 +14,26 @@ RECORDS, REPORT = "records.jsonl", "report.html"
 
 @dataclass(frozen=True)
 class MeasuredFiles:
-    """Where the files of one measurement lie."""
+    """Paths of the files of one evaluation."""
 
     folder: Path
-    """In which there is nothing else."""
+    """Folder of these files only."""
 
     has_report: bool
 
     @property
     def records(self) -> Path:
-        """JSONL, one record a line."""
+        """Return the path of the JSONL records."""
         return self.folder / RECORDS
 
     @property
     def report(self) -> Path:
-        """HTML, one file that needs nothing else."""
+        """Return the path of the HTML report, a single file."""
         return self.folder / REPORT
 
 
 def write_measured(measured: MeasuredRecords, folder: Path) -> MeasuredFiles:
-    """Writes the files into a folder that is theirs alone.
-
-    There is no report before one row is done with every method in every order.
-    """
+    """Write the files into the folder; the report needs one example with every method and order."""
     lines = (record.model_dump_json() + "\n" for record in measured.records)
     (folder / RECORDS).write_text("".join(lines), encoding="utf-8")
     run = measured.run
@@ -50,5 +44,5 @@ def write_measured(measured: MeasuredRecords, folder: Path) -> MeasuredFiles:
 
 
 def remove_measured(files: MeasuredFiles | None) -> None:
-    """Removes the files."""
+    """Remove the files."""
     remove_folder(files.folder if files else None)

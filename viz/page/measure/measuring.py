@@ -1,7 +1,4 @@
-"""Measuring, seen from the page: rows, methods and orders go in, tables that grow record by record come out.
-
-Imports torch.
-"""
+"""Evaluation: examples, methods and orders go in, tables after each record come out. Imports torch."""
 
 import threading
 import time
@@ -31,48 +28,44 @@ from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import DataSet
 from viz.page.form.limits import check_answer_length, check_orders, check_rows, too_long
 from viz.page.form.read_only import check_rows_shipped
-from viz.page.jobs.cost import Work, in_words, planned
+from viz.page.jobs.cost import Work, format_seconds, planned
 from viz.page.measure.tabulating import of_whole_examples, slot_curves, tabulate
 
 BEAT_S = 0.5
-"""Seconds after which the page hears something, not more often and not less: answers of several prompts are
-written together without a word, and Stop is only heard between two views."""
+"""Seconds between two views, so that Stop takes effect during batched decoding."""
 
 
 SAMPLED = 4
-"""Rows whose tokens are counted before a measurement: all of them would keep a visitor waiting."""
+"""Number of examples whose tokens are counted for an estimate."""
 
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """Time has passed."""
+    """Tick between two events."""
 
 
 @dataclass(frozen=True)
 class MeasureRequest:
-    """What is to be measured."""
+    """Request of an evaluation."""
 
     rows: DataSet
     limit: int
-    """Rows, from the first."""
+    """Number of examples, from the first."""
 
     methods: tuple[str, ...]
     orders: tuple[str, ...]
     generate: bool
     logprobs: bool
     max_new_tokens: int
-    """Longest answer, in tokens."""
+    """Maximum number of new tokens."""
 
     @property
     def examples(self) -> tuple[Example, ...]:
-        """The rows that are measured."""
+        """Return the examples to evaluate."""
         return self.rows.examples[: self.limit]
 
     def settings(self, host: HostSettings = DEFAULTS) -> Settings:
-        """The settings, checked. Raises InputError for the first thing that cannot be measured, or not here.
-
-        host: what the host allows.
-        """
+        """Return the validated settings. Raises InputError for the first invalid value."""
         if not self.methods:
             raise InputError("No method is chosen; tick at least one.")
         check_rows(len(self.examples), host)
@@ -94,23 +87,23 @@ class MeasureRequest:
         return chosen
 
     def num_records(self, host: HostSettings) -> int:
-        """How many records there will be. Raises InputError as settings does."""
+        """Return the planned number of records. Raises InputError as `settings` does."""
         settings = self.settings(host)
         return len(settings.keys(self.examples))
 
 
 @dataclass(frozen=True)
 class MeasuredRecords:
-    """What was measured so far, and with what."""
+    """Records so far, and their settings."""
 
     info: RunInfo
     records: tuple[Record, ...]
     planned: frozenset[Key]
-    """The keys of all records that there will be."""
+    """Keys of all planned records."""
 
     @property
     def run(self) -> MeasuredRun | None:
-        """The rows that are done with every method in every order, as a run; None if there are none."""
+        """Return the complete examples (every method and order) as a run; None if there are none."""
         try:
             tasks = estimate_tasks(of_whole_examples(self.records, self.planned))
         except InputError:
@@ -121,56 +114,56 @@ class MeasuredRecords:
 
 @dataclass(frozen=True)
 class MeasureView:
-    """What the page shows; None where it has not changed."""
+    """State of the page; None for unchanged parts."""
 
     sentence: str
     tables: str | None = None
-    """HTML, as the next one."""
+    """HTML, like the next field."""
 
     findings: str | None = None
     curves: tuple[Curve, ...] | None = None
-    """Over the slots of the answer, one for each number of documents."""
+    """Curves over the slots of the gold document, one for each number of documents."""
 
     measured: MeasuredRecords | None = None
     done: Work | None = None
-    """The work so far."""
+    """Work so far."""
 
 
-def work_sentence(asked: MeasureRequest, host: HostSettings = DEFAULTS) -> str:
-    """What will be computed, in words. Raises InputError as `settings` does."""
-    settings = asked.settings(host)
-    planned = settings.keys(asked.examples)
-    count = len(asked.examples)
+def work_sentence(request: MeasureRequest, host: HostSettings = DEFAULTS) -> str:
+    """Describe the planned records. Raises InputError as `settings` does."""
+    settings = request.settings(host)
+    planned = settings.keys(request.examples)
+    count = len(request.examples)
     orders = {name for _, _, name in planned}
     parts = ((count, "row"), (len(settings.methods), "method"), (len(orders), "order"))
     product = " × ".join(f"{number} {noun}{'s' if number != 1 else ''}" for number, noun in parts)
     return f"{product}: {len(planned)} record{'s' if len(planned) != 1 else ''}."
 
 
-def planned_work(engine: Engine, asked: MeasureRequest, host: HostSettings = DEFAULTS) -> Work:
-    """About how much work it is, from the first rows alone. Raises InputError as `settings` does."""
-    settings = asked.settings(host)
-    sample = asked.examples[:SAMPLED]
-    return plan_measurement(engine, sample, settings).times(len(asked.examples) / max(1, len(sample)))
+def planned_work(engine: Engine, request: MeasureRequest, host: HostSettings = DEFAULTS) -> Work:
+    """Estimate the work from the first examples. Raises InputError as `settings` does."""
+    settings = request.settings(host)
+    sample = request.examples[:SAMPLED]
+    return plan_measurement(engine, sample, settings).times(len(request.examples) / max(1, len(sample)))
 
 
 def measure_rows(
-    engine: Engine, asked: MeasureRequest, host: HostSettings = DEFAULTS
+    engine: Engine, request: MeasureRequest, host: HostSettings = DEFAULTS
 ) -> Generator[MeasureView, None, None]:
-    """Measures the rows; closing the generator stops the model.
+    """Evaluate the examples; closing the generator stops the model.
 
-    host: what it allows. Raises InputError if what is asked cannot be measured, or not here.
+    Raises InputError for an invalid request.
     """
-    settings = asked.settings(host)
-    rows = asked.rows
+    settings = request.settings(host)
+    rows = request.rows
     info = run_info(settings, engine, data=rows.name, data_sha256=rows.sha256)
-    planned = settings.keys(asked.examples)
-    setting = f"{engine.model_name}, {engine.dtype}, {asked.rows.name}"
+    planned = settings.keys(request.examples)
+    setting = f"{engine.model_name}, {engine.dtype}, {request.rows.name}"
     records: list[Record] = []
     began = heard = time.monotonic()
     drawn = began - BEAT_S  # so that the first of all is shown at once
     yield MeasureView(_counted(0, len(planned), began), measured_tables([], done=0, planned=len(planned)))
-    with closing(measured_events(engine, asked, host)) as events:
+    with closing(measured_events(engine, request, host)) as events:
         for event in events:
             now = time.monotonic()
             counted = _counted(len(records), len(planned), began)
@@ -209,19 +202,19 @@ _INTERVALS = (
 
 
 def measured_events(
-    engine: Engine, asked: MeasureRequest, host: HostSettings
+    engine: Engine, request: MeasureRequest, host: HostSettings
 ) -> Generator[Event | Record | Heartbeat, None, None]:
-    """Every record as soon as it is there, and what is told meanwhile; closing it stops the model.
+    """Yield records, events and heartbeats; closing the generator stops the model.
 
-    Raises InputError if what is asked cannot be measured, or not here.
+    Raises InputError for an invalid request.
     """
-    settings = asked.settings(host)
-    check_prompts(engine, asked.examples, host)
-    return _events(Measurement(engine, asked.examples, settings))
+    settings = request.settings(host)
+    check_prompts(engine, request.examples, host)
+    return _events(Measurement(engine, request.examples, settings))
 
 
 def check_prompts(engine: Engine, examples: Sequence[Example], host: HostSettings) -> None:
-    """Raises InputError that names the first row whose prompt is longer than the host allows."""
+    """Raise InputError that names the first example whose prompt is longer than the host allows."""
     if host.max_prompt_tokens is None:
         return  # the engine itself says of each row whether it can be read
     for example in examples:
@@ -230,7 +223,7 @@ def check_prompts(engine: Engine, examples: Sequence[Example], host: HostSetting
 
 
 def work_of(records: Sequence[Record]) -> Work:
-    """The work behind these records; what was not computed anew was none, and what was lent is shared."""
+    """Return the work of these records; reused results count as none, shared prefills are split."""
     computed = [(record, _own_part(record)) for record in records if record.was_computed]
     return Work(
         prompts=len(computed),
@@ -243,27 +236,27 @@ def work_of(records: Sequence[Record]) -> Work:
 
 
 def _own_part(record: Record) -> float:
-    """How much of what a record would take alone was spent on it; others answer for the rest."""
+    """Return the fraction of the standalone time of a record that was attributed to it."""
     alone = record.prefill_s + record.decode_s
     return min(1.0, record.seconds / alone) if alone else 1.0
 
 
 def _counted(done: int, planned: int, began: float) -> str:
-    """How far it is: "12 of 48 records, about 30 s left"."""
+    """Describe the progress: "12 of 48 records, about 30 s left"."""
     counted = f"{done} of {planned} records"
     if not 0 < done < planned:
         return counted
-    return f"{counted}, about {in_words((time.monotonic() - began) / done * (planned - done))} left"
+    return f"{counted}, about {format_seconds((time.monotonic() - began) / done * (planned - done))} left"
 
 
 def _errors(records: list[Record]) -> str:
-    """How many records have an error, and the first one; "" if none has."""
+    """Describe the number of failed records and the first error; "" if there is none."""
     errors = [record.error for record in records if record.error]
     return f"{len(errors)} records could not be measured: {errors[0]}." if errors else ""
 
 
 def _events(measurement: Measurement) -> Generator[Event | Record | Heartbeat, None, None]:
-    """What the measurement emits, and a beat every BEAT_S seconds."""
+    """Yield the events of the evaluation, and a heartbeat every BEAT_S seconds."""
 
     def work(emit: Callable[[Event | Record | Heartbeat], None], cancelled: threading.Event) -> None:
         with _beating(lambda: emit(Heartbeat())):
@@ -274,7 +267,7 @@ def _events(measurement: Measurement) -> Generator[Event | Record | Heartbeat, N
 
 @contextmanager
 def _beating(beat: Callable[[], None]) -> Iterator[None]:
-    """Calls beat in a thread of its own every BEAT_S seconds until the block is left."""
+    """Call `beat` in a background thread every BEAT_S seconds until the block ends."""
     over = threading.Event()
 
     def go_on() -> None:
@@ -291,7 +284,7 @@ def _beating(beat: Callable[[], None]) -> Iterator[None]:
 
 
 def plan_measurement(engine: Engine, examples: Sequence[Example], settings: Settings) -> Work:
-    """The work of a measurement; what is computed once for several records counts once."""
+    """Plan the work of an evaluation; results shared by several records count once."""
     work = Work()
     for example in examples:
         longest = settings.max_new_tokens or get_task(example.task).max_new_tokens

@@ -1,4 +1,4 @@
-"""Records as the page shows them while they come: means by method and order, and by slot of the answer."""
+"""Tables of the records so far: means by method and order, and by slot of the gold document."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
@@ -23,7 +23,7 @@ TITLES: dict[Metric, str] = {
 }
 
 CURVE_KINDS: tuple[Metric, ...] = ("logprob", "generated", "chosen")
-"""What the curve shows, the first that was measured: log-probabilities tell small changes."""
+"""Metrics of the curve by priority: log-probabilities show small changes."""
 
 Y_TITLES: dict[Metric, str] = {
     "generated": "accepted answers, %",
@@ -35,10 +35,7 @@ Y_TITLES: dict[Metric, str] = {
 def tabulate(
     records: Sequence[Record], planned: Collection[Key], tasks: Sequence[Grid] = ()
 ) -> list[MeasuredTable]:
-    """A table for each kind of number that was measured.
-
-    planned: the keys of all records that there will be. tasks: estimates of all records, for the intervals.
-    """
+    """Return a table for each metric; `tasks` are the estimates of all records, for the intervals."""
     orders = tuple(dict.fromkeys(order for _, _, order in planned))
     methods = tuple(dict.fromkeys(method for _, method, _ in planned))
     measured = [kind for kind in METRICS if any(_has(record, kind) for record in records)]
@@ -63,11 +60,9 @@ def of_whole_examples(records: Sequence[Record], planned: Collection[Key]) -> li
 
 
 def slot_curves(records: Sequence[Record], planned: Collection[Key], setting: str) -> list[Curve]:
-    """The curves over the slots of the document with the answer, one for each number of documents.
+    """Return the curves over the slots of the gold document, one for each number of documents.
 
-    Over the examples that are done, so that all lines are over the same ones.
-    planned: the keys of all records that there will be. setting: model and rows, in words. None of fewer than
-    two slots.
+    All lines use the same complete examples. There is no curve for fewer than two slots.
     """
     whole = of_whole_examples(records, planned)
     kinds = (kind for kind in CURVE_KINDS if any(score_of(record, kind) is not None for record in whole))
@@ -133,7 +128,7 @@ def _level(method: str, means: dict[int | None, float], kind: Metric) -> CurveLi
 
 
 def _says(method: str, kind: Metric) -> bool:
-    """Whether a method has such numbers; a wrapper may be about answers alone, or about choices."""
+    """Check whether a method has this metric; a wrapper may support only one of both."""
     measured = measured_method(method)
     return {
         "generated": measured.generates,
@@ -143,7 +138,7 @@ def _says(method: str, kind: Metric) -> bool:
 
 
 def _has(record: Record, kind: Metric) -> bool:
-    """True if there is such an answer, also where nothing says whether it is right."""
+    """Check whether a record has such an answer, scored or not."""
     return record.text is not None if kind == "generated" else score_of(record, kind) is not None
 
 
@@ -175,7 +170,7 @@ def _row(
 
 
 def _mean(records: Iterable[Record], kind: Metric) -> float | None:
-    """The mean of the records that have such a number, None if none has, or none can be read."""
+    """Return the mean over records with this metric; None if there are none or none can be parsed."""
     found = [(value, record) for record in records if (value := score_of(record, kind)) is not None]
     if not any(is_parsed(record, kind) for _, record in found):
         return None
@@ -183,7 +178,7 @@ def _mean(records: Iterable[Record], kind: Metric) -> float | None:
 
 
 def _changes(records: Sequence[Record], kind: Metric) -> tuple[int, int]:
-    """Of one method: examples answered legibly in several orders, and those with several answers."""
+    """Count the parsed examples with several orders of one method, and those with several answers."""
     answered: dict[str, list[Record]] = {}
     for record in records:
         if _has(record, kind):

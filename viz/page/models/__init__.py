@@ -1,1 +1,1 @@
-"""The choice of a model: which are offered, and what is said of each."""
+"""Selection of a model: choices and facts."""

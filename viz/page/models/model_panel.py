@@ -1,4 +1,4 @@
-"""The model picker: what can be loaded here, what it needs, how far loading is, and why it is refused."""
+"""Model picker: selectable models, requirements, loading progress and reasons for rejection."""
 
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ OPEN, CLOSE = "Choose a model", "Close"
 
 @dataclass(frozen=True)
 class ModelPanel:
-    """The widgets."""
+    """Widgets of the picker."""
 
     toggle: gr.Button
-    """Shows and hides the body."""
+    """Toggles the picker."""
 
     body: gr.Column
     model: gr.Dropdown
@@ -30,16 +30,16 @@ class ModelPanel:
     facts: gr.HTML
     bar: JobBar
     chosen: gr.State
-    """The Choice of the visitor; None for the host's model."""
+    """Choice of the user; None for the model of the host."""
 
 
 def build_toggle() -> gr.Button:
-    """Makes the button that shows the picker."""
+    """Build the button that toggles the picker."""
     return gr.Button(OPEN, size="sm", elem_id="choose-model", scale=0, min_width=130)
 
 
 def build_models(toggle: gr.Button, pool: ModelPool) -> ModelPanel:
-    """Makes the widgets, hidden."""
+    """Build the widgets, hidden."""
     host = pool.host
     own = "" if pool.allowed is not None else " or the id of one on the hub, a folder, or a GGUF file"
     with gr.Column(visible=False, elem_id="model-picker", elem_classes="page-section") as body:
@@ -73,7 +73,7 @@ def build_models(toggle: gr.Button, pool: ModelPool) -> ModelPanel:
 
 
 def wire_models(panel: ModelPanel, pool: ModelPool, ready: gr.State) -> None:
-    """Connects the widgets. ready: state that changes when a model has been loaded."""
+    """Connect the widgets; `ready` is a state that changes when a model is loaded."""
 
     def facts(name: str | None, dtype: str) -> str:
         if not pool.is_open:
@@ -95,19 +95,19 @@ def wire_models(panel: ModelPanel, pool: ModelPool, ready: gr.State) -> None:
     def refresh(label: str, name: str | None, dtype: str) -> Any:
         return gr.skip() if label == OPEN else listed(name, dtype)
 
-    asked = [panel.model, panel.dtype]
+    selected = [panel.model, panel.dtype]
     panel.toggle.click(
         toggle,
-        [panel.toggle, *asked],
+        [panel.toggle, *selected],
         [panel.toggle, panel.body, panel.model, panel.facts],
         trigger_mode="once",
         **PRIVATE_EVENT,
     )
-    ready.change(refresh, [panel.toggle, *asked], [panel.model, panel.facts], **PRIVATE_EVENT)
+    ready.change(refresh, [panel.toggle, *selected], [panel.model, panel.facts], **PRIVATE_EVENT)
     gr.on(
         [panel.model.input, panel.dtype.input],
         facts,
-        asked,
+        selected,
         panel.facts,
         trigger_mode="always_last",
         **PRIVATE_EVENT,
@@ -133,8 +133,8 @@ def wire_models(panel: ModelPanel, pool: ModelPool, ready: gr.State) -> None:
                 panel.facts: facts(choice.name, choice.dtype),
             }
         except Exception as error:
-            said = explain(error).rstrip(".")
-            yield ended(notice(f"{said}. You keep the model that you had.", kind="error"))
+            reason = explain(error).rstrip(".")
+            yield ended(notice(f"{reason}. You keep the model that you had.", kind="error"))
 
     def stop(flag: StopFlag) -> Any:
         flag.requested = True
@@ -143,7 +143,7 @@ def wire_models(panel: ModelPanel, pool: ModelPool, ready: gr.State) -> None:
     panel.bar.stop.click(stop, panel.bar.stopping, panel.bar.stop, **PRIVATE_EVENT)
     panel.bar.run.click(
         load,
-        [panel.bar.stopping, *asked],
+        [panel.bar.stopping, *selected],
         [panel.bar.status, panel.bar.stop, panel.chosen, panel.facts],
         trigger_mode="once",
         **STATE_EVENT,
@@ -151,5 +151,5 @@ def wire_models(panel: ModelPanel, pool: ModelPool, ready: gr.State) -> None:
 
 
 def loaded_sentence(name: str, dtype: str) -> str:
-    """What is said once the model is there."""
+    """Describe the loaded model."""
     return f"Your next runs are by {name} in {dtype}. What was run before keeps its model’s name."

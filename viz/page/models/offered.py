@@ -1,4 +1,4 @@
-"""Which models the picker offers, and what it says of each."""
+"""Selectable models and their facts."""
 
 from pine_engine.errors import PineError
 from pine_engine.evaluation.report.published import PAPER_MODELS, PaperModel
@@ -17,13 +17,13 @@ SMALL = (
     "meta-llama/Llama-3.2-1B-Instruct",
     "meta-llama/Llama-3.1-8B-Instruct",
 )
-"""Models of the hub that follow instructions and fit on one machine."""
+"""Instruction-tuned models of the hub that fit on one machine."""
 
 _PAPER = {model.hub_id: model for model in PAPER_MODELS}
 
 
 def offered(pool: ModelPool) -> list[tuple[str, str]]:
-    """The choices of the picker: what is said of a model, and its name. Asks nothing of the hub."""
+    """Return (label, name) of the choices, without requests to the hub."""
     host = pool.host.name
     labels = {host: f"{host} · what this page was started with"}
     for model in list_models():
@@ -37,9 +37,9 @@ def offered(pool: ModelPool) -> list[tuple[str, str]]:
 
 
 def facts_html(pool: ModelPool, choice: Choice) -> str:
-    """HTML of what is known of a model before it is loaded, or why it cannot be.
+    """Render the facts of a model before it is loaded, or why it cannot be loaded.
 
-    The hub is asked about what is not on this machine. Raises PineError for what may not be chosen.
+    Requests models that are not on this machine from the hub. Raises PineError if the model is not allowed.
     """
     pool.choice(choice.name, choice.dtype)
     paper = _PAPER.get(choice.name)
@@ -74,12 +74,12 @@ def facts_html(pool: ModelPool, choice: Choice) -> str:
 
 
 def _of_paper(model: PaperModel) -> LoadableModel:
-    """What is known of a model of the paper without asking anybody."""
+    """Return the known facts of a model of the paper, without requests."""
     return LoadableModel(model.hub_id, "hub", 0, model.context, "", False, "", parameters=model.parameters)
 
 
 def _counted(parameters: int) -> str:
-    """A number of parameters: "135 million", "8.03 billion"."""
+    """Format a number of parameters: "135 million", "8.03 billion"."""
     if parameters < 1e6:
         return f"{parameters:,}"
     return f"{parameters / 1e9:.2f} billion" if parameters >= 1e9 else f"{parameters / 1e6:.0f} million"

@@ -1,1 +1,1 @@
-"""The doors in front of the page, and its beginning and end."""
+"""Middleware, startup and shutdown of the server."""

@@ -1,4 +1,4 @@
-"""How many connections are open at once, and how long one may take to say what it wants."""
+"""Limits of open connections and of the time until a request arrives."""
 
 import asyncio
 from collections.abc import Iterable
@@ -12,14 +12,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from viz.page.common.addresses import Network, is_in, sender_of
 
 REQUEST_S = 15.0
-"""Seconds in which the head of a request has to come; its body has a time of its own, see front_door.py."""
+"""Seconds in which the head of a request must arrive; front_door.py limits the body."""
 
 SHARE = 4
-"""One sender may have one part in so many of all connections, unless it is a proxy."""
+"""One client may have this fraction (1/n) of all connections, unless it is a proxy."""
 
 
-class ImpatientProtocol(H11Protocol):
-    """uvicorn's, which waits for ever for a request that has begun."""
+class HeaderTimeoutProtocol(H11Protocol):
+    """uvicorn's protocol, with a timeout for incomplete request headers."""
 
     _deadline: asyncio.TimerHandle | None = None
 
@@ -28,7 +28,7 @@ class ImpatientProtocol(H11Protocol):
         self._proxies = proxies
 
     def connection_made(self, transport: Any) -> None:
-        """A connection was opened. One too many of its address is closed at once."""
+        """Accept a connection, or close it if its address has too many."""
         super().connection_made(transport)
         most = self.limit_concurrency
         if most is not None and self.client is not None and not is_in(self.client[0], self._proxies):
@@ -39,17 +39,17 @@ class ImpatientProtocol(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """More of a request has come."""
+        """Receive data of a request."""
         super().data_received(data)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It was closed."""
+        """Forget a closed connection."""
         super().connection_lost(exc)
         self._stop_watching()
 
     def _watch(self) -> None:
-        """Closes the connection in a while if the request that it waits for has not come by then."""
+        """Close the connection after the timeout unless a request has arrived."""
         if self.conn.their_state is not h11.IDLE or self.timeout_keep_alive_task is not None:
             self._stop_watching()
         elif self._deadline is None:
@@ -67,10 +67,7 @@ def _sender(connection: Any) -> str | None:
 
 
 def limit_connections(server: Server, most: int, proxies: Iterable[Network] = ()) -> None:
-    """Sets the limits of a running server, for connections from now on.
-
-    most: connections at once. proxies: through whom many visitors come, which need no share.
-    """
-    protocol: Any = partial(ImpatientProtocol, proxies=proxies)
+    """Set the limits of a running server; proxies are exempt from the limit per address."""
+    protocol: Any = partial(HeaderTimeoutProtocol, proxies=proxies)
     server.config.limit_concurrency = most
     server.config.http_protocol_class = protocol

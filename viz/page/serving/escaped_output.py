@@ -1,18 +1,15 @@
-"""Standard output and standard error, on which no client writes a line of its own."""
+"""Escaped stdout and stderr, so that client text cannot forge log lines."""
 
 import re
 import sys
 from typing import Any, TextIO, cast
 
 CONTINUATION = "| "
-"""Begins each line but the first of one piece of output, so that no client text begins a line."""
+"""Prefix of each line except the first of one write."""
 
 
 def escaped(text: str) -> str:
-    """Return one piece of output with each character escaped that is not printable.
-
-    Newlines and tabs stay, because tracebacks have them; a line after a newline begins with CONTINUATION.
-    """
+    """Escape unprintable characters except newlines and tabs; continuation lines get CONTINUATION."""
     body = text.lstrip("\n")
     shown = "".join(
         character if character.isprintable() or character in "\n\t" else ascii(character)[1:-1]
@@ -22,10 +19,7 @@ def escaped(text: str) -> str:
 
 
 class EscapedOutput:
-    """A text stream that escapes all that is written to it.
-
-    Log records, prints and tracebacks of this project, of gradio, uvicorn and mcp all end in such a stream.
-    """
+    """Text stream that escapes all text: logs, prints and tracebacks of all packages."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -40,5 +34,5 @@ class EscapedOutput:
 
 
 def escape_output() -> None:
-    """Replace `sys.stdout` and `sys.stderr`; log handlers that are made later write to the new ones."""
+    """Replace `sys.stdout` and `sys.stderr`; log handlers created later use them."""
     sys.stdout, sys.stderr = (cast(TextIO, EscapedOutput(stream)) for stream in (sys.stdout, sys.stderr))

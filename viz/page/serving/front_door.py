@@ -1,4 +1,4 @@
-"""What stands before gradio: requests that are too large or too slow, or that it fails at, get a sentence."""
+"""Limits of size and time of requests, and error messages for failures inside gradio."""
 
 import asyncio
 import logging
@@ -7,40 +7,36 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from viz.page.common.asgi import App, Message, Receive, Scope, Send
-from viz.page.common.bounds import MAX_DOCUMENTS, MOST_MB
+from viz.page.common.bounds import MAX_DOCUMENTS, MAX_UPLOAD_MB
 
 log = logging.getLogger(__name__)
 
-MOST_BYTES = 20_000_000
-"""Of a request that brings no files; gradio reads as much as comes."""
+MAX_BYTES = 20_000_000
+"""Maximum bytes of a request without files."""
 
-MOST_BYTES_OF_FILES = MAX_DOCUMENTS * MOST_MB * 1_100_000
-"""Of a request with files; gradio limits each of them, and takes a thousand."""
+MAX_UPLOAD_BYTES = MAX_DOCUMENTS * MAX_UPLOAD_MB * 1_100_000
+"""Maximum bytes of a request with files; gradio limits each file."""
 
 BODY_S, BODY_OF_FILES_S = 30.0, 300.0
-"""Seconds in which all of a request has to come."""
+"""Seconds in which the whole request must arrive."""
 
 NOT_UNDERSTOOD = "This request is none that the page makes; docs/api.md says how to call it."
 
 
-class FrontDoor:
-    """ASGI middleware.
-
-    gradio answers a request that names no function of the page with a traceback in the log. Here it is one
-    line, and a sentence for whoever asked.
-    """
+class RequestLimitMiddleware:
+    """ASGI middleware that limits requests and turns errors of gradio into one line of log and a sentence."""
 
     def __init__(self, app: App) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes the request on."""
+        """Pass the request on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         path = scope["path"].rstrip("/")
         has_files = path.endswith("/upload")
-        most, seconds = (MOST_BYTES_OF_FILES, BODY_OF_FILES_S) if has_files else (MOST_BYTES, BODY_S)
+        most, seconds = (MAX_UPLOAD_BYTES, BODY_OF_FILES_S) if has_files else (MAX_BYTES, BODY_S)
         end = asyncio.get_running_loop().time() + seconds
         came, is_all, begun = 0, False, False
 

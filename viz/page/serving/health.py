@@ -1,7 +1,4 @@
-"""How the process is, for whoever watches it: /health as JSON, /metrics as Prometheus reads them.
-
-Both are answered past the queue, also while the model runs.
-"""
+"""Health of the process: /health as JSON and /metrics for Prometheus, answered outside the queue."""
 
 import time
 import tomllib
@@ -20,12 +17,12 @@ PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 
 def version() -> str:
-    """The page's version, also where it runs without being installed."""
+    """Return the version of the page, also without installation."""
     return str(tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"])
 
 
 def health(sources: Sources, *, began: float) -> dict[str, Any]:
-    """What /health says. began: time.monotonic() at the start."""
+    """Return the content of /health; `began` is time.monotonic() at the start."""
     runs, waiting = sources.runs, sources.queue.waiting
     return {
         "status": sources.main.status.stage,
@@ -40,7 +37,7 @@ def health(sources: Sources, *, began: float) -> dict[str, Any]:
 
 
 def metrics(sources: Sources, *, began: float, sessions: int) -> str:
-    """What /metrics says, in Prometheus' text format. began: as for health; sessions: that are kept."""
+    """Return the content of /metrics; `sessions` is the number in memory."""
     runs, waiting = sources.runs, sources.queue.waiting
     lines = [
         "# TYPE pine_ready gauge",
@@ -60,15 +57,12 @@ def metrics(sources: Sources, *, began: float, sessions: int) -> str:
 
 
 def add_health(app: Starlette, sources: Sources, sessions: Callable[[], int]) -> None:
-    """Adds both to a launched page, before gradio's own routes, which would take any address.
-
-    sessions: counts those of visitors and scripts that are kept in memory.
-    """
+    """Add both routes before those of gradio, which match any path."""
     began = time.monotonic()
 
     async def answer_health(_: Request) -> Response:
-        told = health(sources, began=began)
-        return JSONResponse(told, status_code=200 if told["status"] == "ready" else 503)
+        status = health(sources, began=began)
+        return JSONResponse(status, status_code=200 if status["status"] == "ready" else 503)
 
     async def answer_metrics(_: Request) -> Response:
         return PlainTextResponse(metrics(sources, began=began, sessions=sessions()))

@@ -1,4 +1,4 @@
-"""Login attempts: an address that failed often waits longer and longer, and each failure is logged."""
+"""Rate limit of logins: waits double after repeated failures, and each failure is logged."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from viz.page.serving.rate_limits import LOGIN, rejection
 log = logging.getLogger("pine_explorer.logins")
 
 FREE_FAILURES = 5
-"""Failed logins of one address in a row without a wait: several people may share the address."""
+"""Failed logins of one address without a wait; several people may share the address."""
 
 MAX_WAIT_S = 60.0
 """Longest wait after a failed login."""
@@ -24,7 +24,7 @@ KEEP_S = 600.0
 """Seconds without an attempt after which failures are forgotten."""
 
 FAILED = 400
-"""Status with which gradio answers a wrong name or password, which it compares in constant time."""
+"""Status of gradio for a wrong name or password, which are compared in constant time."""
 
 
 @dataclass
@@ -46,10 +46,10 @@ class _Attempts:
 
 
 class LoginLimitMiddleware:
-    """ASGI middleware that passes on one login of an address at a time, and none while it has to wait.
+    """ASGI middleware that passes on one login of an address at a time.
 
-    After FREE_FAILURES failed logins in a row the wait is 1 s, and doubles with each further one up to
-    MAX_WAIT_S. A successful login resets it.
+    After FREE_FAILURES failed logins in a row the wait is 1 s and doubles up to MAX_WAIT_S. A login resets
+    it.
     """
 
     def __init__(self, app: App) -> None:
@@ -87,6 +87,6 @@ class LoginLimitMiddleware:
 
 
 def _log_line(address: str) -> str:
-    """Return the line of the log, a JSON object like those of runs; it has no name and no password."""
+    """Return the log line, a JSON object without name and password."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return json.dumps({"time": now, "operation": "login", "address": address, "outcome": "rejected"})

@@ -1,8 +1,4 @@
-"""Which addresses are answered: those that the page, its calls and its tools need.
-
-gradio has more, for things that this page does not do: components and recordings of others, statistics, files
-of other servers, an editor.
-"""
+"""Allowlist of the routes that the page, its API and its tools need; gradio has more."""
 
 import re
 from urllib.parse import unquote
@@ -24,7 +20,7 @@ _GRADIO = (
 )
 
 WITHOUT_LOGIN = re.compile(rf"/(?:(?:{_LOGIN_PAGE})/?)?", re.DOTALL)
-"""Paths that answer without login: the form for it, its assets, the health and gradio's start."""
+"""Paths without login: the login form, its assets, the health and gradio's start."""
 
 OPEN = re.compile(rf"/(?:(?:{_LOGIN_PAGE}|{_PAGE}|gradio_api/(?:{_GRADIO}))/?)?", re.DOTALL)
 
@@ -38,18 +34,14 @@ UNPRINTABLE = (
 NO_LOGIN = "Not authenticated: this page requires a login. Log in at /login with the name and the password."
 
 
-class OpenRoutes:
-    """ASGI middleware that answers 404 for all other addresses, and 400 for those with control characters.
-
-    Where the page has a login, all but WITHOUT_LOGIN answer 401 without it: gradio checks most of its routes
-    itself, but not each.
-    """
+class RouteAllowlistMiddleware:
+    """ASGI middleware that answers 404 for other paths, 400 for control characters and 401 without login."""
 
     def __init__(self, app: App) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes the request on, or answers that nothing is there."""
+        """Pass the request on, or reject it."""
         refusal = _refusal(scope) if scope["type"] == "http" else None
         if refusal is not None:
             status, sentence = refusal
@@ -59,7 +51,7 @@ class OpenRoutes:
 
 
 def _refusal(scope: Scope) -> tuple[int, str] | None:
-    """Return the status and the sentence for a request that is not answered, None for any other."""
+    """Return status and sentence for a rejected request, None for others."""
     path, query = scope["path"], scope["query_string"].decode("latin-1")
     if any(CONTROL_CHARACTER.search(part) for part in (path, query, unquote(query))):
         return 400, UNPRINTABLE
@@ -71,7 +63,7 @@ def _refusal(scope: Scope) -> tuple[int, str] | None:
 
 
 def _is_logged_in(scope: Scope) -> bool:
-    """Check whether the page has no login, or the request has the cookie of one, as gradio checks it."""
+    """Check whether the page has no login, or the request has a valid cookie, as gradio does."""
     app = scope["app"]
     if app.auth is None:
         return True

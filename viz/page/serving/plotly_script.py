@@ -1,4 +1,4 @@
-"""plotly.js, served by the page itself; browsers keep it, and ask for it when a figure is first drawn."""
+"""plotly.js served by the page and cached by browsers."""
 
 import gzip
 from functools import cache
@@ -11,11 +11,11 @@ from starlette.routing import Route
 from viz.page.common.theme import PLOTLY, PLOTLY_ADDRESS
 
 _A_YEAR = "public, max-age=31536000, immutable"
-"""The address is another for each version, so that what a browser has kept never grows old."""
+"""URL with the version, so that caches never serve an old one."""
 
 
 def add_plotly(app: Starlette) -> None:
-    """Adds the script to a launched page, before gradio's own routes, which would take any address."""
+    """Add the route before those of gradio, which match any path."""
     app.router.routes[:0] = [Route(PLOTLY_ADDRESS, _answer)]
 
 

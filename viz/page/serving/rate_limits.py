@@ -1,7 +1,4 @@
-"""Limit of the requests of one client: a token bucket for each address.
-
-The limit covers what makes the server compute or check something: page events, calls, tool calls, logins.
-"""
+"""Rate limit of page events, API calls, tool calls and logins: a token bucket for each address."""
 
 import asyncio
 import math
@@ -17,7 +14,7 @@ from viz.page.common.asgi import App, Receive, Scope, Send
 from viz.page.jobs.presence import CALLER, MCP
 
 EVENT = re.compile(r"/gradio_api/(?:queue/join|(?:run|api)/[^/]+|call/.+)/?", re.DOTALL)
-"""Addresses of gradio that take an event."""
+"""Paths of gradio that accept an event."""
 
 LOGIN = re.compile(r"/login/?")
 
@@ -25,7 +22,7 @@ PERIOD_S = 60.0
 """Seconds in which an empty bucket is full again."""
 
 MAX_CONCURRENT_EVENTS = 8
-"""Event requests of one address that are handled at once; the others wait, so that other clients do not."""
+"""Concurrent event requests of one address; others wait."""
 
 TOO_MANY_REQUESTS = 429
 
@@ -58,13 +55,10 @@ class _Client:
 
 
 class RateLimitMiddleware:
-    """ASGI middleware that rejects requests beyond the rate of their address, and lets addresses take turns.
+    """ASGI middleware that rejects requests beyond the rate of their address.
 
-    It comes after PresenceMiddleware, which removes a forged CALLER header: a request with that header to
-    another address than MCP's is sent by this process for a tool call that was counted already.
-
-    Args:
-        max_requests: Requests of one address in a minute, which may all come at once.
+    PresenceMiddleware comes first and removes a forged CALLER header: requests with it are internal requests
+    of tool calls that were counted already.
     """
 
     def __init__(self, app: App, max_requests: int) -> None:
@@ -97,12 +91,7 @@ class RateLimitMiddleware:
 
 
 def rejection(sentence: str, wait_s: float) -> JSONResponse:
-    """Return a response with status 429 that says when to try again.
-
-    Args:
-        sentence: What is too much.
-        wait_s: Seconds until a request is accepted.
-    """
+    """Return a response with status 429 and the seconds to wait."""
     seconds = math.ceil(wait_s)
     detail = f"{sentence} Try again in {seconds} s."
     return JSONResponse({"detail": detail}, TOO_MANY_REQUESTS, headers={"Retry-After": str(seconds)})

@@ -1,4 +1,4 @@
-"""What every answer tells the browser: load nothing from elsewhere, tell nobody where you came from."""
+"""Security headers: no content of other sites, no referrer."""
 
 from starlette.datastructures import MutableHeaders
 
@@ -15,7 +15,7 @@ _POLICY = (
 
 
 class SecurityHeaders:
-    """ASGI middleware. frame_ancestors: sites that may show the page in a frame, as the policy names them."""
+    """ASGI middleware; `frame_ancestors` are the sites that may embed the page."""
 
     def __init__(self, app: App, frame_ancestors: str) -> None:
         self._app = app
@@ -27,7 +27,7 @@ class SecurityHeaders:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes the request on, and the answer with these headers."""
+        """Pass the request on and add the headers to the answer."""
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":

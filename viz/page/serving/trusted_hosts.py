@@ -1,7 +1,6 @@
-"""Under which names the page is reached, and whose pages may call it.
+"""Allowed host names of the page, and origins that may call it.
 
-A name of somebody else's can be made to lead to this machine (DNS rebinding), any site can send a form to it,
-and whoever asks can claim with a header that a proxy has sent them.
+Protects against DNS rebinding, cross-site forms and forged proxy headers.
 """
 
 from collections.abc import Iterable
@@ -17,30 +16,28 @@ from viz.page.common.host_settings import LOCAL_NAMES, HostSettings
 ANY = "*"
 
 ALWAYS = {*LOCAL_NAMES, "0.0.0.0"}
-"""Names that can be made to lead nowhere else; the page itself uses them when it starts."""
+"""Names of this machine; the page uses them at its start."""
 
 OF_PROXIES = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip")
 CLAIMS = (*OF_PROXIES, b"x-gradio-server")
-"""Headers that gradio believes, whoever sends them."""
+"""Headers that gradio trusts from any client."""
 
 DEFAULT_PORTS = (80, 443)
 
 READING = ("GET", "HEAD", "OPTIONS")
 
 CALLS = "/gradio_api/info"
-"""Tells how the page is called, under the first caller's name for it to all, unless a page is asked for."""
+"""Route that reports the address of the page under the name of the first client, except for page requests."""
 
 WATCHED = "/health"
-"""Asked for by whoever watches the process, under any name."""
+"""Route for health checks, under any name."""
 
 
-class TrustedHosts:
-    """ASGI middleware: refuses requests under other names, and what pages of other sites want to change.
+class AllowedHostsMiddleware:
+    """ASGI middleware that rejects other host names and changes by other origins.
 
-    What goes on to gradio names the host in `Host` alone. is_public: whether others than this machine may
-    reach the page; if not, nothing that came through a proxy is answered. is_space: on a Space of Hugging
-    Face, which is reached through its proxies alone; they see to the names. proxies: networks of the proxies
-    whose headers are trusted.
+    Only `Host` names the host for gradio. If the page is not public, requests through a proxy are rejected. A
+    Space is reached only through its proxies, which check names.
     """
 
     def __init__(
@@ -61,7 +58,7 @@ class TrustedHosts:
         self._proxies = tuple(proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes the request on, or answers why not."""
+        """Pass the request on, or reject it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -81,7 +78,7 @@ class TrustedHosts:
         await self._app(named, receive, send)
 
     def _refusal(self, scope: Scope, headers: Headers, host: str) -> str | None:
-        """Why a request is not answered; None if it is."""
+        """Return the reason for a rejection, or None."""
         name = hostname(host)
         if scope["path"].rstrip("/") == WATCHED:
             return None
@@ -108,7 +105,7 @@ class TrustedHosts:
 
 
 def hostname(netloc: str) -> str:
-    """The name in `name:port`, in lower case, of an IPv6 address without brackets; "" for nonsense."""
+    """Return the name in `name:port` in lower case, without brackets of IPv6; "" if it is invalid."""
     try:
         return urlsplit(f"//{netloc}").hostname or ""
     except ValueError:
@@ -116,10 +113,7 @@ def hostname(netloc: str) -> str:
 
 
 def address(netloc: str) -> tuple[str, int | None]:
-    """Return the name and the port of `name:port`; None for no port, and for the default of HTTP or HTTPS.
-
-    Browsers leave a default port out, and a proxy that ends HTTPS may not tell which of the two it was.
-    """
+    """Return name and port of `name:port`; None for no port or a default port of HTTP and HTTPS."""
     try:
         port = urlsplit(f"//{netloc}").port
     except ValueError:
@@ -128,7 +122,7 @@ def address(netloc: str) -> tuple[str, int | None]:
 
 
 def _is_among(name: str, names: set[str]) -> bool:
-    """Whether a name is there, or under one that begins with "*."; "*" stands for any."""
+    """Check whether a name matches an entry; "*." matches subdomains, "*" all."""
     return (
         ANY in names
         or name in names

@@ -1,4 +1,4 @@
-"""What stands before gradio's upload: one that is not taken, or has no room, is refused in a sentence."""
+"""Quota of uploads."""
 
 import json
 import logging
@@ -8,7 +8,7 @@ from starlette.responses import PlainTextResponse
 
 from viz.page.common.asgi import App, Message, Receive, Scope, Send
 from viz.page.common.disk import FULL, DiskFullError, is_disk_full
-from viz.page.serving.front_door import MOST_BYTES_OF_FILES
+from viz.page.serving.front_door import MAX_UPLOAD_BYTES
 from viz.page.upstream.guarded import GuardedBlocks
 
 log = logging.getLogger("pine_explorer")
@@ -16,17 +16,17 @@ log = logging.getLogger("pine_explorer")
 FORBIDDEN = 403
 
 NO_ROOM = 507
-"""HTTP's status for it: insufficient storage."""
+"""HTTP status "insufficient storage"."""
 
 
-class UploadDoor:
-    """ASGI middleware: tells the Disk of the page what comes and what has come, and says when it is full."""
+class UploadQuotaMiddleware:
+    """ASGI middleware that registers uploads with the Disk, and rejects them if it is full."""
 
     def __init__(self, app: App) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes the request on."""
+        """Pass the request on."""
         if scope["type"] == "http" and scope["path"].rstrip("/").endswith("/upload"):
             await self._upload(scope, receive, send)
         else:
@@ -41,7 +41,7 @@ class UploadDoor:
             return
         disk = page.disk
         announced = dict(scope["headers"]).get(b"content-length", b"")
-        size = min(int(announced), MOST_BYTES_OF_FILES) if announced.isdigit() else MOST_BYTES_OF_FILES
+        size = min(int(announced), MAX_UPLOAD_BYTES) if announced.isdigit() else MAX_UPLOAD_BYTES
         more, status, answer = True, 0, b""
 
         async def counted() -> Message:

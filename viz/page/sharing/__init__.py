@@ -1,1 +1,1 @@
-"""Links and files that carry a run away."""
+"""Links and files of a run."""

@@ -1,4 +1,4 @@
-"""Everything of a finished run as one ZIP. Imports torch."""
+"""Export of a finished run as one ZIP. Imports torch."""
 
 import datetime
 import io
@@ -33,11 +33,11 @@ from viz.page.sharing.sheets import Files, form_comparison
 
 NAME = "pine-explorer-run.zip"
 
-MOST_BYTES = 40_000_000
-"""Of all files together, before they are packed; what is too much is left out, and README.txt says so."""
+MAX_BYTES = 40_000_000
+"""Maximum bytes of all files, unpacked; the rest is left out and named in README.txt."""
 
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
-"""Time of every file in the ZIP: the same run gives the same bytes."""
+"""Time of every file in the ZIP, so that equal runs give equal bytes."""
 
 _ABOUT = {
     "README.txt": "this file",
@@ -57,7 +57,7 @@ _ABOUT = {
 def write_bundle(
     run: FinishedRun, selection: Selection, *, accepted: str, certificate: Files | None, folder: Path
 ) -> Path:
-    """Writes the ZIP into a folder that is its alone."""
+    """Write the ZIP into a new folder."""
     content = bundle(
         run,
         selection,
@@ -77,18 +77,14 @@ def bundle(
     accepted: str,
     certificate: Files | None,
     date: datetime.date,
-    most_bytes: int = MOST_BYTES,
+    max_bytes: int = MAX_BYTES,
 ) -> bytes:
-    """The ZIP of a run that was computed here.
-
-    selection: what its pictures show. accepted: the answers that are right, one a line. certificate: of the
-    last shuffle; taken where the run is its own. most_bytes: of all files together.
-    """
+    """Return the ZIP of a run of this session, with the certificate of its shuffle test, if any."""
     assert run.form is not None, "a recorded run has no form"
     kept: dict[str, bytes] = {}
     left_out = []
     for name, content in _files(run, run.form, selection, accepted, certificate):
-        if sum(map(len, kept.values())) + len(content) <= most_bytes:
+        if sum(map(len, kept.values())) + len(content) <= max_bytes:
             kept[name] = content
         else:
             left_out.append(name)
@@ -99,7 +95,7 @@ def bundle(
 def _files(
     run: FinishedRun, form: Form, selection: Selection, accepted: str, certificate: Files | None
 ) -> Iterator[tuple[str, bytes]]:
-    """Names and contents, what matters most first."""
+    """Iterate over names and contents, the most important first."""
     session = session_of(form, accepted=accepted, ran=True, selection=as_picks(selection))
     yield "session.json", to_json(session).encode()
     yield "input.json", form_comparison(_by_slot(form)).model_dump_json(indent=2).encode()
@@ -120,7 +116,7 @@ def _files(
 
 
 def _by_slot(form: Form) -> Form:
-    """The form with its documents lettered in the order of their slots."""
+    """Return the form with its documents lettered in slot order."""
     return replace(form, entries=entries_from([(entry.title, entry.text) for entry in form.entries]))
 
 
@@ -161,9 +157,9 @@ def _tokens(run: FinishedRun) -> Numbers:
         ("method", "token", "text", "token id", "log-probability (nats)"),
         tuple(
             (method, step + 1, text, token, logprob)
-            for method, told in run.answer_records.items()
+            for method, record in run.answer_records.items()
             for step, (text, token, logprob) in enumerate(
-                zip(told.tokens, told.token_ids, told.logprobs, strict=True)
+                zip(record.tokens, record.token_ids, record.logprobs, strict=True)
             )
         ),
     )
@@ -173,9 +169,9 @@ def _orders(run: FinishedRun) -> Numbers:
     return Numbers(
         ("order", "method", "answer"),
         tuple(
-            (tried.label, method, told.text)
+            (tried.label, method, record.text)
             for tried in run.tried
-            for method, told in tried.answer_records.items()
+            for method, record in tried.answer_records.items()
         ),
     )
 
@@ -201,7 +197,7 @@ def _pictures(run: FinishedRun, form: Form, drawn: Mapping[str, TabContent]) -> 
 
 
 def _readme(run: FinishedRun, form: Form, names: list[str], left_out: list[str], date: datetime.date) -> str:
-    """What the ZIP holds, what it was computed with, and how to compute it again."""
+    """Describe the content of the ZIP, its origin and how to reproduce it."""
     listed = {name.partition("/")[0] + "/" if "/" in name else name for name in ["README.txt", *names]}
     order = " ".join(map(document_letter, run.order))
     lines = [
@@ -225,7 +221,7 @@ def _readme(run: FinishedRun, form: Form, names: list[str], left_out: list[str],
             "  It letters the documents in the order of their slots, here they were moved after that."
         )
     if left_out:
-        most = f"{MOST_BYTES / 1e6:.0f} MB"
+        most = f"{MAX_BYTES / 1e6:.0f} MB"
         lines += ["", f"Left out, because all files together may have {most}: {', '.join(left_out)}"]
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""The button that hands out everything of the last run as one ZIP."""
+"""Button that exports the last run as one ZIP."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ from viz.page.sharing.bundle import write_bundle
 from viz.page.sharing.sheets import Files
 
 CLICK_FILE = "() => document.querySelector('#run-file').click()"
-"""The ZIP is made when it is asked for; a hidden button then hands it to the browser."""
+"""Script: the ZIP is created on click, then a hidden button downloads it."""
 
 
 @dataclass(frozen=True)
 class DownloadPanel:
-    """The widgets."""
+    """Widgets of the export."""
 
     button: gr.Button
     file: gr.DownloadButton
-    """Hidden, holds the ZIP made last."""
+    """Hidden download button of the last ZIP."""
 
     folder: gr.State
-    """Where that lies, or None."""
+    """Path of the last ZIP, or None."""
 
 
 def build_download() -> DownloadPanel:
-    """Makes the widgets; there is nothing to hand out yet."""
+    """Build the widgets."""
     return DownloadPanel(
         button=gr.Button(
             "Download run", size="sm", elem_id="download-run", scale=0, min_width=130, interactive=False
@@ -54,7 +54,7 @@ def wire_download(
     run_events: Sequence[Any],
     disk: Disk,
 ) -> None:
-    """Connects the button. The states are those of the last run; run_events: what writes `finished`."""
+    """Connect the button; the states are those of the last run."""
 
     def offer(run: FinishedRun | None) -> Any:
         return gr.update(interactive=run is not None and run.form is not None)

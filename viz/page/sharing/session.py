@@ -1,4 +1,4 @@
-"""A session: what a visitor has entered and chosen, as a file and as a link."""
+"""Session: all inputs and selections, as a file and as a link."""
 
 import base64
 import binascii
@@ -16,13 +16,11 @@ from viz.page.form.documents import Entries, Entry
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.method_boxes import OFFERED
 
-LONGEST_LINK = 32_000
-"""Characters of a session in a link. It is sent to no server; what cuts longer ones is a program that hands
-them to the browser: on Windows in a command line, which has at most 32,767.
-"""
+MAX_LINK_CHARACTERS = 32_000
+"""Maximum characters of a session in a link: a command line of Windows has at most 32,767."""
 
 LARGEST_BYTES = 1_000_000
-"""Of a session as JSON, also when it comes out of a small link."""
+"""Maximum bytes of a session as JSON, also when unpacked from a link."""
 
 Text = Annotated[str, StringConstraints(max_length=200_000)]
 ShortText = Annotated[str, StringConstraints(max_length=2_000)]
@@ -36,14 +34,14 @@ class SharedDocument(_SessionModel):
     """A document in a slot."""
 
     letter: Annotated[int, Field(ge=0, lt=MAX_DOCUMENTS)]
-    """0 is A; it travels with the document."""
+    """0 is A; it stays with the document."""
 
     title: ShortText = ""
     text: Text = ""
 
 
 class Session(_SessionModel):
-    """Everything that makes the page what it is, apart from what the model computes."""
+    """Complete state of the page except the results of the model."""
 
     format: Literal["pine-explorer session"] = "pine-explorer session"
     version: Literal[1] = 1
@@ -51,24 +49,24 @@ class Session(_SessionModel):
     question: Text = ""
     instruction: Text = ""
     accepted: Text = ""
-    """The answers that are right, one a line."""
+    """Accepted answers, one per line."""
 
     methods: tuple[ShortText, ...]
     max_new_tokens: Annotated[int, Field(ge=MIN_NEW_TOKENS, le=MAX_NEW_TOKENS)]
     documents: Annotated[tuple[SharedDocument, ...], Field(max_length=MAX_DOCUMENTS)]
-    """In the order of their slots."""
+    """Documents in slot order."""
 
     ran: bool = False
-    """Whether the answers were there, so that opening it runs them again."""
+    """True if there were answers, so that opening the session runs it again."""
 
     model: ShortText = ""
-    """Which gave them, in words; opening the session says so and loads nothing."""
+    """Model of the answers; opening the session shows its name and loads nothing."""
 
     selection: dict[ShortText, str | int | bool | None] = Field(default_factory=dict, max_length=20)
-    """What the pictures show, as Selection takes picks."""
+    """Selection in the figures, as Selection takes changes."""
 
     tab: ShortText = ""
-    """The picture that is shown; "" for the first."""
+    """Selected tab of figures; "" for the first."""
 
     @field_validator("task")
     @classmethod
@@ -91,14 +89,14 @@ class Session(_SessionModel):
 
     @property
     def form(self) -> Form:
-        """What is asked."""
+        """Return the form."""
         return Form(
             self.task, self.question, self.instruction, self.methods, self.max_new_tokens, self.entries
         )
 
     @property
     def entries(self) -> Entries:
-        """The documents as the editor has them."""
+        """Return the entries of the editor."""
         return tuple(Entry(document.letter, document.title, document.text) for document in self.documents)
 
 
@@ -111,7 +109,7 @@ def session_of(
     selection: dict[str, Any] | None = None,
     tab: str = "",
 ) -> Session:
-    """The session of a form. Raises InputError for one that is too large, or whose text is no Unicode."""
+    """Return the session of a form. Raises InputError if it is too large or has invalid Unicode."""
     try:
         return Session(
             task=form.task,
@@ -134,7 +132,7 @@ def session_of(
 
 
 def to_json(session: Session) -> str:
-    """The session as a file has it. Raises InputError for one that could not be opened again."""
+    """Return the session as JSON. Raises InputError if it could not be opened again."""
     text = session.model_dump_json(indent=2) + "\n"
     if (size := len(text.encode())) > LARGEST_BYTES:
         raise InputError(
@@ -144,13 +142,13 @@ def to_json(session: Session) -> str:
 
 
 def to_code(session: Session) -> str:
-    """The session as letters, digits, - and _; any length."""
+    """Encode the session as letters, digits, - and _."""
     packed = zlib.compress(to_json(session).encode(), 9)
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
 def from_code(code: str) -> Session:
-    """The session that to_code has written. Raises InputError for anything else."""
+    """Decode a session from `to_code`. Raises InputError if the code is invalid."""
     if len(code) % 4 == 1:  # which no whole code has
         raise InputError("the link is cut off; copy the whole of it")
     try:
@@ -165,7 +163,7 @@ def from_code(code: str) -> Session:
 
 
 def from_file(path: Path) -> Session:
-    """The session in a file that was saved on the page. Raises InputError for anything else."""
+    """Read a session file. Raises InputError if it is invalid."""
     if path.stat().st_size > LARGEST_BYTES:
         raise InputError(
             f"the file {path.name} has more than {LARGEST_BYTES:,} bytes; it is no saved session"

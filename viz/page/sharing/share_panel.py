@@ -1,4 +1,4 @@
-"""Sharing: a link or a file with all that was entered and chosen, and the draft that outlives a reload."""
+"""Sharing: a link or a file with all inputs and selections, and a draft that survives a reload."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +18,23 @@ from viz.page.form.read_only import check_shipped
 from viz.page.inside.inside_panel import FIRST_TAB, TABS, InsidePanel, View
 from viz.page.inside.selection import Selection, as_picks
 from viz.page.sharing.download_panel import DownloadPanel, build_download
-from viz.page.sharing.session import LONGEST_LINK, Session, from_code, from_file, session_of, to_code, to_json
+from viz.page.sharing.session import (
+    MAX_LINK_CHARACTERS,
+    Session,
+    from_code,
+    from_file,
+    session_of,
+    to_code,
+    to_json,
+)
 
 ASK = "(...values) => window.pineSharing.{}(...values)"
-"""Calls a function of assets/sharing.js."""
+"""Script that calls a function of assets/sharing.js."""
 
 
 @dataclass(frozen=True)
 class SharePanel:
-    """The widgets."""
+    """Widgets of the panel."""
 
     copy: gr.Button
     save: gr.Button
@@ -34,28 +42,28 @@ class SharePanel:
     link: gr.Textbox
     message: gr.HTML
     handed: gr.Textbox
-    """What the browser is to take; never shown."""
+    """Hidden; data for the browser."""
 
     again: gr.Checkbox
-    """Whether the opened session had answers."""
+    """True if the opened session had answers."""
 
     keep: gr.Button
-    """Never shown, pressed by assets/typing.js when a visitor pauses."""
+    """Hidden; clicked by assets/typing.js when a user pauses."""
 
     linked: gr.Textbox
-    """Never shown: the code of the session in the page's address, which assets/sharing.js reads."""
+    """Hidden; code of the session in the URL, set by assets/sharing.js."""
 
     draft: gr.Textbox
-    """Never shown: the code of what was entered last, which assets/sharing.js keeps."""
+    """Hidden; code of the draft, set by assets/sharing.js."""
 
     kept: gr.HTML
-    """Whether this browser keeps a draft."""
+    """True if this browser stores a draft."""
 
     download: DownloadPanel
 
 
 def build_share() -> SharePanel:
-    """Makes the widgets."""
+    """Build the widgets."""
     with gr.Row(elem_classes="page-row page-share"):
         copy = gr.Button("Copy link", size="sm", elem_id="copy-link", scale=0, min_width=110)
         save = gr.Button("Save session", size="sm", elem_id="save-session", scale=0, min_width=120)
@@ -93,7 +101,7 @@ def build_share() -> SharePanel:
 
 
 def own_draft(code: object) -> Session:
-    """The session in a draft, which may be anything. Raises InputError for one of another version."""
+    """Decode a draft. Raises InputError for another version."""
     try:
         return from_code(str(code))
     except InputError as error:
@@ -101,7 +109,7 @@ def own_draft(code: object) -> Session:
 
 
 def opened_sentence(where: str, session: Session) -> str:
-    """What is said of an opened session. Its model is only named: a link makes nobody's machine load one."""
+    """Describe an opened session; its model is named but not loaded."""
     sentence = f"Opened from {where}."
     if not session.model:
         return sentence
@@ -111,10 +119,7 @@ def opened_sentence(where: str, session: Session) -> str:
 def wire_share(
     panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks, settings: HostSettings
 ) -> Any:
-    """Connects the widgets; returns the event after which all that the page was opened with is there.
-
-    blocks: the page, which may be opened with a session. settings: what the host allows.
-    """
+    """Connect the widgets; return the event after which the opened session is complete."""
     _wire_handing_out(panel, page, inside)
     opened = _wire_opening(panel, page, inside, blocks, settings)
 
@@ -155,14 +160,14 @@ def _wire_handing_out(panel: SharePanel, page: Workspace, inside: InsidePanel) -
     def link(*values: Any) -> dict[Any, Any]:
         try:
             code = to_code(session(*values))
-            if len(code) > LONGEST_LINK:
+            if len(code) > MAX_LINK_CHARACTERS:
                 raise InputError(
-                    f"This is too long for a link: {len(code):,} characters, at most {LONGEST_LINK:,}. "
-                    "Press “Save session” and pass the file on."
+                    f"Link too long: {len(code):,} characters, at most {MAX_LINK_CHARACTERS:,}. "
+                    "Click “Save session” and share the file."
                 )
         except Exception as error:
-            said = notice(explain(error), kind="error")
-            return {panel.handed: "", panel.link: gr.update(visible=False), panel.message: said}
+            message = notice(explain(error), kind="error")
+            return {panel.handed: "", panel.link: gr.update(visible=False), panel.message: message}
         return {panel.handed: code, panel.link: gr.update(visible=True)}
 
     panel.copy.click(link, inputs, [panel.handed, panel.link, panel.message], **PRIVATE_EVENT).success(

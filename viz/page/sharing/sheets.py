@@ -1,4 +1,4 @@
-"""A shuffle's certificate as two files: JSON that repeats it, and a page to print. Imports torch."""
+"""Certificate of a shuffle test as two files: JSON, and a page to print. Imports torch."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,23 +17,23 @@ PAGE_NAME = "certificate.html"
 
 @dataclass(frozen=True)
 class Files:
-    """Where the two files of one certificate lie; nothing else is in the folder."""
+    """Paths of the two files of one certificate, in a folder of their own."""
 
     folder: Path
 
     @property
     def certificate(self) -> Path:
-        """JSON, which the subcommand `reproduce` reads."""
+        """Return the path of the JSON, which `reproduce` reads."""
         return self.folder / FILE_NAME
 
     @property
     def page(self) -> Path:
-        """HTML to print."""
+        """Return the path of the HTML to print."""
         return self.folder / PAGE_NAME
 
 
 def form_comparison(form: Form) -> Request:
-    """What the form asks, with the documents in the order of their letters."""
+    """Return the request of the form, with documents in the order of their letters."""
     lettered = sorted(form.entries, key=lambda entry: entry.identity)
     return Request(
         question=form.question,
@@ -44,7 +44,7 @@ def form_comparison(form: Form) -> Request:
 
 
 def write_files(certificate: Certificate, folder: Path) -> Files:
-    """Writes both files into a folder that is theirs alone."""
+    """Write both files into a folder of their own."""
     files = Files(folder)
     files.certificate.write_text(certificate.model_dump_json(indent=2) + "\n", encoding="utf-8")
     platform = certificate.platform
@@ -55,5 +55,5 @@ def write_files(certificate: Certificate, folder: Path) -> Files:
 
 
 def remove_files(files: Files | None) -> None:
-    """Removes the files that write_files wrote."""
+    """Remove the files of write_files."""
     remove_folder(files.folder if files else None)

@@ -1,1 +1,1 @@
-"""The same documents in other orders: which, and what became of the answers."""
+"""Shuffle test: the same documents in other orders."""

@@ -40,25 +40,25 @@ EMPTY_TEXT = (
 
 @dataclass(frozen=True)
 class ShufflePanel:
-    """The widgets below the table of answers."""
+    """Widgets below the table of answers."""
 
     verdict: gr.HTML
     matrix: gr.HTML
-    """A letter for each answer; what is picked in it is shown below."""
+    """Matrix of answers; the selected cell is shown below."""
 
     answer: gr.HTML
-    """The answer behind the cell that was picked."""
+    """Answer of the selected cell."""
 
     played: gr.HTML
     spread: gr.HTML
     tried: gr.State
-    """The orders that are drawn, or None."""
+    """Orders that are drawn, or None."""
 
     offer: gr.Accordion
     certificate: gr.DownloadButton
     sheet: gr.DownloadButton
     kept: gr.State
-    """The files of the certificate that is offered, or None."""
+    """Files of the certificate, or None."""
 
 
 def build_shuffle() -> ShufflePanel:
@@ -103,10 +103,7 @@ def wire_shuffle(
     settings: HostSettings,
     disk: Disk,
 ) -> Any:
-    """Connect the widgets and return the event of a shuffle test.
-
-    chosen: see wire_job.
-    """
+    """Connect the widgets and return the event of a shuffle test."""
 
     def announce(documents: str, count: int) -> dict[Any, Any]:
         num_documents = len(read_entries(documents))
@@ -227,9 +224,9 @@ def wire_shuffle(
 
 
 def answer_behind(tried: "Tried", what: Mapping[str, Any]) -> str:
-    """HTML of the answer that a pick names; "" for one that names none.
+    """Render the answer of a selected cell; "" for an invalid one.
 
-    what: {"tried": number of the row, "method": ...}, comes from the browser and is not to be trusted.
+    `what` comes from the browser (untrusted): {"tried": index of the row, "method": ...}.
     """
     number = what.get("tried")
     method = next((one for one in tried.methods if one.name == what.get("method")), None)
@@ -256,6 +253,6 @@ def _plan(
 
 
 def _forget(files: Files | None) -> None:
-    """Removes the certificate of an earlier shuffle, also when the page is closed."""
+    """Remove the certificate of an earlier test, also when the page is closed."""
     if files is not None:
         remove_files(files)

@@ -1,6 +1,6 @@
-"""The shuffle, seen from the page: a form goes in, rows of answers that grow order by order come out.
+"""Shuffle test: a form goes in, a row of answers per order comes out. Imports torch.
 
-Nothing is remembered between orders: every one is computed anew. Imports torch.
+Nothing is cached between orders.
 """
 
 import time
@@ -40,7 +40,7 @@ from viz.page.sharing.sheets import form_comparison
 
 @dataclass(frozen=True)
 class ShuffleOutcome:
-    """What a shuffle leaves: the run as entered, with the other orders that were tried, and a certificate."""
+    """Result of a shuffle test: the run in input order with all other orders, and a certificate."""
 
     finished: FinishedRun
     certificate: Certificate
@@ -48,11 +48,7 @@ class ShuffleOutcome:
 
 @dataclass(frozen=True)
 class Tried:
-    """The orders tried so far: what the figures of a shuffle are drawn from.
-
-    caption: what was run. rows: without traces. placed: where the question sees the documents, an entry for
-    each row.
-    """
+    """Orders so far, for the figures: caption, rows without traces, and document positions of each row."""
 
     methods: tuple[Method, ...]
     caption: str
@@ -62,7 +58,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class ShuffleView:
-    """What the page shows of a shuffle; None where it has not changed."""
+    """State of the page during a shuffle test; None for unchanged parts."""
 
     sentence: str
     tried: "Tried | None" = None
@@ -71,16 +67,16 @@ class ShuffleView:
 
     in_orders: InOrders | None = None
     outcome: ShuffleOutcome | None = None
-    """Of the orders tried so far."""
+    """Orders so far."""
 
     done: Work | None = None
-    """The work so far."""
+    """Work so far."""
 
 
 def orders_for(
     num_documents: int, count: int, seed: int, settings: HostSettings = DEFAULTS
 ) -> list[tuple[int, ...]]:
-    """The orders to try, the one as entered first: all of few documents, a seeded sample of many.
+    """Return the orders, input order first: all orders of few documents, else a seeded sample.
 
     Raises InputError if count is less than 1, or more than the host allows.
     """
@@ -99,11 +95,9 @@ def shuffle(
     controls: bool,
     settings: HostSettings = DEFAULTS,
 ) -> Generator[ShuffleView, None, None]:
-    """Runs the form under one order after the other; closing the generator stops the model.
+    """Run the form in one order after another; closing the generator stops the model.
 
-    count, seed: how many orders and which, where there are too many documents for all of them. controls:
-    also run the methods that must be able to change. settings: what the host allows. Raises InputError if
-    the form cannot be run.
+    Raises InputError for an invalid form.
     """
     layout = form_layout(form, engine, settings)
     if controls:
@@ -188,7 +182,7 @@ def _in_orders(tried: Tried, orders: Sequence[tuple[int, ...]]) -> InOrders:
 
 
 def _sentence(event: Event, done: int, read: int, count: int) -> str:
-    """What is being computed. done, read: orders that have their answers, and that have been read."""
+    """Describe the progress; `done` and `read` count orders with answers and with prefills."""
     if isinstance(event, PrefillProgress | PrefillDone):
         return f"Order {min(read + 1, count)} of {count}: {progress_sentence(event)}"
     which = f"order {read}" if read == done + 1 else f"orders {done + 1} to {read}"
@@ -196,7 +190,7 @@ def _sentence(event: Event, done: int, read: int, count: int) -> str:
 
 
 def caption_of(engine: Engine, form: Form) -> str:
-    """What a table of orders compares, in words."""
+    """Describe the settings of the comparison."""
     invariance_warning = f"{engine.invariance_warning} " if engine.invariance_warning else ""
     return (
         f"{invariance_warning}{engine.model_name}, {engine.dtype} on {engine.device}, greedy decoding, "
@@ -208,7 +202,7 @@ def caption_of(engine: Engine, form: Form) -> str:
 
 
 def _identities(form: Form, order: Sequence[int]) -> tuple[int, ...]:
-    """The identity of the document at each place, of an order of the form's slots."""
+    """Return the identity of the document in each slot of an order of the form's slots."""
     return tuple(form.order[place] for place in order)
 
 
@@ -232,7 +226,7 @@ def plan_shuffle(
     controls: bool,
     settings: HostSettings = DEFAULTS,
 ) -> Work:
-    """The work of a shuffle, from the arguments of shuffling.shuffle."""
+    """Plan the work of a shuffle test, from the arguments of shuffling.shuffle."""
     layout = form_layout(form, engine, settings)
     methods = with_controls(form.methods) if controls else form.methods
     return planned(

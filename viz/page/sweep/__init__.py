@@ -1,1 +1,1 @@
-"""One document in every slot: where the answer stands."""
+"""Position sweep: one document in every slot."""

@@ -1,4 +1,4 @@
-"""Where the answer stands: one document goes through all slots, the question and the answer stay."""
+"""Position sweep: one document moves through all slots; question and target answer stay."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,12 +31,12 @@ from viz.page.jobs.sources import Sources
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
     from viz.page.jobs.model_pool import Choice
-    from viz.page.sweep.sweeping import StandingView
+    from viz.page.sweep.sweeping import SweepView
 
 LABELS = {row.name: row.label for row in METHODS.values()}
 
 ALWAYS_COMPARED = ("vanilla", "nia")
-"""What vanilla does is taken apart by setting NIA beside it."""
+"""Explanation of the split of vanilla by NIA."""
 
 NOTHING_YET = "No document has been moved yet."
 WHAT_WILL_BE = (
@@ -54,26 +54,26 @@ HOW_TO_READ = (
 
 @dataclass(frozen=True)
 class StandingPanel:
-    """The widgets."""
+    """Widgets of the tab."""
 
     document: gr.Dropdown
     answer: gr.Textbox
     bar: JobBar
     results: Results
-    said: gr.HTML
-    """Who moves by how much."""
+    finding: gr.HTML
+    """Range of each method, in words."""
 
     lines: gr.HTML
     effects: gr.HTML
 
 
 def compared_methods(ticked: Sequence[str]) -> tuple[str, ...]:
-    """The ticked methods, and vanilla and NIA, in the order of the table of methods."""
+    """Return the ticked methods with vanilla and NIA, in the order of the table of methods."""
     return tuple(name for name in METHODS if name in (*ticked, *ALWAYS_COMPARED))
 
 
 def work_sentence(num_documents: int, ticked: Sequence[str], nouns: Nouns = DOCUMENTS) -> str:
-    """What is computed, in words."""
+    """Describe the planned sweep."""
     if num_documents < 2:
         return f"There is one slot only; add {nouns.a_document}."
     methods = compared_methods(ticked)
@@ -83,17 +83,17 @@ def work_sentence(num_documents: int, ticked: Sequence[str], nouns: Nouns = DOCU
 
 
 def document_choices(identities: Sequence[int], nouns: Nouns = DOCUMENTS) -> list[tuple[str, int]]:
-    """Choices of the document to move: what is shown, and its identity."""
+    """Return label and identity of the documents that can be moved."""
     return [(capital(nouns.named(document_letter(identity))), identity) for identity in sorted(identities)]
 
 
 def moved_at_first(identities: Sequence[int], picked: int | None, gold: int | None) -> int | None:
-    """The document to move: the one that was picked, else the one that holds the answer, else the first."""
+    """Return the document to move: the selected one, else the gold document, else the first."""
     return next((one for one in (picked, gold) if one in identities), min(identities, default=None))
 
 
 def build_standing(num_documents: int, moved: int = 0) -> StandingPanel:
-    """Makes the widgets. num_documents: how many the editor shows at first. moved: which is to be moved."""
+    """Build the widgets for this number of documents."""
     with gr.Column(elem_id="standing-section", elem_classes="page-section"):
         gr.HTML(
             "<p class='page-about'>One document goes through all slots: a line that is not flat is position "
@@ -122,11 +122,11 @@ def build_standing(num_documents: int, moved: int = 0) -> StandingPanel:
             buttons = build_buttons("Move the document", run_id="standing-run", stop_id="standing-stop")
         bar = build_bar(buttons, work_sentence(num_documents, DEFAULT_METHODS), status_id="standing-status")
         results = build_results()
-        said = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="standing-said")
+        finding = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="standing-said")
         lines = build_figure("standing-lines", picks_itself=True)
         effects = build_figure("standing-effects", picks_itself=True)
         gr.HTML(render("how_to_read.html", name="standing", sentences=HOW_TO_READ))
-    return StandingPanel(document, answer, bar, results, said, lines, effects)
+    return StandingPanel(document, answer, bar, results, finding, lines, effects)
 
 
 def wire_standing(
@@ -137,7 +137,7 @@ def wire_standing(
     chosen: gr.State,
     settings: HostSettings,
 ) -> Any:
-    """Connects the widgets; returns the event of a job. examples: of the page. chosen: see wire_job."""
+    """Connect the widgets; return the event of a sweep."""
     golds = {example.name: example.gold for example in examples}
     # Under which example which document was picked. The list itself is not read where its choices change:
     # another answer of the server may have changed them meanwhile, and gradio would refuse its value.
@@ -175,11 +175,11 @@ def wire_standing(
         origin = Origin(form, choice)
         form = replace(form, methods=compared_methods(form.methods))
 
-        def show_view(view: "StandingView") -> Updates:
+        def show_view(view: "SweepView") -> Updates:
             shown: Updates = {panel.results.origin: origin}
             if view.steps:
                 lines = plot_position_sweep(view.steps, slots=view.slots, labels=LABELS)
-                shown |= {panel.said: notice(view.said, kind="note"), panel.lines: figure_value(lines)}
+                shown |= {panel.finding: notice(view.finding, kind="note"), panel.lines: figure_value(lines)}
             if view.effects is not None:
                 shown[panel.effects] = figure_value(plot_order_effects(view.effects))
             return shown
@@ -191,13 +191,13 @@ def wire_standing(
             plan=partial(_plan, form=form, answer=answer or "", settings=settings),
             show=show_view,
             task=lambda: form.task,
-            cleared={panel.said: empty_panel(NOTHING_YET), panel.lines: "", panel.effects: ""}
+            cleared={panel.finding: empty_panel(NOTHING_YET), panel.lines: "", panel.effects: ""}
             | no_results(panel.results),
             kept="The slots computed so far are kept.",
         )
 
     inputs = [chosen, panel.document, panel.answer, *page.inputs]
-    outputs = [panel.said, panel.lines, panel.effects, panel.results.origin, panel.results.note]
+    outputs = [panel.finding, panel.lines, panel.effects, panel.results.origin, panel.results.note]
     return wire_job(panel.bar, begin, inputs, outputs, sources, chosen)
 
 
@@ -208,6 +208,6 @@ def _stand(engine: "Engine", form: Form, document: int, answer: str, settings: H
 
 
 def _plan(engine: "Engine", form: Form, answer: str, settings: HostSettings) -> Work:
-    from viz.page.sweep.sweeping import plan_standing  # imports torch, as above
+    from viz.page.sweep.sweeping import plan_sweep  # imports torch, as above
 
-    return plan_standing(engine, form, answer=answer, settings=settings)
+    return plan_sweep(engine, form, answer=answer, settings=settings)

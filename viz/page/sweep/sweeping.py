@@ -1,6 +1,6 @@
-"""Where the answer stands, seen from the page: a form goes in, lines that grow slot by slot come out.
+"""Position sweep: a form goes in, curves that grow slot by slot come out. Imports torch.
 
-Nothing is remembered between slots: every one is computed anew. Imports torch.
+Nothing is cached between slots.
 """
 
 import time
@@ -25,38 +25,37 @@ from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.metering import Meter
 
 REFERENCE_METHOD = "pine"
-"""Whose answer is followed where the visitor gives none: one that no slot favours."""
+"""Method whose answer is the default target: it favors no slot."""
 
 
 @dataclass(frozen=True)
-class StandingView:
-    """What the page shows."""
+class SweepView:
+    """State of the page during a sweep."""
 
     sentence: str
     done: Work | None = None
-    """The work so far."""
+    """Work so far."""
 
     steps: tuple[SlotScored, ...] = ()
-    """All so far; none where nothing was added."""
+    """Scores so far; empty if none was added."""
 
     slots: int = 0
-    """How many there will be."""
+    """Planned number of slots."""
 
-    said: str = ""
-    """Who moves by how much."""
+    finding: str = ""
+    """Range of each method, in words."""
 
     effects: OrderEffects | None = None
-    """What moves vanilla, when all is done."""
+    """Split of vanilla, at the end."""
 
 
 def stand(
     engine: Engine, form: Form, *, document: int, answer: str, settings: HostSettings = DEFAULTS
-) -> Generator[StandingView, None, None]:
-    """Moves a document through all slots; closing the generator stops the model.
+) -> Generator[SweepView, None, None]:
+    """Move a document through all slots; closing the generator stops the model.
 
-    form: its methods are compared, vanilla and NIA among them. document: its identity. answer: "" for what
-    PINE answers. settings: what the host allows.
-    Raises InputError if the form cannot be run.
+    The methods of the form include vanilla and NIA; an empty answer stands for that of PINE. Raises
+    InputError for an invalid form.
     """
     layout = form_layout(form, engine, settings)
     check_orders(layout.num_documents, settings)
@@ -79,7 +78,7 @@ def stand(
                     answer = event.result.answers[REFERENCE_METHOD].text.strip()
                 elif time.monotonic() - drawn >= REDRAW_S:
                     drawn = time.monotonic()
-                    yield StandingView(f"The reference answer: {progress_sentence(event)}")
+                    yield SweepView(f"The reference answer: {progress_sentence(event)}")
     if not answer:
         label = METHODS[REFERENCE_METHOD].label
         raise InputError(f"{label} answers with nothing; write a reference answer.")
@@ -91,7 +90,7 @@ def stand(
     results = sweep_document(
         engine, layout, document=form.order.index(document), answer=answer, methods=form.methods
     )
-    yield StandingView(f"Slot 1 of {slots}")
+    yield SweepView(f"Slot 1 of {slots}")
     with closing(results):
         for item in results:
             if isinstance(item, SlotScored):
@@ -99,7 +98,7 @@ def stand(
                 count = len(form.methods)
                 spent, scoring = time.monotonic() - scoring, time.monotonic()
                 done += Work(count, count * layout.num_tokens, orders=1, read_s=spent)
-                said = sweep_sentence(
+                finding = sweep_sentence(
                     scored,
                     slots=slots,
                     document=document,
@@ -107,27 +106,27 @@ def stand(
                     setting=setting,
                     labels={row.name: row.label for row in get_methods(form.methods)},
                 )
-                yield StandingView(f"Slot {len(scored)} done", done, tuple(scored), slots, said)
+                yield SweepView(f"Slot {len(scored)} done", done, tuple(scored), slots, finding)
             elif time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
-                yield StandingView(f"Slot {len(scored) + 1} of {slots}: {progress_sentence(item)}")
+                yield SweepView(f"Slot {len(scored) + 1} of {slots}: {progress_sentence(item)}")
     vanilla, nia = ([step.scores[name].total for step in scored] for name in ("vanilla", "nia"))
     seconds = time.monotonic() - began
-    yield StandingView(
+    yield SweepView(
         f"Done: {slots} slots in {seconds:.1f} s. Reference answer: “{answer}”",
         steps=tuple(scored),
         slots=slots,
-        said=said,
+        finding=finding,
         effects=order_effects(vanilla, nia),
     )
 
 
-def plan_standing(engine: Engine, form: Form, *, answer: str, settings: HostSettings = DEFAULTS) -> Work:
-    """The work of moving a document through all slots; answer: "" where it is to be written first."""
+def plan_sweep(engine: Engine, form: Form, *, answer: str, settings: HostSettings = DEFAULTS) -> Work:
+    """Plan the work of a sweep, including the target answer if it is empty."""
     layout = form_layout(form, engine, settings)
-    tokens, given = layout.num_tokens, answer.strip()
-    length = len(engine.tokenize_answer(given)) if given else form.max_new_tokens
+    tokens, target = layout.num_tokens, answer.strip()
+    length = len(engine.tokenize_answer(target)) if target else form.max_new_tokens
     moving = planned(tokens=tokens + length, methods=len(form.methods), orders=layout.num_documents)
-    if given:
+    if target:
         return moving
     return moving + planned(tokens=tokens, methods=1, new_tokens=form.max_new_tokens)

@@ -1,1 +1,1 @@
-"""What makes up for gradio until it does so itself."""
+"""Patches of gradio."""

@@ -1,7 +1,6 @@
-"""gradio's event queue, shared fairly between clients.
+"""Fair event queue of gradio.
 
-gradio (6.31) has one limit for all events that wait, which a single client can reach, and starts them in the
-order in which they came. It also takes events that are answered without the queue.
+Gradio (6.31) has one limit for all waiting events, which a single client can reach, and starts them in order.
 """
 
 from collections import Counter
@@ -15,7 +14,7 @@ from starlette.exceptions import HTTPException
 from viz.page.jobs.presence import Presence
 
 MAX_PENDING_EVENTS = 200
-"""Events of one client that wait or run at once."""
+"""Maximum waiting and running events of one client."""
 
 RETRY_S = 10
 
@@ -28,15 +27,9 @@ TOO_MANY = (
 
 
 class FairEventQueue(Queue):
-    """Queue without a limit for all clients together, but with one for each.
+    """Queue with a limit per client; the next event is one of the client with the fewest running events.
 
-    The next event to start is one of the client with the fewest running events. A client may hold at most as
-    many workers as stay free, so that some are always left for the others. Of one client, events start in
-    the order in which they came.
-
-    Args:
-        page: Blocks whose events these are.
-        presence: Knows for which address a tool call is made.
+    A client may use at most as many workers as stay free. Events of one client start in order.
     """
 
     def __init__(self, page: gr.Blocks, presence: Presence) -> None:
@@ -65,7 +58,7 @@ class FairEventQueue(Queue):
         return is_added, event_id, state
 
     def get_events(self) -> tuple[list[Event], bool, str] | None:
-        """Remove the event that starts next from the queue, and return it; None if none may start."""
+        """Return and remove the event that starts next; None if none may start."""
         running = Counter(self._clients[event] for job in self.active_jobs if job for event in job)
         waiting = [
             event

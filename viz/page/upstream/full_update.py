@@ -1,4 +1,4 @@
-"""Blocks of which every update reaches the page, however late it looks."""
+"""Blocks that send whole updates."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import gradio as gr
 
 
 class FullUpdateBlocks(gr.Blocks):
-    """Of an update in a row gradio sends how it differs from the one before, and the browser writes that into
-    the one before: also where that still waits to be shown, because a busy browser heard of both before it
-    knew to which event they belong. What the first alone said is lost then, such as that Stop can be pressed
-    from now on. Here an update is sent whole where it is more than a text.
+    """Blocks that send updates as whole values instead of differences.
+
+    Gradio sends differences to the previous update, which the browser applies to that update before it was
+    shown; a busy browser then loses the previous one. Texts are still sent as differences.
     """
 
     def handle_streaming_diffs(
@@ -21,7 +21,7 @@ class FullUpdateBlocks(gr.Blocks):
         final: bool,
         simple_format: bool = False,
     ) -> list[Any]:
-        """What is sent for each output: at first and at last its value, else edits of the one before."""
+        """Return the value of each output, first and last; differences for texts in between."""
         values = list(data)
         is_first = session_hash is None or run not in self.pending_diff_streams[session_hash]
         sent: list[Any] = super().handle_streaming_diffs(

@@ -1,4 +1,4 @@
-"""Blocks whose failures are a sentence for the visitor; the log has tracebacks of our own mistakes alone."""
+"""Blocks whose failures are a sentence for the user; the log has tracebacks of internal errors only."""
 
 import logging
 import math
@@ -30,13 +30,11 @@ NOT_FROM_THE_PAGE = "This page did not send what was received; reload it and try
 
 
 class GuardedBlocks(SkipUnchangedBlocks, FullUpdateBlocks):
-    """Blocks that are called by anybody, with anything.
+    """Blocks for untrusted clients.
 
-    gradio hides a failure from the visitor and writes its traceback into the log, also where a visitor's
-    program sent nonsense to a private event, so that a log can be filled and a mistake of ours be missed.
-
-    presence: who is there, once the page is served. disk: told which uploads an event has read. no_files: why
-    this page takes none; "" where it does. gradio reads a file, to copy it, before the function is called.
+    Gradio hides a failure from the user and logs its traceback, also for invalid calls of private events,
+    which could fill the log. `disk` registers parsed uploads; `no_files` is the reason why the page takes no
+    files, or "".
     """
 
     disk: Disk
@@ -47,7 +45,7 @@ class GuardedBlocks(SkipUnchangedBlocks, FullUpdateBlocks):
         super().__init__(**options)
 
     def queue(self, **options: Any) -> Self:
-        """Set the options of the queue, as gradio does, and share it between clients."""
+        """Set the options of the queue, and share it between clients."""
         super().queue(**options)
         self._queue = FairEventQueue(self, self.presence)
         return self
@@ -55,7 +53,7 @@ class GuardedBlocks(SkipUnchangedBlocks, FullUpdateBlocks):
     async def preprocess_data(
         self, block_fn: Any, inputs: list[Any], *arguments: Any, **options: Any
     ) -> list[Any]:
-        """The values that a function gets. Raises gr.Error for those that no page sends."""
+        """Return the arguments of a function. Raises gr.Error for values that no page sends."""
         try:
             refuse_impossible(inputs)
             for block, value in zip(block_fn.inputs, inputs, strict=False):
@@ -77,7 +75,7 @@ class GuardedBlocks(SkipUnchangedBlocks, FullUpdateBlocks):
     async def process_api(
         self, block_fn: Any, inputs: list[Any], *arguments: Any, **options: Any
     ) -> dict[str, Any]:
-        """As gradio does it. Raises gr.Error alone, as HTML, which the page shows, and the log does not."""
+        """Process an event as gradio does; raises only gr.Error, as HTML, which is not logged."""
         goes_on = False
         try:
             refuse_impossible(getattr(options.get("event_data"), "_data", None))
@@ -95,7 +93,7 @@ class GuardedBlocks(SkipUnchangedBlocks, FullUpdateBlocks):
 
 
 def paths_in(values: Sequence[Any]) -> Iterator[str]:
-    """Paths of the files among the values that a page sends: of a button for one file, or for several."""
+    """Iterate over the paths of files among the values of a page."""
     for value in values:
         for file in value if isinstance(value, list) else [value]:
             match file:
@@ -104,17 +102,17 @@ def paths_in(values: Sequence[Any]) -> Iterator[str]:
 
 
 def refuse_lists(blocks: Sequence[Any], values: Sequence[Any]) -> None:
-    """Raises InputError for a list in place of the one choice of a dropdown, which gradio lets through."""
+    """Raise InputError for a list in place of a choice of a dropdown, which gradio accepts."""
     for block, value in zip(blocks, values, strict=False):
         if isinstance(block, gr.Dropdown) and not block.multiselect and isinstance(value, list):
             raise InputError(f"{block.label}: several were chosen; choose one")
 
 
 def refuse_files(value: Any) -> None:
-    """Raise InputError if there is a file object in the value, at any depth.
+    """Raise InputError for a file object at any depth of the value.
 
-    gradio reads the file at the path of such an object, or fetches it: its MCP server does so with any file
-    of the host. Only an upload button takes files.
+    Gradio reads or fetches its path, and its MCP server even any file of the host. Only upload buttons take
+    files.
     """
     values = [value]
     while values:
@@ -128,9 +126,7 @@ def refuse_files(value: Any) -> None:
 
 
 def refuse_impossible(value: Any) -> None:
-    """Raises InputError if a number in the value is NaN or infinite, a text is no Unicode, or a file is to be
-    fetched from elsewhere.
-    """
+    """Raise InputError for NaN, infinity, invalid Unicode or a file to fetch from elsewhere."""
     match value:
         case str() if not value.isascii() and _SURROGATE.search(value):
             raise InputError("a text holds half of a surrogate pair, which is no character; remove it")

@@ -1,9 +1,7 @@
-"""Tools for assistants: no files as arguments, and results as JSON with a schema.
+"""MCP tools without files as arguments, and with JSON results and schemas.
 
-gradio's MCP server opens any file of the host that is named in a file object, at any depth of the arguments.
-
-gradio (6.31) writes what a tool gives as Python does (None, True, single quotes), and tells assistants no
-schema of it; its `structured_output` wraps that text.
+The MCP server of gradio opens any file of the host named in a file object. Gradio (6.31) formats results as
+Python (None, True, single quotes) and has no schema of them; its `structured_output` wraps that text.
 """
 
 import json
@@ -20,7 +18,7 @@ from viz.page.upstream.guarded import refuse_files
 
 
 def describe_results(page: gr.Blocks, results: Mapping[str, type[BaseModel]]) -> None:
-    """Has a page that serves assistants answer them in JSON. results: of each call, by its name."""
+    """Let the MCP server return JSON with these schemas by endpoint."""
     if page.mcp_server_obj is None:
         return
     schemas = {name: result.model_json_schema(mode="serialization") for name, result in results.items()}

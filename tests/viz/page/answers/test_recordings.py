@@ -28,7 +28,7 @@ from viz.page.form.form import Form
 from viz.page.inside.drawn_attention import draw_attention
 from viz.page.inside.reading import first_selection
 
-MOST_BYTES = 600_000
+MAX_BYTES = 600_000
 DATE = datetime.date(2026, 3, 1)
 HALF_PRECISION: dict[str, Any] = {"rtol": 2.0**-11, "atol": 2.0**-24}
 """float16: 11 significant bits, and steps of 2^-24 below its smallest normal number."""
@@ -105,7 +105,7 @@ def test_all_orders_are_recorded(recording: Recording) -> None:
 
 
 def test_the_lesson_has_a_small_recording_of_the_embedded_model() -> None:
-    assert LESSON_RECORDING.stat().st_size <= MOST_BYTES
+    assert LESSON_RECORDING.stat().st_size <= MAX_BYTES
     run = lesson_recording().run
     assert list(run.answer_records) == ["vanilla", "nia", "pcw", "sp", "pine"]
     assert run.model == "SmolLM2-135M-Instruct" and run.dtype == "float32"

@@ -27,9 +27,9 @@ from tests.support.widgets import built
 from tools.load_clients import Page, Visitor
 from viz.page.common.disk import AGE_S, CLOCK_S, FULL, SESSIONS, USED_S, Disk, DiskFullError, is_disk_full
 from viz.page.common.failures import explain
-from viz.page.common.own_folder import PREFIX, own_folder
 from viz.page.common.private_folder import folders_held
-from viz.page.serving.upload_door import UploadDoor
+from viz.page.common.process_temp_dir import PREFIX, process_temp_dir
+from viz.page.serving.upload_door import UploadQuotaMiddleware
 
 ROOT = Path(__file__).parents[4]
 MB = 1_000_000
@@ -138,17 +138,17 @@ def test_small_files_count_as_what_they_take(tmp_path: Path) -> None:
 # before gradio
 
 
-def door(tmp_path: Path, answer: Callable[[Request], Any], most_bytes: float = MB) -> TestClient:
+def door(tmp_path: Path, answer: Callable[[Request], Any], max_bytes: float = MB) -> TestClient:
     async def upload(request: Request) -> Response:
         answered: Response = await answer(request)
         return answered
 
     class App(Starlette):
         def get_blocks(self) -> Any:
-            return SimpleNamespace(disk=Disk(tmp_path, most_bytes), no_files="")
+            return SimpleNamespace(disk=Disk(tmp_path, max_bytes), no_files="")
 
     app = App(routes=[Route("/gradio_api/upload", upload, methods=["POST"])])
-    app.add_middleware(UploadDoor)
+    app.add_middleware(UploadQuotaMiddleware)
     return TestClient(app)
 
 
@@ -192,8 +192,8 @@ def test_a_file_that_cannot_be_written_for_a_visitor_is_the_same_sentence() -> N
 HOLDS = """
 import sys, time
 from pathlib import Path
-from viz.page.common.own_folder import own_folder
-with own_folder(Path(sys.argv[1])) as folder:
+from viz.page.common.process_temp_dir import process_temp_dir
+with process_temp_dir(Path(sys.argv[1])) as folder:
     (folder / "upload").write_text("a secret")
     print(folder, flush=True)
     time.sleep(60)
@@ -220,7 +220,7 @@ def test_what_a_killed_process_left_goes_at_the_next_start_and_a_running_ones_st
         with holder(tmp_path) as (_, killed):
             assert (killed / "upload").exists() and killed.stat().st_mode & 0o777 == 0o700
         assert (killed / "upload").exists()
-        with own_folder(tmp_path) as own:
+        with process_temp_dir(tmp_path) as own:
             assert not killed.exists()
             assert (running / "upload").exists()
         assert not own.exists()

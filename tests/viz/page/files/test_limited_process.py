@@ -15,7 +15,7 @@ from pine_engine.errors import Cancelled, InputError
 from pine_engine.evaluation.examples import read_examples
 from pine_engine.prompts.document_files import read_documents
 from tests.support import apart
-from viz.page.files.limited_process import LimitError, Limits, compute_apart
+from viz.page.files.limited_process import LimitError, Limits, run_in_subprocess
 
 MB = 1_000_000
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits memory")
@@ -26,7 +26,7 @@ def go_on() -> None:
 
 
 def computed(function: Callable[..., Any], *arguments: Any, **limits: Any) -> Any:
-    return compute_apart(function, *arguments, limits=Limits(**limits), look=go_on)
+    return run_in_subprocess(function, *arguments, limits=Limits(**limits), look=go_on)
 
 
 def test_it_answers_as_the_function_does() -> None:
@@ -75,7 +75,7 @@ def test_it_ends_with_who_asked(tmp_path: Path) -> None:
             raise Cancelled("the visitor has left")
 
     with pytest.raises(Cancelled):
-        compute_apart(apart.sleep_as, file, limits=Limits(), look=left)
+        run_in_subprocess(apart.sleep_as, file, limits=Limits(), look=left)
     assert not psutil.pid_exists(int(file.read_text()))
 
 

@@ -23,7 +23,7 @@ from tools.fuzz.corpus import PDF_BOMB, PDF_OF_COMMENTS
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.files import reading_files
 from viz.page.files.limited_process import Limits
-from viz.page.files.reading_files import FileReader, without_words
+from viz.page.files.reading_files import FileReader, without_progress
 from viz.page.jobs.presence import Visitor
 from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog
 
@@ -39,7 +39,7 @@ def words(reader: FileReader, *paths: Path) -> Generator[str, None, list[Documen
 
 def said_of(reader: FileReader, *paths: Path) -> str:
     with pytest.raises(InputError) as raised:
-        without_words(words(reader, *paths))
+        without_progress(words(reader, *paths))
     return str(raised.value)
 
 
@@ -60,7 +60,7 @@ def sleeper(tmp_path: Path) -> Iterator[tuple[FileReader, Path]]:
 
     def read() -> None:
         with pytest.raises(Cancelled):
-            without_words(reader.read(apart.sleep_as, file, what="read documents", files=[], say=str))
+            without_progress(reader.read(apart.sleep_as, file, what="read documents", files=[], say=str))
 
     def left() -> None:
         if threading.current_thread() is thread and over.is_set():
@@ -82,7 +82,7 @@ def test_files_are_read_as_the_library_reads_them(tmp_path: Path, caplog: pytest
     file = tmp_path / f"{SECRET}.txt"
     file.write_text(f"The {SECRET} sleeps.")
     runs = RunLog()
-    assert without_words(words(FileReader(runs), file)) == [Document(f"The {SECRET} sleeps.", SECRET)]
+    assert without_progress(words(FileReader(runs), file)) == [Document(f"The {SECRET} sleeps.", SECRET)]
     line = logged(caplog)
     assert (line["operation"], line["outcome"], line["model"]) == ("read documents", "done", "")
     assert SECRET not in caplog.text and runs.outcomes == {"done": 1}
@@ -181,7 +181,7 @@ def test_the_columns_of_a_large_file_are_read_in_time_that_grows_with_it(
 def test_a_file_of_millions_of_rows_is_refused_at_the_first_that_is_too_many(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     file.write_text("text\n" + "a\n" * 4_900_000)
-    found = without_words(words(FileReader(RunLog(), Limits(memory=150 * MB)), file))
+    found = without_progress(words(FileReader(RunLog(), Limits(memory=150 * MB)), file))
     assert len(found) == MAX_DOCUMENTS + 1
 
 
@@ -214,7 +214,7 @@ def test_too_many_who_wait_are_refused(sleeper: tuple[FileReader, Path], tmp_pat
     reader, _ = sleeper
     file = tmp_path / "a.txt"
     file.write_text("a")
-    waiting = [words(reader, file) for _ in range(reading_files.MOST_WAITING)]
+    waiting = [words(reader, file) for _ in range(reading_files.MAX_WAITING_UPLOADS)]
     for one in waiting:
         next(one)
     with pytest.raises(PineError, match="The line for files to be read is full: 8 wait already"):
@@ -231,7 +231,7 @@ def test_who_brings_much_makes_room_for_others(
     file = tmp_path / "a.txt"
     file.write_text("a")
     monkeypatch.setattr(reading_files, "visitor", lambda: Visitor("192.0.2.1"))
-    waiting = [words(reader, file) for _ in range(reading_files.MOST_WAITING)]
+    waiting = [words(reader, file) for _ in range(reading_files.MAX_WAITING_UPLOADS)]
     for one in waiting:
         next(one)
     monkeypatch.setattr(reading_files, "visitor", lambda: Visitor("192.0.2.2"))
@@ -256,7 +256,7 @@ def test_the_process_ends_with_its_visitor(
     monkeypatch.setattr(reading_files, "stop_if_left", left)
     reader = FileReader(RunLog())
     with pytest.raises(Cancelled):
-        without_words(reader.read(apart.sleep_as, file, what="read rows", files=[], say=str))
+        without_progress(reader.read(apart.sleep_as, file, what="read rows", files=[], say=str))
     assert not psutil.pid_exists(int(file.read_text())) and logged(caplog)["outcome"] == "client_disconnected"
 
 
@@ -267,7 +267,7 @@ def test_the_process_ends_with_the_page(tmp_path: Path, caplog: pytest.LogCaptur
 
     def read() -> None:
         with pytest.raises(PineError, match=SHUTTING_DOWN) as raised:
-            without_words(reader.read(apart.sleep_as, file, what="read rows", files=[], say=str))
+            without_progress(reader.read(apart.sleep_as, file, what="read rows", files=[], say=str))
         said.append(raised.value)
 
     thread = threading.Thread(target=read)

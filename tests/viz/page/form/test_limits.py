@@ -14,7 +14,7 @@ from tests.support.widgets import built
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import read_built_in
-from viz.page.form.checks import LONGEST_TEXT, form_layout
+from viz.page.form.checks import MAX_TEXT_CHARACTERS, form_layout
 from viz.page.form.documents import Entry, entries_from, room_beside
 from viz.page.form.form import Form
 from viz.page.form.orders import number_of_orders, tries_all
@@ -47,8 +47,8 @@ TOO_MUCH = [
         form([*TEXTS[:2], "a" * 1000]),
         "tokens, and this page reads 900 at most; shorten or remove documents.",
     ),
-    (form([*TEXTS[:2], "a" * (LONGEST_TEXT + 1)]), "The document C has 200,001 characters"),
-    (form(question="a" * (LONGEST_TEXT + 1)), "The question has 200,001 characters"),
+    (form([*TEXTS[:2], "a" * (MAX_TEXT_CHARACTERS + 1)]), "The document C has 200,001 characters"),
+    (form(question="a" * (MAX_TEXT_CHARACTERS + 1)), "The question has 200,001 characters"),
 ]
 
 

@@ -20,7 +20,7 @@ from tests.support.viz_reading import read_html
 from viz.page.answers.answering import FinishedRun
 from viz.page.inside import attending
 from viz.page.inside.attending import Attended, AttentionRequest, attend, plan_attention
-from viz.page.inside.drawn_attention import asked_attention, draw_attention
+from viz.page.inside.drawn_attention import attention_request, draw_attention
 from viz.page.inside.reading import bounds_of, first_selection
 from viz.page.inside.selection import Query, Selection
 
@@ -41,18 +41,18 @@ def selection() -> Selection:
     return Selection("pine", Query("document", 1), 1, 2)
 
 
-def computed(engine: Engine, asked: AttentionRequest) -> Attended:
-    *_, last = attend(engine, asked)
+def computed(engine: Engine, request: AttentionRequest) -> Attended:
+    *_, last = attend(engine, request)
     assert last.attended is not None and last.done is not None
     # What is said before it costs is what it costs.
-    plan = plan_attention(asked)
+    plan = plan_attention(request)
     assert (last.done.prompts, last.done.prompt_tokens) == (plan.prompts, plan.prompt_tokens)
     return last.attended
 
 
 @pytest.fixture(scope="module")
 def attended(engine: Engine, run: FinishedRun) -> Attended:
-    return computed(engine, asked_attention(run, Selection("pine", Query("document", 1), 1, 2)))
+    return computed(engine, attention_request(run, Selection("pine", Query("document", 1), 1, 2)))
 
 
 def test_weights_are_those_of_the_definition(engine: Engine, run: FinishedRun, attended: Attended) -> None:
@@ -118,34 +118,37 @@ def test_what_a_run_was_recorded_with_is_drawn_until_something_is_computed(
     assert drawn.figures["attention"].to_dict() == expected.figures["attention"].to_dict()
     picked = replace(selection, layer=0)
     assert "layer 0, head 2: press Compute" in draw_attention(recorded, picked, None).html
-    newer = Attended(replace(attended.asked, layer=0), attended.weights)
+    newer = Attended(replace(attended.request, layer=0), attended.weights)
     title = draw_attention(recorded, picked, newer).figures["attention"].layout.title.text
     assert title.endswith("layer 0, head 2")
 
 
 def test_vanilla_stands_beside_pine_and_a_mean_is_its_most_decisive_head(run: FinishedRun) -> None:
     first = first_selection(run)
-    asked = asked_attention(run, replace(first, method="vanilla", layer=None, head=None))
-    assert asked.methods == ("vanilla", "pine") and (asked.layer, asked.head) == (first.layer, first.head)
-    assert asked_attention(run, replace(first, method="pcw")).methods == ("vanilla", "pcw")
+    request = attention_request(run, replace(first, method="vanilla", layer=None, head=None))
+    assert request.methods == ("vanilla", "pine") and (request.layer, request.head) == (
+        first.layer,
+        first.head,
+    )
+    assert attention_request(run, replace(first, method="pcw")).methods == ("vanilla", "pcw")
 
 
 def test_what_cannot_be_computed_is_refused_in_a_sentence(
     engine: Engine, run: FinishedRun, selection: Selection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = asked_attention(run, selection)
+    request = attention_request(run, selection)
     with pytest.raises(InputError, match="This run is of another, and the model is tiny now; press Run"):
-        next(attend(engine, replace(asked, model="another")))
-    monkeypatch.setattr(attending, "MOST_TOKENS", 10)
+        next(attend(engine, replace(request, model="another")))
+    monkeypatch.setattr(attending, "MAX_ATTENTION_TOKENS", 10)
     with pytest.raises(InputError, match="single tokens are drawn of at most 10; run fewer or shorter"):
-        next(attend(engine, asked))
+        next(attend(engine, request))
 
 
 def test_it_can_be_stopped(
     engine: Engine, run: FinishedRun, selection: Selection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attending, "REDRAW_S", 0.0)
-    views: Any = attend(engine, asked_attention(run, selection))
+    views: Any = attend(engine, attention_request(run, selection))
     with closing(views):
         assert "reads the prompt" in next(views).sentence
     assert list(views) == []

@@ -6,7 +6,7 @@ import numpy as np
 import psutil
 import pytest
 
-from viz.page.jobs.memory import give_back_memory
+from viz.page.jobs.memory import trim_memory
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc keeps freed memory so")
@@ -16,6 +16,6 @@ def test_freed_memory_goes_back_to_the_system() -> None:
     held = process.memory_info().rss
     last = blocks[-1]
     blocks.clear()
-    give_back_memory()
+    trim_memory()
     assert held - process.memory_info().rss > 60e6
     assert last.sum() == 6_000

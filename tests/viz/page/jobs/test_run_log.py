@@ -19,7 +19,7 @@ from tests.support.tokenizers import letter_tokenizer
 from viz.page.answers.answering import answer
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.jobs.cost import Speed, Work, in_words, planned
+from viz.page.jobs.cost import Speed, Work, format_seconds, planned
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import RunLog, StopFlag
@@ -259,7 +259,7 @@ def test_work_that_was_done_is_estimated_as_long_as_it_took(
     estimated = speed.seconds(done)
     assert estimated is not None and estimated == pytest.approx(seconds)
     assert speed.seconds(Work(prompt_tokens=3 * prompt_tokens)) == pytest.approx(2 * seconds)
-    assert speed.estimate(done) == f"Takes at most about {in_words(estimated)}."
+    assert speed.estimate(done) == f"Takes at most about {format_seconds(estimated)}."
     assert speed.estimate(Work(1, prompt_tokens)).startswith("Takes about ")
 
 

@@ -26,7 +26,7 @@ from viz.page.jobs import zerogpu
 from viz.page.jobs.cost import Speed, Work, planned
 from viz.page.measure.measuring import plan_measurement
 from viz.page.shuffle.shuffling import plan_shuffle
-from viz.page.sweep.sweeping import plan_standing
+from viz.page.sweep.sweeping import plan_sweep
 
 FORM = Form(
     "retrieval_qa",
@@ -46,7 +46,7 @@ def engine(tiny_llama: Callable[..., Any]) -> Engine:
 @pytest.mark.slow
 def test_a_folder_that_happens_to_be_called_spaces_is_not_taken_for_the_package(tmp_path: Path) -> None:
     (tmp_path / "spaces").mkdir()
-    code = "import viz.page.jobs.zerogpu; print(viz.page.jobs.zerogpu.IS_LENT)"
+    code = "import viz.page.jobs.zerogpu; print(viz.page.jobs.zerogpu.IS_ZEROGPU)"
     path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[4])])
     done = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
@@ -59,12 +59,12 @@ def lent(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The seconds asked for; the work is done here."""
     asked: list[int] = []
 
-    def compute_lent(place: int, work: Any, seconds: int) -> Generator[Any, None, None]:
+    def compute_on_gpu(place: int, work: Any, seconds: int) -> Generator[Any, None, None]:
         asked.append(seconds)
         return zerogpu._compute_placed(place, work, seconds)
 
-    monkeypatch.setattr(zerogpu, "IS_LENT", True)
-    monkeypatch.setattr(zerogpu, "_compute_lent", compute_lent)
+    monkeypatch.setattr(zerogpu, "IS_ZEROGPU", True)
+    monkeypatch.setattr(zerogpu, "_compute_on_gpu", compute_on_gpu)
     monkeypatch.setattr(zerogpu, "_placed", [engine])
     monkeypatch.setattr(zerogpu, "_speed", Speed())
     return asked
@@ -93,7 +93,7 @@ def measured(read_s: float, tokens: int) -> Speed:
 
 
 def test_elsewhere_work_is_done_here_and_nothing_is_planned(engine: Engine) -> None:
-    assert not zerogpu.IS_LENT
+    assert not zerogpu.IS_ZEROGPU
     views = zerogpu.compute(
         engine, partial(count_to, last=2), plan=lambda _: pytest.fail("nothing is planned")
     )
@@ -128,7 +128,7 @@ def test_what_zerogpu_says_is_passed_on(
         raise gr.Error("You have exceeded your quota")
         yield
 
-    monkeypatch.setattr(zerogpu, "_compute_lent", refuse)
+    monkeypatch.setattr(zerogpu, "_compute_on_gpu", refuse)
     with pytest.raises(PineError, match=r"lends the GPU for 11 s, says: You have exceeded your quota\. What"):
         compute(engine, last=1)
 
@@ -144,19 +144,23 @@ def test_a_model_that_came_later_is_refused(
 
 def test_longer_work_asks_for_longer_and_a_guess_is_bounded() -> None:
     short, long = (planned(tokens=1_000, methods=methods, new_tokens=8) for methods in (1, 7))
-    assert zerogpu.START_S < zerogpu.seconds_to_ask(short, Speed()) < zerogpu.seconds_to_ask(long, Speed())
+    assert (
+        zerogpu.START_S
+        < zerogpu.gpu_request_seconds(short, Speed())
+        < zerogpu.gpu_request_seconds(long, Speed())
+    )
     endless = planned(tokens=1_000_000, methods=1)
-    assert zerogpu.seconds_to_ask(endless, Speed()) == zerogpu.MOST_S
+    assert zerogpu.gpu_request_seconds(endless, Speed()) == zerogpu.MAX_S
 
 
 def test_what_was_measured_replaces_the_guess_and_refuses_what_takes_too_long() -> None:
     work = planned(tokens=10_000, methods=2)
     fast, slow = measured(1.0, 10_000), measured(40.0, 10_000)
-    assert zerogpu.seconds_to_ask(work, fast) == zerogpu.START_S + zerogpu.MARGIN * 2
+    assert zerogpu.gpu_request_seconds(work, fast) == zerogpu.START_S + zerogpu.MARGIN * 2
     with pytest.raises(
         InputError, match=r"take about 80 s, and with a margin \(130 s\) .* than the 120 s for which"
     ):
-        zerogpu.seconds_to_ask(work, slow)
+        zerogpu.gpu_request_seconds(work, slow)
 
 
 def test_the_time_on_the_gpu_is_learned_from_work_that_was_done(
@@ -179,9 +183,9 @@ def test_work_is_counted_in_prompts_tokens_and_answers(engine: Engine) -> None:
     assert shuffled == Work(12, 12 * tokens, 12 * 16, 6)
     controlled = plan_shuffle(engine, FORM, count=6, seed=0, controls=True)
     assert controlled.prompts > shuffled.prompts and controlled.orders == 6
-    given = plan_standing(engine, FORM, answer=" green ")
+    given = plan_sweep(engine, FORM, answer=" green ")
     assert given == Work(6, 6 * (tokens + len("green")), 0, 3)
-    assert plan_standing(engine, FORM, answer="").new_tokens == 16
+    assert plan_sweep(engine, FORM, answer="").new_tokens == 16
 
 
 def test_records_that_are_computed_once_count_once(engine: Engine) -> None:

@@ -39,13 +39,13 @@ from viz.page.files.data_sets import (
     usual_orders,
     wrapped_for,
 )
-from viz.page.files.reading_files import FileReader, without_words
+from viz.page.files.reading_files import FileReader, without_progress
 from viz.page.form.method_boxes import OFFERED, WRAPPED, wrapped_choices
-from viz.page.jobs.cost import in_words
+from viz.page.jobs.cost import format_seconds
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import RunLog, StopFlag
 from viz.page.measure import measuring
-from viz.page.measure.measure_panel import build_measure, chosen_rows, read_asked
+from viz.page.measure.measure_panel import build_measure, chosen_rows, read_request
 from viz.page.measure.measured_files import remove_measured, write_measured
 from viz.page.measure.measuring import (
     MeasureRequest,
@@ -159,7 +159,7 @@ def rows_file(folder: Path, *rows: object) -> Path:
 
 
 def brought(file: Path) -> DataSet:
-    return without_words(read_brought(FileReader(RunLog()), file, what="read rows", say=str))
+    return without_progress(read_brought(FileReader(RunLog()), file, what="read rows", say=str))
 
 
 def test_rows_of_a_visitor_are_read_up_to_a_limit(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_without_rows_that_is_said() -> None:
 
 
 def test_the_values_of_the_widgets_are_what_is_asked() -> None:
-    read = read_asked("judge_pair", None, 4.0, ["pine", "vanilla"], [], ["as-is"], ["logprob"], 16.0)
+    read = read_request("judge_pair", None, 4.0, ["pine", "vanilla"], [], ["as-is"], ["logprob"], 16.0)
     assert read == asked(
         "judge_pair",
         limit=4,
@@ -207,7 +207,7 @@ def test_the_values_of_the_widgets_are_what_is_asked() -> None:
 
 def test_wrapped_methods_are_measured_beside_those_that_are_ticked(engine: Engine) -> None:
     picked = ["permutation_full:vanilla", "pride:pine"]
-    read = read_asked("judge_pair", None, 1.0, ["pine"], picked, ["as-is", "swapped"], ["logprob"], 16.0)
+    read = read_request("judge_pair", None, 1.0, ["pine"], picked, ["as-is", "swapped"], ["logprob"], 16.0)
     assert read.methods == ("pine", *picked)
     assert work_sentence(read) == "1 row × 3 methods × 2 orders: 6 records."
     *_, last = measure_rows(engine, read)
@@ -276,7 +276,7 @@ def test_the_widgets_hand_over_what_is_read() -> None:
         with gr.Blocks():
             return [widget.value for widget in build_measure(DEFAULTS).inputs]
 
-    read = read_asked(*built(build))
+    read = read_request(*built(build))
     assert read.rows.name == "retrieval_qa.jsonl" and read.generate and read.logprobs
     assert read.methods == tuple(row.name for row in get_methods())
 
@@ -624,7 +624,7 @@ def test_hostile_names_are_shown_as_text(text: str) -> None:
     [(0.2, "1 s"), (8.2, "9 s"), (12, "20 s"), (85, "90 s"), (95, "2 min"), (600, "10 min")],
 )
 def test_time_left_is_rounded_up(seconds: float, words: str) -> None:
-    assert in_words(seconds) == words
+    assert format_seconds(seconds) == words
 
 
 def test_all_methods_can_be_ticked() -> None:

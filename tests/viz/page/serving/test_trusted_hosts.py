@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from viz.page.common.addresses import networks_of
 from viz.page.common.host_settings import HostSettings, proxies
-from viz.page.serving.trusted_hosts import TrustedHosts
+from viz.page.serving.trusted_hosts import AllowedHostsMiddleware
 
 STRANGER = ("203.0.113.9", 1234)
 LOCAL = ("127.0.0.1", 1234)
@@ -32,7 +32,7 @@ def ask(
 ) -> tuple[int, Any]:
     settings = settings or HostSettings()
     trusted = networks_of(proxies(settings, {"SPACE_ID": "x/y"} if is_space else {}))
-    app = TrustedHosts(tell, settings, is_public=is_public, is_space=is_space, proxies=trusted)
+    app = AllowedHostsMiddleware(tell, settings, is_public=is_public, is_space=is_space, proxies=trusted)
     client = TestClient(app, base_url="http://localhost:7860", client=peer)
     response = client.request(method, path, headers=headers)
     return response.status_code, response.json()

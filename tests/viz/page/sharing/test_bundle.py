@@ -158,7 +158,7 @@ def test_a_shuffle_comes_with_its_orders_and_its_certificate(run: FinishedRun, t
 
 def test_what_is_too_much_is_left_out_and_said(files: dict[str, bytes], run: FinishedRun) -> None:
     most = sum(map(len, files.values())) - len(files["README.txt"]) - 1
-    fewer = packed(run, most_bytes=most)
+    fewer = packed(run, max_bytes=most)
     assert set(files) - set(fewer) == {"report.json"}
     assert "Left out" in fewer["README.txt"].decode()
 

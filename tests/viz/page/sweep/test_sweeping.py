@@ -41,8 +41,8 @@ def test_a_letter_is_followed_and_every_value_is_the_engines(engine: Engine) -> 
         expected = engine.score(layout.reorder(order), ["so"], methods=asked.methods)
         for line in figure.data:
             assert line.y[slot] == np.float32(expected[line.name][0].total)
-    assert "As document A goes through all 3 slots" in last.said
-    assert "it does not move at all (0.0) under PINE" in last.said
+    assert "As document A goes through all 3 slots" in last.finding
+    assert "it does not move at all (0.0) under PINE" in last.finding
     assert last.effects is not None
     for total, *parts in zip(last.effects.total, last.effects.rope, last.effects.causal, strict=True):
         assert total == pytest.approx(sum(parts), abs=1e-9)

@@ -1,4 +1,4 @@
-"""A folder of this process's own, which goes with it; that of a killed process goes at the next start."""
+"""Temporary folder of this process; folders of killed processes are removed at the next start."""
 
 import os
 import shutil
@@ -13,18 +13,17 @@ from filelock import FileLock, Timeout
 from pine_engine.evaluation.shards import try_lock
 
 PREFIX = "pine-explorer-"
-"""How the name of such a folder begins."""
+"""Prefix of the folder name."""
 
 LOCK = "lock"
-"""The file in it that is locked as long as its process lives."""
+"""Lock file that is held while the process lives."""
 
 
 @contextmanager
-def own_folder(parent: Path) -> Iterator[Path]:
-    """A new folder in the parent that this user alone can read; removed at the end with all that is in it.
+def process_temp_dir(parent: Path) -> Iterator[Path]:
+    """Create a private folder in the parent and remove it at the end; first remove stale ones.
 
-    First those of processes that have ended are removed. Where the file system has no locks nobody can tell
-    which have, and they stay.
+    Without file locks, stale folders cannot be recognized and stay.
     """
     parent.mkdir(parents=True, exist_ok=True)
     folder, held = _new_folder(parent)
@@ -39,7 +38,7 @@ def own_folder(parent: Path) -> Iterator[Path]:
 
 
 def write_all_into(folder: Path) -> None:
-    """Has what this process writes for a while written into the folder; gradio notes where when it builds."""
+    """Set the folder for temporary files of this process; gradio stores the path when it builds."""
     # Apart: gradio hands out what is in the first.
     served, temporary = folder / "served", folder / "temporary"
     for one in (served, temporary):
@@ -49,7 +48,7 @@ def write_all_into(folder: Path) -> None:
 
 
 def _new_folder(parent: Path) -> tuple[Path, FileLock | None]:
-    """A new folder, and its lock, where the file system has locks."""
+    """Return a new folder and its lock, if the file system has locks."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         # Another process that starts now may take it for left behind, and remove it, before it is locked.
@@ -60,7 +59,7 @@ def _new_folder(parent: Path) -> tuple[Path, FileLock | None]:
 
 
 def _remove_if_left(folder: Path, *, user: int) -> None:
-    """Removes such a folder of this user unless the process lives whose it is."""
+    """Remove such a folder of this user unless its process lives."""
     with suppress(OSError):
         found = folder.lstat()
         if stat.S_ISDIR(found.st_mode) and found.st_uid == user and (held := try_lock(folder / LOCK)):
