@@ -182,7 +182,7 @@ def test_what_is_too_long_for_a_link_is_said(page: Page) -> None:
     words = " ".join(f"{7919 * number % 99991:x}" for number in range(20_000))
     text(page, 1).fill(words)
     page.locator("#copy-link").click()
-    expect(page.locator("#share-message")).to_contain_text("This is too long for a link:")
+    expect(page.locator("#share-message")).to_contain_text("Link too long:")
     expect(page.locator("#link")).to_be_hidden()
     expect(page.locator("#download-run")).to_be_disabled()  # nothing was run
 

@@ -113,7 +113,7 @@ def test_pasted_text_is_split_at_rules_or_blank_lines(pasted: str, expected: lis
         ("---\n \n---", "there is nothing to add; paste some text first"),
         (
             "a\n\n" * 200_000,
-            "the text has 600,000 characters, and 500,000 can be taken apart here; paste a part of it",
+            "the text has 600,000 characters, more than 500,000; paste a part of it",
         ),
     ],
 )

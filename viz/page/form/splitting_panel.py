@@ -189,7 +189,8 @@ def wire_splitting(
 
     def split(problem: str, replaced: Replaced | None, *values: Any) -> dict[Any, Any]:
         if len(problem or "") > MAX_PROBLEM_CHARACTERS:
-            sentence = f"The problem has {len(problem):,} characters, more than {MAX_PROBLEM_CHARACTERS:,}; shorten it."
+            length, limit = len(problem), MAX_PROBLEM_CHARACTERS
+            sentence = f"The problem has {length:,} characters, more than {limit:,}; shorten it."
             return {panel.message: notice(sentence, kind="error")}
         sentences = split_sentences(problem or "")
         if len(sentences) < 2:

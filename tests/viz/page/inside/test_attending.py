@@ -140,7 +140,7 @@ def test_what_cannot_be_computed_is_refused_in_a_sentence(
     with pytest.raises(InputError, match="This run is of another, and the model is tiny now; press Run"):
         next(attend(engine, replace(request, model="another")))
     monkeypatch.setattr(attending, "MAX_ATTENTION_TOKENS", 10)
-    with pytest.raises(InputError, match="single tokens are drawn of at most 10; run fewer or shorter"):
+    with pytest.raises(InputError, match="up to 10"):
         next(attend(engine, request))
 
 
