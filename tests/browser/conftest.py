@@ -129,10 +129,10 @@ def open_page(other_window: BrowserContext, app: ServedApp) -> OpenPage:
             yield page
             complaints += toasts(page)
         finally:
-            said = list(complaints)  # of what is left while it waits gradio complains
+            shown_text = list(complaints)  # of what is left while it waits gradio complains
             forget(page, app)
             page.close()
-        assert said == []
+        assert shown_text == []
 
     return opened
 
@@ -154,11 +154,11 @@ def page(kept_page: tuple[Page, list[str]], app: ServedApp) -> Iterator[Page]:
     page, complaints = kept_page
     page.goto(app.url)
     yield page
-    said = complaints + toasts(page)
+    shown_text = complaints + toasts(page)
     forget(page, app)
     complaints.clear()  # of what is left while it waits gradio complains
     page.set_viewport_size(DESKTOP)
-    assert said == []
+    assert shown_text == []
 
 
 @pytest.fixture(scope="package")

@@ -71,12 +71,12 @@ def test_play_and_its_slider_have_room_on_a_phone(drawn: Page) -> None:
     unfold(drawn, "#shuffle-section")
     played = drawn.locator("#shuffle-played")
     expect(played.locator(".slider-rail-rect")).to_be_visible()
-    button, said, rail = (
+    button, message, rail = (
         played.locator(part).first.bounding_box()
         for part in (".updatemenu-button", ".slider-label", ".slider-rail-rect")
     )
-    assert button and said and rail
-    assert button["y"] + button["height"] <= said["y"] + 2
+    assert button and message and rail
+    assert button["y"] + button["height"] <= message["y"] + 2
     assert rail["width"] > 150
 
 

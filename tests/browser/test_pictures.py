@@ -37,13 +37,13 @@ def readout(shown: Locator) -> Locator:
 @pytest.fixture
 def offline(browser: Browser) -> Iterator[Page]:
     """A page of another browser window, without a network; fails on any request but that for its own file."""
-    asked: list[str] = []
+    sent_request: list[str] = []
     context = browser.new_context(offline=True)
     page = context.new_page()
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("pageerror", lambda error: asked.append(str(error)))
+    page.on("request", lambda request: sent_request.append(request.url))
+    page.on("pageerror", lambda error: sent_request.append(str(error)))
     yield page
-    assert asked == [page.url]
+    assert sent_request == [page.url]
     context.close()
 
 
@@ -108,8 +108,8 @@ def test_attention_is_computed_when_it_is_asked_for(drawn: Page) -> None:
     weights.focus()
     for key in ("Home", *["PageUp"] * 20, *["PageDown"] * 3, *["ArrowRight"] * 3):
         drawn.keyboard.press(key)
-    said = drawn.locator("#figure-attention [role=status]")
-    expect(said).to_contain_text("Vanilla: query")
+    message = drawn.locator("#figure-attention [role=status]")
+    expect(message).to_contain_text("Vanilla: query")
     drawn.keyboard.press("+")
     drawn.keyboard.press("Enter")
     expect(control(drawn, "Query: whose view")).to_have_value(re.compile("^Document"))
@@ -171,16 +171,16 @@ def test_keys_step_through_the_queries_and_the_lesson(drawn: Page) -> None:
     expect(query).to_have_value(names[1].strip())
 
     open_tab(drawn, "Tutorial")
-    said = drawn.locator("#lesson .pine-lesson-step:visible .pine-lesson-count")
+    message = drawn.locator("#lesson .pine-lesson-step:visible .pine-lesson-count")
     drawn.locator("#lesson [data-turn='1']").focus()
     # Others who share the page may have left the lesson elsewhere.
-    for step in range(int(said.inner_text().split()[1]) - 1, 0, -1):
+    for step in range(int(message.inner_text().split()[1]) - 1, 0, -1):
         drawn.keyboard.press("Alt+Comma")
-        expect(said).to_have_text(f"Step {step} of 9")
+        expect(message).to_have_text(f"Step {step} of 9")
     drawn.keyboard.press("Alt+Period")
-    expect(said).to_have_text("Step 2 of 9")
+    expect(message).to_have_text("Step 2 of 9")
     drawn.keyboard.press("Alt+Comma")
-    expect(said).to_have_text("Step 1 of 9")
+    expect(message).to_have_text("Step 1 of 9")
     drawn.locator("#question textarea").press("Alt+Period")
     open_tab(drawn, "Masks")
     assert query.input_value() == names[1].strip()  # there the keys write
@@ -277,12 +277,12 @@ def test_bars_of_two_answers_are_walked_and_drawn_again_in_place(drawn: Page) ->
     expect(bars.locator(".legendtext")).to_have_text(["PINE", "Vanilla"])  # another was compared with before
     bars.focus()
     drawn.keyboard.press("ArrowDown")
-    said = drawn.locator("#figure-token-shares [role=status]")
-    expect(said).to_have_text(
+    message = drawn.locator("#figure-token-shares [role=status]")
+    expect(message).to_have_text(
         re.compile(r"^PINE, A: \S+ %, \S+ percentage points (more|less) than under Vanilla$")
     )
     drawn.keyboard.press("ArrowRight")
-    expect(said).to_contain_text("than under PINE")
+    expect(message).to_contain_text("than under PINE")
     drawn.evaluate("pinePick({ with_prefix: false })")
     expect(bars.locator(".ytick")).to_have_text(["A", "B", "SUF"])
     expect(bars).to_be_focused()
@@ -313,14 +313,14 @@ def test_numbers_are_saved_as_they_are_shown(drawn: Page, tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_the_numbers_of_a_figure_are_saved_as_they_are_told(drawn: Page, tmp_path: Path) -> None:
     open_tab(drawn, "Importance")
-    told = numbers(drawn, "figure-importance")
+    record = numbers(drawn, "figure-importance")
     figure = drawn.locator("#figure-importance")
     figure.locator(".pine-figure-save summary").click()
     path = save(drawn, figure.get_by_role("button", name="CSV", exact=True), tmp_path)
     assert path.name == "importance.csv"
     table = list(csv.reader(io.StringIO(path.read_text())))
     assert table[0] == ["", "row", "A", "B"]
-    assert [[cell or "–" for cell in row[1:]] for row in table[1:]] == [row[1:] for row in told]
+    assert [[cell or "–" for cell in row[1:]] for row in table[1:]] == [row[1:] for row in record]
     figure.locator(".pine-figure-save summary").click()
 
 

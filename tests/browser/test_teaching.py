@@ -36,17 +36,17 @@ def test_the_lesson_is_saved_with_the_run_of_the_class(drawn: Page, browser: Bro
     open_tab(drawn, "Tutorial")
     path = save(drawn, drawn.locator("#download-lesson"), tmp_path)
     assert path.suffix == ".html"
-    asked: list[str] = []
+    sent_request: list[str] = []
     context = browser.new_context(offline=True)
     page = context.new_page()
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: sent_request.append(request.url))
     page.goto(path.as_uri())
     expect(page.locator("main")).to_contain_text("Your run: SmolLM2-135M-Instruct")
     page.get_by_role("button", name="Next").click()
     # The run had two documents, the recorded one has three.
     ticks = page.locator(".pine-current .pine-plot .ytick")
     expect(ticks).to_have_text(["SYS", "A", "B", "SUF"])
-    assert asked == [path.as_uri()]
+    assert sent_request == [path.as_uri()]
     context.close()
 
 

@@ -45,12 +45,12 @@ def form(count: int = 3, methods: tuple[str, ...] = ("vanilla", "nia", "pine")) 
 @pytest.mark.parametrize("count", [2, 3, 5])
 @pytest.mark.parametrize("controls", [False, True])
 def test_the_estimate_is_of_the_work_that_is_planned(count: int, controls: bool, engine: Engine) -> None:
-    asked = form(count)
-    tokens = form_layout(asked, engine).num_tokens
-    run, shuffled, moved = planned_jobs(asked, tokens, orders=6, controls=controls, settings=DEFAULTS)
-    assert run == plan_answers(engine, asked)
-    assert shuffled == plan_shuffle(engine, asked, count=6, seed=0, controls=controls)
-    with_answer = plan_sweep(engine, asked, answer="g")  # the one token of the answer is read as well
+    request = form(count)
+    tokens = form_layout(request, engine).num_tokens
+    run, shuffled, moved = planned_jobs(request, tokens, orders=6, controls=controls, settings=DEFAULTS)
+    assert run == plan_answers(engine, request)
+    assert shuffled == plan_shuffle(engine, request, count=6, seed=0, controls=controls)
+    with_answer = plan_sweep(engine, request, answer="g")  # the one token of the answer is read as well
     assert (moved.prompts, moved.orders) == (with_answer.prompts, with_answer.orders)
     assert moved.prompt_tokens == with_answer.prompt_tokens - moved.prompts
 
@@ -58,9 +58,9 @@ def test_the_estimate_is_of_the_work_that_is_planned(count: int, controls: bool,
 def test_a_measurement_is_estimated_from_its_first_rows(engine: Engine) -> None:
     rows = read_built_in("retrieval_qa")
     assert len(rows.examples) == 6
-    asked = MeasureRequest(rows, 6, ("vanilla", "pine"), ("gold-all",), True, False, 5)
-    exact = plan_measurement(engine, asked.examples, asked.settings())
-    about = planned_work(engine, asked)
+    request = MeasureRequest(rows, 6, ("vanilla", "pine"), ("gold-all",), True, False, 5)
+    exact = plan_measurement(engine, request.examples, request.settings())
+    about = planned_work(engine, request)
     assert exact.prompts == about.prompts == 6 * (4 + 1)  # PINE needs one order of each
     assert about.new_tokens == exact.new_tokens
     assert about.prompt_tokens == pytest.approx(exact.prompt_tokens, rel=0.1)
@@ -87,12 +87,20 @@ def page(sources: Sources) -> gr.Blocks:
     return built(lambda: build_page(sources, DEFAULTS))
 
 
-def counted(page: gr.Blocks, asked: Form, origin: Origin | None = None, accepted: str = "") -> dict[str, str]:
+def counted(
+    page: gr.Blocks, request: Form, origin: Origin | None = None, accepted: str = ""
+) -> dict[str, str]:
     """Return what the page shows of a form, by the ids of the widgets; origin: of the answers."""
     event = next(event for event in page.fns.values() if event.name == "follow")
-    values: list[Any] = [asked.task, asked.question, asked.instruction, asked.methods, asked.max_new_tokens]
+    values: list[Any] = [
+        request.task,
+        request.question,
+        request.instruction,
+        request.methods,
+        request.max_new_tokens,
+    ]
     assert event.fn is not None
-    shown = event.fn(None, 6, False, accepted, origin, None, *values, entries_json(asked.entries))
+    shown = event.fn(None, 6, False, accepted, origin, None, *values, entries_json(request.entries))
     return {widget.elem_id: html for widget, html in shown.items() if widget.elem_id}
 
 
@@ -121,9 +129,9 @@ def test_a_form_that_cannot_be_run_disables_its_buttons_and_states_why(page: gr.
     assert states(page, replace(form(), max_new_tokens=100_000)) == (False, False, True)
 
 
-def states(page: gr.Blocks, asked: Form) -> tuple[bool, bool, bool]:
+def states(page: gr.Blocks, request: Form) -> tuple[bool, bool, bool]:
     """Return whether one order and all orders can be run, and whether a reason is shown."""
-    shown: dict[str, Any] = counted(page, asked)
+    shown: dict[str, Any] = counted(page, request)
     return shown["run"]["interactive"], shown["shuffle"]["interactive"], bool(shown["problem"])
 
 
@@ -131,14 +139,14 @@ def test_results_of_another_question_are_outdated_and_accepted_answers_cleared(
     page: gr.Blocks,
 ) -> None:
     first = load_examples()[0]
-    asked = replace(form(), question=first.question)
+    request = replace(form(), question=first.question)
     accepted = "\n".join(first.answers)
-    shown = counted(page, asked, Origin(asked), accepted=accepted)
+    shown = counted(page, request, Origin(request), accepted=accepted)
     assert shown["answers-outdated"] == "" and "accepted" not in shown
-    other = replace(asked, question="Another?")
-    shown = counted(page, other, Origin(asked), accepted=accepted)
+    other = replace(request, question="Another?")
+    shown = counted(page, other, Origin(request), accepted=accepted)
     assert shown["answers-outdated"] and shown["example-note"] == "" and shown["accepted"] == ""
-    assert "accepted" not in counted(page, other, Origin(asked), accepted="typed by the visitor")
+    assert "accepted" not in counted(page, other, Origin(request), accepted="typed by the visitor")
 
 
 def test_what_was_broken_off_is_no_measure() -> None:

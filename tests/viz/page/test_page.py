@@ -142,8 +142,8 @@ def test_what_is_missing_is_said(broken: Form, sentence: str, engine: Engine) ->
 
 
 def test_the_letter_in_the_prompt_is_the_letter_on_the_card(engine: Engine) -> None:
-    asked = form(swapped(THREE, 0), task="judge_pair")
-    texts = ["".join(engine.decode_tokens(ids)) for ids in form_layout(asked, engine).documents]
+    request = form(swapped(THREE, 0), task="judge_pair")
+    texts = ["".join(engine.decode_tokens(ids)) for ids in form_layout(request, engine).documents]
     assert [("Assistant B" in text, "green" in text) for text in texts] == [
         (True, True),
         (False, False),
@@ -197,8 +197,8 @@ def test_the_examples_cover_the_tasks() -> None:
 @pytest.mark.parametrize("example", load_examples(), ids=lambda example: example.name)
 def test_every_example_can_be_run(example: FormExample, engine: Engine) -> None:
     entries = entries_from([(document.title, document.text) for document in example.documents])
-    asked = Form(example.task, example.question, example.instruction, ("pine",), 8, entries)
-    assert form_layout(asked, engine).num_documents == len(example.documents)
+    request = Form(example.task, example.question, example.instruction, ("pine",), 8, entries)
+    assert form_layout(request, engine).num_documents == len(example.documents)
 
 
 @pytest.mark.parametrize(
@@ -293,8 +293,8 @@ def test_a_model_that_cannot_be_loaded_is_a_sentence(error: Exception, sentence:
     gate.open.set()
     source = EngineSource(gate, "tiny")
     source.start()
-    [said] = told(source, lambda _: pytest.fail("there is no engine to work with"), **one_run())
-    assert said.startswith(f"failed: {sentence}") and "secret" not in said
+    [message] = told(source, lambda _: pytest.fail("there is no engine to work with"), **one_run())
+    assert message.startswith(f"failed: {sentence}") and "secret" not in message
     assert source.status.stage == "failed"
 
 
@@ -322,9 +322,9 @@ def test_ending_a_run_closes_the_engine(how: str, engine: Engine) -> None:
     endless: Any = _EndlessEngine(engine)
     source = EngineSource(lambda: endless, "tiny")
     source.start()
-    asked, stop = form(methods=("pine",)), StopFlag(requested=True)  # of an earlier run, so without effect
+    request, stop = form(methods=("pine",)), StopFlag(requested=True)  # of an earlier run, so without effect
     views: Generator[RunView | str, None, None] = told(
-        source, lambda engine: answer(engine, asked), **one_run(stop)
+        source, lambda engine: answer(engine, request), **one_run(stop)
     )
     first = next(views)
     assert isinstance(first, RunView) and first.cards[0].text and not endless.closed

@@ -217,7 +217,7 @@ def _form(
 ) -> Form:
     with _argument("question"):
         if not question.strip():
-            raise InputError("it is empty; write what is arguments about the documents")
+            raise InputError("it is empty; enter a question about the documents")
     with _argument("documents"):
         if not documents:
             raise InputError("it is empty; give at least one text")

@@ -118,19 +118,19 @@ def test_an_example_brings_values_and_names_at_once(page: Workspace) -> None:
 
 def test_a_hidden_title_is_not_read() -> None:
     entry = Entry(0, " Varo ", "red")
-    asked = Form("retrieval_qa", "q", "", ("pine",), 8, (entry,))
-    assert asked.title(entry) == "Varo"
-    assert replace(asked, task="math_reasoning").title(entry) == ""
+    request = Form("retrieval_qa", "q", "", ("pine",), 8, (entry,))
+    assert request.title(entry) == "Varo"
+    assert replace(request, task="math_reasoning").title(entry) == ""
 
 
 def test_what_is_missing_is_called_by_its_name() -> None:
-    asked = Form("judge_pair", "q", "", ("pine",), 8, (Entry(1, "", " "), Entry(0, "", "x")))
+    request = Form("judge_pair", "q", "", ("pine",), 8, (Entry(1, "", " "), Entry(0, "", "x")))
     with pytest.raises(Exception, match="^Answer of assistant B is empty; write some text or remove it.$"):
-        asked.check()
+        request.check()
     with pytest.raises(Exception, match="^There are no answers to compare; add at least one.$"):
-        replace(asked, entries=()).check()
+        replace(request, entries=()).check()
     with pytest.raises(Exception, match="^There is no key; write one.$"):
-        replace(asked, task="kv_retrieval", entries=TWO, question="").check()
+        replace(request, task="kv_retrieval", entries=TWO, question="").check()
 
 
 # Examples

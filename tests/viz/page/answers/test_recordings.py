@@ -143,8 +143,8 @@ def test_the_embedded_model_still_answers_as_recorded(embedded: Engine) -> None:
     run = lesson_recording().run
     *_, last = answer(embedded, example_form(lesson_recording().example))
     assert last.finished is not None
-    assert {method: told.token_ids for method, told in last.finished.answer_records.items()} == {
-        method: told.token_ids for method, told in run.answer_records.items()
+    assert {method: messages.token_ids for method, messages in last.finished.answer_records.items()} == {
+        method: messages.token_ids for method, messages in run.answer_records.items()
     }
     recorded, computed = run.result.traces["pine"], last.finished.result.traces["pine"]
     assert recorded.suffix_importance is not None and computed.suffix_importance is not None

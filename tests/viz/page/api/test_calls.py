@@ -173,7 +173,7 @@ def test_rows_that_cannot_be_measured_are_named(rows: list[Any], sentence: str, 
             "The argument documents.1: It has no text; write some, or leave it out",
         ),
         ({"documents": []}, "The argument documents: It is empty; give at least one text"),
-        ({"question": ""}, "The argument question: It is empty; write what is asked about the documents"),
+        ({"question": ""}, "The argument question: It is empty; enter a question about the documents"),
         (
             {"documents": ["one", 2, {"text": "a", "titel": "b"}]},
             'The argument documents.1: got int 2, expected a text or {"text": ..., "title": ...}; '
@@ -211,7 +211,7 @@ def test_an_assistant_finds_the_four_tools_and_reads_what_they_do(app: ServedApp
     tools, _ = call_tools(app)
     by_end = {name: next(tool for full, tool in tools.items() if full.endswith(name)) for name in CALLS}
     assert len(tools) == len(CALLS)
-    assert "whether the order of the documents changes the answer" in by_end["shuffle"].description
+    assert "whether document order changes the answer" in by_end["shuffle"].description
     properties = by_end["compare"].inputSchema["properties"]
     text, titled = properties["documents"]["items"]["anyOf"]
     assert (properties["documents"]["type"], text["type"]) == ("array", "string")

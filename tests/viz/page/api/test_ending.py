@@ -38,15 +38,15 @@ def counted(_: Engine, to: int, of: int) -> Generator[CallView, None, None]:
         yield CallView(Work(orders=number), partial(dict, number=number), number == of)
 
 
-def asked(
-    source: EngineSource, work: Callable[..., Any], max_seconds: float | None = None, **given: int
+def request(
+    source: EngineSource, work: Callable[..., Any], max_seconds: float | None = None, **values: int
 ) -> Any:
     sources = Sources(source, runs=RunLog(max_seconds))
-    return _answer(sources, "api count", ("pine",), work, lambda engine, **given: Work(), given)
+    return _answer(sources, "api count", ("pine",), work, lambda engine, **values: Work(), values)
 
 
 def test_a_call_is_answered_with_its_last_word(source: EngineSource) -> None:
-    assert asked(source, counted, to=3, of=3) == {"number": 3}
+    assert request(source, counted, to=3, of=3) == {"number": 3}
 
 
 def test_a_whole_answer_has_not_ended_early_even_if_the_time_is_over(
@@ -57,7 +57,7 @@ def test_a_whole_answer_has_not_ended_early_even_if_the_time_is_over(
     def at_once(engine: Engine) -> Generator[CallView, None, None]:
         yield CallView(Work(), lambda: {"number": 1}, True)
 
-    assert asked(source, at_once, NO_TIME) == {"number": 1}
+    assert request(source, at_once, NO_TIME) == {"number": 1}
     assert '"outcome": "done"' in caplog.text
 
 
@@ -70,14 +70,14 @@ def test_what_was_there_when_the_time_was_over_is_answered_with_the_reason(
         yield CallView(Work(), lambda: {"number": 1})
         pytest.fail("it went on")
 
-    answer = asked(source, began, NO_TIME)
+    answer = request(source, began, NO_TIME)
     assert answer["number"] == 1 and answer["stop_reason"].startswith("The time limit of 1e-09 s was reached")
     assert '"outcome": "timeout"' in caplog.text
 
 
 def test_with_nothing_to_answer_the_reason_is_the_answer(source: EngineSource) -> None:
     with pytest.raises(gr.Error, match="The time limit of 1e-09 s was reached"):
-        asked(source, counted, NO_TIME, to=3, of=3)
+        request(source, counted, NO_TIME, to=3, of=3)
 
 
 def test_a_failure_is_the_answer_whatever_came_before(
@@ -90,5 +90,5 @@ def test_a_failure_is_the_answer_whatever_came_before(
         raise InputError("the rows are torn; mend them")
 
     with pytest.raises(gr.Error, match="The rows are torn; mend them"):
-        asked(source, failing)
+        request(source, failing)
     assert '"outcome": "rejected"' in caplog.text

@@ -286,7 +286,7 @@ async def read_by_the_page(app: ServedApp, path: str) -> None:
         await visitor.send(event, values)
         for follower in page.after(event):
             await visitor.send(follower)
-        assert any("notes.txt" in said for said in visitor.seen)
+        assert any("notes.txt" in message for message in visitor.seen)
 
 
 @pytest.mark.slow

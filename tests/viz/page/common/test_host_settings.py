@@ -80,9 +80,9 @@ def test_a_value_that_cannot_be_is_named_with_what_is_expected(
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         read_settings(arguments, environment)
-    said = capsys.readouterr().err
+    message = capsys.readouterr().err
     assert ended.value.code == 2
-    assert sentence in said and "Traceback" not in said
+    assert sentence in message and "Traceback" not in message
 
 
 def test_the_documented_table_is_the_table(tmp_path: Path) -> None:

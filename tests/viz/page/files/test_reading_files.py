@@ -94,17 +94,18 @@ def test_what_is_wrong_in_a_file_is_said_with_its_own_name(
     caplog.set_level(logging.INFO)
     file = tmp_path / "rows.jsonl"
     file.write_text('{"text": "one"}\n{"text": " "}\n')
-    said = said_of(FileReader(RunLog()), file)
-    assert said == "the file rows.jsonl, line 2: it has no text; write some, or remove it"
+    shown_text = said_of(FileReader(RunLog()), file)
+    assert shown_text == "the file rows.jsonl, line 2: it has no text; write some, or remove it"
     assert logged(caplog)["outcome"] == "rejected" and "rows.jsonl" not in caplog.text
 
 
 def test_what_is_said_is_not_as_long_as_the_file(tmp_path: Path) -> None:
     file = tmp_path / "wide.csv"
     file.write_text(f"{','.join(map(str, range(40_000)))}\n1\n")
-    said = said_of(FileReader(RunLog()), file)
+    shown_text = said_of(FileReader(RunLog()), file)
     assert (
-        said.startswith("the file wide.csv has no column 'text', its header reads '0, 1") and len(said) < 1100
+        shown_text.startswith("the file wide.csv has no column 'text', its header reads '0, 1")
+        and len(shown_text) < 1100
     )
 
 
@@ -115,8 +116,8 @@ def test_a_pdf_without_operands_ends_with_its_time(tmp_path: Path, caplog: pytes
     caplog.set_level(logging.INFO)
     file = tmp_path / f"{SECRET}.pdf"
     file.write_bytes(PDF_OF_COMMENTS)
-    said = said_of(FileReader(RunLog(), SHORT), file)
-    assert said == (
+    shown_text = said_of(FileReader(RunLog(), SHORT), file)
+    assert shown_text == (
         f"the file {SECRET}.pdf takes more than 1 s to read; give a part of it, or its text as .txt"
     )
     assert logged(caplog)["outcome"] == "timeout" and SECRET not in caplog.text
@@ -130,8 +131,8 @@ def test_a_file_that_takes_too_much_memory_is_refused(
     files = [tmp_path / "many.jsonl", tmp_path / "few.txt"]
     files[0].write_text(json.dumps({"documents": ["a b"] * 1_000_000}))
     files[1].write_text("few")
-    said = said_of(FileReader(RunLog(), Limits(memory=50 * MB)), *files)
-    assert said == (
+    shown_text = said_of(FileReader(RunLog(), Limits(memory=50 * MB)), *files)
+    assert shown_text == (
         "one of the 2 files takes more than 50 MB of memory to read; give a part of it, or its text as .txt"
     )
     assert logged(caplog)["outcome"] == "out_of_memory"
@@ -140,8 +141,8 @@ def test_a_file_that_takes_too_much_memory_is_refused(
 def test_more_text_than_a_page_could_show_is_not_handed_over(tmp_path: Path) -> None:
     file = tmp_path / "long.txt"
     file.write_text("x" * 2 * MB)
-    said = said_of(FileReader(RunLog(), Limits(answer=MB)), file)
-    assert said == "the file long.txt holds more than 1 MB of text; give a part of it"
+    shown_text = said_of(FileReader(RunLog(), Limits(answer=MB)), file)
+    assert shown_text == "the file long.txt holds more than 1 MB of text; give a part of it"
 
 
 @pytest.mark.slow
@@ -150,8 +151,8 @@ def test_several_bombs_are_read_one_after_another_and_take_no_memory_of_the_page
     file.write_bytes(PDF_BOMB)
     reader, others = FileReader(RunLog(), SHORT), children()
     before = psutil.Process().memory_info().rss
-    said: list[str] = []
-    threads = [threading.Thread(target=lambda: said.append(said_of(reader, file))) for _ in range(4)]
+    shown_text: list[str] = []
+    threads = [threading.Thread(target=lambda: shown_text.append(said_of(reader, file))) for _ in range(4)]
     for thread in threads:
         thread.start()
     most_at_once = most_memory = 0
@@ -159,7 +160,7 @@ def test_several_bombs_are_read_one_after_another_and_take_no_memory_of_the_page
         most_at_once = max(most_at_once, children() - others)
         most_memory = max(most_memory, psutil.Process().memory_info().rss)
         time.sleep(0.1)
-    assert most_at_once == 1 and len(said) == 4
+    assert most_at_once == 1 and len(shown_text) == 4
     assert most_memory - before < 50 * MB
 
 
@@ -263,12 +264,12 @@ def test_the_process_ends_with_its_visitor(
 def test_the_process_ends_with_the_page(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     file, runs = tmp_path / "process", RunLog()
-    reader, said = FileReader(runs), []
+    reader, shown_text = FileReader(runs), []
 
     def read() -> None:
         with pytest.raises(PineError, match=SHUTTING_DOWN) as raised:
             without_progress(reader.read(apart.sleep_as, file, what="read rows", files=[], say=str))
-        said.append(raised.value)
+        shown_text.append(raised.value)
 
     thread = threading.Thread(target=read)
     thread.start()
@@ -276,7 +277,7 @@ def test_the_process_ends_with_the_page(tmp_path: Path, caplog: pytest.LogCaptur
         time.sleep(0.02)
     assert not runs.close(0) and runs.wait(30)
     thread.join()
-    assert said and not psutil.pid_exists(int(file.read_text()))
+    assert shown_text and not psutil.pid_exists(int(file.read_text()))
     assert logged(caplog)["outcome"] == "shutdown"
 
 
@@ -295,7 +296,7 @@ def served(
         assert "Traceback" not in app.log.read_text()
 
 
-def asked(http: httpx.Client, name: str, content: bytes) -> dict[str, Any]:
+def request(http: httpx.Client, name: str, content: bytes) -> dict[str, Any]:
     """The body of the event that brings a file of that content."""
     events = http.get("../config").json()["dependencies"]
     (event,) = (one for one in events if one["api_name"] == name)
@@ -308,7 +309,7 @@ def asked(http: httpx.Client, name: str, content: bytes) -> dict[str, Any]:
 def test_who_closes_the_page_takes_the_process_along(served: tuple[ServedApp, httpx.Client]) -> None:
     app, http = served
     page = psutil.Process(app.process.pid)
-    body = asked(http, "upload", PDF_OF_COMMENTS)
+    body = request(http, "upload", PDF_OF_COMMENTS)
     assert http.post("queue/join", json=body).status_code == 200
     with http.stream("GET", "queue/data", params={"session_hash": "upload"}):
         while not page.children():
@@ -326,5 +327,5 @@ def test_who_closes_the_page_takes_the_process_along(served: tuple[ServedApp, ht
 def test_nobody_has_a_file_read_past_the_queue(served: tuple[ServedApp, httpx.Client], name: str) -> None:
     """Of such a caller it is not heard that he has left."""
     _, http = served
-    answer = http.post("run/predict", json=asked(http, name, b"text\na\n"))
+    answer = http.post("run/predict", json=request(http, name, b"text\na\n"))
     assert answer.status_code == 404 and "join the queue" in answer.text

@@ -38,8 +38,8 @@ SHORT = EXAMPLES[0]
 
 def form(example: FormExample = SHORT, **changes: Any) -> Form:
     entries = entries_from([(document.title, document.text) for document in example.documents])
-    asked = Form(example.task, example.question, example.instruction, ("pine",), 8, entries)
-    return replace(asked, **changes)
+    request = Form(example.task, example.question, example.instruction, ("pine",), 8, entries)
+    return replace(request, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +56,13 @@ def page(engine: Engine) -> gr.Blocks:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_every_example_may_be_run(example: FormExample) -> None:
-    asked = form(example)
+    request = form(example)
     for allowed in (
-        asked,
-        replace(asked, entries=asked.entries[::-1]),
-        replace(asked, entries=asked.entries[1:], max_new_tokens=16, methods=("vanilla", "nia")),
-        replace(asked, instruction=get_task(example.task).instruction),
-        replace(asked, entries=tuple(replace(entry, title="") for entry in asked.entries)),
+        request,
+        replace(request, entries=request.entries[::-1]),
+        replace(request, entries=request.entries[1:], max_new_tokens=16, methods=("vanilla", "nia")),
+        replace(request, instruction=get_task(example.task).instruction),
+        replace(request, entries=tuple(replace(entry, title="") for entry in request.entries)),
     ):
         check_shipped(allowed)
 
@@ -85,10 +85,10 @@ def test_nothing_else_is_run(other: Form, engine: Engine) -> None:
 
 
 def test_a_reference_answer_is_the_examples_own(engine: Engine) -> None:
-    asked = form(methods=("vanilla", "nia"))
+    request = form(methods=("vanilla", "nia"))
     with pytest.raises(InputError, match="This page is a demonstration"):
-        next(stand(engine, asked, document=0, answer="an answer of my own", settings=READ_ONLY))
-    assert next(stand(engine, asked, document=0, answer=SHORT.answers[0], settings=READ_ONLY)).sentence
+        next(stand(engine, request, document=0, answer="an answer of my own", settings=READ_ONLY))
+    assert next(stand(engine, request, document=0, answer=SHORT.answers[0], settings=READ_ONLY)).sentence
 
 
 def test_only_the_rows_of_the_page_are_measured() -> None:
@@ -120,10 +120,10 @@ def test_the_calls_hold_to_it(page: gr.Blocks) -> None:
 
 def test_a_link_with_other_contents_is_not_opened(page: gr.Blocks) -> None:
     restore = call(page, "restore")
-    codes = [to_code(session_of(asked, accepted="")) for asked in (form(), OTHERS[0])]
-    told = [str(restore(code, "", View())) for code in codes]
-    assert "Opened from a link." in told[0] and NOTE not in told[0]
-    assert NOTE in told[1] and "And who else?" not in told[1]
+    codes = [to_code(session_of(request, accepted="")) for request in (form(), OTHERS[0])]
+    record = [str(restore(code, "", View())) for code in codes]
+    assert "Opened from a link." in record[0] and NOTE not in record[0]
+    assert NOTE in record[1] and "And who else?" not in record[1]
 
 
 @pytest.mark.parametrize("name", ["bring", "open_file"])

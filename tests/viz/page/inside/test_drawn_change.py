@@ -76,8 +76,8 @@ def pressed(html: str) -> list[str]:
 
 def numbers(html: str) -> dict[str, list[list[object]]]:
     """The rows behind each picture, by its name."""
-    told = [json.loads(part.text) for part in read_html(html).with_class("pine-numbers")]
-    return {picture["name"]: picture["rows"] for picture in told}
+    record = [json.loads(part.text) for part in read_html(html).with_class("pine-numbers")]
+    return {picture["name"]: picture["rows"] for picture in record}
 
 
 def shares_of(run: FinishedRun, selection: Selection) -> dict[str, dict[str, float]]:
@@ -87,20 +87,20 @@ def shares_of(run: FinishedRun, selection: Selection) -> dict[str, dict[str, flo
     return {bars.name: dict(zip(rows, bars.x.tolist(), strict=True)) for bars in figure.data}
 
 
-def with_answer(run: FinishedRun, method: str, told: AnswerTokens) -> FinishedRun:
-    return replace(run, answer_records={**run.answer_records, method: told})
+def with_answer(run: FinishedRun, method: str, record: AnswerTokens) -> FinishedRun:
+    return replace(run, answer_records={**run.answer_records, method: record})
 
 
-def shortened(told: AnswerTokens, count: int) -> AnswerTokens:
+def shortened(record: AnswerTokens, count: int) -> AnswerTokens:
     """The answer as if it had ended after `count` tokens."""
     return replace(
-        told,
-        text="".join(told.tokens[:count]),
-        token_ids=told.token_ids[:count],
-        tokens=told.tokens[:count],
-        logprobs=told.logprobs[:count],
-        alternatives=told.alternatives[:count],
-        attention=told.attention[:count],
+        record,
+        text="".join(record.tokens[:count]),
+        token_ids=record.token_ids[:count],
+        tokens=record.tokens[:count],
+        logprobs=record.logprobs[:count],
+        alternatives=record.alternatives[:count],
+        attention=record.attention[:count],
     )
 
 
@@ -111,15 +111,15 @@ def shortened(told: AnswerTokens, count: int) -> AnswerTokens:
 def test_what_is_told_is_what_the_run_and_its_trace_have(
     engine: Engine, run: FinishedRun, method: str
 ) -> None:
-    told, made, trace = run.answer_records[method], run.result.answers[method], run.result.traces[method]
-    assert (told.label, told.text, told.token_ids) == (METHODS[method].label, made.text, made.token_ids)
-    assert told.logprobs == made.logprobs and len(told.tokens) == STEPS
-    assert list(told.tokens) == [engine.decode_text([token]) for token in made.token_ids]
+    record, made, trace = run.answer_records[method], run.result.answers[method], run.result.traces[method]
+    assert (record.label, record.text, record.token_ids) == (METHODS[method].label, made.text, made.token_ids)
+    assert record.logprobs == made.logprobs and len(record.tokens) == STEPS
+    assert list(record.tokens) == [engine.decode_text([token]) for token in made.token_ids]
     for step, alternatives in enumerate(trace.alternatives):
         expected = [(engine.tokenizer.decode([other.token_id]), other.logprob) for other in alternatives]
-        assert list(told.alternatives[step]) == expected and len(expected) == 5
-        assert told.alternatives[step][0] == (told.tokens[step], told.logprobs[step])
-    assert [(document.document, document.slot) for document in told.documents] == [(1, 0), (0, 1), (2, 2)]
+        assert list(record.alternatives[step]) == expected and len(expected) == 5
+        assert record.alternatives[step][0] == (record.tokens[step], record.logprobs[step])
+    assert [(document.document, document.slot) for document in record.documents] == [(1, 0), (0, 1), (2, 2)]
 
 
 def test_attention_of_a_token_is_that_of_the_query_that_writes_it(run: FinishedRun) -> None:
@@ -137,8 +137,8 @@ def test_attention_of_a_token_is_that_of_the_query_that_writes_it(run: FinishedR
 
 def test_an_answer_of_no_tokens_is_told_too(engine: Engine, run: FinishedRun) -> None:
     result = engine.run(run.result.layout, methods=["pine"], max_new_tokens=0, trace=True)
-    told = answer_tokens(engine.decode_tokens, result, "pine", run.order, "PINE")
-    assert told.tokens == () and told.attention.shape == (0, 5)
+    record = answer_tokens(engine.decode_tokens, result, "pine", run.order, "PINE")
+    assert record.tokens == () and record.attention.shape == (0, 5)
 
 
 # What is compared
@@ -277,7 +277,7 @@ def test_two_orders_of_pine_differ_nowhere(run: FinishedRun, selection: Selectio
 
 
 def test_of_two_empty_answers_there_is_nothing_to_draw(run: FinishedRun, selection: Selection) -> None:
-    empty = {name: shortened(told, 0) for name, told in run.answer_records.items()}
+    empty = {name: shortened(record, 0) for name, record in run.answer_records.items()}
     drawn = draw_change(replace(run, answer_records=empty, tried=()), selection)
     assert not drawn.figures and NO_TOKENS in drawn.html
     some = draw_change(with_answer(run, "pine", shortened(run.answer_records["pine"], 0)), selection)
@@ -286,12 +286,12 @@ def test_of_two_empty_answers_there_is_nothing_to_draw(run: FinishedRun, selecti
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_tokens_stay_texts(run: FinishedRun, selection: Selection, text: str) -> None:
-    told = run.answer_records["vanilla"]
+    record = run.answer_records["vanilla"]
     hostile = replace(
-        told,
+        record,
         text=text * 2,
         tokens=(text,) * STEPS,
-        alternatives=tuple(((text, logprob), ("b", -9.0)) for logprob in told.logprobs),
+        alternatives=tuple(((text, logprob), ("b", -9.0)) for logprob in record.logprobs),
     )
     drawn = html_of(with_answer(run, "vanilla", hostile), selection)
     assert_harmless(drawn)

@@ -128,8 +128,8 @@ def test_a_method_that_does_not_rank_shows_its_attention(run: FinishedRun, selec
     count = len(run.answer_tokens["vanilla"])
     expected = suffix_attention(run, "vanilla")[1, 2, first : first + count, 1:-1]
     np.testing.assert_array_equal(figures["answer-importance"].data[0].z, expected)
-    said = figures["answer-importance"].layout
-    assert "does not rank" in said.meta["caption"] and said.title.text.startswith("Vanilla: ")
+    message = figures["answer-importance"].layout
+    assert "does not rank" in message.meta["caption"] and message.title.text.startswith("Vanilla: ")
     # What another method ranks is still there, under its own name.
     assert figures["importance"].layout.title.text.startswith("PINE: ")
 
@@ -214,7 +214,7 @@ def test_fifty_documents_are_drawn_at_once(run: FinishedRun, selection: Selectio
         suffix_importance=rng.random((32, 32, rows, 50), np.float32),
         suffix_attention=rng.random((32, 32, rows, 52), np.float32),
     )
-    told = replace(
+    record = replace(
         run.answer_records["pine"],
         token_ids=(1,) * 64,
         tokens=(" word",) * 64,
@@ -227,7 +227,7 @@ def test_fifty_documents_are_drawn_at_once(run: FinishedRun, selection: Selectio
         run,
         result=replace(run.result, layout=layout, traces={"pine": trace}),
         order=tuple(range(50)),
-        answer_records={"pine": told},
+        answer_records={"pine": record},
     )
     draw_importance(large, selection)  # the first reads the templates
     began = time.process_time()

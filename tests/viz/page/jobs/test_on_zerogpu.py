@@ -125,7 +125,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def said(app: ServedApp) -> list[str]:
+def message(app: ServedApp) -> list[str]:
     """What the stand-in has printed so far."""
     return [line for line in app.log.read_text().splitlines() if line.startswith("spaces: ")]
 
@@ -158,32 +158,32 @@ def test_the_public_calls_answer_as_they_do_without(app: ServedApp, client: Clie
     rows = DataSet("rows.jsonl", "", tuple(map(Example.model_validate, ROWS)))
     expected = reported(measure(engine, rows, tuple(METHODS), USUAL_ORDERS, 8, DEFAULTS))
     assert [one["text"] for one in measured["records"]] == [one["text"] for one in expected["records"]]
-    lines = said(app)
+    lines = message(app)
     assert sum(line.startswith("spaces: asked for") for line in lines) == 4
     assert lines.count("spaces: process ended with 0") == 4
 
 
 def test_a_run_of_the_page_is_answered(app: ServedApp) -> None:
     with closing(Visitor(app, "runs")) as visitor:
-        told = "".join(visitor.press("run", length=8))
-    assert "Done:" in told and "Something went wrong" not in told
-    assert said(app)[-2].startswith("spaces: done after")
+        record = "".join(visitor.press("run", length=8))
+    assert "Done:" in record and "Something went wrong" not in record
+    assert message(app)[-2].startswith("spaces: done after")
 
 
 @pytest.mark.parametrize("how", ["stop", "leave"])
 def test_who_stops_or_leaves_ends_the_process_that_has_the_gpu(app: ServedApp, how: str) -> None:
-    before = len(said(app))
+    before = len(message(app))
     with closing(Visitor(app, how)) as visitor:
-        told = visitor.press("shuffle", length=64)
-        assert any("layer" in line for line in told)
+        record = visitor.press("shuffle", length=64)
+        assert any("layer" in line for line in record)
         if how == "stop":
             visitor.press_at_once("stop-shuffle")
-            assert "Stopped" in "".join(told)
+            assert "Stopped" in "".join(record)
         else:
-            told.close()
-    wait_until(lambda: said(app)[-1].startswith("spaces: process ended"))
-    asked, stopped, ended = said(app)[before:]
-    assert asked.startswith("spaces: asked for")
+            record.close()
+    wait_until(lambda: message(app)[-1].startswith("spaces: process ended"))
+    request, stopped, ended = message(app)[before:]
+    assert request.startswith("spaces: asked for")
     assert re.fullmatch(r"spaces: stopped after \d+ values, in [0-4]\.\d s", stopped)
     assert ended == "spaces: process ended with 0"
 

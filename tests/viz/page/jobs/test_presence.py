@@ -39,20 +39,20 @@ def request(session: str = "", address: str = "10.0.0.1", caller: str = "") -> A
 @pytest.mark.parametrize("name", ["session", "event"])
 def test_an_answer_is_wanted_while_somebody_listens_and_a_moment_more(name: str, clock: list[float]) -> None:
     presence = Presence()
-    asked = event(clock)
+    sent_request = event(clock)
     clock[0] += LISTENING_S
-    assert presence.is_there(asked)
+    assert presence.is_there(sent_request)
     clock[0] += 1
-    assert not presence.is_there(asked)  # never listened
+    assert not presence.is_there(sent_request)  # never listened
     with presence.listening(name), presence.listening(name):
         clock[0] += 100
-        assert presence.is_there(asked)
+        assert presence.is_there(sent_request)
     clock[0] += LISTENING_S
-    assert presence.is_there(asked)
+    assert presence.is_there(sent_request)
     clock[0] += 1
-    assert not presence.is_there(asked)
+    assert not presence.is_there(sent_request)
     with presence.listening("other"):
-        assert not presence.is_there(asked)
+        assert not presence.is_there(sent_request)
 
 
 def test_what_gradio_knows_is_believed(clock: list[float]) -> None:
@@ -64,12 +64,12 @@ def test_what_gradio_knows_is_believed(clock: list[float]) -> None:
 def test_an_assistant_is_there_until_it_hangs_up(clock: list[float]) -> None:
     presence = Presence()
     with presence.calling("198.51.100.7") as name:
-        asked = event(clock, {CALLER.decode(): name})
-        assert presence.is_there(asked) and presence.knows(name)
+        sent_request = event(clock, {CALLER.decode(): name})
+        assert presence.is_there(sent_request) and presence.knows(name)
         # It is called by this very process, whose own page is always open.
         with presence.page("session"):
             assert presence.visitor(request("session", "127.0.0.1", name)) == Visitor("198.51.100.7")
-    assert not presence.is_there(asked) and not presence.knows(name)
+    assert not presence.is_there(sent_request) and not presence.knows(name)
 
 
 def test_pages_are_told_apart_and_scripts_by_their_address() -> None:
@@ -94,8 +94,8 @@ def test_pages_are_told_apart_and_scripts_by_their_address() -> None:
 )
 def test_who_has_a_network_of_addresses_is_one_visitor(one: str, other: str, same: bool) -> None:
     presence = Presence()
-    asked = [presence.visitor(request(address=address)).name for address in (one, other)]
-    assert (asked[0] == asked[1]) == same
+    sent_request = [presence.visitor(request(address=address)).name for address in (one, other)]
+    assert (sent_request[0] == sent_request[1]) == same
 
 
 def through(presence: Presence, path: str, seen: list[Any], **scope: Any) -> None:
@@ -103,16 +103,18 @@ def through(presence: Presence, path: str, seen: list[Any], **scope: Any) -> Non
 
     async def look(scope: Any, receive: Any, send: Any) -> None:
         caller = dict(scope["headers"]).get(CALLER, b"").decode()
-        asked = SimpleNamespace(
+        sent_request = SimpleNamespace(
             _id="e", session_hash="s", alive=True, enqueue_time=-1000.0, request=SimpleNamespace(headers={})
         )
-        seen.append((presence.has_page("s"), presence.seconds_unheard(asked) == 0.0, presence.knows(caller)))
+        seen.append(
+            (presence.has_page("s"), presence.seconds_unheard(sent_request) == 0.0, presence.knows(caller))
+        )
 
     async def unused(*_: Any) -> Any:
         raise AssertionError
 
-    asked = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []} | scope
-    asyncio.run(PresenceMiddleware(look, presence)(asked, unused, unused))
+    sent_request = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []} | scope
+    asyncio.run(PresenceMiddleware(look, presence)(sent_request, unused, unused))
 
 
 @pytest.mark.parametrize(

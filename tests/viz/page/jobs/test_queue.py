@@ -72,10 +72,10 @@ def test_a_full_line_says_so_and_has_room_again_later(source: EngineSource) -> N
     with ExitStack() as there:
         for _ in range(2):
             there.enter_context(queue.join())
-        (said,) = views(source, queue, StopFlag())
+        (message,) = views(source, queue, StopFlag())
         assert (
-            said.startswith("failed: The line for the model is full: 1 wait already")
-            and "What you typed is kept" in said
+            message.startswith("failed: The line for the model is full: 1 wait already")
+            and "What you typed is kept" in message
         )
         with pytest.raises(PineError):
             there.enter_context(queue.join())
@@ -123,8 +123,8 @@ def served(queue: FairQueue, tickets: dict[str, AbstractContextManager[Ticket]])
 def test_addresses_take_turns_and_so_do_the_pages_of_one() -> None:
     queue = FairQueue(20)
     a, b, c = PAGES
-    asked = {"1": a, "2": a, "3": a, "4": b, "5": c, "6": SCRIPTS[0], "7": c}
-    assert served(queue, {name: queue.join(visitor) for name, visitor in asked.items()}) == "1564723"
+    request = {"1": a, "2": a, "3": a, "4": b, "5": c, "6": SCRIPTS[0], "7": c}
+    assert served(queue, {name: queue.join(visitor) for name, visitor in request.items()}) == "1564723"
 
 
 def test_the_places_that_are_told_are_those_in_which_they_come() -> None:

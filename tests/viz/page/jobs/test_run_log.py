@@ -121,8 +121,8 @@ def test_a_failure_is_logged_by_its_class(
         raise error
 
     options = one_run()
-    began, said = told(source, work, **options)
-    assert began == "began" and said.startswith("failed: ")
+    began, message = told(source, work, **options)
+    assert began == "began" and message.startswith("failed: ")
     assert logged(caplog)["outcome"] == outcome and SENTINEL not in caplog.text
     assert options["runs"].outcomes == {counted: 1}
 
@@ -175,9 +175,9 @@ def test_a_run_ends_when_its_time_is_over_and_says_the_limit(
         yield "second"
         pytest.fail("the work went on")
 
-    first, said = told(source, work, **one_run(max_seconds=0.01))
+    first, message = told(source, work, **one_run(max_seconds=0.01))
     assert first == "first"
-    assert said.startswith("The time limit of 0.01 s was reached; to get to the end, ask for fewer")
+    assert message.startswith("The time limit of 0.01 s was reached; to get to the end, ask for fewer")
     assert logged(caplog)["outcome"] == "timeout"
 
 

@@ -57,17 +57,17 @@ def test_a_folder_that_happens_to_be_called_spaces_is_not_taken_for_the_package(
 @pytest.fixture
 def lent(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The seconds asked for; the work is done here."""
-    asked: list[int] = []
+    request: list[int] = []
 
     def compute_on_gpu(place: int, work: Any, seconds: int) -> Generator[Any, None, None]:
-        asked.append(seconds)
+        request.append(seconds)
         return zerogpu._compute_placed(place, work, seconds)
 
     monkeypatch.setattr(zerogpu, "IS_ZEROGPU", True)
     monkeypatch.setattr(zerogpu, "_compute_on_gpu", compute_on_gpu)
     monkeypatch.setattr(zerogpu, "_placed", [engine])
     monkeypatch.setattr(zerogpu, "_speed", Speed())
-    return asked
+    return request
 
 
 def count_to(engine: Engine, last: int, error: Exception | None = None) -> Generator[str, None, None]:
@@ -80,8 +80,8 @@ def count_to(engine: Engine, last: int, error: Exception | None = None) -> Gener
 A_PROMPT = planned(tokens=1, methods=1)
 
 
-def compute(engine: Engine, *, work: Work = A_PROMPT, **asked: Any) -> list[str]:
-    views = zerogpu.compute(engine, partial(count_to, **asked), plan=lambda engine: work)
+def compute(engine: Engine, *, work: Work = A_PROMPT, **request: Any) -> list[str]:
+    views = zerogpu.compute(engine, partial(count_to, **request), plan=lambda engine: work)
     return list(views)
 
 
@@ -183,8 +183,8 @@ def test_work_is_counted_in_prompts_tokens_and_answers(engine: Engine) -> None:
     assert shuffled == Work(12, 12 * tokens, 12 * 16, 6)
     controlled = plan_shuffle(engine, FORM, count=6, seed=0, controls=True)
     assert controlled.prompts > shuffled.prompts and controlled.orders == 6
-    given = plan_sweep(engine, FORM, answer=" green ")
-    assert given == Work(6, 6 * (tokens + len("green")), 0, 3)
+    values = plan_sweep(engine, FORM, answer=" green ")
+    assert values == Work(6, 6 * (tokens + len("green")), 0, 3)
     assert plan_sweep(engine, FORM, answer="").new_tokens == 16
 
 
@@ -218,7 +218,7 @@ def test_a_fork_waits_for_the_tokenizer(
     tiny_llama: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hooks: dict[str, Callable[[], Any]] = {}
-    monkeypatch.setattr("os.register_at_fork", lambda **given: hooks.update(given))
+    monkeypatch.setattr("os.register_at_fork", lambda **values: hooks.update(values))
     engine = Engine(tiny_llama(), letter_tokenizer())
     engine.allow_forks()
     hooks["before"]()

@@ -65,7 +65,7 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
     return Engine(tiny_llama(max_context_length=2048), letter_tokenizer(), name="tiny")
 
 
-def asked(name: str = "retrieval_qa", **changes: Any) -> MeasureRequest:
+def sent_request(name: str = "retrieval_qa", **changes: Any) -> MeasureRequest:
     usual = MeasureRequest(
         rows=read_built_in(name),
         limit=2,
@@ -80,7 +80,7 @@ def asked(name: str = "retrieval_qa", **changes: Any) -> MeasureRequest:
 
 @pytest.fixture(scope="module")
 def views(engine: Engine) -> list[MeasureView]:
-    return list(measure_rows(engine, asked()))
+    return list(measure_rows(engine, sent_request()))
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +195,7 @@ def test_without_rows_that_is_said() -> None:
 
 def test_the_values_of_the_widgets_are_what_is_asked() -> None:
     read = read_request("judge_pair", None, 4.0, ["pine", "vanilla"], [], ["as-is"], ["logprob"], 16.0)
-    assert read == asked(
+    assert read == sent_request(
         "judge_pair",
         limit=4,
         orders=("as-is",),
@@ -224,7 +224,7 @@ def test_wrapped_methods_are_measured_beside_those_that_are_ticked(engine: Engin
 
 def test_a_curve_has_a_line_for_a_wrapped_method(engine: Engine) -> None:
     names = ("pine", "permutation_cyclic:vanilla", "calibration_first:nia")
-    *_, last = measure_rows(engine, asked(methods=names, limit=1, orders=("gold-all",)))
+    *_, last = measure_rows(engine, sent_request(methods=names, limit=1, orders=("gold-all",)))
     (curve,) = last.curves or ()
     # Calibration says nothing of how likely the accepted answer is.
     assert [line.label for line in curve.lines] == ["PINE", "Permutation, cyclic (Vanilla)"]
@@ -246,9 +246,9 @@ def test_wrappers_are_offered_where_they_can_say_something() -> None:
 def test_more_orders_than_the_host_allows_are_refused_within_a_record() -> None:
     host = HostSettings(max_orders=20)
     with pytest.raises(InputError, match="24 orders were asked for, and this page tries 20 at most"):
-        asked(methods=("permutation_full",), orders=("as-is",)).settings(host)
-    assert asked(methods=("permutation_cyclic",), orders=("as-is",)).settings(host)
-    assert asked(methods=("calibration_every",), orders=("as-is",)).settings(host)
+        sent_request(methods=("permutation_full",), orders=("as-is",)).settings(host)
+    assert sent_request(methods=("permutation_cyclic",), orders=("as-is",)).settings(host)
+    assert sent_request(methods=("calibration_every",), orders=("as-is",)).settings(host)
 
 
 def test_work_that_was_lent_is_counted_once() -> None:
@@ -265,7 +265,7 @@ def test_work_that_was_lent_is_counted_once() -> None:
 
 def test_orders_that_are_lent_are_planned_once(engine: Engine) -> None:
     names = ("vanilla", "permutation_full:vanilla", "calibration_every")
-    ask = asked("judge_pair", methods=names, orders=("as-is", "swapped"), limit=1)
+    ask = sent_request("judge_pair", methods=names, orders=("as-is", "swapped"), limit=1)
     plan = plan_measurement(engine, ask.examples, ask.settings())
     # Both orders and three prompts without content; two answers, and two that go on from four prompts each.
     assert plan.prompts == 5 and plan.new_tokens == 3 * (2 + 2 * 4)
@@ -282,11 +282,11 @@ def test_the_widgets_hand_over_what_is_read() -> None:
 
 
 def test_the_work_is_counted_before_it_begins() -> None:
-    assert work_sentence(asked()) == "2 rows × 2 methods × 2 orders: 8 records."
-    assert work_sentence(asked(limit=1, methods=("pine",), orders=("as-is",))) == (
+    assert work_sentence(sent_request()) == "2 rows × 2 methods × 2 orders: 8 records."
+    assert work_sentence(sent_request(limit=1, methods=("pine",), orders=("as-is",))) == (
         "1 row × 1 method × 1 order: 1 record."
     )
-    assert work_sentence(asked(orders=("gold-all",))) == "2 rows × 2 methods × 4 orders: 16 records."
+    assert work_sentence(sent_request(orders=("gold-all",))) == "2 rows × 2 methods × 4 orders: 16 records."
 
 
 @pytest.mark.parametrize(
@@ -300,9 +300,9 @@ def test_the_work_is_counted_before_it_begins() -> None:
 )
 def test_what_cannot_be_measured_is_said(change: dict[str, Any], complaint: str, engine: Engine) -> None:
     with pytest.raises(InputError, match=complaint):
-        work_sentence(asked(**change))
+        work_sentence(sent_request(**change))
     with pytest.raises(InputError, match=complaint):
-        next(measure_rows(engine, asked(**change)))
+        next(measure_rows(engine, sent_request(**change)))
 
 
 # Measuring
@@ -312,7 +312,7 @@ def test_the_records_are_those_that_measuring_makes(records: tuple[Record, ...],
     times = {"prefill_s", "decode_s", "seconds"}
     orders = ("gold-first", "gold-last")
     made = measure(
-        engine, asked().examples, methods=["vanilla", "pine"], order_names=orders, max_new_tokens=3
+        engine, sent_request().examples, methods=["vanilla", "pine"], order_names=orders, max_new_tokens=3
     )
     expected = [item.model_dump(exclude=times) for item in made if isinstance(item, Record)]
     assert [record.model_dump(exclude=times) for record in records] == expected
@@ -356,7 +356,7 @@ SLOT = "slot of the answer"
 
 
 def test_pine_changes_no_answer_and_its_line_is_flat(records: tuple[Record, ...]) -> None:
-    request = asked(methods=("vanilla", "pine"), orders=("gold-first", "gold-last"))
+    request = sent_request(methods=("vanilla", "pine"), orders=("gold-first", "gold-last"))
     planned = request.settings().keys(request.examples)
     answers, logprobs = tabulate(records, planned)
     by_label = {row.label: row for row in answers.rows}
@@ -475,7 +475,7 @@ def test_verdicts_that_cannot_be_read_have_no_score() -> None:
 def test_answers_that_nothing_says_are_right_are_still_compared(engine: Engine) -> None:
     rows = read_built_in("retrieval_qa")
     bare = tuple(example.model_copy(update={"answers": []}) for example in rows.examples)
-    *_, last = measure_rows(engine, asked(rows=replace(rows, examples=bare), limit=1))
+    *_, last = measure_rows(engine, sent_request(rows=replace(rows, examples=bare), limit=1))
     table = cells(last.tables or "")
     assert [row[-1] for row in table] == ["1 of 1", "0 of 1"] or table[1][-1] == "0 of 1"
     assert table[0][0] == "–"
@@ -484,7 +484,7 @@ def test_answers_that_nothing_says_are_right_are_still_compared(engine: Engine) 
 def test_rows_that_cannot_be_read_are_counted_and_explained(engine: Engine) -> None:
     rows = read_built_in("retrieval_qa")
     long = rows.examples[0].model_copy(update={"question": "why " * 900})
-    *_, last = measure_rows(engine, asked(rows=replace(rows, examples=(long, rows.examples[1]))))
+    *_, last = measure_rows(engine, sent_request(rows=replace(rows, examples=(long, rows.examples[1]))))
     assert "4 records could not be measured: the prompt has" in read_html(last.tables or "").text
 
 
@@ -510,7 +510,7 @@ def test_stop_ends_the_model_while_answers_are_written(
     source, stop = EngineSource(lambda: engine, "tiny"), StopFlag()
     source.start()
     found: list[MeasureView | str] = []
-    for view in told(source, lambda engine: measure_rows(engine, asked()), **one_run(stop)):
+    for view in told(source, lambda engine: measure_rows(engine, sent_request()), **one_run(stop)):
         found.append(view)
         if written.is_set():
             stop.requested = True
@@ -519,7 +519,7 @@ def test_stop_ends_the_model_while_answers_are_written(
 
 
 def test_closing_leaves_no_thread_behind(engine: Engine) -> None:
-    views = measure_rows(engine, asked(limit=6))
+    views = measure_rows(engine, sent_request(limit=6))
     next(views)
     next(views)
     views.close()
@@ -629,4 +629,6 @@ def test_time_left_is_rounded_up(seconds: float, words: str) -> None:
 
 def test_all_methods_can_be_ticked() -> None:
     every = tuple(METHODS)
-    assert [method.base for method in asked(methods=every).settings().measured] == list(METHODS.values())
+    assert [method.base for method in sent_request(methods=every).settings().measured] == list(
+        METHODS.values()
+    )

@@ -53,8 +53,8 @@ def app(
 def answers_alone(folder: Path) -> dict[str, str]:
     """What the model answers, by method."""
     entries = entries_from([("", text) for text in ASKED.documents])
-    asked = Form(FIRST.task, ASKED.question, "", ASKED.methods, ASKED.tokens, entries)
-    *_, last = answer(Engine.load(str(folder)), asked)
+    request = Form(FIRST.task, ASKED.question, "", ASKED.methods, ASKED.tokens, entries)
+    *_, last = answer(Engine.load(str(folder)), request)
     return {card.method: card.text.strip() for card in last.cards}
 
 
@@ -115,8 +115,8 @@ def test_visitors_on_two_models_at_once_get_what_each_gives_alone(
 def test_what_cannot_be_loaded_is_said_and_the_model_stays(app: ServedApp, name: str, sentence: str) -> None:
     async def visit() -> None:
         async with visitors(app, 1) as (page, (visitor,)):
-            said = await load(page, visitor, name)
-            assert sentence in said and "You keep the model that you had." in said
+            message = await load(page, visitor, name)
+            assert sentence in message and "You keep the model that you had." in message
             assert "by first." in (await visitor.run(ASKED)).status
 
     asyncio.run(visit())

@@ -49,8 +49,8 @@ async def ask_once(app: ServedApp) -> dict[str, str]:
 
 def health(app: ServedApp) -> dict[str, Any]:
     with urllib.request.urlopen(f"{app.url}health", timeout=10) as response:
-        told: dict[str, Any] = json.load(response)
-    return told
+        record: dict[str, Any] = json.load(response)
+    return record
 
 
 def wait_until_idle(app: ServedApp) -> float:
@@ -107,9 +107,9 @@ def test_invented_sessions_cost_little_and_evict_nobody(app: ServedApp) -> None:
                 for _ in range(5):
                     await invent_sessions(client, Counter())
                 grown = (memory().rss - before) / 1e6
-                asked = visitor.shown("shuffle", question_of(3))
+                sent_request = visitor.shown("shuffle", question_of(3))
                 status = ""
-                async with contextlib.aclosing(asked) as shown:
+                async with contextlib.aclosing(sent_request) as shown:
                     async for status, _ in shown:
                         if "Order 1 done" in status:
                             break
@@ -129,8 +129,12 @@ def test_an_assistant_that_hangs_up_is_noticed(app: ServedApp) -> None:
             ClientSession(read, write) as session,
         ):
             await session.initialize()
-            asked = {"question": LONG.question, "documents": list(LONG.documents), "max_new_tokens": 500}
-            await session.call_tool("shuffle", asked | {"methods": ["vanilla", "pine"], "orders": 6})
+            sent_request = {
+                "question": LONG.question,
+                "documents": list(LONG.documents),
+                "max_new_tokens": 500,
+            }
+            await session.call_tool("shuffle", sent_request | {"methods": ["vanilla", "pine"], "orders": 6})
 
     async def call() -> None:
         with contextlib.suppress(TimeoutError):
@@ -153,10 +157,10 @@ def test_a_call_goes_through_the_line(path: str, app: ServedApp) -> None:
 
 def test_what_is_told_of_the_calls_names_whom_each_caller_reached(app: ServedApp) -> None:
     for host in ("127.0.0.1:1", "localhost:2"):
-        told = httpx.get(f"{app.url}gradio_api/info", headers={"Host": host}, timeout=60)
-        assert f"http://{host}" in told.text
-    told = httpx.get(f"{app.url}gradio_api/info", timeout=60)
-    assert "127.0.0.1:1/" not in told.text and app.url.rstrip("/") in told.text
+        record = httpx.get(f"{app.url}gradio_api/info", headers={"Host": host}, timeout=60)
+        assert f"http://{host}" in record.text
+    record = httpx.get(f"{app.url}gradio_api/info", timeout=60)
+    assert "127.0.0.1:1/" not in record.text and app.url.rstrip("/") in record.text
 
 
 def test_event_queue_flooded_by_client_rejects_no_visitor(app: ServedApp) -> None:

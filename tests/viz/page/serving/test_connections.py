@@ -49,10 +49,10 @@ def connected(address: tuple[str, int], sent: bytes = b"") -> Iterator[socket.so
 
 def answer_of(connection: socket.socket) -> bytes:
     """All that the server says until it has greeted."""
-    said = b""
-    while not said.endswith(b"hi") and (more := connection.recv(1000)):
-        said += more
-    return said
+    message = b""
+    while not message.endswith(b"hi") and (more := connection.recv(1000)):
+        message += more
+    return message
 
 
 def is_closed(connection: socket.socket) -> bool:

@@ -103,7 +103,7 @@ def test_who_has_no_password_gets_the_form_for_it_alone(serve: Serve, tmp_path: 
         serve(tmp_path / "log", *NO_MODEL, environment={"PINE_AUTH": f"{name}:{password}"}) as app,
         httpx.Client(base_url=app.url, timeout=60) as stranger,
     ):
-        asked = {"data": [], "fn_index": 0, "session_hash": "s"}
+        sent_request = {"data": [], "fn_index": 0, "session_hash": "s"}
         for method, path in (
             ("GET", "/config"),
             ("GET", "/gradio_api/info"),
@@ -111,7 +111,7 @@ def test_who_has_no_password_gets_the_form_for_it_alone(serve: Serve, tmp_path: 
             ("POST", "/gradio_api/run/predict"),
             ("POST", "/gradio_api/call/compare"),
         ):
-            json = asked if method == "POST" else None
+            json = sent_request if method == "POST" else None
             assert stranger.request(method, path, json=json).status_code == 401, path
         assert stranger.post("/gradio_api/upload", files={"files": ("a.txt", b"a")}).status_code == 401
         paths = [path for path in addresses(whole_page().app.routes) if not WITHOUT_LOGIN.fullmatch(path)]

@@ -104,7 +104,7 @@ def test_nothing_is_computed_for_a_visitor_who_has_left(
     ],
 )
 def test_stop_is_heard_at_every_stage(button: str, stop: str, words: str, app: ServedApp) -> None:
-    asked = question_of(2) if button == "shuffle" else LONG
+    request = question_of(2) if button == "shuffle" else LONG
 
     async def stopped() -> tuple[str, float]:
         async with visiting(app) as (client, page):
@@ -112,7 +112,7 @@ def test_stop_is_heard_at_every_stage(button: str, stop: str, words: str, app: S
             await visitor.open()
             pressed = status = ""
             at = 0.0
-            async for status, _ in visitor.shown(button, asked):
+            async for status, _ in visitor.shown(button, request):
                 if not pressed and words in status:
                     pressed, at = status, time.monotonic()
                     await visitor.send(page.pressed(stop))

@@ -162,7 +162,7 @@ def test_health_tells_what_the_process_does() -> None:
             there.enter_context(runs.watched(runs.new("compare", ())))
             there.enter_context(sources.queue.join())
         ready = client.get("/health")
-        told = client.get("/metrics").text
+        record = client.get("/metrics").text
     assert ready.status_code == 200
     answer = ready.json()
     assert answer.pop("uptime_s") >= 0
@@ -175,11 +175,11 @@ def test_health_tells_what_the_process_does() -> None:
         "failures": 1,
         "waiting": 2,
     }
-    assert 'pine_runs_total{outcome="failed"} 1\n' in told
-    assert "pine_ready 1\n" in told and "pine_running 1\n" in told and "pine_waiting 2\n" in told
-    assert "pine_sessions 7\n" in told
+    assert 'pine_runs_total{outcome="failed"} 1\n' in record
+    assert "pine_ready 1\n" in record and "pine_running 1\n" in record and "pine_waiting 2\n" in record
+    assert "pine_sessions 7\n" in record
     assert all(re.fullmatch(r"# TYPE \w+ (gauge|counter)|\w+({\w+=\"[\w ]+\"})? [\d.]+", line)
-               for line in told.splitlines())  # fmt: skip
+               for line in record.splitlines())  # fmt: skip
     assert client.get("/other").text == "gradio"
 
 
@@ -259,10 +259,10 @@ def test_the_recipe_gives_the_container_no_more_than_it_needs() -> None:
     (recipe,) = re.findall(r"^    docker run (.*?)\n\n", page, re.DOTALL | re.MULTILINE)
     words = recipe.replace("\\\n", " ").split()
     assert {"--read-only", "--memory", "--pids-limit"} <= set(words)
-    given = dict(pairwise(words))
-    assert given["--cap-drop"] == "ALL" and given["--security-opt"] == "no-new-privileges"
-    assert given["--tmpfs"].partition(":")[0] == "/tmp"
-    assert int(given["--stop-timeout"]) >= 15
+    inputs = dict(pairwise(words))
+    assert inputs["--cap-drop"] == "ALL" and inputs["--security-opt"] == "no-new-privileges"
+    assert inputs["--tmpfs"].partition(":")[0] == "/tmp"
+    assert int(inputs["--stop-timeout"]) >= 15
 
 
 def test_what_the_image_holds_is_there_and_not_kept_from_docker() -> None:
@@ -316,19 +316,19 @@ def get_health(app: ServedApp) -> tuple[int, dict[str, Any], float]:
     began = time.monotonic()
     try:
         with urllib.request.urlopen(f"{app.url}health", timeout=10) as response:
-            status, told = response.status, json.load(response)
+            status, record = response.status, json.load(response)
     except urllib.error.HTTPError as error:
-        status, told = error.code, json.load(error)
-    return status, told, time.monotonic() - began
+        status, record = error.code, json.load(error)
+    return status, record, time.monotonic() - began
 
 
 def wait_for(app: ServedApp, **state: int) -> dict[str, Any]:
     """What /health says as soon as it says this."""
     deadline = time.monotonic() + 30
-    while not state.items() <= (told := get_health(app)[1]).items():
-        assert time.monotonic() < deadline, told
+    while not state.items() <= (record := get_health(app)[1]).items():
+        assert time.monotonic() < deadline, record
         time.sleep(0.05)
-    return told
+    return record
 
 
 @pytest.mark.slow

@@ -80,8 +80,8 @@ def test_origin_equals_the_host_with_its_port_or_is_refused(host: str, origin: s
 @pytest.mark.parametrize("peer", ["10.0.0.7", "172.17.0.1", "192.168.1.40", "fd00::7"])
 def test_a_client_in_a_private_network_is_no_proxy_unless_it_is_named(peer: str) -> None:
     claims = {"Host": "real.example", "X-Forwarded-For": "198.51.100.7", "X-Forwarded-Host": "x.example"}
-    told = ask(None, claims, is_public=True, peer=(peer, 1))[1]
-    assert told["host"] == "real.example" and "x-forwarded-for" not in told
+    record = ask(None, claims, is_public=True, peer=(peer, 1))[1]
+    assert record["host"] == "real.example" and "x-forwarded-for" not in record
     named = ask(HostSettings(trusted_proxies=(peer,)), claims, is_public=True, peer=(peer, 1))[1]
     assert named["host"] == "x.example" and named["x-forwarded-for"] == "198.51.100.7"
 
@@ -92,16 +92,16 @@ def test_a_client_in_a_private_network_is_no_proxy_unless_it_is_named(peer: str)
     ["rebound.example", "rebound.example:7860", "localhost.rebound.example", "127.0.0.1.nip.io", "", "["],
 )
 def test_a_name_that_was_made_to_lead_here_is_not_answered(host: str, method: str) -> None:
-    status, told = ask(headers={"Host": host}, method=method)
+    status, record = ask(headers={"Host": host}, method=method)
     assert status == 403
-    assert "This page is not reached as" in told["detail"] and "PINE_ALLOWED_HOSTS" in told["detail"]
+    assert "This page is not reached as" in record["detail"] and "PINE_ALLOWED_HOSTS" in record["detail"]
 
 
 @pytest.mark.parametrize("public", [False, True])
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost.evil.example", "x"])
 def test_pages_of_other_sites_change_nothing(origin: str, public: bool) -> None:
-    status, told = ask(headers={"Origin": origin}, is_public=public)
-    assert status == 403 and f"A page of {origin!r} may not call this one" in told["detail"]
+    status, record = ask(headers={"Origin": origin}, is_public=public)
+    assert status == 403 and f"A page of {origin!r} may not call this one" in record["detail"]
     assert ask(headers={"Origin": origin}, is_public=public, method="GET")[0] == 200
 
 
@@ -124,9 +124,9 @@ def test_named_sites_may_call_and_any_on_a_space() -> None:
     "header", ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"]
 )
 def test_a_page_for_this_machine_is_not_served_through_a_proxy(header: str) -> None:
-    status, told = ask(headers={header: "x"}, method="GET")
-    assert status == 403 and "this request came through a proxy" in told["detail"]
-    assert "PINE_ALLOWED_HOSTS" in told["detail"]
+    status, record = ask(headers={header: "x"}, method="GET")
+    assert status == 403 and "this request came through a proxy" in record["detail"]
+    assert "PINE_ALLOWED_HOSTS" in record["detail"]
 
 
 def test_only_a_trusted_proxy_is_believed_and_gradio_hears_of_one_name() -> None:
@@ -137,32 +137,32 @@ def test_only_a_trusted_proxy_is_believed_and_gradio_hears_of_one_name() -> None
         "X-Gradio-Server": "http://evil.example",
         "Forwarded": "host=evil.example",
     }
-    status, told = ask(headers={"Host": "real.example"} | claims, is_public=True, peer=STRANGER)
-    assert status == 200 and told["host"] == "real.example"
-    assert not {name.lower() for name in claims} & set(told)
+    status, record = ask(headers={"Host": "real.example"} | claims, is_public=True, peer=STRANGER)
+    assert status == 200 and record["host"] == "real.example"
+    assert not {name.lower() for name in claims} & set(record)
     for settings, peer in (
         (HostSettings(), LOCAL),
         (HostSettings(), ("::1", 1234)),
         (HostSettings(trusted_proxies=("::1", "203.0.113.9")), STRANGER),
         (HostSettings(trusted_proxies=("203.0.113.0/24",)), STRANGER),
     ):
-        status, told = ask(settings, {"Host": "inner"} | claims, is_public=True, peer=peer)
-        assert status == 200 and told["host"] == "claimed.example"
-        assert told["x-forwarded-for"] == "198.51.100.7" and told["x-forwarded-proto"] == "https"
-        assert not {"x-forwarded-host", "x-gradio-server", "forwarded"} & set(told)
+        status, record = ask(settings, {"Host": "inner"} | claims, is_public=True, peer=peer)
+        assert status == 200 and record["host"] == "claimed.example"
+        assert record["x-forwarded-for"] == "198.51.100.7" and record["x-forwarded-proto"] == "https"
+        assert not {"x-forwarded-host", "x-gradio-server", "forwarded"} & set(record)
 
 
 def test_a_space_is_reached_through_its_proxies_alone() -> None:
     claims = {"Host": "someone-space.hf.space", "X-Forwarded-Proto": "https"}
-    status, told = ask(headers=claims, is_public=True, is_space=True, peer=STRANGER)
-    assert status == 200 and told["x-forwarded-proto"] == "https"
+    status, record = ask(headers=claims, is_public=True, is_space=True, peer=STRANGER)
+    assert status == 200 and record["x-forwarded-proto"] == "https"
 
 
 def test_a_proxy_that_is_not_named_is_not_believed() -> None:
     settings = HostSettings(trusted_proxies=("10.0.0.1",))
     claims = {"Host": "real.example", "X-Forwarded-Proto": "https"}
-    told = ask(settings, claims, is_public=True, peer=("10.0.0.2", 1))[1]
-    assert "x-forwarded-proto" not in told and told["host"] == "real.example"
+    record = ask(settings, claims, is_public=True, peer=("10.0.0.2", 1))[1]
+    assert "x-forwarded-proto" not in record and record["host"] == "real.example"
 
 
 def test_what_a_proxy_says_of_the_name_is_judged_too() -> None:

@@ -80,10 +80,10 @@ def test_the_session_opens_what_was_run(files: dict[str, bytes], run: FinishedRu
 
 
 def test_answers_are_those_of_the_engine(files: dict[str, bytes], run: FinishedRun) -> None:
-    told = json.loads(files["answers.json"])
-    assert (told["model"], told["dtype"]) == ("tiny model", "float32")
+    record = json.loads(files["answers.json"])
+    assert (record["model"], record["dtype"]) == ("tiny model", "float32")
     rows = list(csv.DictReader(io.StringIO(files["answers.csv"].decode(), newline="")))
-    for entry in told["answers"]:
+    for entry in record["answers"]:
         answer = run.result.answers[entry["method"]]
         assert entry["text"] == answer.text
         assert tuple(token["id"] for token in entry["tokens"]) == answer.token_ids
@@ -91,7 +91,7 @@ def test_answers_are_those_of_the_engine(files: dict[str, bytes], run: FinishedR
         own = [row for row in rows if row["method"] == entry["method"]]
         assert [int(row["token id"]) for row in own] == list(answer.token_ids)
         assert [float(row["log-probability (nats)"]) for row in own] == list(answer.logprobs)
-    assert [entry["method"] for entry in told["answers"]] == list(run.result.answers)
+    assert [entry["method"] for entry in record["answers"]] == list(run.result.answers)
     assert "orders.csv" not in files
 
 

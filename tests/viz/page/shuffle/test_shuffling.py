@@ -151,13 +151,13 @@ def test_answers_are_is_correct_by_the_rule_of_their_task() -> None:
 def test_every_printed_number_is_that_of_the_comparison(
     engine: Engine, views: list[ShuffleView], outcome: ShuffleOutcome
 ) -> None:
-    asked = form(methods=with_controls(("vanilla", "pine")))
+    sent_request = form(methods=with_controls(("vanilla", "pine")))
     rows = [
         event
         for event in compare_orders(
             engine,
-            form_layout(asked, engine),
-            methods=asked.methods,
+            form_layout(sent_request, engine),
+            methods=sent_request.methods,
             orders=orders_for(3, 0, 0),
             max_new_tokens=3,
             trace=True,
@@ -245,8 +245,8 @@ def test_both_files_hold_the_certificate(outcome: ShuffleOutcome, tmp_path: Path
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_stays_text(text: str, engine: Engine, tmp_path: Path) -> None:
     hostile = entries_from([(text, text), ("", f"plain {text}")])
-    asked = form(hostile, methods=("vanilla",), question=f"q {text}")
-    *_, view, _ = shuffle(engine, asked, count=2, seed=0, controls=False)
+    sent_request = form(hostile, methods=("vanilla",), question=f"q {text}")
+    *_, view, _ = shuffle(engine, sent_request, count=2, seed=0, controls=False)
     assert view.outcome is not None and view.tried is not None
     assert_harmless(answer_behind(view.tried, {"tried": 1, "method": "vanilla"}))
     files = write_files(view.outcome.certificate, tmp_path)

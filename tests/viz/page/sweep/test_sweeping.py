@@ -32,13 +32,13 @@ def form(*methods: str) -> Form:
 
 
 def test_a_letter_is_followed_and_every_value_is_the_engines(engine: Engine) -> None:
-    asked = form("vanilla", "nia", "pine")
-    views = list(stand(engine, asked, document=0, answer=" so "))
+    request = form("vanilla", "nia", "pine")
+    views = list(stand(engine, request, document=0, answer=" so "))
     assert [len(view.steps) for view in views if view.steps] == [1, 2, 3, 3]
-    last, layout = views[-1], form_layout(asked, engine)  # B, A, C: the letters in the slots
+    last, layout = views[-1], form_layout(request, engine)  # B, A, C: the letters in the slots
     figure = plot_position_sweep(last.steps, slots=last.slots)
     for slot, order in enumerate([(1, 0, 2), (0, 1, 2), (0, 2, 1)]):
-        expected = engine.score(layout.reorder(order), ["so"], methods=asked.methods)
+        expected = engine.score(layout.reorder(order), ["so"], methods=request.methods)
         for line in figure.data:
             assert line.y[slot] == np.float32(expected[line.name][0].total)
     assert "As document A goes through all 3 slots" in last.finding
@@ -50,10 +50,12 @@ def test_a_letter_is_followed_and_every_value_is_the_engines(engine: Engine) -> 
 
 
 def test_left_empty_the_answer_is_that_of_pine(engine: Engine) -> None:
-    asked = form("vanilla", "nia")
-    written = engine.run(form_layout(asked, engine), methods=["pine"], max_new_tokens=3).answers["pine"].text
+    request = form("vanilla", "nia")
+    written = (
+        engine.run(form_layout(request, engine), methods=["pine"], max_new_tokens=3).answers["pine"].text
+    )
     assert written.strip()
-    *_, last = stand(engine, asked, document=2, answer="  ")
+    *_, last = stand(engine, request, document=2, answer="  ")
     assert last.sentence.endswith(f"Reference answer: “{written.strip()}”")
 
 
