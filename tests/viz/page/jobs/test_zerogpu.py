@@ -157,9 +157,7 @@ def test_what_was_measured_replaces_the_guess_and_refuses_what_takes_too_long() 
     work = planned(tokens=10_000, methods=2)
     fast, slow = measured(1.0, 10_000), measured(40.0, 10_000)
     assert zerogpu.gpu_request_seconds(work, fast) == zerogpu.START_S + zerogpu.MARGIN * 2
-    with pytest.raises(
-        InputError, match=r"about 80 s \(130 s with a margin\).* 120 s"
-    ):
+    with pytest.raises(InputError, match=r"about 80 s \(130 s with a margin\).* 120 s"):
         zerogpu.gpu_request_seconds(work, slow)
 
 
