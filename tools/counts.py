@@ -109,7 +109,8 @@ def public_functions(trees: Trees) -> Iterator[ast.FunctionDef]:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
                 public |= set(ast.literal_eval(node.value))
             if isinstance(node, ast.Call) and ".command(" in ast.unparse(node.func):
-                public |= {name.id for name in ast.walk(node.args[0]) if isinstance(name, ast.Name)}
+                wrapped = node.args[0].args if isinstance(node.args[0], ast.Call) else node.args
+                public |= {ast.unparse(name) for name in wrapped}
         for node in ast.walk(trees[name]):
             if isinstance(node, ast.ImportFrom):
                 module = trees.get(f"{(node.module or '').replace('.', '/')}.py", ast.Module([], []))
