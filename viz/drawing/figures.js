@@ -432,7 +432,7 @@
     draw();
   };
 
-  /* <pine-figure>: a figure from the JSON of a script, or from several scripts of which buttons with data-show choose
+  /* <pine-figure>: a figure from the JSON of a script or <data>, or from several of which buttons with data-show choose
      one. It is drawn when it is first visible, selects nothing, and highlights marks of layout.meta.marks by name. */
   class PineFigure extends HTMLElement {
     connectedCallback() {
@@ -452,9 +452,9 @@
     }
 
     draw() {
-      const scripts = [...this.querySelectorAll("script")];
+      const data = [...this.querySelectorAll("script, data")];
       const watch = (redraw) => (this.redraw = redraw);
-      if (!this.redraw) mount(this, () => scripts[this.shown ?? 0].textContent, watch, () => {});
+      if (!this.redraw) mount(this, () => data[this.shown ?? 0].textContent, watch, () => {});
     }
 
     mark(name) {

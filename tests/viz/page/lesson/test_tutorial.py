@@ -220,4 +220,4 @@ def test_running_example_is_that_of_the_paper(method: str, title: str) -> None:
         expected = [matrix[start + 1, key] for key in first_tokens]
         assert trace.document_starts[0, 0, slot].tolist() == expected
     assert trace.suffix_starts[0, 0, 0].tolist() == [matrix[-1, key] for key in first_tokens]
-    assert MASKED == -1 and len(read_html(running_example_html()).all("script")) == 5
+    assert MASKED == -1 and len(read_html(running_example_html()).all("data")) == 5
