@@ -104,7 +104,7 @@ def test_visitors_on_two_models_at_once_get_what_each_gives_alone(
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("no/such-model", "model 'no/such-model' is not on this machine and the hub cannot be reached"),
+        ("no/such-model", "'no/such-model' is not on this machine and the hub cannot be reached"),
         ("/no/such/folder", "'/no/such/folder' is not a model; expected a folder"),
         ("", "'' is not a model"),
     ],
