@@ -159,7 +159,7 @@ REFUSALS = {
     "verify --self-test --model random:magic": "random:tiny",
     "debias request.json": "--wrapper",
     "debias request.json --wrapper magic": "'magic'",
-    "debias labeled.json --wrapper permutation_full --labels A,B --max-orders 1": "limit of 1",
+    "debias labeled.json --wrapper permutation_full --labels A,B --max-orders 1": "at most 1",
     "conformance no_case": "no_case",
     "reproduce absent.json": "absent.json",
     "bench --methods magic": "'magic'",

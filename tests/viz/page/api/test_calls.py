@@ -216,7 +216,7 @@ def test_an_assistant_finds_the_four_tools_and_reads_what_they_do(app: ServedApp
     text, titled = properties["documents"]["items"]["anyOf"]
     assert (properties["documents"]["type"], text["type"]) == ("array", "string")
     assert set(titled["properties"]) == {"text", "title"} and "required" not in titled
-    assert "in the order in which the model is to see them" in properties["documents"]["description"]
+    assert "in prompt order" in properties["documents"]["description"]
 
 
 def test_an_assistant_asks_and_a_mistake_is_told(app: ServedApp) -> None:

@@ -118,9 +118,9 @@ def test_who_has_no_password_gets_the_form_for_it_alone(serve: Serve, tmp_path: 
         for method, path in product(("GET", "POST"), [*paths, "/gradio_api/mcp/"]):
             expected = 401 if OPEN.fullmatch(path) else 404
             assert stranger.request(method, path).status_code == expected, (method, path)
-        assert "boat shed" not in stranger.get("/").text
+        assert "The castle" not in stranger.get("/").text
         login = {"username": name, "password": "guess"}
         assert stranger.post("/login", data=login).status_code == 400
         assert stranger.post("/login", data=login | {"password": password}).status_code == 200
-        assert stranger.get("/config").status_code == 200 and "boat shed" in stranger.get("/").text
+        assert stranger.get("/config").status_code == 200 and "The castle" in stranger.get("/").text
         assert password not in app.log.read_text()
