@@ -109,11 +109,8 @@ def test_stop_stops_the_computing(page: Page) -> None:
     expect(page.locator("#run-status")).to_contain_text("layer")
     page.locator("#stop").click()
     expect(page.locator("#run-status")).to_contain_text("Stopped")
-    unfold(page, "#answers-in-full")
-    cards = page.locator("#answers .pine-card")
-    expect(cards.filter(has_text="stopped")).not_to_have_count(0)
-    # On a slow machine a short answer may have been done before Stop was heard.
-    expect(cards.filter(has_text=re.compile("stopped|finished"))).to_have_count(4)
+    # No answer had begun: those that were there stay.
+    expect(page.locator("#order-table [data-method=pine]")).to_contain_text("1 answer")
     expect(page.locator("#stop")).to_be_disabled()
     # The model is free again at once, so another run is not kept waiting for the one that was stopped.
     pick(page, SHORT)

@@ -45,7 +45,7 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
             "orders": table.orders,
             "shown": table.orders.index(shown.order) if shown.order in table.orders else 0,
             "finding": finding(shown.cards, methods),
-            "rule": f"contains {' or '.join(map(repr, accepted))}" if accepted else "",
+            "rule": f"accepted: {'; '.join(accepted)}" if accepted else "",
             "source": f"Selected example. {shown.recorded}; another dtype can differ."
             if shown.recorded
             else "",

@@ -8,6 +8,7 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.prompts.tasks import TASKS, get_task
+from viz.cards.answers import AnswerCard
 from viz.page.answers.answering import RunView, answer, plan_answers
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
 from viz.page.answers.order_table import build_order_table, order_table_json, with_run
@@ -246,6 +247,11 @@ def show(page: Workspace, shown: Shown, accepted: str | None) -> dict[Any, Any]:
     }
 
 
+def has_text(cards: Sequence[AnswerCard]) -> bool:
+    """Check whether an answer has begun; before, the results of an earlier run stay."""
+    return any(card.text for card in cards)
+
+
 def wire_scores(page: Workspace) -> None:
     """Score the answers whenever the accepted ones change."""
 
@@ -274,6 +280,8 @@ def _wire_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
 
         def show_view(view: RunView) -> Updates:
             nonlocal shown
+            if not has_text(view.cards):
+                return {}
             shown = replace(shown, cards=view.cards)
             updates: Updates = {page.results.origin: now}
             if view.finished is not None:
@@ -290,7 +298,11 @@ def _wire_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
             task=lambda: form.task,
             cleared={page.results.note: "", page.shuffle_bar.status: notice("")},
             kept="What was written so far is kept.",
-            after_stop=lambda: show(page, replace(shown, cards=stopped_cards(shown.cards)), accepted),
+            after_stop=lambda: (
+                show(page, replace(shown, cards=stopped_cards(shown.cards)), accepted)
+                if has_text(shown.cards)
+                else {}
+            ),
         )
 
     outputs = [

@@ -14,7 +14,7 @@ from viz.figures.positions_by_order import plot_document_positions
 from viz.figures.shuffle import plot_shuffle
 from viz.page.answers.cards import Shown, accepted_answers, is_correct_by
 from viz.page.answers.outdated import Origin
-from viz.page.answers.workspace import Workspace, show
+from viz.page.answers.workspace import Workspace, has_text, show
 from viz.page.common.disk import Disk
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
@@ -180,10 +180,10 @@ def wire_shuffle(
         _forget(kept)
 
         def show_view(view: "ShuffleView") -> Updates:
-            updates: Updates = {page.results.origin: origin}
-            if view.cards:
-                shown = Shown(view.cards, form.task, in_orders=view.in_orders, order=form.order)
-                updates |= show(page, shown, accepted)
+            if not has_text(view.cards):
+                return {}
+            shown = Shown(view.cards, form.task, in_orders=view.in_orders, order=form.order)
+            updates = show(page, shown, accepted) | {page.results.origin: origin}
             return updates if view.tried is None else updates | draw(view.tried, form.task, accepted)
 
         def keep(view: "ShuffleView") -> None:
