@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.driving import give, text
+from tests.browser.driving import give, text, unfold
 from tests.support.serving import Serve
 
 TYPED = "A lamp was lit."
@@ -22,6 +22,7 @@ def test_the_page_says_that_there_is_no_room_and_keeps_what_was_typed(
         page = context.new_page()
         page.goto(app.url)
         text(page, 1).fill(TYPED)
+        unfold(page)
         give(page, "#add-files", file)
         expect(page.get_by_test_id("toast-text")).to_contain_text("take 0.1 MB of the host's disk")
         expect(text(page, 1)).to_have_value(TYPED)

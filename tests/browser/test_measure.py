@@ -132,6 +132,7 @@ def test_a_problem_is_split_and_files_are_added_and_nothing_typed_is_lost(page: 
 
     broken = tmp_path / "rows.csv"
     broken.write_text("name\nx\n")
+    unfold(page)
     choose_files(page, "#add-files", broken)
     said = page.locator("#documents-message")
     expect(said.get_by_role("alert")).to_contain_text("The file rows.csv has no column 'text'")
@@ -157,6 +158,7 @@ def test_molecules_are_drawn_and_measured_by_the_model_that_was_trained_for_them
     page: Page, tmp_path: Path
 ) -> None:
     pick(page, MOLECULE)
+    unfold(page)
     expect(page.locator("#total")).to_contain_text("of 256")
     run(page)
     expect(page.locator("#run-status")).to_contain_text("by molecules")

@@ -29,7 +29,7 @@ def test_a_model_from_a_folder_answers_and_its_name_stands_under_run(page: Page,
 
     control(page, "Model").fill("no/such-model")
     control(page, "Model").press("Enter")
-    expect(facts).to_contain_text("the Hugging Face hub cannot be reached")
+    expect(facts).to_contain_text("the hub cannot be reached")
     page.locator("#load-model").click()
     expect(page.locator("#load-status [role=alert]")).to_contain_text("You keep the model that you had.")
     expect(page.locator("#model-status")).to_contain_text("tiny")

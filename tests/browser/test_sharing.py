@@ -70,6 +70,7 @@ def test_a_link_opens_the_same_page_for_somebody_else(page: Page, open_page: Ope
     page.get_by_role("option", name="layer 7", exact=True).click()
     expect(page.locator("#figure-importance .pine-figure-title")).to_contain_text("layer 7")
 
+    open_tab(page, "See it")
     page.locator("#copy-link").click()
     expect(page.locator("#share-message")).to_contain_text("The link is copied.")
     link = page.locator("#link input, #link textarea").input_value()
@@ -90,6 +91,7 @@ def test_a_link_opens_the_same_page_for_somebody_else(page: Page, open_page: Ope
         expect(other.get_by_label("NIA", exact=True).first).not_to_be_checked()
         assert "session" not in other.url
 
+        unfold(other)
         text(other, 2).fill("Typed after the link was opened.")
         expect(other.locator("#total")).to_contain_text("prompt tokens")
         other.wait_for_timeout(3000)

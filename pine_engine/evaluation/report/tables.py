@@ -101,9 +101,10 @@ def pivot(name: str, rows: Sequence[Row], columns: Columns, *, heads: int = 3, *
     """
     runs = {row.run for row in rows}
     lines = []
+    columns = {**columns, **_texts()[name].get("columns", {})}
     for row in rows:
         cells = {}
-        for title, cell in {**columns, **_texts()[name].get("columns", {})}.items():
+        for title, cell in columns.items():
             if callable(cell):
                 cells[title] = cell(row)
             else:
@@ -111,8 +112,9 @@ def pivot(name: str, rows: Sequence[Row], columns: Columns, *, heads: int = 3, *
         if len(runs) == 1:
             del cells["run"]
         lines.append(cells)
-    if len(runs) > 1:
-        return table(name, lines, heads, **values)
+    if len(runs) != 1:
+        made = table(name, lines, heads, **values)
+        return made if rows else replace(made, columns=tuple(columns))
     made = table(name, lines, heads - 1, **values)
     return replace(made, note=f"{runs.pop()}. {made.note}".strip())
 

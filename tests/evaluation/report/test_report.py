@@ -26,7 +26,7 @@ from pine_engine.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.evaluation.report.parts import report_parts
 from pine_engine.evaluation.report.published import PAPER_MODELS, gains, published, published_model
 from pine_engine.evaluation.report.runs import MeasuredRun, read_runs, repeat_command, run_labels
-from pine_engine.evaluation.report.tables import Curve, CurveLine, Part, Table, task_label
+from pine_engine.evaluation.report.tables import HEADS, Curve, CurveLine, Part, Table, pivot, task_label
 from tests.support.records import run_info, write_run
 from tests.support.report_runs import (
     GOLDEN,
@@ -83,6 +83,10 @@ def test_page_has_the_tables_of_the_report(parts: list[Part], page: str) -> None
 
 
 # the paper
+
+
+def test_table_of_no_rows_has_no_lines() -> None:
+    assert pivot("main_results", [], HEADS, orders="").rows == ()
 
 
 def test_published_averages_are_means_of_sections() -> None:
