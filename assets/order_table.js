@@ -202,7 +202,7 @@
       draw();
     });
 
-    // Whoever begins to do something else wants no more motion.
+    // Any other action ends the animation.
     for (const kind of ["pointerdown", "keydown"]) {
       document.addEventListener(kind, ({ target }) => timer && !element.contains(target) && pause(), true);
     }
