@@ -53,6 +53,7 @@ def test_first_screen_shows_vanilla_change_and_pine_stay(page: Page, screen: str
 
 
 def test_a_tick_selects_its_order_at_once_for_documents_bars_and_answers(page: Page) -> None:
+    expect(page.locator(".page-text:visible")).to_have_count(len(DEFAULT.documents))
     entered = documents(page)
     bars = page.locator("#order-table [data-method=pine] .page-lane")
     before = bars.get_attribute("aria-label")
