@@ -142,7 +142,7 @@
       document.dispatchEvent(new CustomEvent("pine:ordered", { detail: slots.map(({ letter }) => letter) }));
     };
 
-    const told = () => {
+    const documentsChanged = () => {
       draw();
       send();
       trigger("input");
@@ -154,7 +154,7 @@
       if (next.length !== slots.length || next.includes(undefined)) return;
       if (next.every((slot, place) => slot === slots[place])) return;
       slots = next;
-      told();
+      documentsChanged();
     };
 
     /* A card that has the same in it stays, and with it the focus. */
@@ -172,7 +172,7 @@
       future = [];
       slots = next;
       isOwn = true;
-      told();
+      documentsChanged();
       say(sentence);
     };
 
@@ -183,7 +183,7 @@
       future = [];
       isOwn = false;
       slots = read(props.value);
-      told();
+      documentsChanged();
     };
 
     const bring = () => {
@@ -239,7 +239,7 @@
       to.push(slots);
       slots = from.pop();
       isOwn = true;
-      told();
+      documentsChanged();
       say(sentence);
     };
 

@@ -90,7 +90,7 @@ def verdict_sentence(methods: Methods, rows: Rows) -> str:
     )
     sentences = []
     if held:
-        sentences.append(f"Every logit equal to the last bit: {held}.")
+        sentences.append(f"All logits bitwise identical: {held}.")
     if broken:
         sentences.append(f"Promised not to depend on the order, and did: {broken}.")
     if moved:
@@ -99,7 +99,7 @@ def verdict_sentence(methods: Methods, rows: Rows) -> str:
         nothing = "this proves nothing, try other documents"
         sentences.append(f"The order has not changed {constant} either: {nothing}.")
     elif held or broken:
-        sentences.append("Tick \u201cwith controls\u201d to see that the check can fail.")
+        sentences.append("Select \u201cInclude control methods\u201d to see that the check can fail.")
     return " ".join(sentences)
 
 

@@ -21,11 +21,11 @@ ROWS = [
 @pytest.mark.parametrize(
     ("cells", "parts"),
     [
-        ({"vanilla": LYON, "pine": PARIS}, ("last bit: PINE.", "The check can fail")),
-        ({"vanilla": CLOSE, "pine": PARIS}, ("last bit: PINE.", "The check can fail")),
-        ({"vanilla": PARIS, "pine": PARIS}, ("last bit: PINE.", "Vanilla either: this proves nothing")),
+        ({"vanilla": LYON, "pine": PARIS}, ("bitwise identical: PINE.", "The check can fail")),
+        ({"vanilla": CLOSE, "pine": PARIS}, ("bitwise identical: PINE.", "The check can fail")),
+        ({"vanilla": PARIS, "pine": PARIS}, ("identical: PINE.", "Vanilla either: this proves nothing")),
         ({"vanilla": LYON, "pine": CLOSE}, ("and did: PINE.", "The check can fail")),
-        ({"pine": PARIS}, ("last bit: PINE.", "Tick “with controls”")),
+        ({"pine": PARIS}, ("bitwise identical: PINE.", "Select “Include control methods”")),
     ],
 )
 def test_verdict_names_methods_and_controls(
@@ -33,7 +33,7 @@ def test_verdict_names_methods_and_controls(
 ) -> None:
     verdict = shuffle.verdict_sentence(METHODS_SHOWN, [ROWS[0], order_row([1, 0], cells)])
     assert all(part in verdict for part in parts), verdict
-    assert ("last bit" in verdict) == cells["pine"].bitwise_identical
+    assert ("bitwise identical" in verdict) == cells["pine"].bitwise_identical
 
 
 def test_invariance_is_broken_by_one_order() -> None:
@@ -62,6 +62,6 @@ def test_answer_of_a_cell_is_beside_the_reference() -> None:
     assert [text.text for text in root.with_class("pine-answer-text")] == ["Paris.", "Par"]
     assert "token 2: the end instead of “is”" in root.text and "5.23" in root.text
     same = read_html(shuffle.shuffle_answer(pine, row, ROWS[0]))
-    assert "the same answer" in same.text and "equal to the last bit" in same.text
+    assert "the same answer" in same.text and "bitwise identical" in same.text
     alone = read_html(shuffle.shuffle_answer(vanilla, ROWS[0], ROWS[0]))
     assert len(alone.with_class("pine-answer-text")) == 1 and not alone.with_class("pine-evidence")

@@ -52,7 +52,7 @@ class OrderAnswer(BaseModel):
     max_abs_logit_diff: float | None = Field(
         description="Largest difference of a logit from the first order; null if logits are no numbers."
     )
-    bitwise_identical: bool = Field(description="Whether all logits and tokens are equal to the last bit.")
+    bitwise_identical: bool = Field(description="True if all logits and tokens are bitwise identical.")
 
 
 class AnswersInOrder(BaseModel):
@@ -74,7 +74,7 @@ class MethodOrders(BaseModel):
     max_abs_logit_diff: float | None = Field(
         description="Largest difference of a logit from the first order; null if logits are no numbers."
     )
-    bitwise_identical: bool = Field(description="Whether all orders are equal to the last bit.")
+    bitwise_identical: bool = Field(description="True if all orders are bitwise identical.")
     invariance_held: bool | None = Field(
         description="Whether a method that promises equal bits kept it; null for one that promises nothing."
     )
