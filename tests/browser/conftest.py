@@ -39,7 +39,7 @@ OpenPage = Callable[..., AbstractContextManager[Page]]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test of this folder needs Chromium, whether or not somebody remembers to mark it."""
+    """Mark every test of this folder: all of them need Chromium."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.browser)
@@ -62,7 +62,7 @@ def browser() -> Iterator[Browser]:
 
 
 def watched(page: Page, *addresses: str) -> list[str]:
-    """What page errors, console errors and requests to other hosts there are from now on."""
+    """Return a list that collects page errors, console errors and requests to other hosts."""
     complaints: list[str] = []
     hosts = {urlsplit(one).hostname for one in addresses}
 
@@ -117,7 +117,7 @@ def other_window(browser: Browser) -> Iterator[BrowserContext]:
 def open_page(other_window: BrowserContext, app: ServedApp) -> OpenPage:
     """Opens a page of a visitor never seen before; any page error, console error or foreign request fails it.
 
-    Takes an address of the app, or of a page with the app in a frame; the app's own if none is given.
+    Takes an address of the app, or of a page with the app in a frame; the app's own by default.
     """
 
     @contextmanager
@@ -149,7 +149,7 @@ def kept_page(browser: Browser, app: ServedApp) -> Iterator[tuple[Page, list[str
 def page(kept_page: tuple[Page, list[str]], app: ServedApp) -> Iterator[Page]:
     """The page, of which nothing is kept from any test before; it fails as those of open_page do.
 
-    Whoever adds scripts to it opens one of his own.
+    A test that adds scripts uses `open_page`.
     """
     page, complaints = kept_page
     page.goto(app.url)
@@ -165,7 +165,7 @@ def page(kept_page: tuple[Page, list[str]], app: ServedApp) -> Iterator[Page]:
 def finished_page(open_page: OpenPage) -> Iterator[Page]:
     """A page on which everything was run: the documents shuffled, and one of them moved.
 
-    For all tests that only read; `drawn` hands it to each as if nobody had touched it.
+    Tests that only read share the page; `drawn` restores its selection for each of them.
     """
     with open_page() as page:
         wait_for_model(page)
@@ -182,7 +182,7 @@ def finished_page(open_page: OpenPage) -> Iterator[Page]:
 
 @pytest.fixture(scope="package")
 def first_selection(finished_page: Page) -> dict[str, str]:
-    """What the dropdowns of the selection show before anybody has chosen."""
+    """Return the initial values of the dropdowns of the selection."""
     return {label: control(finished_page, label).input_value() for label in SELECTION}
 
 

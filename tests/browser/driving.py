@@ -1,4 +1,4 @@
-"""What a visitor does on the page: choose, type, run, open a tab, pick, save."""
+"""Actions of a visitor on the page: choose, type, run, open a tab, pick, save."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ SHORT = next(example for example in EXAMPLES if len(example.documents) == 2 and 
 LONG = max(EXAMPLES, key=lambda example: len(example.documents))
 
 RUN_MS = 180_000
-"""What the model may take to be loaded, or to shuffle two documents, on a machine busy with other work."""
+"""Timeout of loading the model or of shuffling two documents, in milliseconds, on a busy machine."""
 
 INSIDE_TABS = {
     "Attention": "attention",
@@ -76,7 +76,7 @@ def pick(page: Page | Frame, example: FormExample) -> None:
 
 
 def set_length(page: Page | Frame, tokens: int) -> None:
-    """How many tokens an answer may have."""
+    """Set the maximum number of new tokens."""
     unfold(page)
     field = page.locator("#length input[type=number]")
     field.fill(str(tokens))
@@ -118,7 +118,7 @@ def picture(page: Page, name: str) -> Locator:
 
 
 def plot(page: Page, place: str) -> Locator:
-    """What is drawn of a figure of the run. place: see inside_panel.FIGURES."""
+    """Return the plot element of a figure of the run. place: see inside_panel.FIGURES."""
     return page.locator(f"#figure-{place} .pine-plot")
 
 
@@ -137,7 +137,7 @@ def click_cell(drawn: Locator, row: int, column: int, rows: int, columns: int) -
 
 
 def cut_off(page: Page) -> int:
-    """How many pixels the page is wider than the window; gradio cuts them off, so that nothing scrolls."""
+    """Return by how many pixels the page is wider than the window; gradio clips them without a scroll bar."""
     width: int = page.locator(".gradio-container").evaluate("node => node.scrollWidth - node.clientWidth")
     return width
 

@@ -15,7 +15,7 @@ ZOOMED = {"width": 640, "height": 400}
 
 
 def violations(page: Page, part: str, *rules: str) -> list[str]:
-    """What axe-core finds there, in words; by all its rules if none are named."""
+    """Return the violations that axe-core finds, as text; default: all rules."""
     # Of what passes it would write down every node, which takes longer than all its rules.
     options = {"resultTypes": ["violations"]} | ({"runOnly": list(rules)} if rules else {})
     found = Axe().run(page, context=part, options=options).response["violations"]

@@ -233,7 +233,7 @@ def test_axe_finds_nothing_serious_in_the_cards(page: Page, dark: bool) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_was_started_anew_gets_the_documents_as_they_are(page: Page, tmp_path: Path) -> None:
+def test_restarted_server_receives_the_current_documents(page: Page, tmp_path: Path) -> None:
     text(page, 1).fill("typed before")
     card(page, 2).get_by_role("button", name="Earlier").click()
 

@@ -1,4 +1,4 @@
-"""What assets/ changes in how gradio talks to its server loses nothing and makes nothing up."""
+"""Events between browser and server: the scripts in assets/ neither lose nor invent one."""
 
 from collections.abc import Iterator
 
@@ -43,7 +43,7 @@ LATE_NAMES = """
   };
 })();
 """
-"""A browser that hears late what the events are called that it asked for, by so many ms as lateBy says."""
+"""Script that delays the responses to event requests by `lateBy` milliseconds."""
 
 
 @pytest.fixture

@@ -120,9 +120,7 @@ def test_a_browser_without_storage_has_the_page_and_says_that_there_is_no_draft(
 
 
 @pytest.mark.slow
-def test_a_browser_that_lets_nobody_copy_shows_the_link(
-    page_with: Callable[[str], Page], app: ServedApp
-) -> None:
+def test_link_without_clipboard_access_is_shown(page_with: Callable[[str], Page], app: ServedApp) -> None:
     page = page_with(
         "document.execCommand = () => false;"
         "Object.defineProperty(navigator, 'clipboard', { value: undefined })"
@@ -134,7 +132,7 @@ def test_a_browser_that_lets_nobody_copy_shows_the_link(
 
 
 @pytest.mark.slow
-def test_a_full_storage_is_said_where_it_is_met(page: Page) -> None:
+def test_full_browser_storage_shows_a_message(page: Page) -> None:
     kept = page.locator("#draft-kept")
     expect(kept).to_contain_text("A draft stays in this browser alone")
     page.evaluate(

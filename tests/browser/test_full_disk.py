@@ -1,4 +1,4 @@
-"""What a visitor reads when the host's disk has no room for his file."""
+"""Uploads to a host whose disk is full."""
 
 from pathlib import Path
 

@@ -57,12 +57,12 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     set_length(page, 16)
     run(page)
     unfold(page, "#answers-in-full")
-    said = page.locator("#answers .pine-reading")
-    expect(said).to_have_count(2)
-    for reading in said.all():
+    readings = page.locator("#answers .pine-reading")
+    expect(readings).to_have_count(2)
+    for reading in readings.all():
         expect(reading).to_contain_text("verdict reads as A ✓ right")
     page.locator("#accepted textarea").fill("B")
-    expect(said.first).to_contain_text("verdict reads as A ✗ wrong")
+    expect(readings.first).to_contain_text("verdict reads as A ✗ wrong")
 
     open_tab(page, "Evaluate")
     expect(page.locator("#measure-meaning")).to_contain_text("the gold document in every slot in turn")
@@ -134,13 +134,13 @@ def test_a_problem_is_split_and_files_are_added_and_nothing_typed_is_lost(page: 
     broken.write_text("name\nx\n")
     unfold(page)
     choose_files(page, "#add-files", broken)
-    said = page.locator("#documents-message")
-    expect(said.get_by_role("alert")).to_contain_text("The file rows.csv has no column 'text'")
+    message = page.locator("#documents-message")
+    expect(message.get_by_role("alert")).to_contain_text("The file rows.csv has no column 'text'")
     expect(text(page, 1)).to_have_value("My own condition.")
     (tmp_path / "tides.txt").write_text("The Moon pulls the sea.")
     (tmp_path / "wind.md").write_text("Air moves.")
     choose_files(page, "#add-files", tmp_path / "tides.txt", tmp_path / "wind.md")
-    expect(said).to_contain_text("Added 2 documents from 2 files.")
+    expect(message).to_contain_text("Added 2 documents from 2 files.")
     count = len(MATH.documents) + 2
     expect(text(page, count)).to_have_value("Air moves.")
 
@@ -181,10 +181,10 @@ def test_molecules_are_drawn_and_measured_by_the_model_that_was_trained_for_them
     row = {"id": "a", "task": "retrieval_qa", "question": "Why?", "documents": [{"text": "x"}, {"text": "y"}]}
     rows.write_text(json.dumps(row) + '\n{"id": "b"}\n')
     choose_files(page, "#measure-upload", rows)
-    said = page.locator("#measure-message")
-    expect(said.get_by_role("alert")).to_contain_text("The file mine.jsonl, line 2")
+    message = page.locator("#measure-message")
+    expect(message.get_by_role("alert")).to_contain_text("The file mine.jsonl, line 2")
     expect(page.get_by_label("Rows", exact=True)).to_have_value(re.compile("by the molecule model"))
     rows.write_text(json.dumps(row) + "\n")
     choose_files(page, "#measure-upload", rows)
-    expect(said).to_contain_text("mine.jsonl: 1 row of “Question over documents”")
+    expect(message).to_contain_text("mine.jsonl: 1 row of “Question over documents”")
     expect(page.locator("#measure-status")).to_contain_text("1 row × 4 methods × 2 orders: 8 records")

@@ -52,7 +52,7 @@ def letters(page: Page) -> list[str]:
     return page.locator("#documents .pine-badge").all_inner_texts()
 
 
-def test_the_page_has_answers_before_the_model_has_given_any(page: Page) -> None:
+def test_new_page_shows_recorded_answers(page: Page) -> None:
     expect(page.get_by_role("heading", name="PINE Explorer")).to_be_visible()
     expect(page.locator("#header")).to_contain_text("Same documents, another order")
     expect(page.locator("#order-table")).to_contain_text("Recorded on")

@@ -1,4 +1,4 @@
-"""Pictures of a finished run in a browser: what is drawn, what is told, what is picked, what is saved."""
+"""Figures of a finished run in a browser: drawing, hover text, selection, download."""
 
 import csv
 import io
@@ -98,7 +98,7 @@ def test_masks_are_drawn_token_by_token_over_the_whole_prompt(drawn: Page) -> No
 
 
 @pytest.mark.slow
-def test_attention_is_computed_when_it_is_asked_for(drawn: Page) -> None:
+def test_attention_is_computed_on_request(drawn: Page) -> None:
     open_tab(drawn, "Attention")
     drawn.locator("#attend").click()
     expect(drawn.locator("#attend-status")).to_contain_text("Done: layer", timeout=RUN_MS)
@@ -122,7 +122,7 @@ def test_attention_is_computed_when_it_is_asked_for(drawn: Page) -> None:
     weights.press("Escape")
 
 
-# What is told ------------------------------------------------------------------------------------------
+# Hover text ---------------------------------------------------------------------------------------------
 
 
 def test_keys_walk_over_the_cells_of_a_figure(drawn: Page) -> None:
@@ -311,7 +311,7 @@ def test_numbers_are_saved_as_they_are_shown(drawn: Page, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_the_numbers_of_a_figure_are_saved_as_they_are_told(drawn: Page, tmp_path: Path) -> None:
+def test_figure_numbers_download_as_shown(drawn: Page, tmp_path: Path) -> None:
     open_tab(drawn, "Importance")
     record = numbers(drawn, "figure-importance")
     figure = drawn.locator("#figure-importance")

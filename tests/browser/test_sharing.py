@@ -1,4 +1,4 @@
-"""What a visitor has made opens elsewhere: by a link, from a file, and after a reload."""
+"""Shared work of a visitor: opened by a link, from a file and after a reload."""
 
 import json
 import zipfile
@@ -56,7 +56,7 @@ def assert_prepared(page: Page) -> None:
 
 
 @pytest.mark.slow
-def test_a_link_opens_the_same_page_for_somebody_else(page: Page, open_page: OpenPage) -> None:
+def test_link_opens_the_same_page_elsewhere(page: Page, open_page: OpenPage) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     wait_for_model(page)
     prepare(page)
@@ -179,7 +179,7 @@ def test_what_was_typed_is_not_lost_to_a_link_unasked(left_page: Page, app: Serv
 
 
 @pytest.mark.slow
-def test_what_is_too_long_for_a_link_is_said(page: Page) -> None:
+def test_work_too_long_for_a_link_shows_a_message(page: Page) -> None:
     pick(page, SHORT)
     words = " ".join(f"{7919 * number % 99991:x}" for number in range(20_000))
     text(page, 1).fill(words)

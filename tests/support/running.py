@@ -14,12 +14,12 @@ from viz.page.jobs.sources import Sources
 def one_run(
     stop: StopFlag | None = None, *, max_seconds: float | None = None, queue: FairQueue | None = None
 ) -> dict[str, Any]:
-    """Return the arguments of `told` for a new run. stop: flag of the user."""
+    """Return the arguments of `run_views` for a new run. stop: flag of the user."""
     runs = RunLog(max_seconds)
     return {"queue": queue or FairQueue(0), "runs": runs, "run": runs.new("compare", ["pine"], stop)}
 
 
-def told(
+def run_views(
     source: EngineSource | Callable[[], AbstractContextManager[EngineSource]],
     work: Callable[..., Any],
     *,

@@ -81,7 +81,7 @@ def test_refuse_files_allows_other_objects() -> None:
 
 
 def answer_of(function: Any, widget: Any, value: Any, event_data: Any = None) -> Any:
-    """What a page with one widget and one function gives when it is called with that value."""
+    """Return the response of a page with one widget and one function to a value."""
 
     def page() -> GuardedBlocks:
         with GuardedBlocks() as blocks:
@@ -189,7 +189,7 @@ def test_a_mistake_of_ours_is_a_sentence_and_a_traceback_in_the_log(caplog: pyte
 
 
 def through_the_door(app: Any, body: bytes = b"", path: str = "/gradio_api/queue/join") -> list[Any]:
-    """What is sent for a request that brings the body in two parts."""
+    """Return the messages sent for a request whose body comes in two parts."""
     sent: list[Any] = []
     parts = [{"type": "http.request", "body": half, "more_body": True} for half in (body[:9], body[9:])]
 
@@ -228,7 +228,7 @@ def test_a_request_is_read_up_to_a_limit() -> None:
     assert through_the_door(reads_all, b"x" * (MAX_BYTES + 1), "/gradio_api/upload") == ["read"]
 
 
-def test_a_request_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_request_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(front_door, "BODY_S", 0.05)
     sent: list[Any] = []
 
@@ -245,7 +245,7 @@ def test_a_request_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatc
     assert sent[0]["status"] == 408 and b"This request did not come within" in sent[1]["body"]
 
 
-def test_whoever_was_heard_may_wait_for_his_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_complete_request_may_wait_for_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(front_door, "BODY_S", 0.05)
     parts = [{"type": "http.request", "body": b"", "more_body": False}]
 
@@ -358,9 +358,7 @@ def test_a_long_problem_is_split_in_seconds() -> None:
 
 
 @pytest.mark.slow
-def test_a_small_pdf_whose_pages_take_minutes_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_pdf_stops_at_the_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_files, "MAX_SECONDS", 0.2)
     file = tmp_path / "bomb.pdf"
     file.write_bytes(corpus.PDF)

@@ -1,4 +1,4 @@
-"""What is said before a job begins: how many tokens there are, and about how long it takes."""
+"""Estimates before a job begins: number of tokens and time."""
 
 import re
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def test_a_measurement_is_estimated_from_its_first_rows(engine: Engine) -> None:
     assert about.prompt_tokens == pytest.approx(exact.prompt_tokens, rel=0.1)
 
 
-def test_a_prompt_that_the_host_does_not_read_is_said_at_once() -> None:
+def test_prompt_over_the_limit_is_reported_early() -> None:
     count = TokenCount((10, 20), 60, 1000)
     assert not too_many_tokens(count, 5, HostSettings(max_prompt_tokens=60))
     assert too_many_tokens(count, 5, HostSettings(max_prompt_tokens=50))
@@ -104,9 +104,7 @@ def counted(
     return {widget.elem_id: html for widget, html in shown.items() if widget.elem_id}
 
 
-def test_the_work_is_said_before_the_first_run_and_the_time_afterwards(
-    page: gr.Blocks, sources: Sources
-) -> None:
+def test_estimate_shows_work_first_and_time_later(page: gr.Blocks, sources: Sources) -> None:
     ids = ["run-status-estimate", "shuffle-status-estimate", "standing-status-estimate"]
     before = counted(page, form())
     assert [re.sub(r"[\d,]+ tokens", "n tokens", re.sub("<[^>]+>", "", before[name])) for name in ids] == [

@@ -1,4 +1,4 @@
-"""Which events of the page wait in the queue in front of the model."""
+"""Events of the page that wait in the queue for the model."""
 
 import gradio as gr
 import pytest

@@ -17,7 +17,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import TokenGenerated
 from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.methods.table import METHODS
-from tests.support.running import one_run, told
+from tests.support.running import one_run, run_views
 from tests.support.runs import swapped
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, assert_harmless
@@ -117,7 +117,7 @@ def test_pasted_text_is_split_at_rules_or_blank_lines(pasted: str, expected: lis
         ),
     ],
 )
-def test_what_cannot_be_taken_apart_is_said(pasted: str, sentence: str) -> None:
+def test_unsplittable_text_shows_its_problem(pasted: str, sentence: str) -> None:
     with pytest.raises(InputError) as refused:
         split_pasted(pasted)
     assert str(refused.value) == sentence
@@ -135,7 +135,7 @@ def test_what_cannot_be_taken_apart_is_said(pasted: str, sentence: str) -> None:
         (form(methods=()), "No method is chosen; tick at least one."),
     ],
 )
-def test_what_is_missing_is_said(broken: Form, sentence: str, engine: Engine) -> None:
+def test_incomplete_form_names_the_missing_part(broken: Form, sentence: str, engine: Engine) -> None:
     with pytest.raises(InputError) as caught:
         form_layout(broken, engine)
     assert str(caught.value) == sentence
@@ -274,7 +274,7 @@ def test_a_run_waits_for_the_model_and_says_so(engine: Engine) -> None:
     def work(engine: Engine) -> Generator[str, None, None]:
         yield f"ran on {engine.model_name}"
 
-    views = told(source, work, **one_run())
+    views = run_views(source, work, **one_run())
     assert next(views).startswith("Loading tiny")
     gate.open.set()
     assert [view for view in views if not view.startswith("Loading")] == ["ran on tiny"]
@@ -293,7 +293,7 @@ def test_a_model_that_cannot_be_loaded_is_a_sentence(error: Exception, sentence:
     gate.open.set()
     source = EngineSource(gate, "tiny")
     source.start()
-    [message] = told(source, lambda _: pytest.fail("there is no engine to work with"), **one_run())
+    [message] = run_views(source, lambda _: pytest.fail("there is no engine to work with"), **one_run())
     assert message.startswith(f"failed: {sentence}") and "secret" not in message
     assert source.status.stage == "failed"
 
@@ -323,7 +323,7 @@ def test_ending_a_run_closes_the_engine(how: str, engine: Engine) -> None:
     source = EngineSource(lambda: endless, "tiny")
     source.start()
     request, stop = form(methods=("pine",)), StopFlag(requested=True)  # of an earlier run, so without effect
-    views: Generator[RunView | str, None, None] = told(
+    views: Generator[RunView | str, None, None] = run_views(
         source, lambda engine: answer(engine, request), **one_run(stop)
     )
     first = next(views)
@@ -340,7 +340,7 @@ def test_stop_ends_the_wait_for_the_model(engine: Engine) -> None:
     source = EngineSource(gate, "tiny")
     source.start()
     stop = StopFlag()
-    views = told(source, lambda _: pytest.fail("the work began"), **one_run(stop))
+    views = run_views(source, lambda _: pytest.fail("the work began"), **one_run(stop))
     assert next(views).startswith("Loading")
     stop.requested = True
     assert list(views) == ["Stopped."]

@@ -12,7 +12,7 @@ import app
 from pine_engine.extras import how_to_install
 from pine_engine.models.load import SHIPPED
 from pine_engine.prompts.tasks import TASKS, get_task
-from tests.support.running import one_run, told
+from tests.support.running import one_run, run_views
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.support.widgets import built
 from viz.page.answers import choosing
@@ -37,7 +37,7 @@ def readings(html: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("task", "text", "accepted", "said"),
+    ("task", "text", "accepted", "reading"),
     [
         ("judge_pair", "A is right. [[A]]", "A", "verdict reads as A ✓ right"),
         ("judge_pair", "A is right. [[A]]", "B", "verdict reads as A ✗ wrong"),
@@ -50,8 +50,8 @@ def readings(html: str) -> list[str]:
         ("kv_retrieval", ' "4711",\nand more', "4711", "value reads as 4711 ✓ right"),
     ],
 )
-def test_the_task_reads_and_scores_a_finished_answer(task: str, text: str, accepted: str, said: str) -> None:
-    assert readings(shown_html(shown(text, task), accepted_answers(accepted))) == [said]
+def test_task_reads_and_scores_an_answer(task: str, text: str, accepted: str, reading: str) -> None:
+    assert readings(shown_html(shown(text, task), accepted_answers(accepted))) == [reading]
 
 
 def test_nothing_is_read_before_the_end() -> None:
@@ -146,8 +146,8 @@ def test_every_task_with_an_answer_to_score_has_an_example_that_says_it() -> Non
 )
 def test_the_accepted_answers_of_an_example_can_be_scored(example: FormExample) -> None:
     task = get_task(example.task)
-    said = {"judge_pair": "[[{}]]", "math_reasoning": "Answer: {}"}.get(example.task, "{}")
-    assert [task.score(said.format(answer), example.answers) for answer in example.answers] == [1.0] * len(
+    written = {"judge_pair": "[[{}]]", "math_reasoning": "Answer: {}"}.get(example.task, "{}")
+    assert [task.score(written.format(answer), example.answers) for answer in example.answers] == [1.0] * len(
         example.answers
     )
     assert task.score("none of them", example.answers) < 1
@@ -167,7 +167,7 @@ def test_a_molecule_is_drawn_with_its_smiles_as_text() -> None:
 
 
 @pytest.mark.parametrize("text", ["C1CC", "Ethanol is", "C" * 500])
-def test_what_is_no_molecule_is_said_and_not_drawn(text: str) -> None:
+def test_invalid_molecule_shows_text_without_drawing(text: str) -> None:
     pytest.importorskip("rdkit")
     html = shown_html(shown(text, "qm9"))
     assert not read_html(html).with_class("pine-sketch")
@@ -178,14 +178,14 @@ def test_what_is_no_molecule_is_said_and_not_drawn(text: str) -> None:
 def test_without_rdkit_the_card_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rdkit", None)
     monkeypatch.setitem(sys.modules, "rdkit.Chem", None)
-    (said,) = readings(shown_html(shown("CO", "qm9")))
-    assert said == f"not drawn: RDKit is not installed; {how_to_install('rdkit')}"
+    (reading,) = readings(shown_html(shown("CO", "qm9")))
+    assert reading == f"not drawn: RDKit is not installed; {how_to_install('rdkit')}"
 
 
 # Models of tasks
 
 
-def test_a_model_of_a_task_is_loaded_when_it_is_first_asked_and_once() -> None:
+def test_task_model_is_loaded_once_on_first_use() -> None:
     loaded: list[str] = []
 
     def source(name: str) -> EngineSource:
@@ -199,19 +199,19 @@ def test_a_model_of_a_task_is_loaded_when_it_is_first_asked_and_once() -> None:
 
     sources = Sources(source("main"), {"molecules": source("own")})
     assert sources.of("judge_pair") is sources.main and loaded == []
-    assert sources.now("judge_pair") is None  # nobody has started it
+    assert sources.now("judge_pair") is None  # not started
     own = sources.now("qm9")
     assert own is not None and own.model_name == "own"
     assert sources.now("qm9") is sources.now("qm9") and sources.of("qm9") is sources.of("qm9")
     assert loaded == ["own"]
 
 
-def test_a_model_that_is_not_there_is_said() -> None:
+def test_missing_task_model_fails_with_its_name() -> None:
     sources = Sources(EngineSource(lambda: pytest.fail("not needed"), "main"))
-    (said,) = told(
+    (view,) = run_views(
         lambda: sources.lease("qm9"), lambda _: pytest.fail("there is no engine to work with"), **one_run()
     )
-    assert said == "failed: The model molecules, which answers this kind of question, is not there."
+    assert view == "failed: The model molecules, which answers this kind of question, is not there."
 
 
 def test_the_app_brings_the_models_of_all_tasks() -> None:

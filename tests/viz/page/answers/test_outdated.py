@@ -18,7 +18,7 @@ FORM = Form("retrieval_qa", "Which is green?", "", ("vanilla", "pine"), 48, THRE
 
 
 @pytest.mark.parametrize(
-    ("edit", "said"),
+    ("edit", "changed"),
     [
         ({}, []),
         ({"question": " Which is green? "}, []),
@@ -34,8 +34,8 @@ FORM = Form("retrieval_qa", "Which is green?", "", ("vanilla", "pine"), 48, THRE
         ({"task": "judge_pair", "question": "Why?"}, ["the kind of question"]),
     ],
 )
-def test_what_was_edited_since_is_named(edit: dict[str, Any], said: list[str]) -> None:
-    assert changes(Origin(FORM), replace(FORM, **edit), None) == said
+def test_edited_parts_are_named(edit: dict[str, Any], changed: list[str]) -> None:
+    assert changes(Origin(FORM), replace(FORM, **edit), None) == changed
 
 
 def test_another_model_is_a_change_and_the_same_one_is_none() -> None:

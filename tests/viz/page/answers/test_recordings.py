@@ -46,7 +46,7 @@ def recording(engine: Engine) -> Recording:
     return record(engine, form, example="Islands", date=DATE)
 
 
-def assert_alike(left: Any, right: Any, name: str = "") -> int:
+def assert_close(left: Any, right: Any, name: str = "") -> int:
     """Fails unless two values agree, decimals to half precision; returns how many arrays were compared."""
     if isinstance(left, np.ndarray):
         assert (left.dtype, left.shape) == (right.dtype, right.shape), name
@@ -58,13 +58,13 @@ def assert_alike(left: Any, right: Any, name: str = "") -> int:
     assert type(left) is type(right), name
     if dataclasses.is_dataclass(left):
         parts = [field.name for field in dataclasses.fields(left)]
-        return sum(assert_alike(getattr(left, part), getattr(right, part), part) for part in parts)
+        return sum(assert_close(getattr(left, part), getattr(right, part), part) for part in parts)
     if isinstance(left, Mapping):
         assert list(left) == list(right), name
-        return sum(assert_alike(left[key], right[key], name) for key in left)
+        return sum(assert_close(left[key], right[key], name) for key in left)
     if isinstance(left, tuple):
         assert len(left) == len(right), name
-        return sum(assert_alike(one, other, name) for one, other in zip(left, right, strict=True))
+        return sum(assert_close(one, other, name) for one, other in zip(left, right, strict=True))
     assert left == right, name
     return 0
 
@@ -72,7 +72,7 @@ def assert_alike(left: Any, right: Any, name: str = "") -> int:
 def test_a_recording_is_read_back_as_it_was_written(recording: Recording, tmp_path: Path) -> None:
     write_recording(recording, tmp_path / "run.npz")
     # Three traces and that of the exchange, and the attention of three answers in six orders.
-    assert assert_alike(recording, read_recording(tmp_path / "run.npz")) > 18
+    assert assert_close(recording, read_recording(tmp_path / "run.npz")) > 18
 
 
 def test_a_record_that_a_file_may_not_have_is_refused(recording: Recording, tmp_path: Path) -> None:

@@ -57,14 +57,14 @@ def test_no_other_calls_are_public(client: Client) -> None:
     assert set(found) == {f"/{name}" for name in CALLS}
 
 
-def test_compare_answers_with_the_methods_asked_for(client: Client) -> None:
+def test_compare_answers_with_the_requested_methods(client: Client) -> None:
     report = ask(client, "/compare", methods=["vanilla", "pine"], max_new_tokens=4, instruction="")
     assert set(report) == {"model", "dtype", "results"}
     assert report["model"] == "SmolLM2-135M-Instruct" and report["dtype"] in get_args(Dtype)
     assert [result["method"] for result in report["results"]] == ["vanilla", "pine"]
     for result in report["results"]:
         assert set(result) == {"method", "text", "is_correct", "tokens", "prefill_s", "decode_s_per_token"}
-        assert result["is_correct"] is None  # no answer was said to be right
+        assert result["is_correct"] is None  # no accepted answer
         assert 1 <= result["tokens"] <= 4 and result["text"] and result["prefill_s"] > 0
 
 
@@ -219,7 +219,7 @@ def test_an_assistant_finds_the_four_tools_and_reads_what_they_do(app: ServedApp
     assert "in prompt order" in properties["documents"]["description"]
 
 
-def test_an_assistant_asks_and_a_mistake_is_told(app: ServedApp) -> None:
+def test_mcp_call_answers_and_reports_mistakes(app: ServedApp) -> None:
     tools, _ = call_tools(app)
     compare = next(name for name in tools if name.endswith("compare"))
     arguments = {"question": QUESTION, "documents": DOCUMENTS, "methods": ["pine"], "max_new_tokens": 4}
@@ -235,7 +235,7 @@ def test_an_assistant_asks_and_a_mistake_is_told(app: ServedApp) -> None:
     assert refused.isError and "The argument documents.1: It has no text" in refused.content[0].text
 
 
-def test_an_assistant_is_told_the_form_of_every_answer_and_the_methods_there_are(app: ServedApp) -> None:
+def test_mcp_tools_list_result_schemas_and_methods(app: ServedApp) -> None:
     tools, _ = call_tools(app)
     for name, tool in tools.items():
         schema = tool.outputSchema

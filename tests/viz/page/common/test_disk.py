@@ -1,4 +1,4 @@
-"""Files of visitors: what stays on the disk, for how long, and what is said when there is no room."""
+"""Files of visitors: retention, and the refusal when the disk is full."""
 
 import asyncio
 import errno
@@ -107,7 +107,7 @@ def test_a_folder_is_held_as_long_as_a_state_of_a_session_has_it(tmp_path: Path)
 # how much
 
 
-def test_the_oldest_that_nobody_uses_goes_first_and_then_nothing_more_is_taken(tmp_path: Path) -> None:
+def test_oldest_unused_file_is_removed_before_refusing(tmp_path: Path) -> None:
     held = Disk(tmp_path, MB).new_folder()
     (held / "certificate.html").write_bytes(b"x" * 300_000)
     make_older(held, 9 * USED_S)
@@ -244,7 +244,7 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def gone(folder: Path) -> bool:
-    """Whether all of them go within some seconds."""
+    """Return whether all files are removed within a few seconds."""
     deadline = time.monotonic() + 20
     while files_in(folder) and time.monotonic() < deadline:
         time.sleep(0.05)

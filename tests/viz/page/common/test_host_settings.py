@@ -1,4 +1,4 @@
-"""What the host decides: read from variables and flags, refused with a sentence, told in one table."""
+"""Settings of the host: variables, flags, refusals and the table in docs/hosting.md."""
 
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,7 @@ def test_the_documented_table_is_the_table(tmp_path: Path) -> None:
         ({"models": ("one/model",), "host": "0.0.0.0"}, {}, ("one/model",)),
     ],
 )
-def test_any_model_may_be_chosen_only_where_nobody_else_comes(
+def test_any_model_is_allowed_only_on_private_hosts(
     settings: dict[str, Any], environment: dict[str, str], allowed: tuple[str, ...] | None
 ) -> None:
     assert allowed_models(HostSettings(**settings), environment) == allowed

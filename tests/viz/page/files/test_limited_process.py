@@ -35,7 +35,7 @@ def test_it_answers_as_the_function_does() -> None:
         computed(apart.refuse, "line 3 is empty")
 
 
-def test_a_mistake_of_ours_is_told_without_its_words() -> None:
+def test_internal_error_is_reported_without_its_text() -> None:
     with pytest.raises(RuntimeError, match=r"(?s)computes fail: KeyError\n.*in fail") as raised:
         computed(apart.fail, "a word of the file")
     assert "a word of the file" not in str(raised.value)
@@ -52,7 +52,7 @@ LIMITED = [
 
 
 @pytest.mark.parametrize(("which", "function", "arguments", "limits"), LIMITED)
-def test_each_limit_is_said(
+def test_each_limit_has_a_message(
     which: str, function: Callable[..., Any], arguments: tuple[Any, ...], limits: dict[str, Any]
 ) -> None:
     before = psutil.Process().children()
@@ -63,11 +63,11 @@ def test_each_limit_is_said(
 
 
 @ON_LINUX
-def test_memory_below_the_limit_is_given() -> None:
+def test_memory_below_the_limit_is_available() -> None:
     assert computed(apart.hold, 80, memory=100 * MB) == 80 * MB
 
 
-def test_it_ends_with_who_asked(tmp_path: Path) -> None:
+def test_limited_process_ends_with_its_parent(tmp_path: Path) -> None:
     file = tmp_path / "process"
 
     def left() -> None:

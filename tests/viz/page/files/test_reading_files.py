@@ -1,4 +1,4 @@
-"""Visitors' files: read one upload at a time, within limits, for who is still there, and told in one line."""
+"""Files of visitors: parsed one upload at a time, within limits, for connected clients, with one message."""
 
 import json
 import logging
@@ -37,7 +37,7 @@ def words(reader: FileReader, *paths: Path) -> Generator[str, None, list[Documen
     return reader.read(read_documents, paths, MAX_DOCUMENTS + 1, what="read documents", files=paths, say=str)
 
 
-def said_of(reader: FileReader, *paths: Path) -> str:
+def message_of(reader: FileReader, *paths: Path) -> str:
     with pytest.raises(InputError) as raised:
         without_progress(words(reader, *paths))
     return str(raised.value)
@@ -88,21 +88,19 @@ def test_files_are_read_as_the_library_reads_them(tmp_path: Path, caplog: pytest
     assert SECRET not in caplog.text and runs.outcomes == {"done": 1}
 
 
-def test_what_is_wrong_in_a_file_is_said_with_its_own_name(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_file_error_names_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     file = tmp_path / "rows.jsonl"
     file.write_text('{"text": "one"}\n{"text": " "}\n')
-    shown_text = said_of(FileReader(RunLog()), file)
+    shown_text = message_of(FileReader(RunLog()), file)
     assert shown_text == "the file rows.jsonl, line 2: it has no text; write some, or remove it"
     assert logged(caplog)["outcome"] == "rejected" and "rows.jsonl" not in caplog.text
 
 
-def test_what_is_said_is_not_as_long_as_the_file(tmp_path: Path) -> None:
+def test_message_is_short_for_a_long_file(tmp_path: Path) -> None:
     file = tmp_path / "wide.csv"
     file.write_text(f"{','.join(map(str, range(40_000)))}\n1\n")
-    shown_text = said_of(FileReader(RunLog()), file)
+    shown_text = message_of(FileReader(RunLog()), file)
     assert (
         shown_text.startswith("the file wide.csv has no column 'text', its header reads '0, 1")
         and len(shown_text) < 1100
@@ -116,7 +114,7 @@ def test_a_pdf_without_operands_ends_with_its_time(tmp_path: Path, caplog: pytes
     caplog.set_level(logging.INFO)
     file = tmp_path / f"{SECRET}.pdf"
     file.write_bytes(PDF_OF_COMMENTS)
-    shown_text = said_of(FileReader(RunLog(), SHORT), file)
+    shown_text = message_of(FileReader(RunLog(), SHORT), file)
     assert shown_text == (
         f"the file {SECRET}.pdf takes more than 1 s to read; give a part of it, or its text as .txt"
     )
@@ -131,7 +129,7 @@ def test_a_file_that_takes_too_much_memory_is_refused(
     files = [tmp_path / "many.jsonl", tmp_path / "few.txt"]
     files[0].write_text(json.dumps({"documents": ["a b"] * 1_000_000}))
     files[1].write_text("few")
-    shown_text = said_of(FileReader(RunLog(), Limits(memory=50 * MB)), *files)
+    shown_text = message_of(FileReader(RunLog(), Limits(memory=50 * MB)), *files)
     assert shown_text == (
         "one of the 2 files takes more than 50 MB of memory to read; give a part of it, or its text as .txt"
     )
@@ -141,7 +139,7 @@ def test_a_file_that_takes_too_much_memory_is_refused(
 def test_more_text_than_a_page_could_show_is_not_handed_over(tmp_path: Path) -> None:
     file = tmp_path / "long.txt"
     file.write_text("x" * 2 * MB)
-    shown_text = said_of(FileReader(RunLog(), Limits(answer=MB)), file)
+    shown_text = message_of(FileReader(RunLog(), Limits(answer=MB)), file)
     assert shown_text == "the file long.txt holds more than 1 MB of text; give a part of it"
 
 
@@ -152,7 +150,7 @@ def test_several_bombs_are_read_one_after_another_and_take_no_memory_of_the_page
     reader, others = FileReader(RunLog(), SHORT), children()
     before = psutil.Process().memory_info().rss
     shown_text: list[str] = []
-    threads = [threading.Thread(target=lambda: shown_text.append(said_of(reader, file))) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: shown_text.append(message_of(reader, file))) for _ in range(4)]
     for thread in threads:
         thread.start()
     most_at_once = most_memory = 0
@@ -198,7 +196,7 @@ def test_what_is_behind_the_last_document_is_not_parsed(tmp_path: Path, rows: st
 # who waits, and who leaves
 
 
-def test_who_waits_is_told_how_many_are_before_him(sleeper: tuple[FileReader, Path], tmp_path: Path) -> None:
+def test_waiting_upload_shows_its_place(sleeper: tuple[FileReader, Path], tmp_path: Path) -> None:
     reader, _ = sleeper
     file = tmp_path / "a.txt"
     file.write_text("a")
@@ -324,7 +322,7 @@ def test_who_closes_the_page_takes_the_process_along(served: tuple[ServedApp, ht
 
 
 @pytest.mark.parametrize("name", ["upload", "bring"])
-def test_nobody_has_a_file_read_past_the_queue(served: tuple[ServedApp, httpx.Client], name: str) -> None:
+def test_no_file_is_parsed_outside_the_queue(served: tuple[ServedApp, httpx.Client], name: str) -> None:
     """Of such a caller it is not heard that he has left."""
     _, http = served
     answer = http.post("run/predict", json=request(http, name, b"text\na\n"))

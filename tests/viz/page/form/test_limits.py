@@ -1,4 +1,4 @@
-"""What the host allows: more is refused with the limit and what to do, on the page and in the calls alike."""
+"""Limits of the host: the page and the API refuse more, and name the limit and a remedy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -52,10 +52,10 @@ TOO_MUCH = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "sentence"), TOO_MUCH)
-def test_too_much_is_refused_with_the_limit(asked: Form, sentence: str, engine: Engine) -> None:
+@pytest.mark.parametrize(("large_form", "sentence"), TOO_MUCH)
+def test_too_much_is_refused_with_the_limit(large_form: Form, sentence: str, engine: Engine) -> None:
     with pytest.raises(InputError, match=sentence):
-        form_layout(asked, engine, LIMITED)
+        form_layout(large_form, engine, LIMITED)
 
 
 def test_as_much_as_is_allowed_is_run(engine: Engine) -> None:
@@ -84,22 +84,22 @@ def measured(**changes: Any) -> MeasureRequest:
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("large_request", "sentence"),
     [
         (measured(limit=3), "There are 3 rows, and this page measures 2 at most"),
         (measured(max_new_tokens=17), "this page writes 16 at most"),
         (measured(orders=("gold-all", "reversed")), "5 orders were asked for, and this page tries 4 at most"),
     ],
 )
-def test_a_measurement_is_limited(asked: MeasureRequest, sentence: str, engine: Engine) -> None:
+def test_a_measurement_is_limited(large_request: MeasureRequest, sentence: str, engine: Engine) -> None:
     with pytest.raises(InputError, match=sentence):
-        next(measure_rows(engine, asked, LIMITED))
+        next(measure_rows(engine, large_request, LIMITED))
 
 
 def test_a_row_that_is_too_long_is_named(engine: Engine) -> None:
-    asked = measured()
-    with pytest.raises(InputError, match=f"Row {asked.examples[0].id}: The prompt has .* reads 10 at most"):
-        list(measure_rows(engine, asked, HostSettings(max_prompt_tokens=10)))
+    request = measured()
+    with pytest.raises(InputError, match=f"Row {request.examples[0].id}: The prompt has .* reads 10 at most"):
+        list(measure_rows(engine, request, HostSettings(max_prompt_tokens=10)))
 
 
 def test_there_is_room_for_as_many_documents_as_are_allowed() -> None:
@@ -126,11 +126,11 @@ def call(page: gr.Blocks, name: str) -> Callable[..., dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["compare", "shuffle", "trace"])
-@pytest.mark.parametrize(("asked", "sentence"), TOO_MUCH)
-def test_the_calls_say_the_same(name: str, asked: Form, sentence: str, page: gr.Blocks) -> None:
-    texts = [entry.text for entry in asked.entries]
+@pytest.mark.parametrize(("large_form", "sentence"), TOO_MUCH)
+def test_the_calls_say_the_same(name: str, large_form: Form, sentence: str, page: gr.Blocks) -> None:
+    texts = [entry.text for entry in large_form.entries]
     with pytest.raises(gr.Error, match=sentence) as refused:
-        call(page, name)(asked.question, texts, ["pine"], asked.max_new_tokens)
+        call(page, name)(large_form.question, texts, ["pine"], large_form.max_new_tokens)
     assert refused.value.print_exception is False  # a refusal is no traceback in the log
 
 
@@ -164,7 +164,7 @@ def test_widgets_offer_no_more_than_is_allowed(page: gr.Blocks) -> None:
     )
 
 
-def test_a_page_that_nobody_has_limited_is_as_large_as_it_was() -> None:
+def test_page_without_limits_keeps_its_size() -> None:
     blocks = built(lambda: build_app(EngineSource(lambda: pytest.fail("not needed"), "none")))
     widgets: dict[str | None, Any] = {
         block.elem_id: block for block in blocks.blocks.values() if getattr(block, "elem_id", None)

@@ -127,7 +127,7 @@ def test_a_link_with_other_contents_is_not_opened(page: gr.Blocks) -> None:
 
 
 @pytest.mark.parametrize("name", ["bring", "open_file"])
-def test_no_file_is_looked_at_whoever_sends_it(page: gr.Blocks, name: str, tmp_path: Path) -> None:
+def test_read_only_page_opens_no_file(page: gr.Blocks, name: str, tmp_path: Path) -> None:
     file = {"path": str(tmp_path / "rows.jsonl"), "meta": {"_type": "gradio.FileData"}}
     event = next(event for event in page.fns.values() if event.name == name)
     values = [file if isinstance(block, gr.UploadButton) else None for block in event.inputs]

@@ -65,7 +65,7 @@ def test_what_was_typed_after_a_cut_is_what_undo_brings_back() -> None:
     )
 
 
-def test_what_is_replaced_is_said() -> None:
+def test_split_message_names_what_is_replaced() -> None:
     three = Content("", "", entries_from([("", "x")] * 3))
     assert replaced_sentence(Replaced(three, content("y"))).startswith(
         "Put into the form: the instruction, 1 condition and the question. They replaced 3 conditions, a"

@@ -32,7 +32,7 @@ def test_texts_that_are_too_long_together_are_refused() -> None:
         check_room(entries_from([("", "a")]), [Document("x" * 500_000)])
 
 
-def test_what_was_added_and_what_is_taken_is_said() -> None:
+def test_upload_message_names_added_documents() -> None:
     assert "Added 1 document from a.txt." in added_sentence(1, [Path("/tmp/x/a.txt")])
     assert "Added 3 documents from 2 files." in added_sentence(3, [Path("a.txt"), Path("b.csv")])
     assert "&lt;b&gt;.txt" in added_sentence(1, [Path("<b>.txt")])

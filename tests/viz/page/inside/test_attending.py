@@ -44,7 +44,7 @@ def selection() -> Selection:
 def computed(engine: Engine, request: AttentionRequest) -> Attended:
     *_, last = attend(engine, request)
     assert last.attended is not None and last.done is not None
-    # What is said before it costs is what it costs.
+    # The estimate before the computation equals its cost.
     plan = plan_attention(request)
     assert (last.done.prompts, last.done.prompt_tokens) == (plan.prompts, plan.prompt_tokens)
     return last.attended

@@ -81,7 +81,7 @@ def numbers(html: str) -> dict[str, list[list[object]]]:
 
 
 def shares_of(run: FinishedRun, selection: Selection) -> dict[str, dict[str, float]]:
-    """What carried each answer: shares by the name of their row, by answer."""
+    """Return the shares behind each answer, by answer and row name."""
     figure = draw_change(run, selection).figures["answer-shares"]
     rows = figure.layout.yaxis.ticktext
     return {bars.name: dict(zip(rows, bars.x.tolist(), strict=True)) for bars in figure.data}
@@ -108,9 +108,7 @@ def shortened(record: AnswerTokens, count: int) -> AnswerTokens:
 
 
 @pytest.mark.parametrize("method", ["vanilla", "nia", "pine"])
-def test_what_is_told_is_what_the_run_and_its_trace_have(
-    engine: Engine, run: FinishedRun, method: str
-) -> None:
+def test_change_text_matches_run_and_trace(engine: Engine, run: FinishedRun, method: str) -> None:
     record, made, trace = run.answer_records[method], run.result.answers[method], run.result.traces[method]
     assert (record.label, record.text, record.token_ids) == (METHODS[method].label, made.text, made.token_ids)
     assert record.logprobs == made.logprobs and len(record.tokens) == STEPS
@@ -135,7 +133,7 @@ def test_attention_of_a_token_is_that_of_the_query_that_writes_it(run: FinishedR
     np.testing.assert_allclose(run.answer_records["pine"].attention.sum(axis=1), 1, rtol=1e-5)
 
 
-def test_an_answer_of_no_tokens_is_told_too(engine: Engine, run: FinishedRun) -> None:
+def test_answer_without_tokens_is_described(engine: Engine, run: FinishedRun) -> None:
     result = engine.run(run.result.layout, methods=["pine"], max_new_tokens=0, trace=True)
     record = answer_tokens(engine.decode_tokens, result, "pine", run.order, "PINE")
     assert record.tokens == () and record.attention.shape == (0, 5)
@@ -145,12 +143,12 @@ def test_an_answer_of_no_tokens_is_told_too(engine: Engine, run: FinishedRun) ->
 
 
 def test_the_first_method_that_differs_is_the_default(run: FinishedRun, selection: Selection) -> None:
-    alike = with_answer(run, "nia", run.answer_records["vanilla"])
-    unlike = with_answer(alike, "pine", shortened(run.answer_records["vanilla"], 1))
-    other = chosen_other(unlike, selection)
+    equal = with_answer(run, "nia", run.answer_records["vanilla"])
+    different = with_answer(equal, "pine", shortened(run.answer_records["vanilla"], 1))
+    other = chosen_other(different, selection)
     assert other is not None and other.key == "method:pine"
     # Where all methods agree, the first of them; not an order that differs.
-    other = chosen_other(with_answer(alike, "pine", run.answer_records["vanilla"]), selection)
+    other = chosen_other(with_answer(equal, "pine", run.answer_records["vanilla"]), selection)
     assert other is not None and other.key == "method:nia"
 
 
@@ -253,10 +251,10 @@ def test_a_run_of_one_method_shows_its_answer_alone(run: FinishedRun, selection:
 def test_the_token_that_is_drawn_is_the_first_that_differs(run: FinishedRun, selection: Selection) -> None:
     vanilla = run.answer_records["vanilla"]
     ids = (*vanilla.token_ids[:2], -1, -1)
-    unlike = with_answer(run, "pine", replace(vanilla, label="PINE", token_ids=ids))
+    different = with_answer(run, "pine", replace(vanilla, label="PINE", token_ids=ids))
     for with_prefix in (True, False):
         chosen = replace(selection, other="method:pine", with_prefix=with_prefix)
-        figures = draw_change(unlike, chosen).figures
+        figures = draw_change(different, chosen).figures
         assert set(figures) == {place for column in FIGURES["change"] for place in column}
         assert "token 3" in figures["likely-tokens"].layout.title.text
         read = figures["token-shares"].data[0].x

@@ -262,7 +262,7 @@ def test_a_run_without_ranking_says_so_and_shows_attention(engine: Engine) -> No
     assert not any("decisive" in label for label in pressed(drawn.html))
 
 
-def test_one_document_is_said_to_have_nothing_to_rank(engine: Engine) -> None:
+def test_single_document_is_described_as_unranked(engine: Engine) -> None:
     run = finish(engine, THREE[:1], methods=("pine",))
     drawn = draw_importance(run, first_selection(run))
     assert "nothing to rank" in drawn.html and "importance" not in drawn.figures

@@ -51,7 +51,7 @@ def test_a_mean_shows_the_most_decisive_head_of_what_is_left_open(run: FinishedR
     assert place(1, 3) == (1, 3)
 
 
-def test_a_mean_is_said_to_be_drawn_at_its_most_decisive_head(run: FinishedRun) -> None:
+def test_mean_names_its_most_decisive_head(run: FinishedRun) -> None:
     last = Query("suffix", run.result.layout.suffix_length - 1)
     assert "Positions have no mean" not in draw_positions(run, Selection("pine", last, 1, 3)).html
     mean = draw_positions(run, Selection("pine", last))

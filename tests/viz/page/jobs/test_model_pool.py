@@ -32,12 +32,12 @@ class Machine:
     memory: int = 10 * GB
     sizes: dict[str, int] = field(default_factory=lambda: {"a": GB, "b": GB, "c": GB})
     loaded: list[Choice] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    described: list[str] = field(default_factory=list)
     gates: dict[str, threading.Event] = field(default_factory=dict)
     pool: ModelPool | None = None
 
     def describe(self, name: str) -> LoadableModel:
-        self.asked.append(name)
+        self.described.append(name)
         if name not in self.sizes:
             raise ModelError(f"there is no model {name}")
         return LoadableModel(name, "folder", 0, 512, "llama", name != "odd", "it is odd", self.sizes[name])
@@ -49,7 +49,7 @@ class Machine:
         return engine(choice)
 
     def free(self, device: str) -> int:
-        """What the models on the shelf leave."""
+        """Return the free bytes beside the cached models."""
         assert self.pool is not None
         return self.memory - sum(held.bytes for held in self.pool._shelf.values())
 
@@ -120,7 +120,7 @@ def test_the_longest_unused_is_put_away_and_loaded_again(machine: Machine) -> No
     assert [choice.name for choice in machine.loaded] == ["a", "b", "c", "b"]
 
 
-def test_what_somebody_uses_is_not_put_away(machine: Machine) -> None:
+def test_model_in_use_is_not_unloaded(machine: Machine) -> None:
     models = pool(machine)
     with ExitStack() as runs:
         for name in ("a", "b"):
@@ -167,7 +167,7 @@ def test_what_cannot_be_used_is_refused_with_the_reason_and_may_be_tried_again(m
     assert machine.loaded == []
 
 
-def test_loading_says_how_far_it_is_and_is_given_up_when_nobody_waits(machine: Machine) -> None:
+def test_loading_shows_progress_and_stops_without_waiters(machine: Machine) -> None:
     machine.gates["a"] = threading.Event()
     models = pool(machine)
     with models.lease(Choice("a", "float32")) as source:
@@ -203,7 +203,7 @@ def test_only_what_is_allowed_is_ever_looked_at(machine: Machine, name: str) -> 
     for touch in (models.about, lambda choice: models.lease(choice).__enter__()):
         with pytest.raises(InputError):
             touch(Choice(name, "float32"))
-    assert machine.asked == [] and machine.loaded == []
+    assert machine.described == [] and machine.loaded == []
     assert name_after_loading(models, models.choice(" a ", "bfloat16")) == "a"
 
 
@@ -234,7 +234,7 @@ def test_the_host_s_model_comes_first(machine: Machine) -> None:
     models.main.start()
     with models.lease(Choice("a", "float32")) as source:
         until(lambda: "waiting until the model of this page is loaded" in source.status.sentence)
-        assert not models.is_open and machine.asked == []
+        assert not models.is_open and machine.described == []
         gate.set()
         assert name_of(source.wait(10)) == "a" and models.is_open
 

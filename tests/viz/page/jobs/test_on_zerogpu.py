@@ -26,7 +26,7 @@ STAND_IN = Path(__file__).parents[3] / "support" / "zerogpu"
 QUESTION = "Who has the key to the boat shed?"
 DOCUMENTS = ["Ada has the key to the front door.", "Clara has the key to the boat shed.", "Dario has none."]
 METHODS = ["vanilla", "pine"]
-ASKED: dict[str, Any] = {
+ARGUMENTS: dict[str, Any] = {
     "question": QUESTION,
     "documents": DOCUMENTS,
     "methods": METHODS,
@@ -76,7 +76,7 @@ def client(app: ServedApp) -> Iterator[Client]:
 
 
 class Visitor:
-    """Presses buttons of the page; its widgets hold what they were served with, but for what is given."""
+    """Client that presses buttons of the page. Widgets keep their initial values unless `press` sets them."""
 
     def __init__(self, app: ServedApp, name: str) -> None:
         self._http = httpx.Client(base_url=app.url, timeout=PATIENCE_S)
@@ -86,12 +86,12 @@ class Visitor:
         self._widgets = {widget["id"]: widget["props"] for widget in config["components"]}
         for event in self._events:
             if event["queue"] and any(kind == "load" for _, kind in event["targets"]):
-                list(self._told(self._body(event)))
+                list(self._events_of(self._body(event)))
 
     def close(self) -> None:
         self._http.close()
 
-    def _asked(self, button: str, **values: Any) -> dict[str, Any]:
+    def _click_body(self, button: str, **values: Any) -> dict[str, Any]:
         number = next(id for id, props in self._widgets.items() if props.get("elem_id") == button)
         return self._body(next(one for one in self._events if [number, "click"] in one["targets"]), **values)
 
@@ -101,10 +101,10 @@ class Visitor:
         return {"data": data, "fn_index": event["id"], "session_hash": self._name}
 
     def press(self, button: str, **values: Any) -> Generator[str, None, None]:
-        """Presses a button in front of the model; yields what the page is told until it is done."""
-        yield from self._told(self._asked(button, **values))
+        """Press a button that queues for the model, and yield the server events until the last."""
+        yield from self._events_of(self._click_body(button, **values))
 
-    def _told(self, body: dict[str, Any]) -> Generator[str, None, None]:
+    def _events_of(self, body: dict[str, Any]) -> Generator[str, None, None]:
         self._http.post("gradio_api/queue/join", json=body).raise_for_status()
         path = f"gradio_api/queue/data?session_hash={self._name}"
         with self._http.stream("GET", path) as response:
@@ -115,7 +115,7 @@ class Visitor:
 
     def press_at_once(self, button: str) -> None:
         """Presses a button that does not wait for the model."""
-        self._http.post("gradio_api/run/predict", json=self._asked(button)).raise_for_status()
+        self._http.post("gradio_api/run/predict", json=self._click_body(button)).raise_for_status()
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -126,7 +126,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def message(app: ServedApp) -> list[str]:
-    """What the stand-in has printed so far."""
+    """Return the output of the stand-in so far."""
     return [line for line in app.log.read_text().splitlines() if line.startswith("spaces: ")]
 
 
@@ -142,17 +142,17 @@ def texts(report: dict[str, Any]) -> list[tuple[str, str, int]]:
 
 def test_the_public_calls_answer_as_they_do_without(app: ServedApp, client: Client, engine: Engine) -> None:
     form = _form(DEFAULTS, QUESTION, as_documents(DOCUMENTS), METHODS, 4, "")
-    compared = client.predict(**ASKED, api_name="/compare")
+    compared = client.predict(**ARGUMENTS, api_name="/compare")
     assert (
         texts(compared) == texts(reported(compare(engine, form, (), DEFAULTS)))
         and compared["results"][1]["text"]
     )
-    shuffled = client.predict(**ASKED, orders=6, seed=0, api_name="/shuffle")
+    shuffled = client.predict(**ARGUMENTS, orders=6, seed=0, api_name="/shuffle")
     for row, own in zip(
         shuffled["methods"], reported(shuffle(engine, form, 6, 0, (), DEFAULTS))["methods"], strict=True
     ):
         assert row == own | {"max_abs_logit_diff": pytest.approx(own["max_abs_logit_diff"])}
-    traced = client.predict(**ASKED, api_name="/trace")
+    traced = client.predict(**ARGUMENTS, api_name="/trace")
     assert len(traced["results"]) == 2
     measured = client.predict(rows=ROWS, methods=METHODS, orders=[], max_new_tokens=8, api_name="/measure")
     rows = DataSet("rows.jsonl", "", tuple(map(Example.model_validate, ROWS)))
@@ -188,6 +188,6 @@ def test_who_stops_or_leaves_ends_the_process_that_has_the_gpu(app: ServedApp, h
     assert ended == "spaces: process ended with 0"
 
 
-def test_what_cannot_be_done_is_said_as_elsewhere(app: ServedApp, client: Client) -> None:
+def test_zerogpu_refusals_match_other_hosts(app: ServedApp, client: Client) -> None:
     with pytest.raises(AppError, match="^The argument methods: Unknown method 'x'; choose from: vanilla"):
-        client.predict(**ASKED | {"methods": ["x"]}, api_name="/compare")
+        client.predict(**ARGUMENTS | {"methods": ["x"]}, api_name="/compare")

@@ -1,4 +1,4 @@
-"""Who is there: open pages, callers who listen, and assistants who have hung up."""
+"""Connections: open pages, listening API clients and disconnected MCP clients."""
 
 import asyncio
 from types import SimpleNamespace
@@ -37,7 +37,7 @@ def request(session: str = "", address: str = "10.0.0.1", caller: str = "") -> A
 
 
 @pytest.mark.parametrize("name", ["session", "event"])
-def test_an_answer_is_wanted_while_somebody_listens_and_a_moment_more(name: str, clock: list[float]) -> None:
+def test_answer_is_wanted_shortly_after_the_last_listener(name: str, clock: list[float]) -> None:
     presence = Presence()
     sent_request = event(clock)
     clock[0] += LISTENING_S
@@ -72,7 +72,7 @@ def test_an_assistant_is_there_until_it_hangs_up(clock: list[float]) -> None:
     assert not presence.is_there(sent_request) and not presence.knows(name)
 
 
-def test_pages_are_told_apart_and_scripts_by_their_address() -> None:
+def test_pages_and_scripts_are_distinct_clients() -> None:
     presence = Presence()
     assert presence.visitor(None) == Visitor()
     assert presence.visitor(request("a")) == Visitor("10.0.0.1") and not presence.has_page("a")
@@ -138,7 +138,7 @@ def test_connections_tell_who_is_there(path: str, scope: Any, expected: tuple[bo
     assert not presence.has_page("s")
 
 
-def test_nobody_passes_for_an_assistant() -> None:
+def test_page_is_not_taken_for_an_mcp_client() -> None:
     presence = Presence()
     seen: list[Any] = []
     forged = [(CALLER, b"f" * 32)]

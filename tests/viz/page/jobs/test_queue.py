@@ -1,4 +1,4 @@
-"""The queue in front of the model: who waits, what they are told, and that they may leave it."""
+"""Queue for the model: order, messages, and leaving."""
 
 import re
 import threading
@@ -10,7 +10,7 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import PineError
-from tests.support.running import one_run, told
+from tests.support.running import one_run, run_views
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.presence import Visitor
@@ -35,7 +35,7 @@ def views(
     def work(_: Engine) -> Generator[str, None, None]:
         yield from words
 
-    return told(source, work, **one_run(stop, queue=queue))
+    return run_views(source, work, **one_run(stop, queue=queue))
 
 
 def test_they_get_the_model_in_the_order_in_which_they_came(source: EngineSource) -> None:
@@ -50,7 +50,7 @@ def test_they_get_the_model_in_the_order_in_which_they_came(source: EngineSource
 
 
 @pytest.mark.parametrize("how", ["stop", "close"])
-def test_whoever_waits_may_leave(how: str, source: EngineSource) -> None:
+def test_waiting_run_can_leave(how: str, source: EngineSource) -> None:
     queue, stop = FairQueue(2), StopFlag()
     first, second, third = (
         views(source, queue, StopFlag()),
@@ -82,7 +82,7 @@ def test_a_full_line_says_so_and_has_room_again_later(source: EngineSource) -> N
     assert list(views(source, queue, StopFlag())) == ["a", "b"]
 
 
-def test_one_runs_at_a_time_and_nobody_is_forgotten() -> None:
+def test_queue_runs_all_one_at_a_time() -> None:
     queue, inside, most, turns = FairQueue(50), [0], [0], []
 
     def visit(number: int) -> None:
@@ -127,14 +127,14 @@ def test_addresses_take_turns_and_so_do_the_pages_of_one() -> None:
     assert served(queue, {name: queue.join(visitor) for name, visitor in request.items()}) == "1564723"
 
 
-def test_the_places_that_are_told_are_those_in_which_they_come() -> None:
+def test_announced_places_match_the_order_of_runs() -> None:
     queue = FairQueue(20)
     with ExitStack() as there:
         tickets = [there.enter_context(queue.join(visitor)) for visitor in (PAGES[0], PAGES[0], PAGES[2])]
         assert [ticket.wait(0) for ticket in tickets] == [0, 2, 1]
 
 
-def test_whoever_does_not_listen_lets_the_others_pass() -> None:
+def test_disconnected_client_lets_others_pass() -> None:
     queue, is_ready = FairQueue(20), [False]
     with ExitStack() as there:
         deaf = there.enter_context(queue.join(SCRIPTS[0], lambda: is_ready[0]))
@@ -170,7 +170,7 @@ def test_scripts_leave_half_of_the_places_to_pages() -> None:
             there.enter_context(queue.join(page))
 
 
-def test_whoever_has_most_of_a_full_line_makes_room() -> None:
+def test_full_queue_removes_a_run_of_the_largest_user() -> None:
     queue = FairQueue(3)
     greedy, other, third = Visitor("10.0.0.1", "a"), Visitor("10.0.0.2", "b"), Visitor("10.0.0.3", "c")
     with ExitStack() as there:

@@ -1,4 +1,4 @@
-"""What runs in a process ends in time, is counted and logged, without a word that a visitor wrote."""
+"""Runs of a process: time limit, counters, and a log without text of visitors."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from tests.support.running import one_run, told
+from tests.support.running import one_run, run_views
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.answers.answering import answer
 from viz.page.form.documents import entries_from
@@ -73,7 +73,7 @@ def test_a_run_is_one_line_without_a_word_that_was_written(
             run.done = view.done
             yield view
 
-    *_, last = told(source, work, queue=FairQueue(0), runs=runs, run=run)
+    *_, last = run_views(source, work, queue=FairQueue(0), runs=runs, run=run)
     line = logged(caplog)
     assert SENTINEL in "".join(engine.decode_tokens(last.finished.result.layout.ids))  # the control
     assert SENTINEL not in caplog.text
@@ -121,7 +121,7 @@ def test_a_failure_is_logged_by_its_class(
         raise error
 
     options = one_run()
-    began, message = told(source, work, **options)
+    began, message = run_views(source, work, **options)
     assert began == "began" and message.startswith("failed: ")
     assert logged(caplog)["outcome"] == outcome and SENTINEL not in caplog.text
     assert options["runs"].outcomes == {counted: 1}
@@ -130,7 +130,7 @@ def test_a_failure_is_logged_by_its_class(
 def test_a_visitor_who_left_is_logged_as_such(source: EngineSource, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     options = one_run()
-    views = told(source, lambda engine: answer(engine, FORM), **options)
+    views = run_views(source, lambda engine: answer(engine, FORM), **options)
     next(views)
     assert options["runs"].open == 1
     views.close()
@@ -175,7 +175,7 @@ def test_a_run_ends_when_its_time_is_over_and_says_the_limit(
         yield "second"
         pytest.fail("the work went on")
 
-    first, message = told(source, work, **one_run(max_seconds=0.01))
+    first, message = run_views(source, work, **one_run(max_seconds=0.01))
     assert first == "first"
     assert message.startswith("The time limit of 0.01 s was reached; to get to the end, ask for fewer")
     assert logged(caplog)["outcome"] == "timeout"
@@ -190,7 +190,7 @@ def test_the_wait_for_the_model_does_not_count(engine: Engine) -> None:
 
     source = EngineSource(load, "tiny")
     source.start()
-    views = told(source, lambda _: iter_once("ran"), **one_run(max_seconds=0.5))
+    views = run_views(source, lambda _: iter_once("ran"), **one_run(max_seconds=0.5))
     assert next(views).startswith("Loading")  # half a second has passed
     loading.set()
     assert [view for view in views if not view.startswith("Loading")] == ["ran"]
@@ -202,12 +202,12 @@ def iter_once(view: str) -> Generator[str, None, None]:
 
 def test_a_shutdown_waits_then_tells_and_lets_nothing_begin(source: EngineSource) -> None:
     runs = RunLog()
-    views = told(source, lambda _: endless(), queue=FairQueue(0), runs=runs, run=runs.new("compare", ()))
+    views = run_views(source, lambda _: endless(), queue=FairQueue(0), runs=runs, run=runs.new("compare", ()))
     assert next(views) == 0
     assert runs.close(0.01) is False  # it goes on
     assert list(views) == ["The page is being shut down."]
     assert runs.wait(0)
-    begun = told(source, lambda _: endless(), queue=FairQueue(0), runs=runs, run=runs.new("compare", ()))
+    begun = run_views(source, lambda _: endless(), queue=FairQueue(0), runs=runs, run=runs.new("compare", ()))
     assert list(begun) == ["The page is being shut down."]
     assert runs.outcomes == {"shutdown": 2}
     assert runs.close(0) is True
@@ -227,7 +227,7 @@ def test_a_shutdown_does_not_disturb_a_run_that_ends_in_time(source: EngineSourc
         gate.wait(5)
         yield "last"
 
-    views = told(source, work, queue=FairQueue(0), runs=runs, run=runs.new("compare", ()))
+    views = run_views(source, work, queue=FairQueue(0), runs=runs, run=runs.new("compare", ()))
     next(views)
     closed: list[bool] = []
     closer = threading.Thread(target=lambda: closed.append(runs.close(5)))
@@ -280,4 +280,4 @@ def test_an_old_speed_is_forgotten() -> None:
 
 
 def test_stop_of_an_earlier_run_does_not_end_the_next(source: EngineSource) -> None:
-    assert list(told(source, lambda _: iter_once("ran"), **one_run(StopFlag(requested=True)))) == ["ran"]
+    assert list(run_views(source, lambda _: iter_once("ran"), **one_run(StopFlag(requested=True)))) == ["ran"]

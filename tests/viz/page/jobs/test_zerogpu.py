@@ -1,4 +1,4 @@
-"""How work reaches a GPU that is lent: what is asked for it, and what the reader is told when it fails."""
+"""Work on a ZeroGPU device: reserved seconds, and messages when the work fails."""
 
 import os
 import subprocess
@@ -56,7 +56,7 @@ def test_a_folder_that_happens_to_be_called_spaces_is_not_taken_for_the_package(
 
 @pytest.fixture
 def lent(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The seconds asked for; the work is done here."""
+    """Requested seconds; the work runs in this process."""
     request: list[int] = []
 
     def compute_on_gpu(place: int, work: Any, seconds: int) -> Generator[Any, None, None]:
@@ -113,7 +113,7 @@ def test_on_zerogpu_it_goes_through_the_decorated_function(engine: Engine, lent:
         (RuntimeError("secret"), "Something went wrong inside the app (RuntimeError);"),
     ],
 )
-def test_what_fails_there_is_said_as_here(
+def test_remote_failure_has_the_local_message(
     engine: Engine, lent: list[int], error: Exception, sentence: str
 ) -> None:
     with pytest.raises(PineError) as raised:

@@ -18,7 +18,7 @@ from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
 from pine_engine.methods.table import METHODS, get_methods
 from tests.support.records import judged, sweep, swept
-from tests.support.running import one_run, told
+from tests.support.running import one_run, run_views
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from tests.support.widgets import built
@@ -185,15 +185,15 @@ def test_a_wrong_row_is_named_by_file_and_line_and_not_by_folder(tmp_path: Path)
         read_set(rows_file(tmp_path, ROW, ROW | {"id": "b", "task": "kv_retrieval"}))
 
 
-def test_without_rows_that_is_said() -> None:
+def test_measurement_without_rows_shows_a_message() -> None:
     with pytest.raises(InputError, match="You have not brought any rows yet"):
         chosen_rows(OWN, None)
 
 
-# What is asked
+# Requests
 
 
-def test_the_values_of_the_widgets_are_what_is_asked() -> None:
+def test_request_holds_the_values_of_the_widgets() -> None:
     read = read_request("judge_pair", None, 4.0, ["pine", "vanilla"], [], ["as-is"], ["logprob"], 16.0)
     assert read == sent_request(
         "judge_pair",
@@ -298,7 +298,7 @@ def test_the_work_is_counted_before_it_begins() -> None:
         ({"generate": False, "logprobs": False}, "nothing is to be measured"),
     ],
 )
-def test_what_cannot_be_measured_is_said(change: dict[str, Any], complaint: str, engine: Engine) -> None:
+def test_invalid_measurement_shows_why(change: dict[str, Any], complaint: str, engine: Engine) -> None:
     with pytest.raises(InputError, match=complaint):
         work_sentence(sent_request(**change))
     with pytest.raises(InputError, match=complaint):
@@ -494,7 +494,7 @@ def test_rows_that_cannot_be_read_are_counted_and_explained(engine: Engine) -> N
 def test_stop_ends_the_model_while_answers_are_written(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is told while several answers are written together, so only the beat can hear Stop."""
+    """A batch emits no event while it generates, so only the heartbeat can notice Stop."""
     monkeypatch.setattr(measuring, "BEAT_S", 0.02)
     written, ended = threading.Event(), threading.Event()
 
@@ -510,7 +510,7 @@ def test_stop_ends_the_model_while_answers_are_written(
     source, stop = EngineSource(lambda: engine, "tiny"), StopFlag()
     source.start()
     found: list[MeasureView | str] = []
-    for view in told(source, lambda engine: measure_rows(engine, sent_request()), **one_run(stop)):
+    for view in run_views(source, lambda engine: measure_rows(engine, sent_request()), **one_run(stop)):
         found.append(view)
         if written.is_set():
             stop.requested = True
@@ -576,7 +576,7 @@ def test_a_table_shows_shares_with_their_interval() -> None:
     assert "Two failed." in html
 
 
-def test_many_orders_are_told_by_the_lowest_and_the_highest() -> None:
+def test_many_orders_show_their_range() -> None:
     html = measured_tables([table(7)], done=1, planned=1)
     assert cells(html)[0][:2] == ["0 % (o0)", "60 % (o6)"]
     assert cells(measured_tables([table(6)], done=1, planned=1))[0][5] == "50 %"

@@ -26,7 +26,7 @@ from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
 
 FIRST = load_examples()[0]
-ASKED = Question(
+QUESTION = Question(
     "Who has it?", tuple(document.text for document in FIRST.documents), ("vanilla", "pine"), tokens=24
 )
 
@@ -51,9 +51,9 @@ def app(
 
 
 def answers_alone(folder: Path) -> dict[str, str]:
-    """What the model answers, by method."""
-    entries = entries_from([("", text) for text in ASKED.documents])
-    request = Form(FIRST.task, ASKED.question, "", ASKED.methods, ASKED.tokens, entries)
+    """Return the answers of the model by method."""
+    entries = entries_from([("", text) for text in QUESTION.documents])
+    request = Form(FIRST.task, QUESTION.question, "", QUESTION.methods, QUESTION.tokens, entries)
     *_, last = answer(Engine.load(str(folder)), request)
     return {card.method: card.text.strip() for card in last.cards}
 
@@ -70,7 +70,7 @@ async def visitors(app: ServedApp, count: int) -> AsyncIterator[tuple[Page, list
 
 
 async def load(page: Page, visitor: Visitor, name: object, dtype: str = "float32") -> str:
-    """All that is said while a model is loaded."""
+    """Load a model and return all messages."""
     event = page.pressed("load-model")
     chosen: dict[Any, str] = {"model": str(name), "dtype": dtype}
     widgets = [page.components[one] for one in event["inputs"]]
@@ -92,7 +92,7 @@ def test_visitors_on_two_models_at_once_get_what_each_gives_alone(
             assert f"Your next runs are by {folders['second']} in float32." in loaded
             for dtype in ("bfloat16", "float16"):  # chosen by another while the two run
                 *runs, other = await asyncio.gather(
-                    one.run(ASKED), two.run(ASKED), load(page, three, folders["second"], dtype)
+                    one.run(QUESTION), two.run(QUESTION), load(page, three, folders["second"], dtype)
                 )
                 for (name, texts), heard in zip(expected.items(), runs, strict=True):
                     assert f"by {name}." in heard.status and heard.by_method == texts
@@ -109,12 +109,12 @@ def test_visitors_on_two_models_at_once_get_what_each_gives_alone(
         ("", "'' is not a model"),
     ],
 )
-def test_what_cannot_be_loaded_is_said_and_the_model_stays(app: ServedApp, name: str, sentence: str) -> None:
+def test_failed_load_keeps_the_current_model(app: ServedApp, name: str, sentence: str) -> None:
     async def visit() -> None:
         async with visitors(app, 1) as (page, (visitor,)):
             message = await load(page, visitor, name)
             assert sentence in message and "You keep the model that you had." in message
-            assert "by first." in (await visitor.run(ASKED)).status
+            assert "by first." in (await visitor.run(QUESTION)).status
 
     asyncio.run(visit())
 
@@ -133,7 +133,7 @@ def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(folders: dic
     assert [name for _, name in model.choices] == ["first", "org/listed"] and not model.allow_custom_value
     assert secret not in str(page.get_config_file())
 
-    def last_said(name: str) -> str:
+    def last_message(name: str) -> str:
         assert event.fn is not None
         *_, last = event.fn(StopFlag(), name, dtype.value)
         return str(last[event.outputs[0]])
@@ -141,6 +141,6 @@ def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(folders: dic
     for name in (str(folders["second"]), secret, "/etc/passwd", "org/other", "~/x.gguf", ""):
         with pytest.raises(gr.Error, match="not in the list of choices"):
             model.preprocess(name)
-        assert "the models that its host allows: first, org/listed." in last_said(name)
-    assert "&#39;org/listed&#39; is not on this machine" in last_said("org/listed")
-    assert "Your next runs are by first in float32." in last_said("first")
+        assert "the models that its host allows: first, org/listed." in last_message(name)
+    assert "&#39;org/listed&#39; is not on this machine" in last_message("org/listed")
+    assert "Your next runs are by first in float32." in last_message("first")

@@ -1,4 +1,4 @@
-"""The served page and scripts that mean no good: people get answers, and nothing is done for nobody."""
+"""Abusive clients: visitors still get answers, and no work runs without a listener."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ from viz.page.jobs.presence import LISTENING_S
 FLOOD_S = 3.0
 
 SLOW_S = 30.0
-"""What a few layers and looks take on a machine busy with other work."""
+"""Timeout of a few layers, in seconds, on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def outcomes(app: ServedApp) -> list[tuple[str, str]]:
 
 
 async def run_on_the_page(app: ServedApp) -> str:
-    """What a visitor is told last whose page is open."""
+    """Return the last message of a visitor with an open page."""
     async with visiting(app) as (client, page):
         visitor = Visitor(client, page)
         async with visitor.here():
@@ -76,7 +76,7 @@ async def run_on_the_page(app: ServedApp) -> str:
             return (await visitor.run(question_of(2))).status
 
 
-def test_calls_whose_answers_nobody_fetches_shut_nobody_out(app: ServedApp) -> None:
+def test_unfetched_calls_do_not_block_visitors(app: ServedApp) -> None:
     async def attacked() -> tuple[Counter[str], str]:
         answers: Counter[str] = Counter()
         async with visiting(app) as (client, _):
@@ -93,7 +93,7 @@ def test_calls_whose_answers_nobody_fetches_shut_nobody_out(app: ServedApp) -> N
 
 
 @pytest.mark.slow
-def test_invented_sessions_cost_little_and_evict_nobody(app: ServedApp) -> None:
+def test_invented_sessions_are_cheap_and_evict_no_page(app: ServedApp) -> None:
     memory = psutil.Process(app.process.pid).memory_info
 
     async def attacked() -> tuple[float, str]:
@@ -155,7 +155,7 @@ def test_a_call_goes_through_the_line(path: str, app: ServedApp) -> None:
     assert answered.status_code == 404 and "join the queue" in answered.text
 
 
-def test_what_is_told_of_the_calls_names_whom_each_caller_reached(app: ServedApp) -> None:
+def test_api_documentation_names_the_address_of_each_client(app: ServedApp) -> None:
     for host in ("127.0.0.1:1", "localhost:2"):
         record = httpx.get(f"{app.url}gradio_api/info", headers={"Host": host}, timeout=60)
         assert f"http://{host}" in record.text

@@ -1,4 +1,4 @@
-"""How long the server waits for a request, and for how many at once."""
+"""Limits of connections: time per request and number per address."""
 
 import socket
 import threading
@@ -69,7 +69,7 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @pytest.mark.parametrize("half", [b"", b"G", REQUEST[:-2]])
-def test_a_request_that_does_not_come_is_given_up(half: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_request_header_times_out(half: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_S", 0.3)
     with listening(100) as address, connected(address, half) as connection:
         assert is_closed(connection)

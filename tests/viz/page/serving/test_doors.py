@@ -1,4 +1,4 @@
-"""The doors of a launched page, together: what a visitor, a stranger and a page of another site are told."""
+"""Middleware of a launched page: visitors, unknown clients and pages of other sites."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -33,7 +33,7 @@ def visitor(app: ServedApp) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_whoever_comes_gets_the_page_and_its_headers(visitor: httpx.Client) -> None:
+def test_page_is_served_with_its_headers(visitor: httpx.Client) -> None:
     answered = visitor.get("/")
     assert answered.status_code == 200 and "PINE Explorer" in answered.text
     assert answered.headers["content-security-policy"].endswith(
@@ -58,7 +58,7 @@ def test_whoever_comes_gets_the_page_and_its_headers(visitor: httpx.Client) -> N
         ("POST", "/gradio_api/mcp/", {}, 400, "This message is no JSON"),
     ],
 )
-def test_what_nobody_needs_is_refused_in_a_sentence(
+def test_unneeded_route_is_refused_with_a_message(
     visitor: httpx.Client, method: str, path: str, headers: dict[str, str], status: int, sentence: str
 ) -> None:
     answered = visitor.request(method, path, headers=headers)

@@ -1,4 +1,4 @@
-"""The served page under load, and when visitors leave or stop: nothing hangs or is computed for nobody."""
+"""The served page under load, and when visitors leave or stop: nothing hangs or works for a closed page."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ IDLE_SHARE = 0.4
 """Of a core: more than a server that waits needs, less than a model that computes."""
 
 MOST_STEPS_S = 10.0
-"""What a few layers of a long prompt take on a machine busy with other work."""
+"""Timeout of a few layers of a long prompt, in seconds, on a busy machine."""
 
 LONG = Question(
     "What is the password?",
@@ -146,7 +146,7 @@ def test_who_waits_in_the_line_may_stop_and_the_others_move_up(app: ServedApp) -
 
 
 def test_a_page_of_a_server_that_has_ended_is_taken_as_it_is(app: ServedApp) -> None:
-    """What it sends is all that there is to know: this server has never opened it."""
+    """The server has not opened this page, so only the sent values are known."""
 
     async def run_unopened() -> str:
         async with visiting(app) as (client, page):

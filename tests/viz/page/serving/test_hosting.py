@@ -1,4 +1,4 @@
-"""A hosted process, as whoever runs it sees it: its health, its full line, its log and its end."""
+"""Hosted process as its operator sees it: health, full queue, log and shutdown."""
 
 import json
 import re
@@ -38,27 +38,27 @@ from viz.page.serving.health import add_health, version
 ROOT = Path(__file__).parents[4]
 
 
-TOLD_IN_A_THREAD = """
+SIGNAL_IN_A_THREAD = """
 import signal, sys, threading, time
 from viz.page.serving.shutdown import end_signal, wait_for_end
 
-told = end_signal()
+signaled = end_signal()
 def receive():
     time.sleep(0.5)
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     time.sleep(60)
 
 threading.Thread(target=receive, daemon=True).start()
-wait_for_end(told)
-print("told")
+wait_for_end(signaled)
+print("ended")
 """
 
 
 def test_a_signal_is_heard_in_whatever_thread_it_comes(tmp_path: Path) -> None:
-    said = tmp_path / "said"
-    process = fork(exec, TOLD_IN_A_THREAD, {}, stdout=said, stderr=tmp_path / "failed")
+    printed = tmp_path / "printed"
+    process = fork(exec, SIGNAL_IN_A_THREAD, {}, stdout=printed, stderr=tmp_path / "failed")
     process.join(30)
-    assert (process.exitcode, said.read_text()) == (0, "told\n")
+    assert (process.exitcode, printed.read_text()) == (0, "ended\n")
 
 
 A_LONG_LAYER = """
@@ -75,24 +75,24 @@ def read_prompt():
 
 with gr.Blocks() as page:
     gr.on(None, read_prompt, api_name="read", concurrency_limit=None)
-told = end_signal()
+signaled = end_signal()
 _, address, _ = page.launch(prevent_thread_lock=True, quiet=True)
 print(address, flush=True)
-shut_down(page, runs, 1, since=wait_for_end(told))
+shut_down(page, runs, 1, since=wait_for_end(signaled))
 time.sleep(90)  # clean-up that does not end
 end_process()
 """
 
 
-def test_a_layer_that_takes_long_does_not_keep_the_process_and_its_visitor_is_told(tmp_path: Path) -> None:
-    said, failed = tmp_path / "said", tmp_path / "failed"
-    process = fork(exec, A_LONG_LAYER, {}, stdout=said, stderr=failed)
+def test_long_layer_does_not_delay_shutdown(tmp_path: Path) -> None:
+    printed, failed = tmp_path / "printed", tmp_path / "failed"
+    process = fork(exec, A_LONG_LAYER, {}, stdout=printed, stderr=failed)
 
     def line(number: int) -> str:
-        while not (said.exists() and said.read_text().count("\n") > number):
+        while not (printed.exists() and printed.read_text().count("\n") > number):
             assert process.is_alive(), failed.read_text()
             time.sleep(0.02)
-        return said.read_text().splitlines()[number]
+        return printed.read_text().splitlines()[number]
 
     call = f"{line(0)}gradio_api/call/read"
     event = httpx.post(call, json={"data": []}).json()["event_id"]
@@ -119,7 +119,7 @@ def test_main_port_in_use_ends_with_status_2_and_one_sentence(tmp_path: Path) ->
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        process = fork(serve_on, port, stdout=tmp_path / "said", stderr=failed)
+        process = fork(serve_on, port, stdout=tmp_path / "printed", stderr=failed)
         process.join(100)
     (sentence,) = failed.read_text().splitlines()
     assert process.exitcode == 2
@@ -205,7 +205,7 @@ def instructions() -> list[list[str]]:
 
 
 def copied() -> list[tuple[Path, str]]:
-    """What the image holds: each file or folder here, and its place there."""
+    """Return the files and folders of the image, by their source here."""
     pairs = []
     for name, *words in instructions():
         if name == "COPY":
@@ -323,7 +323,7 @@ def get_health(app: ServedApp) -> tuple[int, dict[str, Any], float]:
 
 
 def wait_for(app: ServedApp, **state: int) -> dict[str, Any]:
-    """What /health says as soon as it says this."""
+    """Wait until /health shows this state, and return its record."""
     deadline = time.monotonic() + 30
     while not state.items() <= (record := get_health(app)[1]).items():
         assert time.monotonic() < deadline, record
@@ -355,7 +355,7 @@ def test_a_process_under_load_is_watched_refuses_and_ends_cleanly(served: Served
     ended = [str(job.exception(timeout=30) or job.result()) for job in (running, waiting)]
     assert served.process.wait(20) == 0
     assert time.monotonic() - began < 15
-    assert any("The page is being shut down" in said for said in ended)
+    assert any("The page is being shut down" in message for message in ended)
     log = served.log.read_text()
     assert "Traceback" not in log and "green" not in log
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]

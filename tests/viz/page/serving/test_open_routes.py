@@ -1,4 +1,4 @@
-"""Which of gradio's addresses are answered."""
+"""Allowlist of gradio's routes."""
 
 import re
 
@@ -26,7 +26,7 @@ CLOSED = {
     "vibe": "lets others write the page",
     "^/openapi.json": "describes all of the others",
 }
-"""Patterns of addresses, and why nobody needs them here."""
+"""Patterns of closed routes, and the reason for each."""
 
 
 def addresses(routes: list[BaseRoute], before: str = "") -> list[str]:

@@ -1,4 +1,4 @@
-"""Which sessions the server keeps."""
+"""Sessions that the server keeps."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -45,7 +45,7 @@ def use(holder: Sessions, kept: gr.State, *names: str) -> None:
         holder[name][kept._id] = name
 
 
-def test_invented_sessions_evict_nobody_whose_page_is_open(kept_by: Kept, clock: list[float]) -> None:
+def test_invented_sessions_evict_no_open_page(kept_by: Kept, clock: list[float]) -> None:
     holder, presence, kept, deleted = kept_by
     use(holder, kept, "reader")
     with presence.page("reader"):

@@ -171,5 +171,5 @@ def test_what_a_proxy_says_of_the_name_is_judged_too() -> None:
     assert ask(settings, headers, is_public=True)[0] == 403
 
 
-def test_the_health_is_told_under_any_name() -> None:
+def test_health_is_served_under_any_host_name() -> None:
     assert ask(headers={"Host": "10.1.2.3:7860"}, method="GET", path="/health")[0] == 200

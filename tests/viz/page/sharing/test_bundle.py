@@ -156,14 +156,14 @@ def test_a_shuffle_comes_with_its_orders_and_its_certificate(run: FinishedRun, t
     assert "certificate.json" not in packed(run, certificate=certificate)  # it is of an earlier shuffle
 
 
-def test_what_is_too_much_is_left_out_and_said(files: dict[str, bytes], run: FinishedRun) -> None:
+def test_oversized_files_are_omitted_with_a_note(files: dict[str, bytes], run: FinishedRun) -> None:
     most = sum(map(len, files.values())) - len(files["README.txt"]) - 1
     fewer = packed(run, max_bytes=most)
     assert set(files) - set(fewer) == {"report.json"}
     assert "Left out" in fewer["README.txt"].decode()
 
 
-def test_nobody_can_guess_where_it_lies(run: FinishedRun, tmp_path: Path) -> None:
+def test_bundle_path_is_unpredictable(run: FinishedRun, tmp_path: Path) -> None:
     disk = Disk(tmp_path, 1e9)
     made = [
         write_bundle(run, first_selection(run), accepted="", certificate=None, folder=disk.new_folder())

@@ -136,7 +136,7 @@ def test_a_draft_that_cannot_be_read_is_not_called_a_link() -> None:
 
 @pytest.fixture(scope="module")
 def restore() -> Callable[[str | None, str | None], str]:
-    """What the page is told that was opened with the code of a link, of a draft, or with none."""
+    """Return a function that opens a page with the codes of a link and a draft."""
     page = built(lambda: build_app(EngineSource(lambda: pytest.fail("not needed"), "tiny")))
     (event,) = (one for one in page.fns.values() if one.name == "restore")
     restored: Any = event.fn

@@ -61,7 +61,7 @@ def views(engine: Engine) -> list[ShuffleView]:
 
 
 def tried_in(views: Iterable[ShuffleView]) -> list[Tried]:
-    """What the figures are drawn from, view by view."""
+    """Return the data of the figures, by view."""
     return [view.tried for view in views if view.tried]
 
 
@@ -205,7 +205,7 @@ def test_an_outcome_of_some_orders_is_one_of_these(views: list[ShuffleView]) -> 
 # The certificate
 
 
-def test_a_certificate_asks_what_the_form_asked(engine: Engine, outcome: ShuffleOutcome) -> None:
+def test_certificate_holds_the_request_of_the_form(engine: Engine, outcome: ShuffleOutcome) -> None:
     certificate = outcome.certificate
     lettered = certificate.request.tokenize(engine)
     assert lettered.reorder(certificate.orders[0]) == form_layout(form(), engine)
@@ -294,7 +294,7 @@ def press(event: Any, stop: StopFlag, kept: Files | None, controls: bool, entrie
 
 
 def last_values(views: list[dict[Any, Any]]) -> dict[str, Any]:
-    """What each widget shows at the end, by its id; states by the kind of their value."""
+    """Return the last value of each widget by its id; states by the type of their value."""
     shown: dict[str, Any] = {}
     for view in views:
         for widget, value in view.items():

@@ -59,7 +59,7 @@ def test_left_empty_the_answer_is_that_of_pine(engine: Engine) -> None:
     assert last.sentence.endswith(f"Reference answer: “{written.strip()}”")
 
 
-def test_what_cannot_be_moved_is_said(engine: Engine) -> None:
+def test_invalid_sweep_shows_its_problem(engine: Engine) -> None:
     alone = replace(form("vanilla", "nia"), entries=THREE[:1])
     with pytest.raises(InputError, match="There is one document only; add another"):
         next(stand(engine, alone, document=0, answer="so"))
@@ -70,7 +70,7 @@ def test_what_cannot_be_moved_is_said(engine: Engine) -> None:
         list(stand(silent, form("vanilla", "nia"), document=0, answer=""))
 
 
-def test_vanilla_and_nia_are_always_compared_and_that_is_said() -> None:
+def test_sweep_always_adds_vanilla_and_nia() -> None:
     assert compared_methods(["pine"]) == ("vanilla", "nia", "pine")
     assert compared_methods(["pcw", "vanilla", "nia"]) == ("vanilla", "nia", "pcw")
     assert work_sentence(4, ["vanilla", "nia", "pine"]) == "4 slots × 3 methods."

@@ -55,7 +55,7 @@ def edited(value: Any, action: str, path: Sequence[Any], new: Any) -> Any:
 
 
 def read_late(kind: type[gr.Blocks], updates: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """What a browser shows that looks once all these updates of two widgets have come."""
+    """Return the values in a browser after all updates of two widgets."""
     page = PAGES[kind]
     held: list[Any] = []
     read = []
@@ -78,7 +78,7 @@ def test_a_late_browser_shows_every_update(updates: list[list[Any]]) -> None:
     assert read_late(FullUpdateBlocks, updates) == updates
 
 
-def test_gradio_itself_loses_what_one_update_alone_said() -> None:
+def test_gradio_loses_properties_of_a_single_update() -> None:
     updates = [[{"interactive": True}, "a"], [{}, "ab"]]
     assert read_late(gr.Blocks, updates)[0] != updates[0]
     assert read_late(FullUpdateBlocks, updates) == updates

@@ -1,4 +1,4 @@
-"""What the page is sent is what gradio sends, and widgets that stay as they are are not made anew."""
+"""Updates of the page: equal to those of gradio, without rebuilding unchanged widgets."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,9 +29,7 @@ def page_with(outputs: int) -> tuple[SkipUnchangedBlocks, Any, Widgets]:
 
 
 def without_its_props(sent: list[Any]) -> list[Any]:
-    """What is sent, without the property "props" that gradio gives an HTML of which nothing but "it is an
-    update" is said.
-    """
+    """Return an update without the empty "props" that gradio adds to an unchanged HTML."""
     empty = {"props": {"__type__": "update"}}
     return [
         {name: value for name, value in one.items() if {name: value} != empty}
@@ -74,7 +72,7 @@ def test_so_it_is_where_a_function_changes_one_widget(value: Any) -> None:
     assert without_its_props(sent) == without_its_props(expected)
 
 
-def test_what_is_not_mentioned_is_not_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unmentioned_widgets_are_not_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
     page, function, (html, button, _, _) = page_with(4)
     state = SessionState(page)
     made: list[Any] = []
