@@ -1,4 +1,4 @@
-"""Subcommand `download-data`: list the public datasets, or download one and convert it to JSONL."""
+"""Subcommand `download-data`: list the datasets, or download or generate one as JSONL."""
 
 import hashlib
 from pathlib import Path
@@ -15,7 +15,7 @@ from pine_engine.data import registry
 def download_data(
     name: Annotated[str | None, typer.Argument()] = None, output_dir: Path = Path("data"), limit: Limit = None
 ) -> CommandResult:
-    """Download a public dataset and convert it to JSONL. Without a name, list all datasets.
+    """Download a public dataset, or generate facts-N, as JSONL. Without a name, list all datasets.
 
     Args:
         name: Name of a dataset. Default: list all datasets.

@@ -7,11 +7,13 @@ import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pine_engine.data import readers
+from pine_engine.data.facts import generate_facts
 from pine_engine.errors import InputError, one_line
 from pine_engine.extras import how_to_install
 from pine_engine.input_validation import Registry
@@ -41,7 +43,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class PublicSet:
-    """A public data set.
+    """A public data set, or one that is generated and has no files.
 
     records: number of records in the source. source: home page. read: records of one file. convert: rows
     from the records of all files. size: of all files in bytes, None if unknown.
@@ -52,9 +54,9 @@ class PublicSet:
     records: int
     license: str
     source: str
-    files: tuple[SourceFile, ...]
-    read: Callable[[Path], Iterator[Any]]
     convert: Convert
+    files: tuple[SourceFile, ...] = ()
+    read: Callable[[Path], Iterator[Any]] = readers.read_json_lines
     size: int | None = None
 
 
@@ -64,6 +66,8 @@ def download(public_set: PublicSet, folder: Path) -> list[Path]:
     Raises InputError if pooch is not installed, a file cannot be downloaded or written, or its checksum
     differs.
     """
+    if not public_set.files:
+        return []
     try:
         import pooch
         from requests.exceptions import RequestException
@@ -117,6 +121,7 @@ def convert(
     part = path.with_suffix(".jsonl.part")
     count = 0
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         with part.open("w", encoding="utf-8", newline="\n") as output:
             for row in islice(_rows(public_set, paths), limit):
                 output.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -171,6 +176,9 @@ def _not_written(path: Path, error: OSError) -> InputError:
 
 
 def _load_set(entry: dict[str, Any]) -> PublicSet:
+    if options := entry.pop("generate", None):
+        rows = partial(generate_facts, **options)
+        return PublicSet(**entry, convert=lambda _: islice(rows(), entry["records"]))
     files = tuple(SourceFile(**file) for file in entry.pop("files"))
     functions = {key: getattr(readers, f"{key}_{entry.pop(key)}") for key in ("read", "convert")}
     return PublicSet(**entry, files=files, **functions)

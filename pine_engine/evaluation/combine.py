@@ -67,14 +67,14 @@ def combine(
             outcome["prior"] = dict(zip(task.choices, prior or pride_prior(observed), strict=True))
     answers, largest = order.answers(example), max(choices.values())
     likely = [choice for choice, logprob in choices.items() if logprob == largest]
-    score = fmean(task.score(choice, answers) for choice in likely) if answers else None
+    scores = [score for choice in likely if (score := example.score(choice, answers)) is not None]
+    score = fmean(scores) if scores else None
     return outcome | {"choice_logprobs": choices, "choice_score": score}
 
 
 def _scored(task: Task, example: Example, run: MethodOutput, text: str) -> dict[str, Any]:
     """Return the text of a run, and what is parsed and scored in `text`."""
-    answers = run.order.answers(example)
-    score = task.score(text, answers) if answers else None
+    score = example.score(text, run.order.answers(example))
     return {"text": run.text, "parsed": task.parse(text), "score": score}
 
 

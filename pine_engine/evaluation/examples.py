@@ -15,21 +15,34 @@ from pine_engine.prompts.document_files import CsvTable
 from pine_engine.prompts.parse_errors import Problem, rows_or_mistakes
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.request import MAX_DOCUMENTS, DataRow, each_line, read_row
-from pine_engine.prompts.tasks import USUAL_TASK
+from pine_engine.prompts.scoring import contains_words
+from pine_engine.prompts.tasks import USUAL_TASK, get_task
 
 
 class Example(DataRow):
     """One example; unknown fields are ignored.
 
     gold_index: number from 0 of the document with the answer, as stored; None for none or several. answers:
-    all that are accepted, for the documents as they are stored.
+    all that are accepted, for the documents as they are stored. rejected_answers: texts that a correct answer
+    does not contain, such as the values of the other documents.
     """
 
     gold_index: Annotated[int, Field(strict=True)] | None = None
     answers: list[str] = Field(default_factory=list)
+    rejected_answers: list[str] = Field(default_factory=list)
     source: str = ""
     license: str = ""
     meta: dict[str, Any] = Field(default_factory=dict)
+
+    def score(self, text: str, accepted: Sequence[str]) -> float | None:
+        """Return the score of a text by the rule of the task, None without accepted answers.
+
+        The score is 0 if the words of a rejected answer occur in the text.
+        """
+        if not accepted:
+            return None
+        is_rejected = contains_words(text, self.rejected_answers)
+        return 0.0 if is_rejected else get_task(self.task).score(text, accepted)
 
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()

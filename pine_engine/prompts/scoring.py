@@ -30,6 +30,12 @@ def best_subspan_em(prediction: str, answers: Sequence[str], *, first_line: bool
     return float(any(normalize_answer(answer) in text for answer in answers))
 
 
+def contains_words(text: str, phrases: Sequence[str]) -> bool:
+    """Return True if the normalized words of a phrase occur in the normalized text."""
+    words = f" {normalize_answer(text)} "
+    return any(f" {normalize_answer(phrase)} " in words for phrase in phrases)
+
+
 def parse_verdict(text: str) -> str | None:
     """Return A if [[A]] occurs, else B if [[B]] occurs, else None, as RewardBench does."""
     return next((letter for letter in "AB" if f"[[{letter}]]" in text), None)

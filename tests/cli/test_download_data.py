@@ -79,7 +79,8 @@ def test_data_lists_all_sets(run: Run) -> None:
     assert [row["set"] for row in listed] == [*PUBLIC_SETS, "r-gsm"]
     for row in listed[:-1]:
         assert row["task"] in TASKS and row["records"] > 0 and row["license"]
-        assert row["source"].startswith("https://")
+        is_generated = not PUBLIC_SETS[row["set"]].files
+        assert row["source"].startswith("pine_engine/" if is_generated else "https://")
     assert set(listed[-1].values()) == {"r-gsm", "math_reasoning", None}
 
 

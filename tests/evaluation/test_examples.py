@@ -24,6 +24,7 @@ FULL = {
     "question": "Why?",
     "gold_index": 1,
     "answers": ["two", "2"],
+    "rejected_answers": ["one"],
     "source": "ours",
     "license": "CC0-1.0",
     "meta": {"subset": "made up", "rank": [0, None]},

@@ -1,0 +1,81 @@
+"""Benchmark `facts`: questions about one of several facts of the same kind, one fact per document.
+
+Scoring is strict: a correct answer contains the value of the document with the answer, and no value of
+another document.
+"""
+
+import random
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pine_engine.data.readers import Row
+from pine_engine.errors import InputError
+
+MIN_DOCUMENTS, MAX_DOCUMENTS = 2, 20
+
+
+class Kind(NamedTuple):
+    """Templates of one kind of fact, and the subjects and values that fill them."""
+
+    name: str
+    question: str
+    instruction: str
+    statements: tuple[str, ...]  # a document is one of these
+    subjects: tuple[str, ...]
+    values: tuple[str, ...]
+
+
+def _load_kinds() -> tuple[Kind, ...]:
+    content = tomllib.loads(Path(__file__).with_name("facts.toml").read_text("utf-8"))
+    words = {name: tuple(text.split()) for name, text in content["words"].items()}
+    return tuple(
+        Kind(**entry | {key: words[entry[key]] for key in ("subjects", "values")})
+        for entry in content["kind"]
+    )
+
+
+KINDS = _load_kinds()
+
+
+def generate_facts(num_documents: int = 3, seed: int = 0) -> Iterator[Row]:
+    """Yield questions without end, the kinds in turn; the first N are equal for every N.
+
+    Args:
+        num_documents: Documents per question, 2 to 20.
+        seed: Seed of the names, values, statements and of the slot with the answer.
+
+    Yields:
+        Data rows of the task retrieval_qa.
+
+    Raises:
+        InputError: The number of documents is out of range.
+    """
+    if not MIN_DOCUMENTS <= num_documents <= MAX_DOCUMENTS:
+        expected = f"{MIN_DOCUMENTS} to {MAX_DOCUMENTS}"
+        raise InputError(f"invalid documents: got {num_documents}, expected {expected}", field="documents")
+    source = random.Random(f"facts {num_documents} {seed}")
+    number = 0
+    while True:
+        for kind in KINDS:
+            number += 1
+            subjects = source.sample(kind.subjects, num_documents)
+            values = source.sample(kind.values, num_documents)
+            gold = source.randrange(num_documents)
+            yield {
+                "id": f"facts-{num_documents}-{seed}-{number}",
+                "task": "retrieval_qa",
+                "question": kind.question.format(subject=subjects[gold]),
+                "prefix": kind.instruction,
+                "documents": [
+                    {"title": "", "text": source.choice(kind.statements).format(subject=subject, value=value)}
+                    for subject, value in zip(subjects, values, strict=True)
+                ],
+                "gold_index": gold,
+                "answers": [values[gold]],
+                "rejected_answers": [value for index, value in enumerate(values) if index != gold],
+                "source": f"facts, seed {seed}",
+                "license": "Apache-2.0",
+                "meta": {"kind": kind.name},
+            }
