@@ -195,6 +195,7 @@ def drawn(finished_page: Page, first_selection: dict[str, str]) -> Iterator[Page
     page.evaluate("document.body.classList.remove('dark')")
     page.mouse.move(0, 0)
     page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Escape")  # leaves the presentation
     open_tab(page, "Masks")
     page.keyboard.press("Escape")
     for label, value in first_selection.items():
