@@ -8,7 +8,6 @@ ties. Block order affects neither positions nor masks, and hidden states stay in
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,19 +18,12 @@ MIN_LENGTH_RATIO = 0.7
 """Smallest ratio of document lengths in a length class, which is stored as one padded block."""
 
 
-class LengthClass(NamedTuple):
-    """Consecutive documents in block order, each padded to `length` tokens."""
-
-    num_documents: int
-    length: int
-
-
 @dataclass(frozen=True)
 class BlockLayout:
     """Storage of D documents in P slots, padding included. Documents are numbered in block order.
 
     Attributes:
-        classes: Length classes.
+        classes: Number of documents of each length class, and the length to which they are padded.
         order: (D,), index of each document in the input.
         lengths: (D,), lengths in tokens.
         token_index: (P,), physical index of the token in each slot; padding repeats the document's first
@@ -42,7 +34,7 @@ class BlockLayout:
         rows: Slots of each document without padding.
     """
 
-    classes: tuple[LengthClass, ...]
+    classes: tuple[tuple[int, int], ...]
     order: Tensor
     lengths: Tensor
     token_index: Tensor
@@ -104,7 +96,7 @@ def build_blocks(layout: TokenLayout, device: torch.device) -> BlockLayout:
     first_slots = torch.tensor([0, *padded]).cumsum(0).tolist()
     token_index = starts[document] + torch.where(is_padding, 0, offset)
     return BlockLayout(
-        classes=tuple(LengthClass(padded.count(length), length) for length in sorted(set(padded))),
+        classes=tuple((padded.count(length), length) for length in sorted(set(padded))),
         order=order_index.to(device),
         lengths=ordered_lengths.to(device),
         token_index=token_index.to(device),

@@ -6,7 +6,7 @@ The starts of the documents come from the plan (`placed.py`) or from the importa
 Source: specification 3.5 to 3.8.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -17,15 +17,6 @@ from pine_engine.attention.kv_cache import LayerCache
 from pine_engine.attention.strategy import KeysValues, PromptState
 from pine_engine.network.registration import LayerInput
 from pine_engine.network.rope import as_pairs, from_pairs
-
-
-@dataclass(frozen=True)
-class Slots:
-    """Documents by slot, unrotated: complex queries (H, P, d/2) and keys (G, P, d/2), values (G, P, d)."""
-
-    queries: Tensor
-    keys: Tensor
-    values: Tensor
 
 
 class Placement:
@@ -70,17 +61,20 @@ class Placement:
         keys, values = (part[:, :length].to(self.compute_dtype) for part in (cache.keys, cache.values))
         return self.rotations[layer].rope.to_vectors(as_pairs(keys)), values
 
-    def to_slots(self, documents: LayerInput) -> Slots:
-        """Return the document tokens in block order, the order of all sums over them."""
+    def to_slots(self, documents: LayerInput) -> LayerInput:
+        """Return the document tokens in block order, the order of all sums over them.
+
+        Queries (H, P, d/2) and keys (G, P, d/2) are complex pairs, unrotated.
+        """
         rope = self.rotations[documents.layer].rope
         index = self.blocks.token_index - self.layout.prefix_length
         queries, keys = (
             rope.to_pairs(part[:, index].to(self.compute_dtype)) for part in (documents.query, documents.key)
         )
-        return Slots(queries, keys, documents.value[:, index])
+        return replace(documents, query=queries, key=keys, value=documents.value[:, index])
 
     def prefill_documents(
-        self, documents: LayerInput, slots: Slots, prefix: KeysValues, starts: Tensor
+        self, documents: LayerInput, slots: LayerInput, prefix: KeysValues, starts: Tensor
     ) -> list[Tensor]:
         """Return the attention output (H, n, d) of each document, in input order.
 
@@ -91,13 +85,13 @@ class Placement:
         """
         blocks, table = self.blocks, self.rotations[documents.layer].table
         first, end, dtype = self.layout.prefix_length, self.layout.documents_end, documents.query.dtype
-        rotated = from_pairs(slots.queries * table[self.positions[blocks.token_index]]).to(dtype)
+        rotated = from_pairs(slots.query * table[self.positions[blocks.token_index]]).to(dtype)
 
         # (key heads, prefix + slots) vectors, the prefix rotated already.
-        source = torch.cat((as_pairs(prefix[0]), slots.keys), dim=1)
-        values = torch.cat((prefix[1].to(slots.values.dtype), slots.values), dim=1)
+        source = torch.cat((as_pairs(prefix[0]), slots.key), dim=1)
+        values = torch.cat((prefix[1].to(slots.value.dtype), slots.value), dim=1)
         num_kv_heads, device = len(source), source.device
-        num_arrangements = num_kv_heads if starts.shape[1] == 1 else len(slots.queries)
+        num_arrangements = num_kv_heads if starts.shape[1] == 1 else len(slots.query)
         offset_of_head = torch.arange(num_arrangements, device=device) // (num_arrangements // num_kv_heads)
         offset_of_head = offset_of_head[:, None] * source.shape[1]
         prefix_index = torch.arange(first, device=device).expand(num_arrangements, -1)

@@ -17,10 +17,10 @@ from pine_engine.attention.arithmetic import (
     suffix_weights,
 )
 from pine_engine.attention.kv_cache import DocumentBlocks, LayerCache, heads_of, new_layer
-from pine_engine.attention.placement import Placement, Slots
+from pine_engine.attention.placement import Placement
 from pine_engine.attention.recorder import StoredKeys
 from pine_engine.attention.strategy import KeysValues, PromptState, Strategy
-from pine_engine.network.registration import AttentionParams, LayerInput
+from pine_engine.network.registration import LayerInput
 from pine_engine.network.rope import from_pairs
 
 MAX_CHUNK_SCORES = 4_000_000
@@ -44,17 +44,17 @@ class RankedAttention(Strategy):
 
     def prefill(self, inputs: LayerInput, prefix: KeysValues | None) -> tuple[Tensor, LayerCache]:
         """See Strategy."""
-        layer, layout = inputs.layer, self.placement.layout
+        layout = self.placement.layout
         outputs, prefix, documents, suffix = self.placement.prefill_prefix(inputs, prefix)
         slots = self.placement.to_slots(documents)
-        starts = self._rank_documents(layer, slots, inputs.scoring)
+        starts = self._rank_documents(slots)
         outputs += self.placement.prefill_documents(documents, slots, prefix, starts)
 
         cache = new_layer(
             inputs.key,
             len(self.placement.positions) - layout.documents_end + layout.prefix_length,
             dtype=self.placement.compute_dtype,
-            blocks=self._store(layer, slots),
+            blocks=self._store(slots),
         )
         cache.append(*prefix)
         outputs.append(self.extend(suffix, cache))
@@ -113,27 +113,27 @@ class RankedAttention(Strategy):
         """See Strategy."""
         return self.placement.export_prefix(layer, cache, length)
 
-    def _rank_documents(self, layer: int, slots: Slots, scoring: AttentionParams) -> Tensor:
+    def _rank_documents(self, slots: LayerInput) -> Tensor:
         """Return the start of document b for document a in block order, as `Ranking.starts`."""
-        blocks, rope = self.placement.blocks, self.placement.rotations[layer].rope
-        query = from_pairs(rope.unscaled(slots.queries)) * scoring.scale
+        blocks, rope = self.placement.blocks, self.placement.rotations[slots.layer].rope
+        query = from_pairs(rope.unscaled(slots.query)) * slots.scoring.scale
         ranking = rank_for_documents(
-            [query[:, part].reshape(slots.keys.shape[0], -1, query.shape[-1]) for part in blocks.rows],
-            from_pairs(slots.keys),
+            [query[:, part].reshape(slots.key.shape[0], -1, query.shape[-1]) for part in blocks.rows],
+            from_pairs(slots.key),
             blocks,
             self.placement.layout.documents_end,
             kind=self.stored.plan.method.importance,
             reverse=self.stored.plan.is_reversed,
         )
         if self.recorder:
-            self.recorder.record_documents(layer, blocks, ranking)
+            self.recorder.record_documents(slots.layer, blocks, ranking)
         return ranking.starts
 
-    def _store(self, layer: int, slots: Slots) -> DocumentBlocks:
+    def _store(self, slots: LayerInput) -> DocumentBlocks:
         """Return keys and values of the documents for the suffix."""
-        blocks, table = self.placement.blocks, self.placement.rotations[layer].table
+        blocks, table = self.placement.blocks, self.placement.rotations[slots.layer].table
         return DocumentBlocks(
-            keys=blocks.split(from_pairs(slots.keys * table[blocks.offset])),
-            values=slots.values.to(self.placement.compute_dtype).contiguous(),
-            unrotated_keys=from_pairs(slots.keys),
+            keys=blocks.split(from_pairs(slots.key * table[blocks.offset])),
+            values=slots.value.to(self.placement.compute_dtype).contiguous(),
+            unrotated_keys=from_pairs(slots.key),
         )
