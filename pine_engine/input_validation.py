@@ -1,20 +1,11 @@
 """Arguments in the one form that the engine works on, and messages for values that have no such form."""
 
 from collections.abc import Iterable, Mapping, Set
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from pine_engine.errors import InputError, UnknownNameError
 
-
-class Named(Protocol):
-    """An entry of a registry."""
-
-    @property
-    def name(self) -> str:
-        """Key in the registry."""
-
-
-Entry = TypeVar("Entry", bound=Named)
+Entry = TypeVar("Entry")
 
 MAX_SHOWN = 40
 """Characters of a wrong value that a message contains."""
@@ -116,9 +107,9 @@ def _as_int(value: Any) -> int | None:
 
 
 class Registry(dict[str, Entry]):
-    """Entries by name, in order; an unknown name raises UnknownNameError with the known ones."""
+    """Entries by their attribute `name`; an unknown name raises UnknownNameError with the known ones."""
 
-    def __init__(self, kind: str, entries: Iterable[Entry]) -> None:
+    def __init__(self, kind: str, entries: Iterable[Any]) -> None:
         super().__init__((entry.name, entry) for entry in entries)
         self.kind = kind
 

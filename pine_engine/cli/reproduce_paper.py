@@ -36,7 +36,7 @@ _JUDGE_ORDERS = "judge,as-is,segments-swapped,labels-swapped"
 _TEN_DOCUMENTS = "gold-at:0,gold-at:4,gold-at:9,shuffled:1"
 _TWENTY_DOCUMENTS = "gold-at:0,gold-at:4,gold-at:9,gold-at:14,gold-at:19,shuffled:1"
 
-STUDIES = Registry(
+STUDIES: dict[str, PaperExperiment] = Registry(
     "set",
     (
         *(PaperExperiment(name, f"{_METHODS},{_WRAPPERS}", _JUDGE_ORDERS) for name in _JUDGES),

@@ -53,7 +53,7 @@ def test_two_answers_stand_beside_each_other_with_their_differences_marked(drawn
     dialog.get_by_label("beside").select_option("PCW")
     assert texts(drawn, "dialog") == [answers["Vanilla"], answers["PCW"]]
     expected = [
-        ["".join(run.words).strip() for run in runs if run.changed]
+        ["".join(words).strip() for words, is_changed in runs if is_changed]
         for runs in word_diff(answers["Vanilla"], answers["PCW"])
     ]
     shown = [
@@ -102,5 +102,7 @@ def test_words_differ_where_the_picture_of_the_change_says_so(drawn: Page) -> No
         pairs,
     )
     for pair, sides in zip(pairs, found, strict=True):
-        expected = [[[word, run.changed] for run in runs for word in run.words] for runs in word_diff(*pair)]
+        expected = [
+            [[word, changed] for words, changed in runs for word in words] for runs in word_diff(*pair)
+        ]
         assert sides == expected, pair

@@ -44,9 +44,7 @@ DRAWINGS: dict[str, Callable[[str], str]] = {
     ),
     "findings": lambda text: key_findings([text]),
     "legend": lambda text: legend([document_segment(0)], [text]),
-    "picture": lambda text: picture(
-        "", name="x", caption=text, title=text, readout=text, numbers=Numbers((text,), ((text,),))
-    ),
+    "picture": lambda text: picture("", Numbers((text,), ((text,),), "x", text), readout=text),
     "quiz": lambda text: quiz(text, {text: [text]}, figure="", explanation=""),
     "figure": lambda text: figure_html({text: Figure(), "b": Figure()}, label=text, note=text),
     "run": lambda text: run_html(text, [(document_segment(0), text)], {text: text}),

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from viz.drawing.markup import render
@@ -19,26 +18,22 @@ MAX_TOKENS = 256
 _WORD = re.compile(r"(?:[^\W\u2e80-\u9fff]+|\S)\s*|^\s+")
 
 
-@dataclass(frozen=True)
-class WordRun:
-    """Adjacent words of an answer with the blanks after them; `changed` if the other answer lacks them."""
-
-    words: tuple[str, ...]
-    changed: bool
+WordRun = tuple[list[str], bool]
+"""Adjacent words of an answer with the blanks after them, and True if the other answer lacks them."""
 
 
-def word_diff(left: str, right: str) -> tuple[tuple[WordRun, ...], tuple[WordRun, ...]]:
+def word_diff(left: str, right: str) -> tuple[list[WordRun], list[WordRun]]:
     """Split two texts into runs of words that both or only one of them has; blanks do not count."""
     words, others = _WORD.findall(left), _WORD.findall(right)
     matcher = SequenceMatcher(
         None, [word.strip() for word in words], [word.strip() for word in others], autojunk=False
     )
-    runs: tuple[list[WordRun], list[WordRun]] = ([], [])
+    runs: tuple[list[WordRun], list[WordRun]] = [], []
     for kind, first, stop, other_first, other_stop in matcher.get_opcodes():
         for side, part in zip(runs, (words[first:stop], others[other_first:other_stop]), strict=True):
             if part:
-                side.append(WordRun(tuple(part), kind != "equal"))
-    return tuple(runs[0]), tuple(runs[1])
+                side.append((part, kind != "equal"))
+    return runs
 
 
 def answers_picture(
@@ -56,13 +51,13 @@ def answers_picture(
         {
             "label": answer.label,
             "order": answer.documents if answer_tokens.is_reordered(answers) else (),
-            "runs": words,
-            "is_changed": any(run.changed for run in words),
+            "runs": own_runs,
+            "is_changed": any(is_changed for _, is_changed in own_runs),
             "summary": _summary(answer),
             "chips": _chips(answer, differs, selectable, chosen),
             "length": len(answer.tokens),
         }
-        for answer, words, selectable in zip(answers, runs, (queries, ()), strict=False)
+        for answer, own_runs, selectable in zip(answers, runs, (queries, ()), strict=False)
     ]
     columns = ("answer", "token", "text", "token id", "log-probability (nats)", "probability")
     rows = []
@@ -72,9 +67,7 @@ def answers_picture(
             rows.append((answer.label, step + 1, token, *values))
     return picture(
         render("compare.html", cards=cards, sentence=_verdict(answers), differs=differs is not None),
-        name="answers",
-        caption=_caption(answers, runs, dtype),
-        numbers=Numbers(columns, tuple(rows)),
+        Numbers(columns, tuple(rows), "answers", _caption(answers, runs, dtype)),
         readout="Point at a token to read what else could have come. A click selects its query.",
     )
 
@@ -137,11 +130,11 @@ def _verdict(answers: Sequence[AnswerTokens]) -> str:
 
 
 def _caption(answers: Sequence[AnswerTokens], runs: Sequence[Sequence[WordRun]], dtype: str) -> str:
-    if any(run.changed for words in runs for run in words):
+    if any(is_changed for own_runs in runs for _, is_changed in own_runs):
         counts = []
-        for answer, words in zip(answers, runs, strict=True):
-            num_changed = sum(len(run.words) for run in words if run.changed)
-            total = sum(len(run.words) for run in words)
+        for answer, own_runs in zip(answers, runs, strict=True):
+            num_changed = sum(len(words) for words, is_changed in own_runs if is_changed)
+            total = sum(len(words) for words, _ in own_runs)
             counts.append(f"{num_changed} of {total} words only under {answer.label}")
         text = " and ".join(counts)
     else:

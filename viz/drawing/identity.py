@@ -92,12 +92,6 @@ def document_segment(index: int, slot: int | None = None) -> Segment:
     return Segment("document", index, slot)
 
 
-def prompt_segments(order: Sequence[int], *, has_prefix: bool = True) -> tuple[Segment, ...]:
-    """Return prefix, documents in input order, and suffix; `order` has the document in each slot."""
-    documents = tuple(document_segment(index, slot) for slot, index in enumerate(order))
-    return ((PREFIX,) if has_prefix else ()) + documents + (SUFFIX,)
-
-
 def segment_badge(segment: Segment) -> Markup:
     """Render the letter of a segment on its color."""
     return Markup(render("badge.html", segment=segment))

@@ -14,31 +14,32 @@ Value = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers of a picture, not rounded; None where there is none (masked, not ranked)."""
+    """Numbers of a picture or figure, not rounded; None where there is none (masked, not ranked)."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Value, ...], ...]
+    name: str = ""  # stem of its files
+    caption: str = ""
 
     def __post_init__(self) -> None:
         assert all(len(row) == len(self.columns) for row in self.rows)
 
 
-def picture(
-    body: str, *, name: str, caption: str, numbers: Numbers, title: str = "", readout: str = ""
-) -> str:
+def picture(body: str, numbers: Numbers, *, readout: str = "") -> str:
     """Render the escaped HTML of a picture with caption, numbers and buttons.
 
-    `name` is the stem of its files, and `readout` the preview line before a cell is hovered.
+    `readout` is the preview line before a cell is hovered.
     """
     rows = [
         [None if isinstance(value, float) and not math.isfinite(value) else value for value in row]
         for row in numbers.rows
     ]
-    content = {"name": name, "caption": caption, "columns": numbers.columns, "rows": rows}
+    texts = {"name": numbers.name, "caption": numbers.caption}
     # Escaped as JSON and not as HTML, where every quote would take five characters.
-    escaped = htmlsafe_json_dumps(content, ensure_ascii=False, separators=(",", ":"))
-    texts = {"name": name, "title": title, "caption": caption, "readout": readout}
-    return render("picture.html", body=body, numbers=escaped, **texts)
+    escaped = htmlsafe_json_dumps(
+        {**texts, "columns": numbers.columns, "rows": rows}, ensure_ascii=False, separators=(",", ":")
+    )
+    return render("picture.html", body=body, numbers=escaped, readout=readout, **texts)
 
 
 def pick(**fields: Value) -> str:

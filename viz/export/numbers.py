@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from html import unescape
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -17,24 +17,17 @@ from viz.drawing.text import plain_values
 _NUMBERS = re.compile(r'<div class="pine-numbers" hidden>(.*?)</div>', re.DOTALL)
 
 
-class NamedNumbers(NamedTuple):
-    """Numbers of a figure or picture, with its name and caption."""
-
-    name: str
-    caption: str
-    numbers: Numbers
-
-
-def picture_numbers(html: str) -> list[NamedNumbers]:
+def picture_numbers(html: str) -> list[Numbers]:
     """Return the numbers of every picture that viz.drawing.picture rendered into some HTML."""
-    found = []
-    for content in map(json.loads, _NUMBERS.findall(html)):
-        numbers = Numbers(tuple(content["columns"]), tuple(map(tuple, content["rows"])))
-        found.append(NamedNumbers(content["name"], content["caption"], numbers))
-    return found
+    return [
+        Numbers(
+            tuple(content["columns"]), tuple(map(tuple, content["rows"])), content["name"], content["caption"]
+        )
+        for content in map(json.loads, _NUMBERS.findall(html))
+    ]
 
 
-def figure_numbers(figure: go.Figure) -> NamedNumbers:
+def figure_numbers(figure: go.Figure) -> Numbers:
     """Return a row per row of a matrix, or per bar or point; None where there is NaN."""
     layout = figure.layout
     if figure.data[0].type == "heatmap":
@@ -47,7 +40,7 @@ def figure_numbers(figure: go.Figure) -> NamedNumbers:
         x, y = layout.xaxis.title.text or "x", layout.yaxis.title.text or "y"
         columns = ("", "length", y, "begins at") if has_starts else ("", x, y)
         rows = [row for trace in figure.data for row in _point_rows(layout, trace, has_starts=has_starts)]
-    return NamedNumbers(layout.meta["name"], layout.meta["caption"], Numbers(columns, tuple(rows)))
+    return Numbers(columns, tuple(rows), layout.meta["name"], layout.meta["caption"])
 
 
 def _map_rows(layout: go.Layout, trace: go.Heatmap) -> Iterator[tuple[Value, ...]]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
@@ -15,7 +16,6 @@ from viz.drawing.identity import (
     SUFFIX,
     document_segment,
     ink_on,
-    prompt_segments,
     relative_luminance,
     segment_badge,
 )
@@ -40,10 +40,7 @@ def test_badge_text_meets_wcag_aa() -> None:
 
 
 def test_letter_belongs_to_the_document_and_slot_to_the_order() -> None:
-    segments = prompt_segments([2, 0, 1])
-    assert [segment.label for segment in segments] == ["SYS", "C", "A", "B", "SUF"]
-    assert [segment.slot for segment in segments] == [None, 0, 1, 2, None]
-    assert [segment.label for segment in prompt_segments([0], has_prefix=False)] == ["A", "SUF"]
+    assert [segment.label for segment in (PREFIX, document_segment(2), SUFFIX)] == ["SYS", "C", "SUF"]
     assert [one.name for one in (document_segment(1), DECODED)] == ["document B", "the answer"]
     badge = segment_badge(document_segment(2, slot=0))
     assert ">C</span>" in badge and ">slot 1</span>" in badge
@@ -74,17 +71,16 @@ def test_texts_are_visible_and_shortened() -> None:
 
 
 def test_picture_has_caption_numbers_and_buttons() -> None:
-    numbers = Numbers(("query", "value"), (("A", 0.123456789), ("B", None), ("C", math.inf)))
-    html = picture("<p>drawn</p>", name="thing", caption="Caption.", numbers=numbers, readout="Hover a cell.")
-    (named,) = picture_numbers(html)
-    assert (named.name, named.caption) == ("thing", "Caption.")
-    assert named.numbers.rows == (("A", 0.123456789), ("B", None), ("C", None))
+    rows = ("A", 0.123456789), ("B", None), ("C", math.inf)
+    numbers = Numbers(("query", "value"), rows, "thing", "Caption.")
+    html = picture("<p>drawn</p>", numbers, readout="Hover a cell.")
+    assert picture_numbers(html) == [replace(numbers, rows=(*rows[:2], ("C", None)))]
     (figure,) = read_html(html).all("figure")
     formats = [button.attributes["data-save"] for button in figure.all("button")]
     assert formats == ["png", "svg", "html", "csv", "json"]
     (line,) = figure.with_class("pine-readout")
     assert line.text == line.attributes["data-rest"] == "Hover a cell."
-    assert "pine-readout" not in picture("", name="x", caption="c", numbers=Numbers((), ()))
+    assert "pine-readout" not in picture("", Numbers((), ()))
 
 
 def test_switch_has_one_pressed_button() -> None:

@@ -17,11 +17,16 @@ from tests.support.viz_reading import HOSTILE, read_html
 from viz.drawing.picture import Numbers, picture, switch
 from viz.export.numbers import as_csv, figure_numbers, picture_numbers
 from viz.export.packed import LEVELS, MIN_PACKED_CELLS, packed_json
-from viz.export.standalone import Section, pictures_page, strip_interaction
+from viz.export.standalone import pictures_page, strip_interaction
 
 SIDE = int(MIN_PACKED_CELLS**0.5)
 VALUES = st.floats(-1e3, 1e3, width=32) | st.just(float("nan"))
-NUMBERS = Numbers(("text", "value"), ((HOSTILE[0], 0.1), ("=1+1", None), ('a "b", c', -3), ("two\nlines", 7)))
+NUMBERS = Numbers(
+    ("text", "value"),
+    ((HOSTILE[0], 0.1), ("=1+1", None), ('a "b", c', -3), ("two\nlines", 7)),
+    name="one",
+    caption=HOSTILE[0],
+)
 
 
 @settings(max_examples=10)
@@ -51,18 +56,18 @@ def test_packing_keeps_small_matrices_and_the_figure() -> None:
 def test_matrix_numbers_are_its_rows(tiny_shuffle: ShuffleResult) -> None:
     trace = tiny_shuffle.first.traces["pine"]
     figure = viz.plot_importance(trace, layer=1, head=2, order=[2, 0, 1])
-    name, caption, numbers = figure_numbers(figure)
-    assert (name, caption) == ("importance", figure.layout.meta["caption"])
+    numbers = figure_numbers(figure)
+    assert (numbers.name, numbers.caption) == ("importance", figure.layout.meta["caption"])
     assert numbers.columns == ("", "row", "C", "A", "B")
     assert [row[1] for row in numbers.rows] == ["C", "A", "B"] and numbers.rows[0][2] is None
     np.testing.assert_array_equal(np.array([row[2:] for row in numbers.rows], np.float32), figure.data[0].z)
-    rows = figure_numbers(viz.plot_answer_importance(trace, ["<b>", "&amp;"])).numbers.rows
+    rows = figure_numbers(viz.plot_answer_importance(trace, ["<b>", "&amp;"])).rows
     assert [row[1] for row in rows] == ["1 <b>", "2 &amp;"]
 
 
 def test_bar_numbers_have_length_and_start(tiny_shuffle: ShuffleResult) -> None:
     trace = tiny_shuffle.first.traces["vanilla"]
-    numbers = figure_numbers(viz.plot_positions(trace, document=1)).numbers
+    numbers = figure_numbers(viz.plot_positions(trace, document=1))
     assert numbers.columns == ("", "length", "y", "begins at")
     name, length, row, start = numbers.rows[0]
     assert (name, length, row) == ("document A", int(trace.layout.lengths[0]), "all layers and heads")
@@ -76,9 +81,9 @@ def test_csv_holds_texts_and_no_formula() -> None:
 
 
 def test_document_selects_nothing_and_fetches_nothing() -> None:
-    drawn = picture('<p data-pick="{}"></p>', name="one", caption=HOSTILE[0], numbers=NUMBERS)
+    drawn = picture('<p data-pick="{}"></p>', NUMBERS)
     figure = go.Figure(layout={"meta": {"name": HOSTILE[0], "caption": "A row. A click chooses it."}})
-    section = Section(HOSTILE[0], drawn, (packed_json(figure),))
+    section = (HOSTILE[0], drawn, [packed_json(figure)])
     page = pictures_page(
         [section], run="", title=HOSTILE[0], about="", styles="p {}", scripts=["let one = 1;"]
     )
@@ -87,8 +92,7 @@ def test_document_selects_nothing_and_fetches_nothing() -> None:
     assert json.loads(content)["layout"]["meta"] == {"name": HOSTILE[0], "caption": "A row."}
     assert HOSTILE[0] in root.text
     assert 'data-pick="' not in page and "http:" not in page and "https:" not in page
-    (named,) = picture_numbers(page)
-    assert (named.caption, named.numbers) == (HOSTILE[0], NUMBERS)
+    assert picture_numbers(page) == [NUMBERS]
 
 
 def test_strip_interaction_removes_selections_and_their_sentences() -> None:

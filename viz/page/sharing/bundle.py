@@ -18,9 +18,9 @@ from viz.cards.tutorial import run_html
 from viz.drawing.identity import document_letter, document_segment
 from viz.drawing.markup import FIGURE_SCRIPTS, figure_styles
 from viz.drawing.picture import Numbers
-from viz.export.numbers import NamedNumbers, as_csv, figure_numbers, picture_numbers
+from viz.export.numbers import as_csv, figure_numbers, picture_numbers
 from viz.export.packed import packed_json
-from viz.export.standalone import Section, pictures_page
+from viz.export.standalone import pictures_page
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.theme import PLOTLY
 from viz.page.form.documents import entries_from
@@ -109,9 +109,9 @@ def _files(
     drawn = {label: DRAWING[tab](run, selection) for tab, label in TABS if tab in DRAWING}
     yield "pictures.html", _pictures(run, form, drawn).encode()
     for each in (numbers for tab in drawn.values() for numbers in _numbers(tab)):
-        yield f"numbers/{each.name}.csv", as_csv(each.numbers).encode()
-        columns = {"name": each.name, "caption": each.caption, "columns": each.numbers.columns}
-        yield f"numbers/{each.name}.json", _json(columns | {"rows": each.numbers.rows})
+        yield f"numbers/{each.name}.csv", as_csv(each).encode()
+        columns = {"name": each.name, "caption": each.caption, "columns": each.columns}
+        yield f"numbers/{each.name}.json", _json(columns | {"rows": each.rows})
     yield "report.json", _json({"model": run.model, "dtype": run.dtype, **trace_report(run.result)})
 
 
@@ -176,7 +176,7 @@ def _orders(run: FinishedRun) -> Numbers:
     )
 
 
-def _numbers(drawn: TabContent) -> list[NamedNumbers]:
+def _numbers(drawn: TabContent) -> list[Numbers]:
     return picture_numbers(drawn.html) + list(map(figure_numbers, drawn.figures.values()))
 
 
@@ -184,10 +184,7 @@ def _pictures(run: FinishedRun, form: Form, drawn: Mapping[str, TabContent]) -> 
     texts = [(document_segment(entry.identity), entry.text) for entry in form.entries]
     answers = {METHODS[method].label: answer.text for method, answer in run.result.answers.items()}
     return pictures_page(
-        [
-            Section(heading, tab.html, tuple(map(packed_json, tab.figures.values())))
-            for heading, tab in drawn.items()
-        ],
+        [(heading, tab.html, list(map(packed_json, tab.figures.values()))) for heading, tab in drawn.items()],
         run=run_html(form.question, texts, answers),
         title="The pictures of a run",
         about=f"{run.model}, {run.dtype}. This page works offline.",
