@@ -153,7 +153,7 @@ def rank_documents(importance: Tensor, own: int | None = None, *, reverse: bool 
 
 
 def starts_from_ranking(ranking: Tensor, lengths: Tensor, end: int) -> Tensor:
-    """Return the start of each document, as methods/positions.py does for numpy."""
+    """Return the start of each document, as methods/plan.py does for numpy."""
     ranked_starts = end - lengths[ranking].cumsum(-1)
     return torch.empty_like(ranked_starts).scatter_(-1, ranking, ranked_starts)
 

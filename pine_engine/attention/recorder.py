@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from pine_engine.attention.arithmetic import Ranking, attention_weights, tail_mask
 from pine_engine.attention.blocks import BlockLayout
 from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, Trace, TraceConfig
-from pine_engine.methods.plan import AttentionPlan
-from pine_engine.methods.positions import MASKED, attention_mask
+from pine_engine.methods.plan import MASKED, AttentionPlan
 from pine_engine.network.registration import AttentionParams, LayerInput
 
 
@@ -171,7 +170,7 @@ class TraceRecorder:
             queries = np.arange(first, first + len(weights))
             dense = torch.zeros(len(queries), len(keys))
             dense.index_add_(1, key_index.cpu(), weights.float().cpu())
-            mask = attention_mask(plan, queries, keys)
+            mask = plan.attention_mask(queries, keys)
             table[queries - token_range.first] = np.where(mask, dense.numpy(), np.nan)
         return TokenWeights(token_range, table)
 

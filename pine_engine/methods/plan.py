@@ -1,7 +1,6 @@
 """Attention plan of a method for a prompt: which documents attend to each other, and where segments start.
 
 One formula covers all methods: position(query, key) = start(query, segment of key) + offset(key).
-`positions.py` evaluates it for single tokens.
 """
 
 from dataclasses import dataclass
@@ -12,6 +11,9 @@ from numpy.typing import NDArray
 
 from pine_engine.methods.table import Method
 from pine_engine.prompts.layout import IntArray, TokenLayout
+
+MASKED = -1
+"""Start or position of tokens to which the query does not attend."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,18 @@ class AttentionPlan:
         """True if prefix and documents are at positions 0 .. E - 1 without gaps for every document."""
         return self.method.mask == "bidirectional" and (self.is_ranked or self.method.positions == "own_last")
 
+    def attention_mask(self, queries: IntArray, keys: IntArray) -> NDArray[np.bool_]:
+        """Return the attention mask, bool (Q, K): True if the query attends to the key.
+
+        Args:
+            queries: Physical indices of tokens, (Q,); indices after the prompt are decoded tokens.
+            keys: Physical indices of tokens, (K,).
+        """
+        last = self.layout.num_tokens - 1  # decoded tokens continue the suffix
+        pairs = np.ix_(*(self.segments[np.minimum(tokens, last)] for tokens in (queries, keys)))
+        is_causal = np.pad(np.eye(self.layout.num_documents, dtype=bool), 1, constant_values=True)
+        return np.where(is_causal[pairs], keys <= queries[:, None], np.pad(self.visible, 1)[pairs])
+
     def query_positions(self, num_decoded: int = 0) -> IntArray:
         """Return the position of every token of prompt and answer as a query, (n + num_decoded,).
 
@@ -117,3 +131,15 @@ def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
         document_starts = np.broadcast_to(document_starts, all_pairs.shape)
     starts = (query_starts, suffix_start, document_starts, suffix_document_starts)
     return AttentionPlan(method, layout, visible[method.mask], *starts)
+
+
+def starts_from_ranking(ranking: IntArray, lengths: IntArray, end: int) -> IntArray:
+    """Return the start of each document if ranked documents fill the positions before `end` without gaps.
+
+    `arithmetic.starts_from_ranking` is the same for tensors. Source: specification 3.5, start(a, b).
+
+    Shape:
+        ranking: (..., D), the most important document first. lengths: (D,). Returns: int64 (..., D).
+    """
+    ranked_starts = end - lengths[ranking].cumsum(-1)
+    return np.take_along_axis(ranked_starts, ranking.argsort(-1), -1)

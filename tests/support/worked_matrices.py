@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pine_engine.methods.positions import MASKED
+from pine_engine.methods.plan import MASKED
 from pine_engine.prompts.layout import IntArray, TokenLayout
 
 FILE = Path(__file__).parents[1] / "golden" / "worked_matrices.txt"

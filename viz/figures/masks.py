@@ -1,19 +1,15 @@
-"""Figure of attention masks token by token, one panel per distinct mask, and the masks by segment."""
+"""Figure of attention masks token by token, one panel per distinct mask."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 
 import pine_engine as pine
-from viz import theme
 from viz.figures.frame import FloatArray, new_figure, plain
 from viz.figures.panels import add_panels, prompt_parts
-
-MASKED, ALLOWED, CAUSAL = range(3)
-"""States of a pair of segments: masked, all keys visible, causal inside the segment."""
+from viz.theme import ALLOWED, GRID, MASKED
 
 _MAX_COLUMNS = 3
 
@@ -41,10 +37,10 @@ def plot_masks(
     """
     plans = _plans(source)
     masks = _masks_info(plans)
-    colors = [(0, theme.MASKED), (0.5, theme.MASKED), (0.5, theme.ALLOWED), (1, theme.ALLOWED)]
+    colors = [(0, MASKED), (0.5, MASKED), (0.5, ALLOWED), (1, ALLOWED)]
     color_bar = {
         **{"tickvals": [0.25, 0.75], "ticktext": ["masked", "may attend"]},
-        **{"len": 260, "lenmode": "pixels", "thickness": 12, "outlinewidth": 1, "outlinecolor": theme.GRID},
+        **{"len": 260, "lenmode": "pixels", "thickness": 12, "outlinewidth": 1, "outlinecolor": GRID},
     }
     figure = new_figure(
         name="token-masks",
@@ -88,29 +84,8 @@ def _masks_info(plans: "Sequence[pine.AttentionPlan]") -> dict[str, FloatArray]:
         groups.setdefault(plan.visible.tobytes(), []).append(plan)
     masks = {}
     for group in groups.values():
-        visible = token_states(mask_states(group[0].visible), group[0].segments)
+        tokens = np.arange(group[0].layout.num_tokens)
+        visible = group[0].attention_mask(tokens, tokens)
         label = "; ".join(plan.method.label for plan in group)  # some labels contain commas
         masks[label] = np.where(visible, 1, np.nan).astype(np.float32)
     return masks
-
-
-def mask_states(visible: NDArray[np.bool_], *, has_prefix: bool = True) -> NDArray[np.uint8]:
-    """Return the states (R, R) of the segments of a prompt, from its document mask (D, D).
-
-    R is D + 2 with a prefix and D + 1 without. All segments attend to the prefix, the suffix attends to all,
-    only the suffix attends to the suffix, and each segment is causal inside.
-    """
-    first = int(has_prefix)
-    states = np.full((first + len(visible) + 1,) * 2, MASKED, dtype=np.uint8)
-    states[first:-1, first:-1] = np.where(visible, ALLOWED, MASKED)
-    states[:, :first] = ALLOWED
-    states[-1, :] = ALLOWED
-    np.fill_diagonal(states, CAUSAL)
-    return states
-
-
-def token_states(states: NDArray[np.uint8], segments: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
-    """Return the token mask (N, N) from segment states (R, R) and the segment of each token (N,)."""
-    cells = states[np.ix_(segments, segments)]
-    allowed: NDArray[np.bool_] = (cells == ALLOWED) | ((cells == CAUSAL) & np.tri(len(segments), dtype=bool))
-    return allowed

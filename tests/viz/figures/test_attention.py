@@ -9,14 +9,12 @@ from numpy.typing import NDArray
 
 import viz
 from pine_engine import METHODS, InputError, ShuffleResult, TokenLayout, build_plan
-from pine_engine.methods.positions import attention_mask
 from viz.figures.attention import _attention_info
-from viz.figures.masks import _masks_info, mask_states
+from viz.figures.masks import _masks_info
 from viz.figures.panels import MAX_BINS
 
 LAYOUT = TokenLayout((5, 9), ((11, 12, 13), (21, 22)), (51, 52))
 COUNT = LAYOUT.num_tokens
-MASKS = {"causal": np.tri(3, dtype=bool), "none": np.eye(3, dtype=bool), "all": np.ones((3, 3), dtype=bool)}
 
 
 def causal(count: int) -> NDArray[np.float32]:
@@ -80,26 +78,12 @@ def test_query_attention_is_a_row_of_the_weights() -> None:
     assert rest.x[0] == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("causal", [[2, 0, 0, 0, 0], [1, 2, 0, 0, 0], [1, 1, 2, 0, 0], [1, 1, 1, 2, 0], [1, 1, 1, 1, 2]]),
-        ("none", [[2, 0, 0, 0, 0], [1, 2, 0, 0, 0], [1, 0, 2, 0, 0], [1, 0, 0, 2, 0], [1, 1, 1, 1, 2]]),
-        ("all", [[2, 0, 0, 0, 0], [1, 2, 1, 1, 0], [1, 1, 2, 1, 0], [1, 1, 1, 2, 0], [1, 1, 1, 1, 2]]),
-    ],
-)
-def test_mask_states_equal_the_paper(name: str, expected: list[list[int]]) -> None:
-    states = mask_states(MASKS[name])
-    assert states.tolist() == expected
-    assert mask_states(MASKS[name], has_prefix=False).tolist() == states[1:, 1:].tolist()
-
-
 def test_masks_equal_the_plans_and_equal_masks_share_a_panel() -> None:
     plans = [build_plan(method, LAYOUT) for method in METHODS.values()]
     masks = _masks_info(plans)
     assert next(iter(masks)) == "Vanilla; Re-assignment only" and len(masks) == 3
     for plan in plans:
-        expected = attention_mask(plan, np.arange(COUNT), np.arange(COUNT))
+        expected = plan.attention_mask(np.arange(COUNT), np.arange(COUNT))
         (label,) = [label for label, z in masks.items() if np.array_equal(~np.isnan(z), expected)]
         assert plan.method.label in label.split("; ")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 import pine_engine as pine
 import viz
-from pine_engine.methods.positions import starts_from_ranking
+from pine_engine.methods.plan import starts_from_ranking
 from pine_engine.methods.table import TUTORIAL_METHODS
 from viz.cards.glossary import CONTENT
 from viz.cards.tutorial import figure_html

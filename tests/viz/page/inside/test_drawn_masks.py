@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 
 from pine_engine.engine.engine import Engine
-from pine_engine.methods.plan import build_plan
-from pine_engine.methods.positions import MASKED, attention_mask
 from pine_engine.methods.table import METHODS
 from tests.support.runs import THREE, finish, swapped
 from tests.support.tokenizers import letter_tokenizer
-from tests.support.worked_matrices import EXAMPLES, read_matrix
-from viz.figures.masks import mask_states, token_states
 from viz.page.answers.answering import FinishedRun
 from viz.page.inside.drawn_masks import draw_masks
 from viz.page.inside.reading import first_selection, plan_of
@@ -51,21 +47,11 @@ def test_masks_of_the_tutorial_are_drawn_without_a_run(engine: Engine) -> None:
     assert [trace.name for trace in figure.data] == ["Vanilla", "NIA; PCW; SP", "PINE"]
 
 
-@pytest.mark.parametrize("section", list(EXAMPLES))
-@pytest.mark.parametrize(
-    ("method", "title"), [("vanilla", "Vanilla"), ("nia", "NIA"), ("pcw", "PCW (and SP)"), ("pine", "PINE")]
-)
-def test_token_masks_are_those_worked_by_hand(section: str, method: str, title: str) -> None:
-    plan = build_plan(METHODS[method], EXAMPLES[section].layout)
-    worked, _ = read_matrix(section, title)
-    assert np.array_equal(token_states(mask_states(plan.visible), plan.segments), worked != MASKED)
-
-
 def test_the_mask_of_every_method_is_drawn_over_the_whole_prompt(run: FinishedRun) -> None:
     figure = draw_masks(run, first_selection(run)).figures["token-masks"]
     tokens = np.arange(run.result.layout.num_tokens)
     for name in METHODS:
-        expected = attention_mask(plan_of(run, name), tokens, tokens)
+        expected = plan_of(run, name).attention_mask(tokens, tokens)
         assert sum(np.array_equal(~np.isnan(trace.z), expected) for trace in figure.data) == 1, name
     assert list(figure.layout.xaxis.ticktext) == ["SYS", "B", "A", "C", "SUF"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pine_engine.engine.engine import Engine
-from pine_engine.methods.positions import MASKED
+from pine_engine.methods.plan import MASKED
 from pine_engine.methods.table import METHODS
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, read_html
