@@ -28,25 +28,12 @@ if TYPE_CHECKING:
     from viz.figures.shuffle import plot_shuffle
 
 __all__ = [
-    "plot_answer_attention",
-    "plot_answer_importance",
-    "plot_attention",
-    "plot_attention_shares",
-    "plot_bias_curve",
-    "plot_head_decisiveness",
-    "plot_importance",
-    "plot_logprob_by_order",
-    "plot_masks",
-    "plot_method_positions",
-    "plot_next_token_candidates",
-    "plot_order_effects",
-    "plot_position_map",
-    "plot_position_sweep",
-    "plot_positions",
-    "plot_positions_by_order",
-    "plot_query_attention",
+    "plot_answer_attention", "plot_answer_importance", "plot_attention", "plot_attention_shares",
+    "plot_bias_curve", "plot_head_decisiveness", "plot_importance", "plot_logprob_by_order", "plot_masks",
+    "plot_method_positions", "plot_next_token_candidates", "plot_order_effects", "plot_position_map",
+    "plot_position_sweep", "plot_positions", "plot_positions_by_order", "plot_query_attention",
     "plot_shuffle",
-]
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

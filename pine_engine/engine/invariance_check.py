@@ -1,13 +1,13 @@
 """Check of order invariance here: a short prompt in two document orders, for each prepared model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 import torch
-from torch import Tensor
 
 from pine_engine.attention.state import input_device
 from pine_engine.engine import passes
-from pine_engine.methods.table import METHODS, Method
+from pine_engine.methods.table import METHODS
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.parallel import num_processes
 from pine_engine.prompts.layout import TokenLayout
@@ -30,13 +30,7 @@ def check_invariance(patched_models: Sequence[PatchedModel], name: str, vocab_si
             f"Bitwise order invariance of {name} is not guaranteed here: it is split among {processes} "
             f"processes, whose sums depend on the position of a token. Up to {MAX_PROCESSES} are supported."
         )
-
-    def prefill(layout: TokenLayout, method: Method) -> Tensor:
-        return passes.prefill(
-            patched_models, layout, method, reserved_tokens=0, logits_to_keep=layout.suffix_length
-        )[1]
-
-    changes = changes_by_order(prefill, vocab_size)
+    changes = _changes_by_order(patched_models, vocab_size)
     if not changes:
         return None
     found = " and ".join(f"{label} (up to {change:.1e})" for label, change in changes.items())
@@ -48,15 +42,16 @@ def check_invariance(patched_models: Sequence[PatchedModel], name: str, vocab_si
 
 
 @torch.inference_mode()
-def changes_by_order(prefill: Callable[[TokenLayout, Method], Tensor], vocab_size: int) -> dict[str, float]:
-    """Return the largest change of a logit by label; `prefill` returns the logits (T, V) of a suffix."""
+def _changes_by_order(patched_models: Sequence[PatchedModel], vocab_size: int) -> dict[str, float]:
+    """Return the largest change of a logit by label of the method; empty without a change."""
     ids = torch.randint(vocab_size, (sum(LENGTHS) + LENGTHS[0],), generator=torch.Generator().manual_seed(0))
     prefix, *documents, suffix = (tuple(part.tolist()) for part in ids.split([*LENGTHS, LENGTHS[0]]))
     layout = TokenLayout(prefix, tuple(documents), suffix)
-    shuffled = layout.reorder([3, 0, 4, 1, 2])
+    prefill = partial(passes.prefill, reserved_tokens=0, logits_to_keep=layout.suffix_length)
+    orders = layout, layout.reorder([3, 0, 4, 1, 2])
     changes = {}
     for name in CHECKED_METHODS:
-        one, other = (prefill(order, METHODS[name]) for order in (layout, shuffled))
+        one, other = (prefill(patched_models, each, METHODS[name])[1] for each in orders)
         if not torch.equal(one, other):
             changes[METHODS[name].label] = (one - other).abs().max().item()
     return changes

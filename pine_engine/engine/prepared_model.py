@@ -17,7 +17,7 @@ from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, as_tuple_of, describe, sequence
 from pine_engine.models import load
 from pine_engine.models.packed import PackedWeight, pack, repack
-from pine_engine.models.support import context_in_words, stated_context
+from pine_engine.models.support import context_limit
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.model_snapshot import ModelSnapshot
 from pine_engine.network.parallel import num_local_heads
@@ -161,9 +161,8 @@ class PreparedModel:
         """
         if layout.num_tokens + as_int(max_new_tokens, "answer length", least=0) <= self.max_context_length:
             return
-        limit = f"the context has {self.max_context_length}"
-        if self.max_context_length == stated_context(self.model.config):
-            limit = context_in_words(self.model.config)
+        stated, reason = context_limit(self.model.config) or (None, "")
+        limit = reason if self.max_context_length == stated else f"the context has {self.max_context_length}"
         lengths = f"the prompt has {layout.num_tokens} tokens and the answer may have {max_new_tokens}"
         raise InputError(f"{lengths}, but {limit}. Shorten documents or the answer.", field="prompt")
 

@@ -9,7 +9,7 @@ from pine_engine.models.dtypes import BYTES, Dtype, stored_dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, INSTALL_ADVICE, find_embedded_gguf
 from pine_engine.models.hub import look_up
 from pine_engine.models.load import NO_CONTEXT, ModelSource, resolve, resolve_folder
-from pine_engine.models.support import ADVICE, model_errors, refusal, stated_context
+from pine_engine.models.support import ADVICE, context_limit, model_errors, refusal
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -162,7 +162,8 @@ def _with_config(model: LoadableModel, where: Path | str, **source: Any) -> Load
     try:
         with model_errors("", "its config is not one that transformers knows", field="config"):
             config = read_config(where, **source)
-            model = replace(model, family=config.model_type, context=stated_context(config))
+            limit = context_limit(config)
+            model = replace(model, family=config.model_type, context=limit and limit[0])
             model = replace(model, state_values=_state_values(config), stored=stored_dtype(config))
             quantization = getattr(config, "quantization_config", None)
             if quantization and AutoHfQuantizer.supports_quant_method(quantization):

@@ -15,7 +15,7 @@ from pine_engine.models import embedded
 from pine_engine.models.dtypes import Dtype, known_dtype, resolve_dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.models.hub import bring, find_on_hub
-from pine_engine.models.support import model_errors, stated_context
+from pine_engine.models.support import context_limit, model_errors
 
 if TYPE_CHECKING:
     import torch
@@ -213,10 +213,10 @@ def check_device(device: str) -> None:
 
 def max_context_length(model: "PreTrainedModel") -> int:
     """Return the context length of a model in tokens. Raises ModelError if its config does not state it."""
-    limit = stated_context(model.config)
+    limit = context_limit(model.config)
     if limit is None:
         raise ModelError(f"this {model.config.model_type} model cannot be used: {NO_CONTEXT}", field="config")
-    return limit
+    return limit[0]
 
 
 def stop_token_ids(

@@ -134,26 +134,15 @@ def lengths_of_change(config: "PretrainedConfig") -> list[int]:
     return sorted({int(parameters["original_max_position_embeddings"]) for parameters in changing})
 
 
-def stated_context(config: "PretrainedConfig") -> int | None:
-    """Return the maximum length of prompt and answer in tokens; None if the config does not state it."""
-    limits = _limits(config.get_text_config())
-    return min(limits)[0] if limits else None
+def context_limit(config: "PretrainedConfig") -> tuple[int, str] | None:
+    """Return the maximum length of prompt and answer in tokens, and its reason in words; None if not stated.
 
-
-def context_in_words(config: "PretrainedConfig") -> str:
-    """Return the limit of the context as text, such as "the context of the model is 8192 tokens"."""
-    limits = _limits(config.get_text_config())
-    return min(limits)[1] if limits else "the model does not state its context length"
-
-
-def _limits(config: "PretrainedConfig") -> list[tuple[int, str]]:
-    """Return the limits of prompt and answer in tokens with their descriptions; empty if not stated.
-
-    PINE has no window and no scale that grows with the position, and equals the model up to these lengths.
+    PINE has no window and no scale that grows with the position, and equals the model up to this length.
     """
+    config = config.get_text_config()
     stated = getattr(config, "max_position_embeddings", None)
     if not isinstance(stated, int) or stated < 1:
-        return []
+        return None
     limits = [(stated, f"the context of the model is {stated} tokens")]
     if window := sliding_window(config):
         words = f"the model's sliding window is {window} tokens, and no document may fall out of it"
@@ -162,7 +151,7 @@ def _limits(config: "PretrainedConfig") -> list[tuple[int, str]]:
         if parameters.get("llama_4_scaling_beta"):
             first = parameters["original_max_position_embeddings"]
             limits.append((first, f"beyond {first} tokens the model scales its queries by their position"))
-    return limits
+    return min(limits)
 
 
 def sliding_window(config: "PretrainedConfig") -> int | None:

@@ -56,10 +56,6 @@ class Premises:
     premises: tuple[str, ...]
     suffix: str
 
-    def reassemble(self) -> str:
-        """Return the text of the problem."""
-        return "".join((self.prefix, *self.premises, self.suffix))
-
     def row(self, identity: str) -> DataRow:
         """Return a row of the task math_reasoning. Raises InputError if there are no premises."""
         if not self.premises:

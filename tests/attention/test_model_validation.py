@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, T5Config, T5ForConditionalGeneration
 from pine_engine import Engine, InputError, ModelError
 from pine_engine.attention import model_validation
 from pine_engine.attention.model_validation import validate_model
-from pine_engine.models.support import context_in_words, stated_context
+from pine_engine.models.support import context_limit
 from tests.support.families import LAYOUT, longrope, make, rope
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -59,9 +59,8 @@ SCALED_LATER = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4, "llama_4_
 def test_context_limit_is_shortest_of_config(
     family: str, options: dict[str, Any], limit: int, words: str
 ) -> None:
-    config = make(family, **options).config
-    assert stated_context(config) == limit
-    assert context_in_words(config).startswith(f"{words} {limit} ")
+    tokens, reason = context_limit(make(family, **options).config) or (None, "")
+    assert tokens == limit and reason.startswith(f"{words} {limit} ")
 
 
 def test_prompt_longer_than_window_is_refused() -> None:
