@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,7 +96,7 @@ def evaluate(
             raise
         return CommandResult({}, [], status=output.BAD_INPUT)  # the main process shows the same error
 
-    from pine_engine.evaluation.measure import Measurement
+    from pine_engine.evaluation.measure import run_evaluation
 
     share = part.select(examples)
     shown = examples if part.is_launched else share
@@ -109,7 +110,7 @@ def evaluate(
         engine, info = _open(output_dir, settings, model, data)
         started = time.perf_counter()
         try:
-            with shards.stop_on_signals() as stopped, stored.Writer(output_dir, part.index) as writer:
+            with shards.stop_on_signals() as stopped, stored.write_records(output_dir, part.index) as append:
                 found = stored.read_records(output_dir)
                 planned = settings.keys(share)
                 num_done = len(planned.keys() & {record.key for record in found})
@@ -117,11 +118,11 @@ def evaluate(
 
                     def keep(item: Event | Record) -> None:
                         if isinstance(item, Record):
-                            writer.append(item)
+                            append(item)
                             advance(f"{item.example}: {item.method}, {item.order_name}")
 
-                    measurement = Measurement(engine, share, settings, found, examples)
-                    compute_on(engine.device, lambda: measurement.work(keep, stopped))
+                    run = partial(run_evaluation, engine, share, settings, keep, stopped)
+                    compute_on(engine.device, partial(run, found=found, dataset=examples))
                 is_waiting = part.is_launched and part.index == 0
                 while is_waiting and not stopped.is_set() and _planned(output_dir, examples, settings)[1]:
                     stopped.wait(1)

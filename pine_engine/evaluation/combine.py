@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from pine_engine.debias.debias import combine_labels, log_mean, most_voted, pride_prior
 from pine_engine.debias.table import TIE, MeasuredMethod
 from pine_engine.evaluation.document_orders import DocumentOrder
+from pine_engine.evaluation.example_runs import BaseRun
 from pine_engine.evaluation.examples import Example
 from pine_engine.prompts.tasks import Task, get_task
 
@@ -16,20 +16,10 @@ Prior = tuple[float, ...]
 """Probability of each choice of a task, independent of the documents, with sum 1."""
 
 
-@dataclass(frozen=True)
-class MethodOutput:
-    """Outcome of one base run: order of the run, and fields of Record, None if they are not measured."""
-
-    order: DocumentOrder
-    text: str | None = None
-    answer_logprob: float | None = None
-    choice_logprobs: dict[str, float] | None = None
-
-
 def combine(
     method: MeasuredMethod,
     example: Example,
-    runs: Sequence[MethodOutput],
+    runs: Sequence[BaseRun],
     order: DocumentOrder,
     prior: Prior | None = None,
 ) -> dict[str, Any]:
@@ -72,13 +62,13 @@ def combine(
     return outcome | {"choice_logprobs": choices, "choice_score": score}
 
 
-def _scored(task: Task, example: Example, run: MethodOutput, text: str) -> dict[str, Any]:
+def _scored(task: Task, example: Example, run: BaseRun, text: str) -> dict[str, Any]:
     """Return the text of a run, and what is parsed and scored in `text`."""
     score = example.score(text, run.order.answers(example))
     return {"text": run.text, "parsed": task.parse(text), "score": score}
 
 
-def _vote(task: Task, example: Example, runs: Sequence[MethodOutput], order: DocumentOrder) -> dict[str, Any]:
+def _vote(task: Task, example: Example, runs: Sequence[BaseRun], order: DocumentOrder) -> dict[str, Any]:
     """Return the most frequent answer, with a generated text that has it.
 
     A tie of documents, and runs of which none can be parsed, are scored as an empty text. Of other answers
@@ -97,7 +87,7 @@ def _vote(task: Task, example: Example, runs: Sequence[MethodOutput], order: Doc
     return outcome | {"parsed": letter} if task.has_letters else outcome
 
 
-def _answer_of(task: Task, run: MethodOutput) -> str | None:
+def _answer_of(task: Task, run: BaseRun) -> str | None:
     """Return an answer in a form that is equal in all orders: for a document, its letter as stored."""
     parsed = task.parse(run.text or "")
     if parsed is None:

@@ -24,24 +24,11 @@ from pine_engine.prompts.tasks import get_task
 
 
 @dataclass(eq=False)
-class SharedWork:
-    """Work that several results may need.
-
-    seconds: time spent on it, with its share of reused parts. num_results: number of results that need it.
-    """
-
-    num_results: int = field(default=0, init=False)
-    seconds: float = field(default=0.0, init=False)
-    is_done: bool = field(default=False, init=False)
-    error: str | None = field(default=None, init=False)
-
-
-@dataclass(eq=False)
-class Prefill(SharedWork):
+class Prefill:
     """A prompt under one method. Prefills of the same version may share parts of their computation.
 
-    texts: texts to score after the prompt. logprobs: their log-probabilities. standalone_s: seconds that the
-    prefill takes without reuse.
+    texts: texts to score after the prompt. logprobs: their log-probabilities. seconds: time spent, with the
+    share of reused parts. standalone_s: seconds that the prefill takes without reuse.
     """
 
     method: Method
@@ -50,15 +37,33 @@ class Prefill(SharedWork):
     texts: dict[str, None] = field(default_factory=dict, init=False)
     logprobs: dict[str, float] = field(default_factory=dict, init=False)
     standalone_s: float = field(default=0.0, init=False)
+    seconds: float = field(default=0.0, init=False)
+    is_done: bool = field(default=False, init=False)
+    error: str | None = field(default=None, init=False)
 
 
 @dataclass(eq=False)
-class Generation(SharedWork):
+class Generation:
     """An answer to the first of the prefills; `steps` of its tokens are calibrated with the others."""
 
     prefills: tuple[Prefill, ...]
     steps: Steps | None = None
-    answer: ActiveGeneration | None = field(default=None, init=False)
+    answer: ActiveGeneration | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """True if the answer is finished or has an error."""
+        return self.answer is not None
+
+    @property
+    def seconds(self) -> float:
+        """Share of the decoding steps' time."""
+        return self.answer.seconds if self.answer else 0.0
+
+    @property
+    def error(self) -> str | None:
+        """Reason why there is no answer."""
+        return str(self.answer.error) if self.answer and self.answer.error else None
 
     @property
     def num_rows(self) -> int:
@@ -77,8 +82,23 @@ class BaseRun:
     order: DocumentOrder
     prefill: Prefill
     generation: Generation | None
-    accepted: tuple[str, ...]
-    choices: tuple[str, ...]
+    accepted: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str | None:
+        """Generated answer."""
+        return self.generation.answer.text if self.generation and self.generation.answer else None
+
+    @property
+    def answer_logprob(self) -> float | None:
+        """Log-probability of the accepted answer, None if it is not measured."""
+        return self.prefill.logprobs[self.accepted[0]] if self.accepted else None
+
+    @property
+    def choice_logprobs(self) -> dict[str, float] | None:
+        """Log-probabilities of the choices, None if they are not measured."""
+        return {text: self.prefill.logprobs[text] for text in self.choices} or None
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +124,7 @@ class PlannedResult:
         return list(dict.fromkeys(run.generation for run in self.runs if run.generation))
 
     @property
-    def parts(self) -> list[SharedWork]:
+    def parts(self) -> list[Prefill | Generation]:
         """All that the result needs."""
         return [*self.prefills, *self.generations]
 

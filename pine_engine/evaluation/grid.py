@@ -18,7 +18,7 @@ from pine_engine.evaluation.answers import Metric, is_parsed, score_of
 from pine_engine.evaluation.document_orders import is_drawn
 from pine_engine.evaluation.intervals import Estimate, Flags, Floats
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.rewardbench import SUBSETS
+from pine_engine.evaluation.rewardbench import WEIGHTS, WEIGHTS_V0_1_1, Weights
 
 Column = dict[str, Record]
 """Records of one example under one method, by order."""
@@ -28,9 +28,6 @@ Groups = Sequence[Sequence[Record]]
 
 BETWEEN = " > "
 """Text between the parts of the name of an estimate."""
-
-Weights = dict[tuple[str, str], float]
-"""Weight of each subset of a judge's data in its section, by section and subset."""
 
 
 @dataclass(frozen=True)
@@ -111,13 +108,9 @@ class Grid:
             if record.section is not None:
                 names = record.section, record.subset or ""
                 weights[names] = weights.get(names, 0) + 1 if record.weight is None else record.weight
-        rank = {(subset.section, subset.name): place for place, subset in enumerate(SUBSETS)}
+        rank = {names: place for place, names in enumerate(WEIGHTS)}
         weights = dict(sorted(weights.items(), key=lambda item: rank.get(item[0], len(rank))))
-        old = weights | {
-            (subset.section, subset.name): subset.weight_v0_1_1
-            for subset in SUBSETS
-            if subset.weight_v0_1_1 is not None and (subset.section, subset.name) in weights
-        }
+        old = weights | {names: weight for names, weight in WEIGHTS_V0_1_1.items() if names in weights}
         return {"": weights} if old == weights else {"": weights, " v0.1.1": old}
 
     def num_computed(self, method: str) -> int:

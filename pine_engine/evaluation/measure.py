@@ -4,7 +4,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,9 +19,9 @@ from pine_engine.engine.generation import BATCH_ROWS, ActiveGeneration, decode_a
 from pine_engine.engine.likelihood import score_answers
 from pine_engine.engine.model_worker import RunControl, raise_if_cancelled, stream_from_worker
 from pine_engine.errors import InputError, ModelError
-from pine_engine.evaluation.combine import MethodOutput, Prior, combine
+from pine_engine.evaluation.combine import Prior, combine
 from pine_engine.evaluation.document_orders import AS_IS, DocumentOrder
-from pine_engine.evaluation.example_runs import BaseRun, ExamplePlan, PlannedResult, Prefill, distinct_parts
+from pine_engine.evaluation.example_runs import ExamplePlan, PlannedResult, Prefill, distinct_parts
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Record, blank_record
 from pine_engine.evaluation.settings import Key, Settings, choose
@@ -45,76 +45,73 @@ def measure(
     become records with an error. Closing the generator stops the model within one layer. found: existing
     records, which are not computed again. options: those of choose(). Raises InputError as choose() does.
     """
-    return stream_from_worker(Measurement(engine, examples, choose(examples, **options), found=found).work)
+    settings = choose(examples, **options)
+    return stream_from_worker(partial(run_evaluation, engine, examples, settings, found=found))
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """A checked evaluation, to run in a thread of the caller.
+@torch.inference_mode()
+def run_evaluation(
+    engine: Engine,
+    examples: Sequence[Example],
+    settings: Settings,
+    emit: Emit,
+    cancelled: threading.Event,
+    *,
+    found: Iterable[Record] = (),
+    dataset: Sequence[Example] | None = None,
+) -> None:
+    """Emit the events and records of measure() in this thread. Raises Cancelled when the flag is set.
 
-    Attributes:
-        examples: Examples to evaluate.
-        found: Existing records.
-        dataset: Examples of the whole run, of which `examples` may be a shard. None if they are the same.
+    dataset: examples of the whole run, of which `examples` may be a shard; None if they are the same.
     """
+    found = list(found)
+    done = {record.key for record in found}
+    known: dict[tuple[str, str], Prior | None] = {}
 
-    engine: Engine
-    examples: Sequence[Example]
-    settings: Settings
-    found: Iterable[Record] = ()
-    dataset: Sequence[Example] | None = None
+    def learn(item: Event | Record) -> None:
+        if not isinstance(item, Record):
+            emit(item)
+        elif item.prior:
+            known[item.method, item.example] = tuple(item.prior.values())
 
-    @torch.inference_mode()
-    def work(self, emit: Emit, cancelled: threading.Event) -> None:
-        """Emit the events and records of measure(). Raises Cancelled when the flag is set."""
-        found = list(self.found)
-        done = {record.key for record in found}
-        known: dict[tuple[str, str], Prior | None] = {}
+    def learn_and_emit(item: Event | Record) -> None:
+        learn(item)
+        if isinstance(item, Record):
+            emit(item)
 
-        def learn(item: Event | Record) -> None:
-            if not isinstance(item, Record):
-                emit(item)
-            elif item.prior:
-                known[item.method, item.example] = tuple(item.prior.values())
+    def prior_before(example: Example, method: MeasuredMethod) -> Prior | None:
+        """Return the prior of PriDe for an example, None if it is learned from this example.
 
-        def learn_and_emit(item: Event | Record) -> None:
-            learn(item)
-            if isinstance(item, Record):
-                emit(item)
+        A prior is learned from the first example that can be measured, and from a share of the others,
+        selected by their ids. All other examples are divided by the mean prior of those before them. So
+        it is independent of shards, of a limit of the examples, and of interruptions.
+        """
+        learned: list[Prior] = []
+        for row in dataset or examples:
+            is_learned = not learned or is_prior_example(row.id)
+            if row.id == example.id:
+                return None if is_learned else mean_prior(learned)
+            if is_learned and (method.name, row.id) not in known:  # an example of another shard
+                known[method.name, row.id] = None
+                changes = {"methods": (method.name,), "order_names": (AS_IS,), "generate": False}
+                alone = settings.model_copy(update=changes)
+                _ExampleRun(engine, row, alone, set(), {method.name: None}, learn, cancelled).run()
+            if is_learned and (prior := known[method.name, row.id]):
+                learned.append(prior)
+        raise AssertionError(f"{example.id} is not an example of the run")
 
-        def prior_before(example: Example, method: MeasuredMethod) -> Prior | None:
-            """Return the prior of PriDe for an example, None if it is learned from this example.
-
-            A prior is learned from the first example that can be measured, and from a share of the others,
-            selected by their ids. All other examples are divided by the mean prior of those before them. So
-            it is independent of shards, of a limit of the examples, and of interruptions.
-            """
-            learned: list[Prior] = []
-            for row in self.dataset or self.examples:
-                is_learned = not learned or is_prior_example(row.id)
-                if row.id == example.id:
-                    return None if is_learned else mean_prior(learned)
-                if is_learned and (method.name, row.id) not in known:  # an example of another shard
-                    known[method.name, row.id] = None
-                    changes = {"methods": (method.name,), "order_names": (AS_IS,), "generate": False}
-                    alone = self.settings.model_copy(update=changes)
-                    _ExampleRun(self.engine, row, alone, set(), {method.name: None}, learn, cancelled).run()
-                if is_learned and (prior := known[method.name, row.id]):
-                    learned.append(prior)
-            raise AssertionError(f"{example.id} is not an example of the run")
-
-        for record in found:
-            learn(record)
-        for example in self.examples:
-            raise_if_cancelled(cancelled)
-            priors = {
-                method.name: prior_before(example, method)
-                for method in self.settings.measured
-                if method.wrapper
-                and method.wrapper.has_prior
-                and not self.settings.keys([example], [method]).keys() <= done
-            }
-            _ExampleRun(self.engine, example, self.settings, done, priors, learn_and_emit, cancelled).run()
+    for record in found:
+        learn(record)
+    for example in examples:
+        raise_if_cancelled(cancelled)
+        priors = {
+            method.name: prior_before(example, method)
+            for method in settings.measured
+            if method.wrapper
+            and method.wrapper.has_prior
+            and not settings.keys([example], [method]).keys() <= done
+        }
+        _ExampleRun(engine, example, settings, done, priors, learn_and_emit, cancelled).run()
 
 
 class _ExampleRun:
@@ -144,9 +141,8 @@ class _ExampleRun:
             order = DocumentOrder(name, as_stored, as_stored)
             self._emit_record(method, order, was_computed=False, error=error)
         waiting = list(filter(self._fits, self._plan.results))
+        self._num_results = Counter(part for result in waiting for part in result.parts)
         for result in waiting:
-            for part in result.parts:
-                part.num_results += 1
             for run in result.runs:
                 run.prefill.texts |= dict.fromkeys(run.accepted + run.choices)
         try:
@@ -221,9 +217,7 @@ class _ExampleRun:
             batch_size=BATCH_SIZE,
             control=RunControl(cancelled=self._cancelled),
         ):
-            generation = generations[answer.index]
-            generation.answer, generation.seconds, generation.is_done = answer, answer.seconds, True
-            generation.error = str(answer.error) if answer.error else None
+            generations[answer.index].answer = answer
             yield
 
     def _prefill(self, shared: SharedPrefill, prefill: Prefill) -> tuple[SequenceState, torch.Tensor]:
@@ -249,9 +243,8 @@ class _ExampleRun:
         times = {
             "prefill_s": sum(run.prefill.standalone_s for run in result.runs),
             "decode_s": sum(answer.seconds for answer in answers),
-            "seconds": sum(part.seconds / part.num_results for part in result.parts),
+            "seconds": sum(part.seconds / self._num_results[part] for part in result.parts),
         }
-        runs = list(map(_output, result.runs))
         prior = self._priors.get(result.method.name)
         for index, order in enumerate(result.orders):
             self._emit_record(
@@ -261,7 +254,7 @@ class _ExampleRun:
                 prompt_tokens=_num_prompt_tokens(result),
                 answer_tokens=sum(len(answer.answer.token_ids) for answer in answers) if answers else None,
                 was_computed=index == 0,
-                **combine(result.method, self._example, runs, order, prior),
+                **combine(result.method, self._example, result.runs, order, prior),
                 **(times if index == 0 else {}),
             )
 
@@ -282,13 +275,3 @@ class _ExampleRun:
 
 def _num_prompt_tokens(result: PlannedResult) -> int:
     return sum(run.prefill.layout.num_tokens for run in result.runs)
-
-
-def _output(run: BaseRun) -> MethodOutput:
-    answer, logprobs = run.generation and run.generation.answer, run.prefill.logprobs
-    return MethodOutput(
-        order=run.order,
-        text=answer.answer.text if answer else None,
-        answer_logprob=logprobs[run.accepted[0]] if run.accepted else None,
-        choice_logprobs={text: logprobs[text] for text in run.choices} or None,
-    )

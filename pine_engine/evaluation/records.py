@@ -1,11 +1,11 @@
 """Records of a run: one JSON line per example, method and document order, in files that only grow."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pine_engine.errors import InputError, WriteError
 from pine_engine.evaluation.document_orders import DocumentOrder, names_of
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.rewardbench import find_subset
+from pine_engine.evaluation.rewardbench import SECTION_OF, WEIGHTS, find_subset
 from pine_engine.evaluation.settings import Key, Settings
 from pine_engine.invariance.platform_facts import Platform, platform_of
 from pine_engine.prompts.request import parse_json, read_text
@@ -36,19 +36,15 @@ RENAMED_KEYS = {
 Seconds = Annotated[float, Field(ge=0)]
 
 
-class _Versioned(BaseModel):
-    """Base of records and settings that accepts version 1, too."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _rename_keys(cls, fields: Any) -> Any:
-        if not isinstance(fields, dict):
-            return fields
-        renamed = {RENAMED_KEYS.get(key, key): value for key, value in fields.items()}
-        return renamed | {"version": VERSION} if fields.get("version") == 1 else renamed
+def rename_keys(fields: Any) -> Any:
+    """Return the fields of a record or of settings, with the current keys for those of version 1."""
+    if not isinstance(fields, dict):
+        return fields
+    renamed = {RENAMED_KEYS.get(key, key): value for key, value in fields.items()}
+    return renamed | {"version": VERSION} if fields.get("version") == 1 else renamed
 
 
-class Record(_Versioned):
+class Record(BaseModel):
     """One example under one method in one document order. None: not measured.
 
     input_order, permutation: as in DocumentOrder. gold_slot: slot of the document with the answer. answers:
@@ -63,6 +59,7 @@ class Record(_Versioned):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+    _rename_keys = model_validator(mode="before")(rename_keys)
 
     example: str
     task: str
@@ -98,12 +95,14 @@ class Record(_Versioned):
         return self.example, self.method, self.order_name
 
 
-class RunInfo(_Versioned, Settings):
+class RunInfo(Settings):
     """Settings of a run, and what it was computed with.
 
     started: date and time in UTC. data: name of the file with the examples. address: hub id, folder or file
     of the model.
     """
+
+    _rename_keys = model_validator(mode="before")(rename_keys)
 
     format: Literal["pine-explorer evaluation"] = FORMAT
     version: Literal[2] = VERSION
@@ -155,7 +154,9 @@ def run_info(settings: Settings, engine: "Engine", *, data: str, data_sha256: st
 def blank_record(example: Example, method: str, order: DocumentOrder) -> Record:
     """Return the record of an example in an order, without results."""
     named = example.meta.get("subset")
-    subset = find_subset(named) if isinstance(named, str) else None
+    named = named if isinstance(named, str) else None
+    subset = named and find_subset(named)
+    section = SECTION_OF[subset] if subset else None
     return Record(
         example=example.id,
         task=example.task,
@@ -166,49 +167,47 @@ def blank_record(example: Example, method: str, order: DocumentOrder) -> Record:
         gold_slot=order.gold_slot(example),
         num_documents=len(example.documents),
         answers=order.answers(example),
-        section=subset.section if subset else None,
-        subset=subset.name if subset else named if isinstance(named, str) else None,
-        weight=subset.weight if subset else None,
+        section=section,
+        subset=subset or named,
+        weight=WEIGHTS[section, subset] if section and subset else None,
     )
 
 
-class Writer:
-    """Appends the records of one shard to its file; each record is in the file, each example on the disk.
+@contextmanager
+def write_records(folder: Path, shard: int = 0) -> Iterator[Callable[[Record], None]]:
+    """Yield a function that appends a record to the file of a shard; each example is synced to the disk.
 
     A half-written line of a killed process is cut off. Raises WriteError for what the system refuses.
     """
-
-    def __init__(self, folder: Path, shard: int = 0) -> None:
-        self._path = folder / f"records.{shard}.jsonl"
-        self._example: str | None = None
-        with self._refusals():
-            self._file = self._path.open("a+b", buffering=0)
-            self._file.seek(0)
-            self._file.truncate(self._file.readall().rfind(b"\n") + 1)
-
-    def append(self, record: Record) -> None:
-        """Append one line; sync the lines of the example before when another begins."""
-        line = record.model_dump_json().encode() + b"\n"
-        with self._refusals():
-            if record.example != self._example:
-                os.fsync(self._file.fileno())
-            self._example = record.example
-            while line:
-                line = line[self._file.write(line) :]  # a disk that is nearly full takes a part
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._refusals(), self._file:
-            os.fsync(self._file.fileno())
+    path = folder / f"records.{shard}.jsonl"
+    last_example = None
 
     @contextmanager
-    def _refusals(self) -> Iterator[None]:
+    def refusals() -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise WriteError(f"{self._path} cannot be written: {error.strerror}") from error
+            raise WriteError(f"{path} cannot be written: {error.strerror}") from error
+
+    @refusals()
+    def append(record: Record) -> None:
+        nonlocal last_example
+        line = record.model_dump_json().encode() + b"\n"
+        if record.example != last_example:
+            os.fsync(file.fileno())
+        last_example = record.example
+        while line:
+            line = line[file.write(line) :]  # a disk that is nearly full takes a part
+
+    with refusals():
+        file = path.open("a+b", buffering=0)
+        file.seek(0)
+        file.truncate(file.readall().rfind(b"\n") + 1)
+    try:
+        yield append
+    finally:
+        with refusals(), file:
+            os.fsync(file.fileno())
 
 
 def open_run(folder: Path, info: RunInfo) -> RunInfo:

@@ -14,7 +14,7 @@ from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.grid import Grid
 from pine_engine.evaluation.intervals import share
 from pine_engine.evaluation.report.published import ANY, published
-from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
+from pine_engine.evaluation.rewardbench import WEIGHTS
 from pine_engine.evaluation.slots import BOTH, CHANGED, FIRST, OVER_ORDERS, SECOND, SHUFFLED
 from pine_engine.evaluation.task_estimates import Row, nested
 from tests.support.records import SWAPS, judged, sweep, swept
@@ -204,12 +204,11 @@ def test_published_subsets_make_published_sections() -> None:
     """Tables 8 and 5 of the paper, both rounded to a tenth, with the weights of version 0.1.1."""
     model = "Meta-Llama-3-70B-Instruct"
     records = [
-        judged(name, row["method"], "as-is", "A", section=subset.section, subset=name, weight=subset.weight)
+        judged(name, row["method"], "as-is", "A", section=section, subset=name, weight=weight)
         .model_copy(update={"score": score / 100})
         for row in published("subset_scores")
         if row["model"] == model
-        for name, score in zip((one.name for one in SUBSETS), chain(*row["sections"]), strict=True)
-        if (subset := find_subset(name)) is not None
+        for ((section, name), weight), score in zip(WEIGHTS.items(), chain(*row["sections"]), strict=True)
     ]  # fmt: skip
     task = task_of(records)
     for method, setting in (("vanilla", SHUFFLED), ("pine", ANY)):

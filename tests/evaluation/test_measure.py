@@ -15,7 +15,7 @@ from pine_engine.engine.events import PrefillProgress
 from pine_engine.errors import Cancelled
 from pine_engine.evaluation.document_orders import arrange
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.measure import Measurement, measure
+from pine_engine.evaluation.measure import measure, run_evaluation
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.settings import Key, choose
 from pine_engine.methods.table import METHODS
@@ -267,7 +267,7 @@ def test_measure_stop_takes_effect_in_the_next_layer(engine: Engine, layer: int,
 
     settings = choose([QUESTION], methods=["vanilla"], generate=generate, logprobs=not generate)
     with pytest.raises(Cancelled):
-        Measurement(engine, [QUESTION], settings).work(emit, cancelled)
+        run_evaluation(engine, [QUESTION], settings, emit, cancelled)
     assert len(seen) == layer
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pine_engine.errors import InputError
-from pine_engine.evaluation.records import Record, Writer, open_run, read_records, read_run
-from pine_engine.evaluation.rewardbench import SUBSETS, find_subset
+from pine_engine.evaluation.records import Record, open_run, read_records, read_run, write_records
+from pine_engine.evaluation.rewardbench import WEIGHTS, find_subset
 from tests.support.records import run_info
 
 INFO = run_info(task="retrieval_qa", data="qa.jsonl", order_names=("as-is", "gold-all"), data_sha256="0" * 64)
@@ -26,9 +26,9 @@ def run(tmp_path: Path) -> Path:
 
 
 def write(folder: Path, *records: Record, shard: int = 0) -> None:
-    with Writer(folder, shard) as writer:
+    with write_records(folder, shard) as append:
         for one in records:
-            writer.append(one)
+            append(one)
 
 
 def test_read_records_returns_what_was_written(run: Path) -> None:
@@ -61,9 +61,9 @@ def test_writer_syncs_each_example(run: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("pine_engine.evaluation.records.os.fsync", noted)
     lines = [record(), record(method="vanilla"), record("q2")]
-    with Writer(run) as writer:
+    with write_records(run) as append:
         for number, line in enumerate(lines, start=1):
-            writer.append(line)
+            append(line)
             assert len(read_records(run)) == number
     sizes = [len(line.model_dump_json().encode()) + 1 for line in lines]
     assert synced == [0, sum(sizes[:2]), sum(sizes)]
@@ -143,9 +143,9 @@ def test_folder_without_run_of_this_version_is_refused(run: Path, tmp_path: Path
 
 def test_section_weights_have_published_sums() -> None:
     weights: dict[str, float] = {}
-    for subset in SUBSETS:
-        weights[subset.section] = weights.get(subset.section, 0) + subset.weight
-        assert find_subset(subset.name.upper()) is subset
+    for (section, subset), weight in WEIGHTS.items():
+        weights[section] = weights.get(section, 0) + weight
+        assert find_subset(subset.upper()) == subset
     # Sums of the table in the specification; code weighs as much as math-prm.
     assert weights == {"Chat": 358, "Chat Hard": 456, "Safety": 740, "Reasoning": 1968}
-    assert find_subset(None) is find_subset("mine") is None
+    assert find_subset("mine") is None

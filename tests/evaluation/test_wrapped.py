@@ -15,14 +15,18 @@ from pine_engine.debias.debias import DebiasResult, run_debias
 from pine_engine.debias.plan import content_free_prompts, document_orders, plan_debias
 from pine_engine.debias.table import measured_method
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.generation import ActiveGeneration
 from pine_engine.errors import InputError
 from pine_engine.evaluation import measure as measuring
-from pine_engine.evaluation.combine import MethodOutput, combine
+from pine_engine.evaluation.combine import combine
 from pine_engine.evaluation.document_orders import DocumentOrder, arrange
+from pine_engine.evaluation.example_runs import BaseRun, Generation, Prefill
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.measure import Measurement
+from pine_engine.evaluation.measure import run_evaluation
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.settings import Key, choose, max_visited
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.request import LabeledRequest
 from pine_engine.prompts.scoring import parse_verdict
@@ -115,9 +119,17 @@ def test_permutation_averages_the_probabilities_of_its_orders(
             )
 
 
-def judged(text: str, letters: str = "AB") -> MethodOutput:
-    """Return the output of a judge for which the stored answers have these letters."""
-    return MethodOutput(DocumentOrder("", tuple("AB".index(letter) for letter in letters), (0, 1)), text)
+def finished_run(order: DocumentOrder, text: str, logprobs: Mapping[str, float] | None = None) -> BaseRun:
+    """Return a run with a generated answer and log-probabilities of choices."""
+    prefill = Prefill(METHODS["vanilla"], TokenLayout((), ((1,),), (2,)), "")
+    prefill.logprobs |= logprobs or {}
+    answer = ActiveGeneration("vanilla", (), torch.empty(0), 0.0, text=text)
+    return BaseRun(order, prefill, Generation((prefill,), answer=answer), choices=tuple(prefill.logprobs))
+
+
+def judged(text: str, letters: str = "AB") -> BaseRun:
+    """Return the run of a judge for which the stored answers have these letters."""
+    return finished_run(DocumentOrder("", tuple("AB".index(letter) for letter in letters), (0, 1)), text)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +153,7 @@ def test_combine_verdicts_vote_for_documents(
 
 
 def test_combine_equally_likely_choices_share_the_score() -> None:
-    run = MethodOutput(arrange(PAIR, "as-is"), choice_logprobs={"[[A]]": -1.0, "[[B]]": -1.0})
+    run = finished_run(arrange(PAIR, "as-is"), "", {"[[A]]": -1.0, "[[B]]": -1.0})
     assert combine(measured_method("pine"), PAIR, [run], run.order)["choice_score"] == 0.5
 
 
@@ -162,7 +174,7 @@ def test_combine_votes_are_normalized_as_by_the_task(
     documents = [Document(text=text) for text in texts]
     example = Example(id="x", task=task, question="?", documents=documents, answers=answers)
     as_is = arrange(example, "as-is")
-    runs = [MethodOutput(as_is, text) for text in texts]
+    runs = [finished_run(as_is, text) for text in texts]
     found = combine(measured_method("permutation_cyclic:pine"), example, runs, as_is)
     expected = (texts[kept], TASKS[task].parse(texts[kept]), score)
     assert (found["text"], found["parsed"], found["score"]) == expected
@@ -270,7 +282,7 @@ def test_prior_is_independent_of_shards_limits_and_interruptions(
 
     def work(own: Sequence[Example], found: Sequence[Record] = ()) -> list[Record]:
         made: list[Any] = []
-        Measurement(engine, own, settings, found, examples).work(made.append, threading.Event())
+        run_evaluation(engine, own, settings, made.append, threading.Event(), found=found, dataset=examples)
         return [item for item in made if isinstance(item, Record)]
 
     whole = work(examples)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 
-from pine_engine.evaluation.records import Record, RunInfo, Writer, open_run
+from pine_engine.evaluation.records import Record, RunInfo, open_run, write_records
 from pine_engine.invariance.platform_facts import Platform
 
 SWAPS = {
@@ -143,6 +143,6 @@ def run_info(**changes: object) -> RunInfo:
 def write_run(folder: Path, info: RunInfo, records: Iterable[Record]) -> None:
     """Write the folder of a run."""
     open_run(folder, info)
-    with Writer(folder) as writer:
+    with write_records(folder) as append:
         for record in records:
-            writer.append(record)
+            append(record)

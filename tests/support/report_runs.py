@@ -15,7 +15,7 @@ from pine_engine.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.evaluation.report.parts import report_parts
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import Curve, Part, task_label
-from pine_engine.evaluation.rewardbench import SUBSETS
+from pine_engine.evaluation.rewardbench import WEIGHTS
 from tests.support.records import SWAPS, judged, run_info, sweep, swept
 from viz.export.report import report_markdown
 
@@ -107,8 +107,8 @@ def rewardbench(pairs_each: int = 3) -> Iterator[Record]:
 
     gold-first is the stored order of the pairs whose first answer is the better one.
     """
-    for subset, index in product(SUBSETS, range(pairs_each)):
-        example, better = f"{subset.name}-{index}", index % 2
+    for ((section, subset), weight), index in product(WEIGHTS.items(), range(pairs_each)):
+        example, better = f"{subset}-{index}", index % 2
         generator = random.Random(example)
         orders = {"gold-first": ("as-is", "swapped")[better], "gold-last": ("swapped", "as-is")[better]}
         orders["shuffled:0"] = generator.choice(["as-is", "swapped"])
@@ -122,9 +122,9 @@ def rewardbench(pairs_each: int = 3) -> Iterator[Record]:
                     verdicts[order],
                     better=better,
                     logprobs=(-1.0, -2.0),
-                    section=subset.section,
-                    subset=subset.name,
-                    weight=subset.weight,
+                    section=section,
+                    subset=subset,
+                    weight=weight,
                 )
                 yield record.model_copy(update={"order_name": name})
 

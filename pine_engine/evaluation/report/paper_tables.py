@@ -6,11 +6,11 @@ from typing import Any
 
 from pine_engine.debias.table import method_label
 from pine_engine.evaluation.report.key_findings import SUBJECT
-from pine_engine.evaluation.report.published import PAPER, SECTIONS, gains, published, published_model
+from pine_engine.evaluation.report.published import PAPER, gains, published, published_model
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import Part, Table, estimated, runs_of, table, task_label, text
 from pine_engine.evaluation.report.task_tables import old_weights, scenario_rows
-from pine_engine.evaluation.rewardbench import SUBSETS
+from pine_engine.evaluation.rewardbench import SECTION_OF, SECTIONS
 from pine_engine.evaluation.slots import CHANGED, FIRST, SECOND
 from pine_engine.evaluation.task_estimates import Row
 
@@ -47,11 +47,13 @@ def _same_subsets(run: MeasuredRun, model: str, rows: Sequence[Row]) -> Table:
     theirs = [row for row in published("subset_scores") if row["model"] == model]
     ours = [row for row in rows if row.part not in (FIRST, SECOND, CHANGED)]
     lines = []
-    for subset, *scores in zip(SUBSETS, *(chain(*row["sections"]) for row in theirs), strict=True):
-        line = {"section": subset.section, "subset": subset.name}
+    for (subset, section), *scores in zip(
+        SECTION_OF.items(), *(chain(*row["sections"]) for row in theirs), strict=True
+    ):
+        line = {"section": section, "subset": subset}
         for row in ours:
-            if subset.name in row.subsets().get(subset.section, ()):
-                estimate = row.get("subset", subset.section, subset.name)
+            if subset in row.subsets().get(section, ()):
+                estimate = row.get("subset", section, subset)
                 line[f"ours, {method_label(row.method)}, {row.part}"] = estimated(estimate)
         if len(line) > 2:
             for printed, score in zip(theirs, scores, strict=True):
@@ -69,20 +71,21 @@ def _sections(row: Mapping[str, Any], total: str = "average") -> dict[str, str]:
 def paper_part(runs: Sequence[MeasuredRun]) -> Part:
     """Return the numbers of the paper for models without a run, and those that need none."""
     ours = {published_model(run.info.platform.model) for run in runs}
+    columns = {
+        "model": "{model}",
+        "RewardBench": "{part}",
+        "better answer is A": "{first:.1f}",
+        "is B": "{second:.1f}",
+        "mean of both": "{mean:.2f}",
+        "one shuffle": "{shuffled:.1f}",
+        "PINE": "{pine:.1f}",
+        "PINE less shuffle": "{on_shuffle:+.1f}",
+        "PINE less mean": "{on_mean:+.2f}",
+    }
     gain_lines = [
-        {
-            "model": one.model,
-            "RewardBench": one.part,
-            "better answer is A": f"{one.first:.1f}",
-            "is B": f"{one.second:.1f}",
-            "mean of both": f"{one.mean:.2f}",
-            "one shuffle": f"{one.shuffled:.1f}",
-            "PINE": f"{one.pine:.1f}",
-            "PINE less shuffle": f"{one.on_shuffle:+.1f}",
-            "PINE less mean": f"{one.on_mean:+.2f}",
-            "shuffle below both": "yes" if one.is_below_both else "no",
-        }
-        for one in gains()
+        {title: cell.format(**one) for title, cell in columns.items()}
+        | {"shuffle below both": "yes" if one["is_below_both"] else "no"}
+        for one in (*gains("Reasoning"), *gains("all sections"))
     ]
     scores = [
         {"model": row["model"], "method": method_label(row["method"]), "order": row["setting"],

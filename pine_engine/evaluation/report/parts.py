@@ -45,17 +45,14 @@ def settings_part(runs: Sequence[MeasuredRun]) -> Part:
 
 def reading_part() -> Part:
     """Return how to interpret the numbers, above all the mean over orders."""
-    reasoning = [one for one in gains() if one.part == "Reasoning"]
-    below = [one for one in reasoning if one.is_below_both]
-    examples = "; ".join(
-        f"{one.model} {one.on_shuffle:+.1f} on the shuffle, {one.on_mean:+.2f} on the mean"
-        for one in below[:2]
-    )
+    reasoning = gains("Reasoning")
+    below = [one for one in reasoning if one["is_below_both"]]
+    shown = "{model} {on_shuffle:+.1f} on the shuffle, {on_mean:+.2f} on the mean"
     values = {
         "paper": PAPER,
         "num_below": len(below),
         "num_models": len(reasoning),
-        "examples": examples,
+        "examples": "; ".join(shown.format(**one) for one in below[:2]),
         "level": 100 * LEVEL,
         "none_of_7": estimated(share(np.zeros(7))),
         "num_resamples": NUM_RESAMPLES,

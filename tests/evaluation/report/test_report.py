@@ -24,7 +24,7 @@ from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.evaluation.report.parts import report_parts
-from pine_engine.evaluation.report.published import PAPER_MODELS, gains, published, published_model
+from pine_engine.evaluation.report.published import gains, published, published_model
 from pine_engine.evaluation.report.runs import MeasuredRun, read_runs, repeat_command, run_labels
 from pine_engine.evaluation.report.tables import HEADS, Curve, CurveLine, Part, Table, pivot, task_label
 from tests.support.records import run_info, write_run
@@ -93,11 +93,13 @@ def test_published_averages_are_means_of_sections() -> None:
     for row in (*published("judge_scores"), *published("changed_verdicts")):
         # Largest difference between a mean of four and their mean, each rounded to a tenth in print.
         assert row["average"] == pytest.approx(fmean(row["sections"]), abs=0.0751)
-    assert {model.name for model in PAPER_MODELS} == {row["model"] for row in published("judge_scores")}
-    reasoning = {one.model: one for one in gains() if one.part == "Reasoning"}
+    assert {row["hub_id"].rpartition("/")[2] for row in published("models")} == {
+        row["model"] for row in published("judge_scores")
+    }
+    reasoning = {one["model"]: one for one in gains("Reasoning")}
     small, large = reasoning["Meta-Llama-3-8B-Instruct"], reasoning["Meta-Llama-3-70B-Instruct"]
-    assert (round(small.on_shuffle, 1), round(large.on_shuffle, 1)) == (8.1, 8.7)
-    assert small.on_mean == pytest.approx(0.25) and large.on_mean == pytest.approx(3.55)
+    assert (round(small["on_shuffle"], 1), round(large["on_shuffle"], 1)) == (8.1, 8.7)
+    assert small["on_mean"] == pytest.approx(0.25) and large["on_mean"] == pytest.approx(3.55)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
@@ -15,7 +16,7 @@ from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.example_runs import ExamplePlan, distinct_parts
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.intervals import MIN_EXAMPLES
-from pine_engine.evaluation.measure import Measurement
+from pine_engine.evaluation.measure import Emit, run_evaluation
 from pine_engine.evaluation.records import Record, RunInfo, run_info
 from pine_engine.evaluation.report.key_findings import key_findings as find_key_findings
 from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
@@ -210,7 +211,7 @@ def measured_events(
     """
     settings = request.settings(host)
     check_prompts(engine, request.examples, host)
-    return _events(Measurement(engine, request.examples, settings))
+    return _events(partial(run_evaluation, engine, request.examples, settings))
 
 
 def check_prompts(engine: Engine, examples: Sequence[Example], host: HostSettings) -> None:
@@ -255,12 +256,14 @@ def _errors(records: list[Record]) -> str:
     return f"{len(errors)} records could not be measured: {errors[0]}." if errors else ""
 
 
-def _events(measurement: Measurement) -> Generator[Event | Record | Heartbeat, None, None]:
+def _events(
+    run: Callable[[Emit, threading.Event], None],
+) -> Generator[Event | Record | Heartbeat, None, None]:
     """Yield the events of the evaluation, and a heartbeat every BEAT_S seconds."""
 
     def work(emit: Callable[[Event | Record | Heartbeat], None], cancelled: threading.Event) -> None:
         with _beating(lambda: emit(Heartbeat())):
-            measurement.work(emit, cancelled)
+            run(emit, cancelled)
 
     return stream_from_worker(work)
 

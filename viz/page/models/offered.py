@@ -1,7 +1,10 @@
 """Selectable models and their facts."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from pine_engine.errors import PineError
-from pine_engine.evaluation.report.published import PAPER_MODELS, PaperModel
+from pine_engine.evaluation.report.published import published, tasks_of_model
 from pine_engine.models.dtypes import BYTES
 from pine_engine.models.listing import LoadableModel, list_models
 from pine_engine.models.resources import in_words
@@ -19,7 +22,7 @@ SMALL = (
 )
 """Instruction-tuned models of the hub that fit on one machine."""
 
-_PAPER = {model.hub_id: model for model in PAPER_MODELS}
+_PAPER = {model["hub_id"]: model for model in published("models")}
 
 
 def offered(pool: ModelPool) -> list[tuple[str, str]]:
@@ -62,7 +65,7 @@ def facts_html(pool: ModelPool, choice: Choice) -> str:
     if reason:
         facts["To download"] = "all of it"
     if paper:
-        facts["In the paper"] = ", ".join(paper.used_for)
+        facts["In the paper"] = ", ".join(tasks_of_model(choice.name))
     return render(
         "model_facts.html",
         name=choice.name,
@@ -73,9 +76,10 @@ def facts_html(pool: ModelPool, choice: Choice) -> str:
     )
 
 
-def _of_paper(model: PaperModel) -> LoadableModel:
+def _of_paper(model: Mapping[str, Any]) -> LoadableModel:
     """Return the known facts of a model of the paper, without requests."""
-    return LoadableModel(model.hub_id, "hub", 0, model.context, "", False, "", parameters=model.parameters)
+    name, context, parameters = model["hub_id"], model["context"], model["parameters"]
+    return LoadableModel(name, "hub", 0, context, "", False, "", parameters=parameters)
 
 
 def _counted(parameters: int) -> str:

@@ -498,15 +498,14 @@ def test_stop_ends_the_model_while_answers_are_written(
     monkeypatch.setattr(measuring, "BEAT_S", 0.02)
     written, ended = threading.Event(), threading.Event()
 
-    class Endless:
-        def __init__(self, *_: object) -> None: ...
+    def write_without_end(*arguments: object) -> None:
+        *_, cancelled = arguments
+        assert isinstance(cancelled, threading.Event)
+        written.set()
+        if cancelled.wait(5):
+            ended.set()
 
-        def work(self, emit: object, cancelled: threading.Event) -> None:
-            written.set()
-            if cancelled.wait(5):
-                ended.set()
-
-    monkeypatch.setattr(measuring, "Measurement", Endless)
+    monkeypatch.setattr(measuring, "run_evaluation", write_without_end)
     source, stop = EngineSource(lambda: engine, "tiny"), StopFlag()
     source.start()
     found: list[MeasureView | str] = []
