@@ -31,7 +31,7 @@ from pine_engine.models.checkpoint import quiet_transformers
 from pine_engine.models.load import load
 from pine_engine.molecules.chemistry import parse_smiles, rdkit
 from pine_engine.molecules.generate import generate_molecules, random_orders
-from pine_engine.molecules.request_rows import PROPERTIES, Molecule, MoleculeSet, MoleculeSplit
+from pine_engine.molecules.request_rows import PROPERTIES, Molecule, Part
 
 # Tokenizer
 
@@ -377,7 +377,12 @@ def create_folder(folder: Path) -> None:
 
 
 def save(
-    trained: Trained, recipe: Recipe, data: Path, source: MoleculeSet, split: MoleculeSplit, folder: Path
+    trained: Trained,
+    recipe: Recipe,
+    data: Path,
+    sources: Sequence[str],
+    split: dict[Part, list[Molecule]],
+    folder: Path,
 ) -> dict[str, Any]:
     """Write model, tokenizer and model card, and remove the checkpoint.
 
@@ -389,20 +394,20 @@ def save(
         build_tokenizer().save_pretrained(folder)
     loaded = load(str(folder), dtype="float32")
     # Before the engine patches the attention of the model.
-    held_out_loss = mean_loss(loaded.model, [held_out_batch(build_tokenizer(), split.held_out)])
+    held_out_loss = mean_loss(loaded.model, [held_out_batch(build_tokenizer(), split["held_out"])])
     engine = Engine(loaded.model, loaded.tokenizer, stop_token_ids=loaded.stop_token_ids)
-    orders = [random_orders(molecule, 1, recipe.seed) for molecule in split.held_out]
-    generated = generate_molecules(engine, split.held_out, orders, ["vanilla"])
+    orders = [random_orders(molecule, 1, recipe.seed) for molecule in split["held_out"]]
+    generated = generate_molecules(engine, split["held_out"], orders, ["vanilla"])
     options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in asdict(recipe).items())
     facts = {
         "recipe": asdict(recipe),
         "command": f"python -m pine_engine train-molecules {data.name} --output-dir FOLDER {options}",
         "data": data.name,
         "data_sha256": hashlib.sha256(data.read_bytes()).hexdigest(),
-        "sources": source.sources,
-        "num_learned": len(split.train),
-        "num_held_out": len(split.held_out),
-        "num_left_out": len(split.predictor),
+        "sources": sources,
+        "num_learned": len(split["train"]),
+        "num_held_out": len(split["held_out"]),
+        "num_left_out": len(split["predictor"]),
         "num_parameters": sum(weights.numel() for weights in engine.model.parameters()),
         "size_bytes": (folder / WEIGHTS).stat().st_size,
         "best_step": trained.best_step,

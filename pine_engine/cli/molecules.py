@@ -12,7 +12,7 @@ from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.molecules import metrics as measured
-from pine_engine.molecules.metrics import MeanError, MethodMetrics, References
+from pine_engine.molecules.metrics import MeanError, MethodMetrics
 from pine_engine.molecules.request_rows import PROPERTIES, read_molecules, split_molecules
 
 SHIPPED = "molecules"
@@ -44,8 +44,8 @@ def molecules(
         device: cpu, cuda, ...
     """
     names = method_names(methods)
-    requests = read_molecules(data, limit).molecules
-    training_data = read_molecules(predictor_data).molecules
+    requests, _ = read_molecules(data, limit)
+    training_data, _ = read_molecules(predictor_data)
     training_smiles = {molecule.smiles for molecule in training_data}
     if shared := [molecule.id for molecule in requests if molecule.smiles in training_smiles]:
         both = f"{len(shared)} molecules of {data} are also in {predictor_data}, such as {shared[0]}"
@@ -55,7 +55,7 @@ def molecules(
 
     from pine_engine.molecules.generate import generate_molecules, random_orders
 
-    predictor = measured.Predictor(split_molecules(training_data).predictor)
+    predictor = measured.Predictor(split_molecules(training_data)["predictor"])
     request_orders = [random_orders(molecule, orders, seed) for molecule in requests]
     with output.progress(len(names) * len(requests) * orders) as advance:
         generated = generate_molecules(engine, requests, request_orders, names, advance)
@@ -73,7 +73,7 @@ def molecules(
     return CommandResult(report, _rows(metrics, references), caption=caption)
 
 
-def _rows(metrics: list[MethodMetrics], references: References) -> list[dict[str, Any]]:
+def _rows(metrics: list[MethodMetrics], references: dict[str, dict[str, MeanError]]) -> list[dict[str, Any]]:
     """Return rows of fractions, then of errors per property, with a column per method and reference."""
     labels = {one.method: METHODS[one.method].label for one in metrics}
     rows: list[dict[str, Any]] = []
@@ -81,7 +81,7 @@ def _rows(metrics: list[MethodMetrics], references: References) -> list[dict[str
         fractions = {labels[one.method]: getattr(one, name) for one in metrics}
         percents = {label: None if value is None else f"{value:.1%}" for label, value in fractions.items()}
         rows.append({"": name, **percents})
-    columns = {labels[one.method]: one.errors for one in metrics} | dict(references)
+    columns = {labels[one.method]: one.errors for one in metrics} | references
     for name, unit in PROPERTIES.items():
         errors = {title: _interval(by_property, name) for title, by_property in columns.items()}
         rows.append({"": f"{name}, {unit}", **errors})

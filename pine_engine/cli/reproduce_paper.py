@@ -1,6 +1,5 @@
 """Subcommand `reproduce-paper`: run or resume the paper's comparisons, and write their report."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,23 +10,12 @@ from pine_engine.cli.evaluate import evaluate
 from pine_engine.cli.options import Limit, ModelOptions
 from pine_engine.cli.output import CommandResult
 from pine_engine.cli.report import report
-from pine_engine.errors import InputError
+from pine_engine.errors import InputError, UnknownNameError
 from pine_engine.evaluation.shards import parse_shard
-from pine_engine.input_validation import Registry
 from pine_engine.methods.table import METHODS
 
 REPORT = "report"
 """Name of the report's folder in the output folder."""
-
-
-@dataclass(frozen=True)
-class PaperExperiment:
-    """Methods and orders of the paper for one public dataset, as `evaluate` takes them."""
-
-    name: str
-    methods: str
-    orders: str
-
 
 _METHODS = ",".join(row.name for row in METHODS.values() if row.role == "method")
 _WRAPPERS = "permutation_full,pride,calibration_labels"
@@ -36,16 +24,14 @@ _JUDGE_ORDERS = "judge,as-is,segments-swapped,labels-swapped"
 _TEN_DOCUMENTS = "gold-at:0,gold-at:4,gold-at:9,shuffled:1"
 _TWENTY_DOCUMENTS = "gold-at:0,gold-at:4,gold-at:9,gold-at:14,gold-at:19,shuffled:1"
 
-STUDIES: dict[str, PaperExperiment] = Registry(
-    "set",
-    (
-        *(PaperExperiment(name, f"{_METHODS},{_WRAPPERS}", _JUDGE_ORDERS) for name in _JUDGES),
-        PaperExperiment("gsm8k", _METHODS, "as-is,reversed,shuffled:1"),
-        PaperExperiment("lost-in-the-middle-10", _METHODS, _TEN_DOCUMENTS),
-        PaperExperiment("lost-in-the-middle-20", _METHODS, _TWENTY_DOCUMENTS),
-        PaperExperiment("key-value-75", _METHODS, "gold-at:0,gold-at:24,gold-at:49,gold-at:74,shuffled:1"),
-    ),
-)
+STUDIES = {
+    **{name: (f"{_METHODS},{_WRAPPERS}", _JUDGE_ORDERS) for name in _JUDGES},
+    "gsm8k": (_METHODS, "as-is,reversed,shuffled:1"),
+    "lost-in-the-middle-10": (_METHODS, _TEN_DOCUMENTS),
+    "lost-in-the-middle-20": (_METHODS, _TWENTY_DOCUMENTS),
+    "key-value-75": (_METHODS, "gold-at:0,gold-at:24,gold-at:49,gold-at:74,shuffled:1"),
+}
+"""Methods and orders of the paper for each public dataset, as `evaluate` takes them."""
 
 
 def reproduce_paper(
@@ -71,20 +57,23 @@ def reproduce_paper(
         max_new_tokens: Maximum length of an answer, in tokens. Default: that of the task.
         model: Model to evaluate.
     """
-    studies = [STUDIES[name] for name in dict.fromkeys(sets or STUDIES)]
-    if missing := [study.name for study in studies if not (data / f"{study.name}.jsonl").is_file()]:
+    names = list(dict.fromkeys(sets or STUDIES))
+    if unknown := [name for name in names if name not in STUDIES]:
+        raise UnknownNameError("set", unknown[0], STUDIES)
+    if missing := [name for name in names if not (data / f"{name}.jsonl").is_file()]:
         commands = [f"python -m pine_engine download-data {name} --output-dir {data}" for name in missing]
         files = ", ".join(f"{name}.jsonl" for name in missing)
         raise InputError(f"{data} has no {files}. Download first: {' && '.join(commands)}")
     finished: dict[str, Path] = {}
-    for study in studies:
-        run = output_dir / study.name
-        output.print_note(f"{study.name}, to {run}")
+    for name in names:
+        run = output_dir / name
+        output.print_note(f"{name}, to {run}")
+        methods, orders = STUDIES[name]
         result = evaluate(
-            data / f"{study.name}.jsonl",
+            data / f"{name}.jsonl",
             run,
-            methods=study.methods,
-            orders=study.orders,
+            methods=methods,
+            orders=orders,
             limit=limit,
             sample_seed=sample_seed,
             max_new_tokens=max_new_tokens,
@@ -94,12 +83,12 @@ def reproduce_paper(
         if result.status not in (0, output.FAILED):
             return CommandResult({}, [], status=result.status)
         if not result.status:
-            finished[study.name] = run
+            finished[name] = run
     report_result = CommandResult({}, [])
     if finished and parse_shard().index == 0:
         report_result = report(output_dir / REPORT, list(finished.values()))
-    if len(finished) == len(studies):
+    if len(finished) == len(names):
         return report_result
-    unfinished = ", ".join(study.name for study in studies if study.name not in finished)
+    unfinished = ", ".join(name for name in names if name not in finished)
     notes = [*report_result.notes, f"not in the report, for the reasons above: {unfinished}"]
     return report_result._replace(notes=notes, status=output.FAILED)

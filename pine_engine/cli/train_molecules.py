@@ -86,15 +86,15 @@ def train_molecules(
         needs = "train-molecules needs the repository of PINE Explorer: this installation has no"
         script_name = SCRIPT.relative_to(SCRIPT.parents[1])
         raise InputError(f"{needs} {script_name}; run the command in a clone of the repository")
-    source = read_molecules(data)
-    split = split_molecules(source.molecules)
-    if not split.train or not split.held_out:
-        few = f"{data} has {len(source.molecules)} different molecules, too few to hold some out"
+    found, sources = read_molecules(data)
+    split = split_molecules(found)
+    if not split["train"] or not split["held_out"]:
+        few = f"{data} has {len(found)} different molecules, too few to hold some out"
         raise InputError(f"{few}; give more, such as 100")
     if not epochs > 0:
         raise InputError(f"epochs is {epochs}; give more than 0", field="epochs")
     recipe.check()
-    num_steps = recipe.steps or math.ceil(epochs * len(split.train) / recipe.batch_size)
+    num_steps = recipe.steps or math.ceil(epochs * len(split["train"]) / recipe.batch_size)
     recipe = dataclasses.replace(recipe, steps=num_steps)
 
     sys.path.insert(0, str(SCRIPT.parents[1]))  # the console command does not search there
@@ -103,11 +103,10 @@ def train_molecules(
 
     script.create_folder(output_dir)
     with torch_num_threads(threads):
-        steps = script.train(
-            recipe, split.train, split.held_out, output_dir, checkpoint_every=checkpoint_every, resume=resume
-        )
+        parts = split["train"], split["held_out"]
+        steps = script.train(recipe, *parts, output_dir, checkpoint_every=checkpoint_every, resume=resume)
         trained = script.run_with_progress(steps, recipe.steps, report=output.print_note)
-        facts = script.save(trained, recipe, data, source, split, output_dir)
+        facts = script.save(trained, recipe, data, sources, split, output_dir)
     row = {
         "model": str(output_dir),
         "parameters": facts["num_parameters"],

@@ -7,7 +7,6 @@ of prefill and greedy decoding.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,35 +38,13 @@ COMPARED = {
     "shifts_equal": ("doc_shift", "suffix_shift", "decode_shift"),
     "decoded_ids_equal": ("decode_ids", "vanilla_decode_ids"),
 }
-"""Recorded tensors by the field of CaseReport that they determine."""
+"""Recorded tensors by the difference that they determine."""
 
 
-@dataclass(frozen=True)
-class CaseReport:
-    """Largest absolute differences of one case over all its runs."""
+def check_case(folder: Path) -> dict[str, Any]:
+    """Run one case, and return the largest absolute differences over all its runs.
 
-    case: str
-    runs: int
-    max_logits_diff: float
-    max_vanilla_logits_diff: float
-    max_importance_diff: float
-    shifts_equal: bool
-    decoded_ids_equal: bool
-
-    @property
-    def conforms(self) -> bool:
-        """True if all numbers are within their tolerance, and shifts and token ids are equal."""
-        diffs = (self.max_logits_diff, self.max_vanilla_logits_diff)
-        is_close = all(diff <= LOGITS_TOLERANCE for diff in diffs)
-        is_close &= self.max_importance_diff <= IMPORTANCE_TOLERANCE
-        return is_close and self.shifts_equal and self.decoded_ids_equal
-
-
-def check_case(folder: Path) -> CaseReport:
-    """Run one case and compare.
-
-    Raises:
-        InputError: If a file of the case is missing or invalid, or if the engine cannot run the case.
+    Raises InputError if a file of the case is missing or invalid, or if the engine cannot run the case.
     """
     try:
         model = _load_model(folder)
@@ -87,7 +64,14 @@ def check_case(folder: Path) -> CaseReport:
         raise InputError(f"{folder} cannot be checked: case.json names no run")
     largest: dict[str, Any] = {field: float(np.max([diff[field] for diff in diffs])) for field in COMPARED}
     largest |= {field: largest[field] == 0 for field in ("shifts_equal", "decoded_ids_equal")}
-    return CaseReport(folder.name, len(runs), **largest)
+    return {"case": folder.name, "runs": len(runs), **largest, "conforms": conforms(largest)}
+
+
+def conforms(diffs: Mapping[str, Any]) -> bool:
+    """Check that all numbers are within their tolerance, and that shifts and token ids are equal."""
+    logits_diff = np.max([diffs["max_logits_diff"], diffs["max_vanilla_logits_diff"]])  # NaN if one is
+    is_close = logits_diff <= LOGITS_TOLERANCE and diffs["max_importance_diff"] <= IMPORTANCE_TOLERANCE
+    return bool(is_close and diffs["shifts_equal"] and diffs["decoded_ids_equal"])
 
 
 def _load(file: Path) -> Arrays:

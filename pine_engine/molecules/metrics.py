@@ -120,15 +120,6 @@ class MethodMetrics(BaseModel):
     more_error: dict[str, MeanError] | None
 
 
-class References(BaseModel):
-    """Errors per property of molecules that were not generated."""
-
-    model_config = ConfigDict(frozen=True)
-
-    predictor: dict[str, MeanError]  # of the requested molecules themselves
-    mismatched_baseline: dict[str, MeanError]  # of another request's molecule, as if requests were ignored
-
-
 def compute_metrics(
     generated: Sequence[GeneratedMolecule],
     requests: Sequence[Molecule],
@@ -156,8 +147,12 @@ def compute_metrics(
     ]
 
 
-def compute_references(requests: Sequence[Molecule], predictor: Predictor) -> References:
-    """Return the errors to compare with. Each molecule is the baseline of exactly one other request."""
+def compute_references(requests: Sequence[Molecule], predictor: Predictor) -> dict[str, dict[str, MeanError]]:
+    """Return the errors per property of molecules that were not generated.
+
+    predictor: of the requested molecules themselves. mismatched_baseline: of another request's molecule, as
+    if requests were ignored; each molecule is that of exactly one other request.
+    """
     predicted = predictor.predict([molecule.smiles for molecule in requests])
     requested = np.array([molecule.properties for molecule in requests])
     indices = np.arange(len(requests))
@@ -165,10 +160,10 @@ def compute_references(requests: Sequence[Molecule], predictor: Predictor) -> Re
     cycle = np.random.default_rng(0).permutation(len(requests))
     mismatched = np.empty_like(predicted)
     mismatched[cycle] = predicted[np.roll(cycle, 1)]
-    return References(
-        predictor=_mean_errors(np.abs(predicted - requested), indices),
-        mismatched_baseline=_mean_errors(np.abs(mismatched - requested), indices),
-    )
+    return {
+        "predictor": _mean_errors(np.abs(predicted - requested), indices),
+        "mismatched_baseline": _mean_errors(np.abs(mismatched - requested), indices),
+    }
 
 
 def sklearn(module: str) -> Any:

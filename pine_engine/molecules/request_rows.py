@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -27,6 +27,9 @@ unoccupied orbital, their difference, dipole moment, heat capacity at 298.15 K."
 
 HELD_OUT_FRACTION = 20
 """One of this many molecules of the generator's half is held out, to measure the loss."""
+
+Part = Literal["train", "held_out", "predictor"]
+"""Part of a data set: training and held-out molecules of the generator, and molecules of the predictor."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +58,6 @@ class GeneratedMolecule:
     smiles: str | None  # canonical SMILES of the text; None if the text is invalid
 
 
-@dataclass(frozen=True)
-class MoleculeSplit:
-    """Disjoint parts of a data set: training and held-out molecules of the generator, and the predictor's."""
-
-    train: list[Molecule]
-    held_out: list[Molecule]
-    predictor: list[Molecule]
-
-
 class MoleculeRow(DataRow):
     """A row whose documents are the six properties and whose first answer is the SMILES."""
 
@@ -72,16 +66,11 @@ class MoleculeRow(DataRow):
     license: str = ""
 
 
-@dataclass(frozen=True)
-class MoleculeSet:
-    """Distinct molecules of a file, and the sources of its rows with their licenses."""
+def read_molecules(path: Path, limit: int | None = None) -> tuple[list[Molecule], tuple[str, ...]]:
+    """Read the first `limit` rows of a JSONL file; return distinct molecules, and sources with licenses.
 
-    molecules: list[Molecule]
-    sources: tuple[str, ...]
-
-
-def read_molecules(path: Path, limit: int | None = None) -> MoleculeSet:
-    """Read the molecules of the first `limit` rows of a JSONL file. Raises InputError with the line."""
+    Raises InputError with the line.
+    """
     rows = read_rows(path, MoleculeRow, limit)
     molecules: dict[str, Molecule] = {}
     for number, row in rows.items():
@@ -90,25 +79,21 @@ def read_molecules(path: Path, limit: int | None = None) -> MoleculeSet:
     sources = {
         f"{row.source or 'unnamed source'} ({row.license or 'no licence given'})" for row in rows.values()
     }
-    return MoleculeSet(list(molecules.values()), tuple(sorted(sources)))
+    return list(molecules.values()), tuple(sorted(sources))
 
 
-def split_molecules(molecules: list[Molecule]) -> MoleculeSplit:
+def split_molecules(molecules: list[Molecule]) -> dict[Part, list[Molecule]]:
     """Split molecules by a hash of their SMILES, independent of their order.
 
     One half trains the generator and the other the predictor that evaluates it, so that no molecule
     influences both.
     """
-    split = MoleculeSplit([], [], [])
+    split: dict[Part, list[Molecule]] = {"train": [], "held_out": [], "predictor": []}
     for molecule in molecules:
         # Different digits of the hash, so that the two decisions are independent.
         rest, half = divmod(int(hashlib.sha256(molecule.smiles.encode()).hexdigest(), 16), 2)
-        if half:
-            split.predictor.append(molecule)
-        elif rest % HELD_OUT_FRACTION:
-            split.train.append(molecule)
-        else:
-            split.held_out.append(molecule)
+        part: Part = "predictor" if half else "train" if rest % HELD_OUT_FRACTION else "held_out"
+        split[part].append(molecule)
     return split
 
 

@@ -43,9 +43,9 @@ def test_runs_are_those_of_evaluate_and_are_resumed(folder: Path, pine: Run) -> 
     assert [len(records) for records in first.values()] == [10 * 6, 7 * 4]
     assert pine(*line.split()).status == 0
     for name, records in first.items():
-        study, run, alone = STUDIES[name], folder / "runs" / name, folder / "alone" / name
+        (methods, orders), run, alone = STUDIES[name], folder / "runs" / name, folder / "alone" / name
         assert read_records(run)[: len(records)] == records
-        named = f"--methods {study.methods} --orders {study.orders}"
+        named = f"--methods {methods} --orders {orders}"
         assert pine(*f"evaluate {name}.jsonl --output-dir {alone} {named} {options}".split()).status == 0
         assert {record.key for record in read_records(run)} == {record.key for record in read_records(alone)}
         assert read_run(run).methods == read_run(alone).methods

@@ -18,7 +18,6 @@ from pine_engine.molecules.request_rows import (
     PROPERTIES,
     GeneratedMolecule,
     Molecule,
-    MoleculeSplit,
     read_molecules,
     split_molecules,
 )
@@ -65,13 +64,14 @@ def test_missing_package_raises_with_install_command(
 def test_read_molecules_returns_each_molecule_once(tmp_path: Path) -> None:
     shuffled = row("CCO")
     shuffled["documents"] = shuffled["documents"][::-1]
-    data = read_molecules(write_rows(tmp_path / "m.jsonl", [shuffled, row("OCC"), row("CCN", license="")]))
-    assert data.molecules == [
+    path = write_rows(tmp_path / "m.jsonl", [shuffled, row("OCC"), row("CCN", license="")])
+    molecules, sources = read_molecules(path)
+    assert molecules == [
         Molecule("m-CCO", "CCO", values("CCO")),
         Molecule("m-CCN", "CCN", values("CCN")),
     ]
-    assert data.molecules[0].properties == tuple(map(float, values("CCO")))
-    assert data.sources == ("written for tests (CC0-1.0)", "written for tests (no licence given)")
+    assert molecules[0].properties == tuple(map(float, values("CCO")))
+    assert sources == ("written for tests (CC0-1.0)", "written for tests (no licence given)")
 
 
 @pytest.mark.parametrize(
@@ -89,24 +89,19 @@ def test_read_molecules_refuses_invalid_row_with_line(tmp_path: Path, change: di
     path = write_rows(tmp_path / "m.jsonl", [row("CCO"), row("CCN", **change)])
     with pytest.raises(InputError, match=r"m\.jsonl, line 2: "):
         read_molecules(path)
-    assert len(read_molecules(path, limit=1).molecules) == 1
+    assert len(read_molecules(path, limit=1)[0]) == 1
 
 
 def test_split_depends_on_smiles_only() -> None:
     molecules = [Molecule("", f"{'C' * length}{end}", ()) for length in range(200) for end in "NOFS"]
     split = split_molecules(molecules)
-    parts = {
-        one.smiles: name
-        for name in ("train", "held_out", "predictor")
-        for one in cast(list[Molecule], getattr(split, name))
-    }
-    assert len(parts) == len(molecules) == sum(map(len, vars(split).values()))
+    parts = {one.smiles: part for part, found in split.items() for one in found}
+    assert len(parts) == len(molecules) == sum(map(len, split.values()))
     assert (parts["CCO"], parts["N"]) == ("train", "predictor")  # as for the shipped weights
-    assert 340 < len(split.predictor) < 460 and 10 < len(split.held_out) < 40
+    assert 340 < len(split["predictor"]) < 460 and 10 < len(split["held_out"]) < 40
     subset = random.Random(0).sample(molecules, 100)
-    assert split_molecules(subset) == MoleculeSplit(
-        *([one for one in subset if parts[one.smiles] == name] for name in vars(split))
-    )
+    expected = {part: [one for one in subset if parts[one.smiles] == part] for part in split}
+    assert split_molecules(subset) == expected
 
 
 def test_random_orders_are_distinct_and_seeded_per_molecule() -> None:
@@ -179,10 +174,9 @@ def test_interval_resamples_requests() -> None:
 
 def test_compute_references_pairs_each_request_with_another() -> None:
     found = compute_references([request(size) for size in (2, 5, 9)], PREDICTOR)
-    assert {error.mean for error in found.predictor.values()} == {0}
-    assert found.mismatched_baseline["alpha"].mean == pytest.approx(
-        (3 + 4 + 7) / 3
-    )  # the same for both cycles
+    assert {error.mean for error in found["predictor"].values()} == {0}
+    mean = found["mismatched_baseline"]["alpha"].mean
+    assert mean == pytest.approx((3 + 4 + 7) / 3)  # the same for both cycles
 
 
 # Predictor

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel
 
@@ -9,7 +10,7 @@ from pine_engine.debias.table import method_label
 from pine_engine.evaluation.report.key_findings import SUBJECT
 from pine_engine.evaluation.report.runs import NONE
 from pine_engine.evaluation.report.tables import Part, table, task_label, text
-from pine_engine.molecules.metrics import MeanError, MethodMetrics, References
+from pine_engine.molecules.metrics import MeanError, MethodMetrics
 from pine_engine.molecules.request_rows import PROPERTIES
 from pine_engine.prompts.request import parse_json, read_text
 
@@ -25,7 +26,7 @@ class MoleculeReport(BaseModel):
     seed: int
     dtype: str
     methods: list[MethodMetrics]
-    references: References
+    references: dict[Literal["predictor", "mismatched_baseline"], dict[str, MeanError]]
 
 
 def read_molecule_report(path: Path) -> MoleculeReport:
@@ -69,8 +70,8 @@ def _lines(report: MoleculeReport) -> Iterator[dict[str, str]]:
     for one in report.methods:
         if one.more_error is not None:
             yield line(f"{method_label(one.method)} less {first}", one.more_error, "+")
-    yield line("the predictor's own", report.references.predictor)
-    yield line("molecules of other requests", report.references.mismatched_baseline)
+    yield line("the predictor's own", report.references["predictor"])
+    yield line("molecules of other requests", report.references["mismatched_baseline"])
 
 
 def _findings(report: MoleculeReport) -> Iterator[str]:
