@@ -124,6 +124,8 @@
       add.textContent = props.words.add;
       add.hidden = clear.hidden = props.locked;
       enable(add, slots.length < props.most);
+      undo.hidden = !past.length && !future.length; // stays while one is usable, and with it the focus
+      redo.hidden = undo.hidden;
       enable(undo, past.length > 0);
       enable(redo, future.length > 0);
     };

@@ -1,6 +1,6 @@
-/* The first figure of the page: the answer of each method in each document order. A tick, a dragged document and Play
-   select an order; documents, bars and answers move there. Nothing is computed here, and only viz/page/answers/
-   order_table.py knows what is correct. */
+/* The first figure of the page: the answer of each method in each document order. The slider, a click on a mark, a
+   dragged document and Play select an order; documents, bars and answers move there. Nothing is computed here, and only
+   viz/page/answers/order_table.py knows what is correct. */
 (() => {
   "use strict";
   const STEP_MS = 1100;
@@ -13,6 +13,7 @@
   const mount = ({ element, props, watch }) => {
     const part = (selector) => element.querySelector(selector);
     const play = part("[name=play]");
+    const slider = part("[name=order]");
     const rows = new Map(); // by method
     let state = { methods: [], orders: [] };
     let shown = 0; // index of the order; -1 for one that was not computed
@@ -75,7 +76,8 @@
     const drawTicks = (place, method) => {
       while (place.children.length > state.orders.length) place.lastChild.remove();
       while (place.children.length < state.orders.length) {
-        place.append(Object.assign(document.createElement("button"), { type: "button" }));
+        const tick = place.appendChild(document.createElement("span"));
+        tick.setAttribute("role", "img");
       }
       state.orders.forEach((order, index) => {
         const tick = place.children[index];
@@ -84,9 +86,9 @@
         tick.textContent = markOf(answer, method);
         tick.dataset.kind = kind;
         tick.dataset.index = index;
-        tick.setAttribute("aria-pressed", String(index === shown));
+        tick.toggleAttribute("data-shown", index === shown);
         tick.title = `${nameOf(order)}: ${answer ? answer.text : "not computed"}`;
-        tick.setAttribute("aria-label", `Order ${nameOf(order)}, ${kind === "open" ? "not computed" : kind}`);
+        tick.setAttribute("aria-label", `Order ${nameOf(order)}: ${kind === "open" ? "not computed" : kind}`);
       });
     };
 
@@ -119,13 +121,10 @@
       ticks.lastElementChild.textContent = countOf(method);
     };
 
-    const say = () => {
-      if (!state.orders.length) {
-        part("[role=status]").textContent = "No order is computed yet.";
-        return;
-      }
-      const where = shown < 0 ? "This order is not computed." : `Order ${shown + 1} of ${state.orders.length}`;
-      part("[role=status]").textContent = `${where}${shown < 0 ? "" : `: ${nameOf(state.orders[shown])}`}`;
+    const statusText = () => {
+      if (!state.orders.length) return "No results yet.";
+      if (shown < 0) return "This order is not computed.";
+      return `Order ${shown + 1} of ${state.orders.length}: ${nameOf(state.orders[shown])}`;
     };
 
     const draw = () => {
@@ -143,11 +142,15 @@
       state.methods.forEach(drawRow);
       const several = state.orders.length > 1;
       part("[data-orders]").textContent = several ? `All ${state.orders.length} orders` : "Order";
-      play.hidden = !several;
+      play.hidden = slider.hidden = !several;
+      slider.max = state.orders.length - 1;
+      slider.value = shown;
+      slider.setAttribute("aria-valuetext", statusText());
       play.textContent = timer ? "❚❚ Pause" : `▶ Play ${plural(state.orders.length, "order")}`;
       part(".page-order-foot strong").textContent = state.finding;
-      part(".page-order-foot span").textContent = state.source;
-      say();
+      part(".page-order-source").hidden = !state.source;
+      part(".page-order-source span").textContent = state.source;
+      part("[role=status]").textContent = statusText();
     };
 
     // Selecting ---------------------------------------------------------------------------------------
@@ -175,24 +178,24 @@
     };
 
     element.addEventListener("click", ({ target }) => {
-      const tick = target.closest(".page-ticks button");
+      const tick = target.closest(".page-ticks span");
       if (tick) {
         pause();
         select(Number(tick.dataset.index));
-      } else if (target.closest("[name=play]")) {
+      } else if (target === play) {
         if (timer) pause();
         else start();
+      } else if (target.closest("[name=base-rate]")) {
+        const section = document.querySelector("#base-rate");
+        if (!section.querySelector(".page-base-rate")?.checkVisibility()) section.querySelector("button").click();
+        section.scrollIntoView({ behavior: isStill.matches ? "auto" : "smooth" });
       }
     });
 
-    element.addEventListener("keydown", (event) => {
-      const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      const tick = event.target.closest(".page-ticks button");
-      if (!by || !tick) return;
-      event.preventDefault();
-      const next = (Number(tick.dataset.index) + by + state.orders.length) % state.orders.length;
-      tick.parentElement.children[next].focus();
-      select(next);
+    slider.addEventListener("input", () => {
+      const index = Number(slider.value);
+      pause();
+      select(index);
     });
 
     document.addEventListener("pine:ordered", ({ detail }) => {

@@ -5,7 +5,6 @@ the lesson, in all orders of its documents. Writes assets/recorded/answers.json 
 """
 
 import argparse
-import datetime
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,15 +39,15 @@ EXAMPLE = "When was the castle built? (3 documents)"
 MAX_NEW_TOKENS = 24
 
 
-def recorded_sentence(engine: Engine, date: datetime.date) -> str:
-    """When and with what a run was recorded: "Recorded on 1 March 2026 with ..., float32"."""
-    revision = f" (revision {engine.revision})" if engine.revision else ""
-    return f"Recorded on {date.day} {date:%B %Y} with {engine.model_name}{revision}, {engine.dtype}"
+def recorded_sentence(engine: Engine) -> str:
+    """Return the model of a recording: "Precomputed with ... (float32, revision)"."""
+    version = ", ".join(filter(None, (str(engine.dtype), engine.revision)))
+    return f"Precomputed with {engine.model_name} ({version})"
 
 
-def record(engine: Engine, form: Form, *, example: str, date: datetime.date) -> Recording:
+def record(engine: Engine, form: Form, *, example: str) -> Recording:
     """Answers the form in the order as entered and in all others. It has three documents or four."""
-    sentence = recorded_sentence(engine, date)
+    sentence = recorded_sentence(engine)
     finished, _ = _shuffled(engine, form)
     as_entered = finished.order
     exchanged = (as_entered[2], as_entered[1], as_entered[0], *as_entered[3:])
@@ -123,13 +122,13 @@ def example_form(name: str) -> Form:
     )
 
 
-def record_answers(engine: Engine, example: FormExample, *, date: datetime.date) -> RecordedAnswers:
+def record_answers(engine: Engine, example: FormExample) -> RecordedAnswers:
     """Answers an example in several orders with the methods that are ticked when the page is opened."""
     form = replace(example_form(example.name), methods=tuple(DEFAULT_METHODS))
     run, tried = _shuffled(engine, form)
     return RecordedAnswers(
         asked=fingerprint(example),
-        recorded=f"{recorded_sentence(engine, date)}, with at most {MAX_NEW_TOKENS} tokens each",
+        recorded=recorded_sentence(engine),
         orders=tried.orders,
         answers=tuple(
             RecordedAnswer(
@@ -153,18 +152,14 @@ def main() -> None:
     parser.add_argument("--file", type=Path, default=LESSON_RECORDING, help="where to write the lesson's run")
     parser.add_argument("--answers", type=Path, default=ANSWERS_FILE, help="where to write the answers")
     arguments = parser.parse_args()
-    date = datetime.date.today()
     examples = load_examples()
     models = {example.name: get_task(example.task).model or None for example in examples}
     engines = {model: Engine.load(model, dtype="float32") for model in {*models.values(), None}}
     arguments.answers.parent.mkdir(exist_ok=True)
-    answers = {
-        example.name: record_answers(engines[models[example.name]], example, date=date)
-        for example in examples
-    }
+    answers = {example.name: record_answers(engines[models[example.name]], example) for example in examples}
     write_answers(answers, arguments.answers)
     print(f"{arguments.answers}: {len(answers)} examples")
-    recording = record(engines[None], example_form(arguments.example), example=arguments.example, date=date)
+    recording = record(engines[None], example_form(arguments.example), example=arguments.example)
     arguments.file.parent.mkdir(exist_ok=True)
     write_recording(recording, arguments.file)
     tried = in_orders(recording.run)

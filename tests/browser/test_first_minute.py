@@ -14,6 +14,7 @@ from tests.browser.driving import (
     text,
     wait_for_model,
 )
+from viz.page.answers.base_rate import base_rate
 
 SCREENS: dict[str, ViewportSize] = {
     "desktop": {"width": 1440, "height": 900},
@@ -21,6 +22,13 @@ SCREENS: dict[str, ViewportSize] = {
     "phone": {"width": 390, "height": 844},
 }
 FAST_MS = 300
+CONTROLS_IN_VIEW = """
+[...document.querySelectorAll("button, input, textarea, select, a, summary")].filter((control) => {
+  const { top, width } = control.getBoundingClientRect();
+  const isVisible = control.checkVisibility({ opacityProperty: true, visibilityProperty: true });
+  return isVisible && top < innerHeight && width > 2;
+}).length
+"""
 
 
 def bottom(page: Page, part: str) -> float:
@@ -52,13 +60,28 @@ def test_first_screen_shows_vanilla_change_and_pine_stay(page: Page, screen: str
     assert cut_off(page) == 0
 
 
+def test_link_opens_the_base_rate(page: Page) -> None:
+    page.get_by_role("button", name="Is PINE always right?", exact=True).click()
+    rows = page.locator("#base-rate tbody tr")
+    expect(rows).to_have_count(4)
+    expect(rows.first).to_be_in_viewport()
+    for percentage in (row for method in base_rate().methods for row in (method.correct, method.never)):
+        expect(page.locator("#base-rate")).to_contain_text(f"{percentage:.0f} %")
+
+
+def test_first_screen_has_few_controls(page: Page) -> None:
+    page.set_viewport_size(SCREENS["laptop"])
+    expect(page.locator("#order-table tbody tr")).to_have_count(4)
+    assert page.evaluate(CONTROLS_IN_VIEW) <= 20
+
+
 def test_a_tick_selects_its_order_at_once_for_documents_bars_and_answers(page: Page) -> None:
     expect(page.locator(".page-text:visible")).to_have_count(len(DEFAULT.documents))
     entered = documents(page)
     bars = page.locator("#order-table [data-method=pine] .page-lane")
     before = bars.get_attribute("aria-label")
     pine = answer_of(page, "pine")
-    ticks = page.locator("#order-table [data-method=vanilla] .page-ticks button")
+    ticks = page.locator("#order-table [data-method=vanilla] .page-ticks span")
     ticks.nth(2).click()
     expect(page.locator("#order-table [data-method=vanilla] .page-lane")).to_have_attribute(
         "aria-label", "From far to near: B A C", timeout=FAST_MS
@@ -66,9 +89,11 @@ def test_a_tick_selects_its_order_at_once_for_documents_bars_and_answers(page: P
     expect(text(page, 1)).to_have_value(entered[1], timeout=FAST_MS)
     assert answer_of(page, "pine") == pine and bars.get_attribute("aria-label") == before
     assert "1745" in answer_of(page, "vanilla")
-    ticks.nth(2).press("ArrowRight")
+    slider = page.get_by_role("slider", name="Document order")
+    slider.press("ArrowRight")
     expect(page.locator("#order-table [role=status]")).to_have_text("Order 4 of 6: B C A")
-    expect(ticks.nth(3)).to_be_focused()
+    expect(slider).to_have_attribute("aria-valuetext", "Order 4 of 6: B C A")
+    expect(slider).to_be_focused()
 
 
 def test_moving_a_document_selects_its_order_and_outdates_nothing(page: Page) -> None:
@@ -121,7 +146,7 @@ def test_one_order_is_run_and_added_to_those_that_are_there(page: Page) -> None:
         page.get_by_role("checkbox", name=method, exact=True).first.uncheck()
     page.locator("#run").click()
     expect(page.locator("#run-status")).to_contain_text("Done:", timeout=RUN_MS)
-    ticks = page.locator("#order-table [data-method=pine] .page-ticks button")
+    ticks = page.locator("#order-table [data-method=pine] .page-ticks span")
     expect(ticks).to_have_count(1)
     text(page, 1).focus()
     page.keyboard.press("Alt+ArrowRight")
@@ -134,7 +159,7 @@ def test_one_order_is_run_and_added_to_those_that_are_there(page: Page) -> None:
 def test_another_example_brings_its_own_answers(page: Page) -> None:
     for example in (SHORT, DEFAULT):
         pick(page, example)
-        ticks = page.locator("#order-table [data-method=pine] .page-ticks button")
+        ticks = page.locator("#order-table [data-method=pine] .page-ticks span")
         expect(ticks).to_have_count(2 if example is SHORT else 6)
     open_tab(page, "Tutorial")
     assert cut_off(page) == 0

@@ -108,15 +108,15 @@ def test_estimate_shows_work_first_and_time_later(page: gr.Blocks, sources: Sour
     ids = ["run-status-estimate", "shuffle-status-estimate", "standing-status-estimate"]
     before = counted(page, form())
     assert [re.sub(r"[\d,]+ tokens", "n tokens", re.sub("<[^>]+>", "", before[name])) for name in ids] == [
-        "3 prompts to read, n tokens in all; up to 15 to write.",
-        "18 prompts to read, n tokens in all; up to 90 to write.",
-        "9 prompts to read, n tokens in all.",
+        "3 prompts, n tokens; up to 15 new tokens.",
+        "18 prompts, n tokens; up to 90 new tokens.",
+        "9 prompts, n tokens.",
     ]
     with sources.runs.watched(sources.runs.new("compare", ("pine",))) as run:
         run.model, run.done = "tiny", Work(1, 10, 1, 1, read_s=1.0, write_s=1.0)
     after = counted(page, form())
-    for name, most in zip(ids, ("at most ", "at most ", ""), strict=True):
-        assert re.search(rf">Takes {most}about [\d,]+ (s|min)\.<", after[name])
+    for name, most in zip(ids, ("up to ", "up to ", ""), strict=True):
+        assert re.search(rf">Estimated time: {most}[\d,]+ (s|min)\.<", after[name])
     assert sources.runs.speed("another").seconds(Work(prompt_tokens=1)) is None
 
 

@@ -17,6 +17,7 @@ from viz.drawing.markup import render
 from viz.figures.positions import MASKED, document_lanes
 from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions
 from viz.page.answers.answering import FinishedRun
+from viz.page.answers.base_rate import base_rate_sentence
 from viz.page.answers.cards import Shown, is_correct_by
 from viz.page.common.bounds import MAX_DOCUMENTS
 
@@ -26,7 +27,7 @@ def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
     letters = [document_segment(index) for index in range(MAX_DOCUMENTS)]
     return gr.HTML(
         order_table_json(shown, accepted),
-        html_template=render("order_table.html"),
+        html_template=render("order_table.html", base_rate=base_rate_sentence()),
         js_on_load="window.pineOrderTable.mount({ element, props, watch });",
         apply_default_css=False,
         elem_id="order-table",

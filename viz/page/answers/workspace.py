@@ -10,6 +10,7 @@ import gradio as gr
 from pine_engine.prompts.tasks import TASKS, get_task
 from viz.cards.answers import AnswerCard
 from viz.page.answers.answering import RunView, answer, plan_answers
+from viz.page.answers.base_rate import base_rate_html
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
 from viz.page.answers.order_table import build_order_table, order_table_json, with_run
 from viz.page.answers.outdated import Origin, Results, build_results, changes
@@ -147,6 +148,8 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
             editor = build_editor(cards, nouns, settings.max_documents)
             task, methods, length, instruction, accepted = _build_settings(first, settings)
             sample, num_orders, seed, controls = build_orders(len(entries), settings.max_orders)
+        with gr.Accordion("Is PINE always right? Why not sort?", open=False, elem_id="base-rate"):
+            gr.HTML(base_rate_html())
         with gr.Accordion("Answers in full", open=False, elem_id="answers-in-full"):
             answers = gr.HTML(shown_html(shown, first.answers), elem_id="answers")
     return Workspace(

@@ -98,10 +98,9 @@ class Speed:
             return ""
         seconds = self.seconds(work)
         if seconds is not None:
-            return f"Takes {'at most ' if work.new_tokens else ''}about {format_seconds(seconds)}."
-        read = f"{work.prompts:,} prompt{'s' if work.prompts != 1 else ''} to read"
-        tokens = f"{read}, {work.prompt_tokens:,} tokens in all"
-        return f"{tokens}; up to {work.new_tokens:,} to write." if work.new_tokens else f"{tokens}."
+            return f"Estimated time: {'up to ' if work.new_tokens else ''}{format_seconds(seconds)}."
+        prompts = f"{work.prompts:,} prompt{'s' if work.prompts != 1 else ''}, {work.prompt_tokens:,} tokens"
+        return f"{prompts}; up to {work.new_tokens:,} new tokens." if work.new_tokens else f"{prompts}."
 
 
 def format_seconds(seconds: float) -> str:

@@ -1,6 +1,5 @@
 """Recorded answers: they are of the examples as these are now, and the page says that they are recorded."""
 
-import datetime
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.method_boxes import DEFAULT_METHODS
 
 EXAMPLES = load_examples()
-DATE = datetime.date(2026, 3, 1)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
@@ -38,10 +36,8 @@ def test_the_pictures_are_of_the_answers_on_the_cards() -> None:
 
 def test_what_is_recorded_is_read_back(tiny_llama: Callable[..., Any], tmp_path: Path) -> None:
     engine = Engine(tiny_llama(max_context_length=2048), letter_tokenizer(), name="tiny", revision="r7")
-    recorded = record_answers(engine, EXAMPLES[0], date=DATE)
-    assert recorded.recorded == (
-        "Recorded on 1 March 2026 with tiny (revision r7), float32, with at most 24 tokens each"
-    )
+    recorded = record_answers(engine, EXAMPLES[0])
+    assert recorded.recorded == "Precomputed with tiny (float32, r7)"
     assert {answer.num_tokens for answer in recorded.answers} == {24}
     file = tmp_path / "answers.json"
     write_answers({"Keys": recorded}, file)

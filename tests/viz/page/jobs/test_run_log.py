@@ -245,8 +245,8 @@ def test_a_shutdown_does_not_disturb_a_run_that_ends_in_time(source: EngineSourc
 def test_before_any_run_the_estimate_is_the_work() -> None:
     work = planned(tokens=100, methods=2, orders=6, new_tokens=48)
     assert work == Work(prompts=12, prompt_tokens=1200, new_tokens=576, orders=6)
-    assert Speed().estimate(work) == "12 prompts to read, 1,200 tokens in all; up to 576 to write."
-    assert Speed().estimate(planned(tokens=7, methods=1)) == "1 prompt to read, 7 tokens in all."
+    assert Speed().estimate(work) == "12 prompts, 1,200 tokens; up to 576 new tokens."
+    assert Speed().estimate(planned(tokens=7, methods=1)) == "1 prompt, 7 tokens."
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**4), st.floats(0.01, 100), st.floats(0.01, 100))
@@ -259,15 +259,15 @@ def test_work_that_was_done_is_estimated_as_long_as_it_took(
     estimated = speed.seconds(done)
     assert estimated is not None and estimated == pytest.approx(seconds)
     assert speed.seconds(Work(prompt_tokens=3 * prompt_tokens)) == pytest.approx(2 * seconds)
-    assert speed.estimate(done) == f"Takes at most about {format_seconds(estimated)}."
-    assert speed.estimate(Work(1, prompt_tokens)).startswith("Takes about ")
+    assert speed.estimate(done) == f"Estimated time: up to {format_seconds(estimated)}."
+    assert speed.estimate(Work(1, prompt_tokens)).startswith("Estimated time: ")
 
 
 def test_writing_is_not_estimated_from_reading() -> None:
     speed = Speed()
     speed.learn(Work(prompts=1, prompt_tokens=10, read_s=1.0), 1.0)
     assert speed.seconds(planned(tokens=20, methods=1)) == pytest.approx(2)
-    assert "to write" in speed.estimate(planned(tokens=20, methods=1, new_tokens=5))
+    assert "new tokens" in speed.estimate(planned(tokens=20, methods=1, new_tokens=5))
 
 
 def test_an_old_speed_is_forgotten() -> None:

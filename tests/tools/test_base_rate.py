@@ -1,0 +1,63 @@
+"""Percentages of the base rate: from records of all orders to the file that the page reads."""
+
+from itertools import islice, permutations
+from pathlib import Path
+
+import pytest
+
+from pine_engine.data.facts import generate_facts
+from pine_engine.evaluation.document_orders import DocumentOrder
+from pine_engine.evaluation.examples import Example
+from pine_engine.evaluation.records import Record, blank_record
+from tools.base_rate import is_sorted, method_rate
+from viz.page.answers.base_rate import base_rate
+
+FACTS = [Example.model_validate(row) for row in islice(generate_facts(3), 4)]
+
+
+def records_of(example: Example, texts: list[str]) -> list[Record]:
+    """Return a record per order, with these answers."""
+    orders = [DocumentOrder(str(order), (0, 1, 2), order) for order in permutations(range(3))]
+    return [
+        blank_record(example, "vanilla", order).model_copy(
+            update={"parsed": text, "score": example.score(text, example.answers)}
+        )
+        for order, text in zip(orders, texts, strict=True)
+    ]
+
+
+def test_percentages_count_answers_and_questions() -> None:
+    correct = [example.answers[0] for example in FACTS]
+    answers = [
+        [correct[0]] * 6,
+        [correct[1]] * 5 + ["nothing"],
+        ["nothing"] * 6,
+        [f"{correct[3]} or {FACTS[3].rejected_answers[0]}"] * 6,
+    ]
+    questions = [records_of(example, texts) for example, texts in zip(FACTS, answers, strict=True)]
+    rate = method_rate("vanilla", questions)
+    assert rate.correct == pytest.approx(100 * 11 / 24, abs=0.05)
+    assert (rate.changes, rate.always, rate.never) == (25.0, 25.0, 50.0)
+
+
+def test_one_order_of_a_question_is_sorted() -> None:
+    for example in FACTS:
+        (record,) = [record for record in records_of(example, ["x"] * 6) if is_sorted(record, example)]
+        texts = [example.documents[index].text for index in record.permutation]
+        assert texts == sorted(texts)
+
+
+def test_recorded_base_rate_is_of_enough_questions() -> None:
+    rate = base_rate()
+    assert rate.questions >= 100
+    assert {row.method: row.changes for row in rate.methods if row.method in ("pcw", "pine")} == {
+        "pcw": 0,
+        "pine": 0,
+    }
+    assert all(row.always <= row.correct <= 100 - row.never for row in rate.methods)
+
+
+def test_file_of_the_base_rate_is_validated(tmp_path: Path) -> None:
+    (tmp_path / "rate.json").write_text('{"questions": 3}')
+    with pytest.raises(ValueError, match="documents"):
+        base_rate(tmp_path / "rate.json")
