@@ -107,7 +107,7 @@ def numbers(page: Page, place: str) -> list[list[str]]:
     """The table of a figure, opened if need be. place: id of its widget."""
     figure = page.locator(f"#{place}")
     if not figure.locator(".pine-list").is_visible():
-        figure.get_by_text("Numbers", exact=True).click()
+        figure.get_by_text("Data table", exact=True).click()
     expect(figure.locator("tbody tr")).not_to_have_count(0)  # a figure is drawn once its tab is opened
     return [row.locator("td").all_inner_texts() for row in figure.locator("tbody tr").all()]
 

@@ -60,9 +60,9 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     readings = page.locator("#answers .pine-reading")
     expect(readings).to_have_count(2)
     for reading in readings.all():
-        expect(reading).to_contain_text("verdict reads as A ✓ right")
+        expect(reading).to_contain_text("Parsed verdict: A ✓ correct")
     page.locator("#accepted textarea").fill("B")
-    expect(readings.first).to_contain_text("verdict reads as A ✗ wrong")
+    expect(readings.first).to_contain_text("Parsed verdict: A ✗ incorrect")
 
     open_tab(page, "Evaluate")
     expect(page.locator("#measure-meaning")).to_contain_text("the gold document in every slot in turn")

@@ -232,7 +232,7 @@ def test_a_zoom_outlives_another_head_and_another_scale(drawn: Page) -> None:
     expect(ticks).not_to_have_count(every)
     near = ticks.all_inner_texts()
     drawn.get_by_role("button", name="log scale", exact=True).click()
-    expect(drawn.locator("#figure-importance")).to_contain_text("log10 of importance")
+    expect(drawn.locator("#figure-importance")).to_contain_text("log10(importance)")
     assert ticks.all_inner_texts() == near
     heads.press("0")
     expect(ticks).to_have_count(every)
@@ -295,9 +295,9 @@ def test_bars_of_two_answers_are_walked_and_drawn_again_in_place(drawn: Page) ->
 
 def saved(page: Page, name: str, form: str, folder: Path) -> Path:
     """The file that a picture saves itself as."""
-    button = picture(page, name).get_by_role("button", name=f"Save as {form}")
+    button = picture(page, name).get_by_role("button", name=f"Export as {form}")
     if not button.is_visible():
-        picture(page, name).get_by_text("Save", exact=True).click()
+        picture(page, name).get_by_text("Export", exact=True).click()
     path = save(page, button, folder)
     assert path.name == f"{name}.{form.lower()}"
     return path
@@ -344,6 +344,6 @@ def test_a_saved_page_needs_no_server(drawn: Page, offline: Page, tmp_path: Path
     path = saved(drawn, "answers", "HTML", tmp_path)
     offline.goto(path.as_uri())
     expect(offline.locator(".pine-chip").first).to_be_visible()
-    offline.get_by_text("As a table").click()
+    offline.get_by_text("Data table").click()
     expect(offline.locator(".pine-numbers-table tbody tr").first).to_be_visible()
     assert offline.locator("button[data-save], script").count() == 0

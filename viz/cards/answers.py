@@ -9,6 +9,15 @@ from viz.drawing.text import score_class, score_mark
 
 AnswerState = Literal["waiting", "reading", "writing", "finished", "stopped", "failed"]
 
+_STATUS: dict[AnswerState, str] = {
+    "waiting": "Queued",
+    "reading": "Prefill",
+    "writing": "Generating",
+    "finished": "Done",
+    "stopped": "Stopped",
+    "failed": "Failed",
+}
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -60,20 +69,19 @@ class AnswerCard:
         if self.num_tokens:
             measured.append(("tokens", str(self.num_tokens)))
         if self.prefill_s is not None:
-            measured.append(("reading", f"{self.prefill_s:.2f} s"))
+            measured.append(("prefill", f"{self.prefill_s:.2f} s"))
         if self.decode_s_per_token:
-            measured.append(("writing", f"{1 / self.decode_s_per_token:.1f} tokens/s"))
+            measured.append(("decode", f"{1 / self.decode_s_per_token:.1f} tokens/s"))
         return measured
 
     @property
     def status(self) -> str:
-        """Progress in one line: "reading the prompt: layer 3 of 30"."""
-        if self.state == "reading":
-            layers = f": layer {self.layers_done} of {self.num_layers}" if self.num_layers else ""
-            return f"reading the prompt{layers}"
+        """Progress in one line: "Prefill: layer 3 of 30"."""
         if self.state == "finished" and self.finish_reason == "length":
-            return "finished at the token limit"
-        return self.state
+            return "Stopped at the token limit"
+        has_layers = self.state == "reading" and self.num_layers
+        layers = f": layer {self.layers_done} of {self.num_layers}" if has_layers else ""
+        return _STATUS[self.state] + layers
 
 
 def answer_grid(cards: Sequence[AnswerCard]) -> str:

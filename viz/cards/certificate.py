@@ -38,12 +38,12 @@ def certificate_page(certificate: "pine.Certificate", *, facts: Mapping[str, str
 def _verdict(method: "pine.Method", result: Any) -> str:
     """Return the conclusion of a method's results in a few words."""
     if method.is_order_invariant:
-        return "does not depend on the order ✓" if result.bitwise_identical else "broke its promise ✗"
-    return "may depend on the order, did not here" if result.bitwise_identical else "depends on the order"
+        return "invariant ✓" if result.bitwise_identical else "invariance violated ✗"
+    return "no change observed" if result.bitwise_identical else "changed"
 
 
 def _describe_orders(certificate: "pine.Certificate") -> str:
     if certificate.seed is not None:
-        return f"as entered and random ones, seed {certificate.seed}"
+        return f"input order and random orders, seed {certificate.seed}"
     count = math.factorial(len(certificate.request.documents))
-    return "all there are" if len(certificate.orders) == count else f"the first of all {count:,}"
+    return "all orders" if len(certificate.orders) == count else f"first of {count:,} orders"

@@ -68,7 +68,7 @@ def answers_picture(
     return picture(
         render("compare.html", cards=cards, sentence=_verdict(answers), differs=differs is not None),
         Numbers(columns, tuple(rows), "answers", _caption(answers, runs, dtype)),
-        readout="Point at a token to read what else could have come. A click selects its query.",
+        readout="Hover a token to see alternatives. Click to select it as the query.",
     )
 
 
@@ -100,33 +100,30 @@ def _readout(answer: AnswerTokens, step: int) -> str:
         for token, logprob in answer.alternatives[step]
         if token != answer.tokens[step]
     ]
-    alternatives = f"; instead could have come {', '.join(others)}" if others else ""
+    alternatives = f"; alternatives: {', '.join(others)}" if others else ""
     return f"Token {step + 1}: {answer.describe_step(step)}{alternatives}."
 
 
 def _summary(answer: AnswerTokens) -> str:
     if not answer.tokens:
-        return "No token was written."
+        return "The answer is empty."
     count = "1 token" if len(answer.tokens) == 1 else f"{len(answer.tokens)} tokens"
-    return f"{count}, log-probability of the whole answer {format_value(sum(answer.logprobs))} nats."
+    return f"{count}, answer log-probability {format_value(sum(answer.logprobs))} nats."
 
 
 def _verdict(answers: Sequence[AnswerTokens]) -> str:
     """Return the comparison in one sentence."""
     if len(answers) == 1:
-        return "There is one answer only. Run a second method or try other orders to compare."
+        return "Only one answer. Run a second method or a shuffle test to compare."
     left, right = answers
     step = first_difference(left, right)
     if step is not None:
         tokens = f"{left.describe_step(step)}, {right.describe_step(step)}"
-        return f"The answers part at token {step + 1}: {tokens}."
+        return f"First difference at token {step + 1}: {tokens}."
     if not left.tokens:
         return "Both answers are empty."
     largest = float(answer_tokens.probability_gaps(left, right).max())
-    return (
-        "Both answers are the same, token by token. The log-probabilities of a token differ by at most "
-        f"{format_difference(largest)} nats."
-    )
+    return f"Identical tokens. Max token log-probability difference: {format_difference(largest)} nats."
 
 
 def _caption(answers: Sequence[AnswerTokens], runs: Sequence[Sequence[WordRun]], dtype: str) -> str:
@@ -135,8 +132,8 @@ def _caption(answers: Sequence[AnswerTokens], runs: Sequence[Sequence[WordRun]],
         for answer, own_runs in zip(answers, runs, strict=True):
             num_changed = sum(len(words) for words, is_changed in own_runs if is_changed)
             total = sum(len(words) for words, _ in own_runs)
-            counts.append(f"{num_changed} of {total} words only under {answer.label}")
+            counts.append(f"{num_changed} of {total} words only in {answer.label}’s answer")
         text = " and ".join(counts)
     else:
-        text = "No word differs" if len(answers) > 1 else f"The answer of {answers[0].label}"
-    return f"{text}; below each token its probability when it was written, greedy decoding, {dtype}."
+        text = "No differing words" if len(answers) > 1 else f"Answer of {answers[0].label}"
+    return f"{text}. Token probabilities are shown below each token (greedy decoding, {dtype})."

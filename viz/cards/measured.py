@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from viz.drawing.markup import render
 
 MAX_ORDERS = 6
-"""Maximum orders that have a column each; of more, only the lowest and the highest are named."""
+"""Maximum orders that have a column each; of more, only the worst and the best are named."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class MeasuredRow:
     is_order_invariant: bool
     values: tuple[float | None, ...]  # mean in each order, None without parsed records
     mean: float | None
-    interval: tuple[float, float] | None = None  # 95 %; None before the end or with too few examples
+    interval: tuple[float, float] | None = None  # 95%; None before the end or with too few examples
     changed: int | None = None  # of the `compared` examples; None for log-probabilities
     compared: int = 0  # examples parsed in several orders
     unparsed: int = 0  # of the `answered` records
@@ -37,7 +37,7 @@ class MeasuredTable:
         """Format a value with its unit."""
         if value is None:
             return "–"
-        return f"{100 * value:.0f} %" if self.is_share else f"{value:.2f}"
+        return f"{100 * value:.0f}%" if self.is_share else f"{value:.2f}"
 
     def format_interval(self, row: MeasuredRow) -> str:
         """Format the interval of the mean; "" before the end."""
@@ -46,7 +46,7 @@ class MeasuredTable:
     @property
     def columns(self) -> list[str]:
         """Headings of the columns of the orders."""
-        return list(self.orders) if len(self.orders) <= MAX_ORDERS else ["lowest order", "highest order"]
+        return list(self.orders) if len(self.orders) <= MAX_ORDERS else ["worst order", "best order"]
 
     def cells(self, row: MeasuredRow) -> list[str]:
         """Return the texts in the columns of the orders."""

@@ -46,7 +46,7 @@ def verdict_html(methods: Methods, rows: Rows, *, caption: str, is_right: Check 
     texts = [cell.text for row in rows for cell in row.comparisons.values()]
     return render(
         "shuffle_verdict.html",
-        score=score_sentence(methods, rows, is_right) or "The first order is computed.",
+        score=score_sentence(methods, rows, is_right) or "First order done.",
         verdict=verdict_sentence(methods, rows),
         letters=list(answer_letters(texts, is_right).values()),
         caption=caption,
@@ -54,7 +54,7 @@ def verdict_html(methods: Methods, rows: Rows, *, caption: str, is_right: Check 
 
 
 def score_sentence(methods: Methods, rows: Rows, is_right: Check | None = None) -> str:
-    """Return "In 6 orders PINE gives 1 answer, right in 6; Vanilla 3, right in 3.", or "" without answers.
+    """Return "In 6 orders PINE gives 1 answer (6 correct); Vanilla 3 (3 correct).", or "" without answers.
 
     Order-invariant methods come first, then those that are more often right.
     """
@@ -69,7 +69,7 @@ def score_sentence(methods: Methods, rows: Rows, is_right: Check | None = None) 
         kinds, count = len(set(texts)), len(texts)
         orders = f"In {count} order{'s' * (count != 1)} "
         part = f"{label} {kinds}" if parts else f"{orders}{label} gives {kinds} answer{'s' * (kinds != 1)}"
-        parts.append(part + (f", right in {-negative}" if is_right else ""))
+        parts.append(part + (f" ({-negative} correct)" if is_right else ""))
     return "; ".join(parts) + "." if parts else ""
 
 
@@ -90,16 +90,16 @@ def verdict_sentence(methods: Methods, rows: Rows) -> str:
     )
     sentences = []
     if held:
-        sentences.append(f"All logits bitwise identical: {held}.")
+        sentences.append(f"Bitwise identical logits in every order: {held}.")
     if broken:
-        sentences.append(f"Promised not to depend on the order, and did: {broken}.")
+        sentences.append(f"Order invariance violated: {broken}.")
     if moved:
-        sentences.append(f"The check can fail: the order changed logits of {moved}.")
+        sentences.append(f"Control methods changed as expected: {moved}.")
     elif constant:
-        nothing = "this proves nothing, try other documents"
-        sentences.append(f"The order has not changed {constant} either: {nothing}.")
+        unchanged = f"the control methods ({constant}) did not change either"
+        sentences.append(f"Inconclusive: {unchanged}. Try other documents.")
     elif held or broken:
-        sentences.append("Select \u201cInclude control methods\u201d to see that the check can fail.")
+        sentences.append("Enable \u201cInclude control methods\u201d to validate the test.")
     return " ".join(sentences)
 
 
@@ -108,7 +108,7 @@ def shuffle_answer(method: "pine.Method", row: "pine.OrderResult", reference: "p
     cell = row.comparisons[method.name]
     before, after = word_diff(reference.comparisons[method.name].text, cell.text)
     is_reference = row is reference
-    answers = [("in the first row", _documents(reference), before), ("here", _documents(row), after)]
+    answers = [("Row 1", _documents(reference), before), ("Selected row", _documents(row), after)]
     return render(
         "shuffle_answer.html",
         label=method.label,
@@ -130,10 +130,10 @@ def _describe_difference(cell: "pine.OrderComparison") -> str:
     if cell.first_difference is None:
         return ""
     token, reference = (
-        "the end" if text is None else f"\u201c{visible_text(text)}\u201d"
+        "end of answer" if text is None else f"\u201c{visible_text(text)}\u201d"
         for text in (cell.token_text, cell.reference_token_text)
     )
-    return f"token {cell.first_difference + 1}: {token} instead of {reference}"
+    return f"token {cell.first_difference + 1}: {token} (reference: {reference})"
 
 
 @dataclass(frozen=True)

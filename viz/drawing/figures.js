@@ -31,7 +31,7 @@
       document.head.append(script);
     }).catch(() => {
       loading = null;
-      throw new Error("plotly.js did not come");
+      throw new Error("plotly.js could not be loaded");
     });
     return loading;
   };
@@ -275,7 +275,7 @@
     const { xaxis, yaxis } = gd._fullLayout;
     const named = (axis, other) => textOf(gd.pineFigure.layout[axis]?.title?.text) || other;
     const columns = ["", named("xaxis", "x"), named("yaxis", "y")];
-    const starts = traces.some((trace) => trace.base) ? ["begins at"] : [];
+    const starts = traces.some((trace) => trace.base) ? ["start"] : [];
     const rows = traces.flatMap((trace) =>
       Array.from({ length: lengthOf(trace) }, (_, index) => [
         nameOf(gd, trace),
@@ -350,10 +350,10 @@
     gd.pineStatus.setAttribute("role", "status");
     const place = make("div", { className: "pine-scroll", tabIndex: 0 });
     place.setAttribute("role", "region");
-    place.setAttribute("aria-label", "numbers");
-    gd.pineTable = make("details", { className: "pine-figure-numbers" }, make("summary", { textContent: "Numbers" }), place);
+    place.setAttribute("aria-label", "Data of this chart");
+    gd.pineTable = make("details", { className: "pine-figure-numbers" }, make("summary", { textContent: "Data table" }), place);
     gd.pineTable.addEventListener("toggle", () => fillTable(gd));
-    const menu = make("details", { className: "pine-figure-save" }, make("summary", { textContent: "Save" }));
+    const menu = make("details", { className: "pine-figure-save" }, make("summary", { textContent: "Export" }));
     // A page that stands alone has no address to take plotly.js from.
     for (const format of Object.keys(FORMATS).filter((one) => one !== "html" || window.pinePlotly)) {
       const button = make("button", { type: "button", textContent: format.toUpperCase() });
@@ -397,8 +397,8 @@
     }
     gd.pineTitle.textContent = textOf(layout.title?.text ?? "");
     const measure = gd.clientWidth < NARROW && measureOf(layout);
-    gd.pineCaption.textContent = [layout.meta?.caption, measure && `Colour: ${textOf(measure)}.`].filter(Boolean).join(" ");
-    gd.setAttribute("aria-label", `${gd.pineTitle.textContent}. Arrow keys walk, Enter selects, + - 0 zoom.`);
+    gd.pineCaption.textContent = [layout.meta?.caption, measure && `Color: ${textOf(measure)}.`].filter(Boolean).join(" ");
+    gd.setAttribute("aria-label", `${gd.pineTitle.textContent}. Arrow keys move, Enter selects, + and - zoom, 0 resets.`);
     gd.style.height = `${placed.height}px`;
     gd.pineWidth = gd.clientWidth;
     // plotly's resizing would keep the height of the width before: the ResizeObserver in mount resizes.

@@ -15,7 +15,7 @@ _PREFIX_COLOR, _SUFFIX_COLOR = "#E69F00", "#009E73"
 _DOCUMENT_COLORS = ("#56B4E9", "#CC79A7", "#F0E442", "#0072B2", "#D55E00")
 _BORDERS = ("solid", "dashed", "double", "dotted")
 _LABELS = {"prefix": "SYS", "suffix": "SUF", "decoded": "OUT"}
-_NAMES = {"prefix": "the prefix", "suffix": "the suffix", "decoded": "the answer"}
+_NAMES = {"prefix": "prefix", "suffix": "suffix", "decoded": "answer"}
 
 
 def document_letter(index: int) -> str:
@@ -59,7 +59,7 @@ class Segment:
 
     @property
     def name(self) -> str:
-        """Name in a sentence: "the prefix", "document A", "the suffix", "the answer"."""
+        """Name in a sentence: "prefix", "document A", "suffix", "answer"."""
         return _NAMES[self.role] if self.document is None else f"document {self.label}"
 
     @property

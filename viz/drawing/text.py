@@ -16,19 +16,26 @@ def format_value(value: float) -> str:
     return f"{value:#.3g}".rstrip(".") if 1e-3 <= abs(value) < 1e3 else f"{value:.2e}"
 
 
+def format_short(value: float) -> str:
+    """Format with two significant digits, three from 100 on; "0" only for exactly zero."""
+    if value == 0:
+        return "0"
+    return f"{value:#.2g}" if abs(value) < 9.95 else f"{value:.0f}"
+
+
 def format_difference(value: float) -> str:
     """Format a difference of logits or log-probabilities; "0.0" only for exactly zero."""
     if math.isnan(value):
-        return "not a number"
+        return "NaN"
     if value == 0:
         return "0.0"
     return f"{value:.1e}" if abs(value) < 1e-3 else f"{value:.3g}"
 
 
 def format_percent(share: float) -> str:
-    """Format a probability or share with three digits; "100 %" only for exactly one."""
-    text = format_value(100 * share)
-    return f"{'>99.9' if text == '100' and share < 1 else text} %"
+    """Format a probability or share with two digits; "100%" only for exactly one."""
+    text = format_short(100 * share)
+    return f"{'>99' if text == '100' and share < 1 else text}%"
 
 
 def plain_values(values: NDArray[np.float32]) -> tuple[float | None, ...]:
@@ -54,7 +61,7 @@ def join_words(words: Sequence[str]) -> str:
 
 def score_mark(score: float) -> str:
     """Return a score, 0 to 1, as a sign and a word."""
-    return {1.0: "✓ right", 0.0: "✗ wrong"}.get(score, f"◐ {score:g} points")
+    return {1.0: "✓ correct", 0.0: "✗ incorrect"}.get(score, f"◐ {score:g} points")
 
 
 def score_class(score: float) -> str:

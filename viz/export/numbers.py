@@ -38,7 +38,7 @@ def figure_numbers(figure: go.Figure) -> Numbers:
     else:
         has_starts = any(trace.type == "bar" and trace.base is not None for trace in figure.data)
         x, y = layout.xaxis.title.text or "x", layout.yaxis.title.text or "y"
-        columns = ("", "length", y, "begins at") if has_starts else ("", x, y)
+        columns = ("", "length", y, "start") if has_starts else ("", x, y)
         rows = [row for trace in figure.data for row in _point_rows(layout, trace, has_starts=has_starts)]
     return Numbers(columns, tuple(rows), layout.meta["name"], layout.meta["caption"])
 

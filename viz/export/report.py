@@ -44,7 +44,7 @@ def report_markdown(
     parts: "Sequence[Part]", *, title: str, made: str, page: str, images: Mapping[str, str]
 ) -> str:
     """Return the report as GitHub Markdown; `page` is the HTML file, `images` are files by curve name."""
-    heading = [f"# {escape_markdown(title)}", f"Made with PINE Explorer on {escape_markdown(made)}."]
+    heading = [f"# {escape_markdown(title)}", f"Generated with PINE Explorer on {escape_markdown(made)}."]
     blocks = [block for part in parts for block in _part_blocks(part, page, images)]
     return "\n\n".join(heading + blocks) + "\n"
 

@@ -7,7 +7,7 @@ from viz.drawing.markup import render
 
 # Templates escape every value, so that an attribute ends at the next '"', and JSON in them has no "<".
 _PICK = re.compile(r' data-pick="[^"]*"')
-_CLICK = re.compile(r"(; (a )?|\. A )click [^.\"<]*\.")
+_CLICK = re.compile(r"\. Click (a cell )?to (select|compare) [^.\"<]*\.")
 
 
 def strip_interaction(html: str) -> str:

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from viz.drawing.identity import PREFIX, SUFFIX, Segment
-from viz.drawing.text import format_percent, format_value
+from viz.drawing.text import format_percent, format_short
 from viz.figures.answer_tokens import AnswerTokens, attention_by_part, is_reordered
 from viz.figures.frame import new_figure, plain
 from viz.theme import INK, LINES, PATTERNS
@@ -16,7 +16,7 @@ _BAR_PX, _GAP_PX = 20, 8
 _ROW_HEIGHT = 0.84  # of the bars of a row together, as a share of the row
 _AXIS_LENGTH = 1.7  # relative to the longest bar, with space for its text on a phone
 
-NO_DIFFERENCE = "Every difference is 0 exactly."
+NO_DIFFERENCE = "All differences are exactly 0."
 
 NO_TOKENS = "The answers have no tokens, so no attention was recorded."
 
@@ -36,12 +36,12 @@ def plot_answer_attention(
     """
     parts, values = _answer_attention_info(answers, step, with_prefix=with_prefix)
     name, tokens = "answer-shares", "mean over the answer"
-    mean, missing = "the tokens of an answer, ", "no token"
+    mean, missing = "answer tokens, ", "no token"
     if step is not None:
-        name, tokens, mean, missing = "token-shares", f"token {step + 1} of the answer", "", "ended"
-    rest = "" if with_prefix else ", the prefix left out"
+        name, tokens, mean, missing = "token-shares", f"answer token {step + 1}", "", "ended"
+    rest = "" if with_prefix else " (prefix excluded)"
     caption = [
-        f"A bar is a share of attention{rest}, mean over {mean}layers and heads.",
+        f"Share of attention{rest}, mean over {mean}layers and heads.",
         _most_attended(answers, parts, values),
         _largest_difference(answers, parts, values),
     ]
@@ -115,22 +115,21 @@ def add_bars(
             figure.add_annotation(x=0, y=y, text=row_texts[row], xanchor="left", showarrow=False)
     longest = float(np.nanmax(values, initial=0)) or 1
     x_axis = {"range": [0, _AXIS_LENGTH * longest], "tickformat": ".0%", "nticks": 5}
-    figure.update_xaxes(**x_axis, labelalias={"150%": ""}, showgrid=True)  # at 150 % is text, not a share
+    figure.update_xaxes(**x_axis, labelalias={"150%": ""}, showgrid=True)  # at 150% is text, not a share
     bottom = max(len(rows), 1) - 0.5
     ticks = {"tickvals": list(range(len(rows))), "ticktext": list(rows)}
     figure.update_yaxes(**ticks, ticklabelstandoff=6, range=[bottom, -0.5])
 
 
 def _comparison(gain: float, other: AnswerTokens) -> str:
-    under = f"under {plain(other.label)}"
     if gain == 0:
-        return f", exactly as {under}"
-    return f", {_points(gain)} percentage points {'more' if gain > 0 else 'less'} than {under}"
+        return f", same as {plain(other.label)}"
+    return f", {'+' if gain > 0 else '−'}{_points(gain)} pp vs. {plain(other.label)}"
 
 
 def _points(difference: float) -> str:
     """Format the size of a difference of shares, in percentage points."""
-    return format_value(abs(100 * float(difference)))
+    return format_short(abs(100 * float(difference)))
 
 
 def _slots(part: Segment, answers: Sequence[AnswerTokens]) -> str:
@@ -151,7 +150,7 @@ def _most_attended(
         if documents and not np.isnan(shares).any():
             row = max(documents, key=lambda row: shares[row])
             most.append(f"{parts[row].label} ({format_percent(shares[row])}) under {answer.label}")
-    return f"The largest share of a document: {' and '.join(most)}." if most else NO_TOKENS
+    return f"Most attended document: {' and '.join(most)}." if most else NO_TOKENS
 
 
 def _largest_difference(
@@ -165,6 +164,6 @@ def _largest_difference(
         return NO_DIFFERENCE
     row = int(np.abs(gains).argmax())
     return (
-        f"The largest difference: {parts[row].name}, {_points(gains[row])} percentage points more under "
-        f"{answers[int(gains[row] > 0)].label}. A + is by how many points a bar is longer."
+        f"Largest difference: {parts[row].name}, +{_points(gains[row])} pp for "
+        f"{answers[int(gains[row] > 0)].label}. “+” marks the difference in percentage points."
     )

@@ -42,8 +42,8 @@ def plot_answer_importance(
     figure = new_figure(
         name="answer-importance",
         title=f"{quantity.capitalize()} by document and answer token, {place_name(layer, head)}",
-        caption="A row is a token of the answer, a column a document."
-        + ("" if is_ranked else " The method does not rank documents; the values are its attention."),
+        caption="Rows: answer tokens. Columns: documents."
+        + ("" if is_ranked else " This method does not rank documents; attention is shown instead."),
         height=160 + max(16 * len(values), 120),
     )
     first = trace.layout.suffix_length - 1
@@ -54,7 +54,7 @@ def plot_answer_importance(
         normalization,
         quantity=quantity,
         cell="%{y}, document %{x}",
-        titles=("document", "token of the answer"),
+        titles=("document", "answer token"),
         meta={"y": [{"query": f"suffix {first + index}"} for index in range(len(values))]},
         selected_row=step,
     )

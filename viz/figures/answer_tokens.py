@@ -45,8 +45,8 @@ class AnswerTokens:
     def describe_step(self, step: int) -> str:
         """Describe the token at a step, from 0."""
         if step >= len(self.tokens):
-            return f"{self.label} had ended"
-        return f"{self.label} writes {quoted(self.tokens[step])} ({format_percent(self.probability(step))})"
+            return f"{self.label}: answer already ended"
+        return f"{self.label} {quoted(self.tokens[step])} ({format_percent(self.probability(step))})"
 
 
 def answer_tokens(

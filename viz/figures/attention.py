@@ -42,8 +42,8 @@ def plot_attention(
     matrices = [_attention_info(matrix, with_sink=with_sink) for matrix in by_method.values()]
     figure = new_figure(
         name="attention",
-        title="Attention, token by token",
-        caption="Queries down, keys across; all panels zoom together. Gray: masked.",
+        title="Token-level attention",
+        caption="Rows: queries. Columns: keys. Gray: masked. Panels zoom together.",
         height=640,
     )
     add_panels(
@@ -51,7 +51,7 @@ def plot_attention(
         matrices,
         method_labels(list(by_method), labels),
         prompt_parts(layout, len(matrices[0]), order),
-        hover="query %{y}, key %{x}<br>log10 of the weight %{z:.2f}",
+        hover="query %{y}, key %{x}<br>log10 attention %{z:.2f}",
         query=query,
         columns=2,
     )

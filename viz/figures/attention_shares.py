@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 import pine_engine as pine
 from viz.drawing.identity import PREFIX, SUFFIX
-from viz.drawing.text import format_value
+from viz.drawing.text import format_short
 from viz.figures.frame import FloatArray, answer_queries, document_segments, new_figure
 from viz.figures.importance import normalize, place_name, select_importance
 from viz.theme import INK
@@ -43,11 +43,11 @@ def plot_attention_shares(
         parts, segments = "segment of the prompt", (PREFIX, *segments, SUFFIX)
         if not trace.layout.prefix_length:
             segments, shares = segments[1:], shares[1:]
-    tokens = f"mean over the answer’s {steps} tokens" if step is None else f"token {step + 1} of the answer"
+    tokens = f"mean over {steps} answer tokens" if step is None else f"answer token {step + 1}"
     figure = new_figure(
         name="attention-shares",
         title=f"Attention on each {parts}, {tokens}, {place_name(layer, head)}",
-        caption=f"A bar is a share of {'all attention' if with_rest else 'the attention on documents'}.",
+        caption="Share of total attention." if with_rest else "Share of the attention on documents.",
         height=260,
         showlegend=False,
     )
@@ -56,10 +56,10 @@ def plot_attention_shares(
         y=shares,
         marker={"color": [segment.color for segment in segments], "line": {"color": INK, "width": 1}},
         customdata=[segment.name for segment in segments],
-        text=[format_value(float(share)) for share in shares],
+        text=[format_short(float(share)) for share in shares],
         textposition="outside",
         cliponaxis=False,
-        hovertemplate="%{customdata}: %{y:.3g}<extra></extra>",
+        hovertemplate="%{customdata}: %{y:.2g}<extra></extra>",
     )
     figure.update_xaxes(title=parts, type="category")
     figure.update_yaxes(title="share of attention", showgrid=True, rangemode="tozero")

@@ -21,7 +21,7 @@ _AREAS = (("rgba(107,114,128,0.25)", None), ("rgba(183,159,0,0.6)", "|"))  # col
 
 
 def plot_bias_curve(curves: "Curve | Sequence[Curve]") -> go.Figure:
-    """Plot lines (or bars) of one or more curves below each other, with 95 % intervals where there are some.
+    """Plot lines (or bars) of one or more curves below each other, with 95% intervals where there are some.
 
     y has the unit of the curve; float32 (P,) for each line, NaN where nothing was measured.
 
@@ -79,8 +79,7 @@ def _caption(curve: "Curve") -> str:
     """Return the note of the curve, after a sentence on intervals if it has some."""
     if not any(map(_has_intervals, curve.lines)):
         return curve.note
-    bars = "Strokes on the bars" if curve.has_bars else "Error bars"
-    return f"{bars}: 95 % intervals. {curve.note}".strip()
+    return f"Error bars: 95% intervals. {curve.note}".strip()
 
 
 def _lines(curve: "Curve", names: set[str]) -> Iterator[go.Scatter | go.Bar]:

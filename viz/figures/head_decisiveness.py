@@ -22,11 +22,11 @@ def plot_head_decisiveness(
     """
     values = decisiveness(trace)
     layers, heads = values.shape
-    color_bar = {"title": {"text": "spread × attention on documents"}}
+    color_bar = {"title": {"text": "decisiveness"}}
     figure = new_figure(
         name="decisive-heads",
         title="Decisiveness of each layer and head",
-        caption="The share of its attention that a head moves by its ranking. A click selects the head.",
+        caption="Range of importance shares × attention on documents. Click a cell to select a head.",
         height=150 + 20 * heads,
         coloraxis={"cmin": 0, "cmax": float(values.max()), "colorbar": color_bar},
     )
@@ -36,7 +36,7 @@ def plot_head_decisiveness(
         np.arange(layers, dtype=np.int16),
         y=np.arange(heads, dtype=np.int16),
         gap=1,
-        hover="layer %{x}, head %{y}<br>%{z:.3g}",
+        hover="layer %{x}, head %{y}<br>%{z:.2g}",
         titles=("layer", "head"),
         meta={"x": [{"layer": a} for a in range(layers)], "y": [{"head": h} for h in range(heads)]},
     )

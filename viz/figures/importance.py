@@ -11,7 +11,7 @@ from viz.figures.frame import FloatArray, add_cells, document_labels, new_figure
 
 Normalization = Literal["raw", "share", "log"]
 
-_MEASURES: dict[Normalization, str] = {"raw": "{}", "share": "share of {}", "log": "log10 of {}"}
+_MEASURES: dict[Normalization, str] = {"raw": "{}", "share": "{} share", "log": "log10({})"}
 
 
 def plot_importance(
@@ -40,8 +40,8 @@ def plot_importance(
     names = document_labels(len(values), order)
     figure = new_figure(
         name="importance",
-        title=f"Importance of each document for each other document, {place_name(layer, head)}",
-        caption="A row is a query document, a column a key document; PINE places the most important closest.",
+        title=f"Document-to-document importance, {place_name(layer, head)}",
+        caption="Rows: query documents. Columns: key documents. PINE places the most important one closest.",
         height=160 + 32 * len(values),
     )
     add_importances(
@@ -111,4 +111,4 @@ def add_importances(
     measure = _MEASURES[normalization].format(quantity)
     figure.update_layout(coloraxis={"cmin": low, "cmax": high, "colorbar": {"title": {"text": measure}}})
     texts = [["" if np.isnan(value) else f"{value:.2g}" for value in row] for row in values]
-    add_cells(figure, values, x, texts=texts, hover=f"{cell}<br>{measure} %{{z:.3g}}", **options)
+    add_cells(figure, values, x, texts=texts, hover=f"{cell}<br>{measure} %{{z:.2g}}", **options)

@@ -25,8 +25,8 @@ def plot_logprob_by_order(
     methods = list(rows[0].comparisons) if rows else []
     figure = new_figure(
         name="order-spread",
-        title="Log-probability of the first order’s answer in every order",
-        caption="A dot is an order. The dots of an order-invariant method coincide.",
+        title="Log-probability of the first order’s answer, by order",
+        caption="One dot per order. Order-invariant methods show a single dot.",
         height=110 + 44 * max(len(methods), 1),
         showlegend=False,
         margin={"b": 16},

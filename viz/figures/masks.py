@@ -39,13 +39,13 @@ def plot_masks(
     masks = _masks_info(plans)
     colors = [(0, MASKED), (0.5, MASKED), (0.5, ALLOWED), (1, ALLOWED)]
     color_bar = {
-        **{"tickvals": [0.25, 0.75], "ticktext": ["masked", "may attend"]},
+        **{"tickvals": [0.25, 0.75], "ticktext": ["masked", "allowed"]},
         **{"len": 260, "lenmode": "pixels", "thickness": 12, "outlinewidth": 1, "outlinecolor": GRID},
     }
     figure = new_figure(
         name="token-masks",
-        title="Attention masks by token: queries in rows, keys in columns",
-        caption="Blue: the query may attend to the key; gray: it may not. All panels zoom together.",
+        title="Attention masks by token",
+        caption="Blue: the query (row) can attend to the key (column). Gray: masked. Panels zoom together.",
         height=430,
         coloraxis={"colorscale": colors, "cmin": 0, "cmax": 1, "colorbar": color_bar},
         margin={"b": 44},
@@ -56,7 +56,7 @@ def plot_masks(
         list(masks.values()),
         list(map(plain, masks)),
         prompt_parts(layout, layout.num_tokens, order),
-        hover="query %{y} may attend to key %{x}",
+        hover="query %{y} attends to key %{x}",
         query=query,
         columns=min(_MAX_COLUMNS, len(masks)),
     )

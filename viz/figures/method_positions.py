@@ -39,8 +39,8 @@ def plot_method_positions(
     names = method_labels([trace.method for trace in traces], labels)
     figure = new_figure(
         name="method-positions",
-        title=f"Position of each document for one query by method, layer {layer}, head {head}",
-        caption="A row is a method; the line is the position of the query.",
+        title=f"Document positions for the query by method, layer {layer}, head {head}",
+        caption="One row per method. Line: position of the query.",
         height=120 + 40 * len(rows),
         barmode="overlay",
     )

@@ -44,7 +44,7 @@ def plot_next_token_candidates(left: AnswerTokens, right: AnswerTokens) -> go.Fi
     ]
     figure = new_figure(
         name="likely-tokens",
-        title=f"Most likely tokens at token {step + 1}",
+        title=f"Next-token candidates at token {step + 1}",
         caption=" ".join([_reason(left, right), *comparisons]),
         height=bars_height(len(tokens), 2),
     )
@@ -82,12 +82,12 @@ def _likely_tokens(answer: AnswerTokens, step: int) -> dict[str, float]:
 def _reason(left: AnswerTokens, right: AnswerTokens) -> str:
     """Explain the choice of the step."""
     if first_difference(left, right) is not None:
-        return "The first token in which the answers differ."
+        return "First differing token."
     if not left.tokens:
         return "Both answers are empty."
     if (left.logprobs, left.alternatives) == (right.logprobs, right.alternatives):
-        return f"The answers are the same, and so is the probability of every token. {NO_DIFFERENCE}"
-    return "The answers are the same; it is the token whose probability differs most."
+        return f"Identical answers with identical token probabilities. {NO_DIFFERENCE}"
+    return "Identical answers. Shown: the token with the largest probability difference."
 
 
 def _probability(logprobs: Mapping[str, float], token: str) -> str:
@@ -102,6 +102,6 @@ def _probability(logprobs: Mapping[str, float], token: str) -> str:
 def _compare(answers: Sequence[AnswerTokens], candidates: Sequence[Mapping[str, float]], token: str) -> str:
     """Return the probability of a token under each answer."""
     return ", ".join(
-        f"{_probability(logprobs, token)} under {answer.label}" if logprobs else f"{answer.label} had ended"
+        f"{_probability(logprobs, token)} under {answer.label}" if logprobs else f"ended under {answer.label}"
         for answer, logprobs in zip(answers, candidates, strict=True)
     )

@@ -19,7 +19,7 @@ def plot_order_effects(effects: "pine.OrderEffects") -> go.Figure:
     figure = new_figure(
         name="rope-and-causal-attention",
         title="Effects of RoPE and of causal attention on vanilla",
-        caption="A line is minus its mean; in every slot the two effects add up to vanilla.",
+        caption="Deviation from each line’s mean. The two effects sum to vanilla.",
         height=360,
     )
     parts = {"Vanilla": effects.total, "RoPE (NIA)": effects.rope, "causal attention": effects.causal}
@@ -32,5 +32,5 @@ def plot_order_effects(effects: "pine.OrderEffects") -> go.Figure:
             hovertemplate="%{fullData.name}, slot %{x}: %{y:.4g} nats<extra></extra>",
         )
     figure.update_xaxes(title="slot", dtick=1 if len(effects.total) <= 20 else 5)
-    figure.update_yaxes(title="nats above or below the mean", showgrid=True, zeroline=True)
+    figure.update_yaxes(title="deviation from mean (nats)", showgrid=True, zeroline=True)
     return figure

@@ -46,8 +46,8 @@ def plot_position_map(
     color_bar = {"title": {"text": "first position (tokens)"}}
     figure = new_figure(
         name="position-map",
-        title=f"Position of each document for each query{place}",
-        caption="A cell has the first and last position of a document; gray: masked.",
+        title=f"Document positions by query{place}",
+        caption="First and last position of each document. Gray: masked.",
         height=150 + 32 * len(values),
         plot_bgcolor=theme.MASKED,
         coloraxis={"colorscale": list(theme.BLUES), "colorbar": color_bar},

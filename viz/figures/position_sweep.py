@@ -29,8 +29,8 @@ def plot_position_sweep(
     logprobs = _position_sweep_info(steps)
     figure = new_figure(
         name="position-sweep",
-        title="Log-probability of the answer with its document in each slot",
-        caption="A flat line does not depend on the slot of the document.",
+        title="Answer log-probability by document slot",
+        caption="A flat line means no position bias.",
         height=400,
     )
     for index, (method, name) in enumerate(zip(logprobs, method_labels(list(logprobs), labels), strict=True)):
@@ -66,27 +66,26 @@ def sweep_sentence(
     labels: Mapping[str, str],
 ) -> str:
     """Describe the change of the log-probability of `answer` under each method, the largest change first."""
-    name = document_segment(document).name
+    letter = document_segment(document).label
     if len(steps) < 2:
-        return f"So far {name} has been in {len(steps)} of {slots} slots ({setting})."
+        return f"Document {letter}: {len(steps)} of {slots} slots done ({setting})."
     values = {labels[method]: [step.scores[method].total for step in steps] for method in steps[0].scores}
     spreads = {label: max(totals) - min(totals) for label, totals in values.items()}
     changing = sorted((label for label in values if spreads[label]), key=lambda label: -spreads[label])
     constant = [label for label in values if not spreads[label]]
-    subject = f"the log-probability of “{shorten(' '.join(answer.split()), _MAX_ANSWER_CHARACTERS)}”"
     clauses = []
     if changing:
         first, *others = changing
         totals = values[first]
         highest, lowest = (steps[totals.index(end)].slot + 1 for end in (max(totals), min(totals)))
-        parts = [
-            f"by {format_difference(spreads[first])} nats under {first} (most likely in slot {highest}, "
-            f"least likely in slot {lowest})",
-            *(f"by {format_difference(spreads[label])} under {label}" for label in others),
+        clauses = [
+            f"{first}: range {format_difference(spreads[first])} nats (highest in slot {highest}, lowest in "
+            f"slot {lowest})",
+            *(f"{label}: range {format_difference(spreads[label])} nats" for label in others),
         ]
-        clauses.append(f"{subject} moves {join_words(parts)}")
-        subject = "it"
     if constant:
-        clauses.append(f"{subject} does not move at all (0.0) under {join_words(constant)}")
-    through = f"all {slots} slots" if len(steps) == slots else f"{len(steps)} of {slots} slots"
-    return f"As {name} goes through {through}, {'; '.join(clauses)} ({setting})."
+        clauses.append(f"{join_words(constant)}: constant (range 0.0)")
+    through = f"{slots} slots" if len(steps) == slots else f"{len(steps)} of {slots} slots"
+    quoted = f"“{shorten(' '.join(answer.split()), _MAX_ANSWER_CHARACTERS)}”"
+    results = "; ".join(clauses)
+    return f"Log-probability of {quoted} as document {letter} moves through {through}: {results} ({setting})."

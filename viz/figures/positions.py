@@ -54,8 +54,8 @@ def plot_positions(
     labels = ["all layers and heads"] if is_uniform else [f"{by} {index}" for index in range(len(rows))]
     figure = new_figure(
         name="positions",
-        title="Position of each document for one query" + ("" if is_uniform else f", {other} {fixed}"),
-        caption=f"A row is a {by}; a document closer to the line at the right is closer to the query.",
+        title="Document positions for the query" + ("" if is_uniform else f", {other} {fixed}"),
+        caption=f"One row per {by}. Documents closer to the line are nearer to the query.",
         height=110 + max(20 * len(rows), 60),
         barmode="overlay",
     )
@@ -125,9 +125,9 @@ def add_query_marks(figure: go.Figure, labels: Sequence[str], positions: Sequenc
         x=list(positions),
         y=list(labels),
         mode="markers",
-        name="the query",
+        name="query",
         marker={"symbol": "line-ns", "size": 14, "line": {"width": 3, "color": INK}},
-        hovertemplate="%{y}: the query at %{x}<extra></extra>",
+        hovertemplate="%{y}: query at %{x}<extra></extra>",
     )
     figure.update_yaxes(autorange="reversed", type="category")
     figure.update_xaxes(title="position (tokens)", showgrid=True)

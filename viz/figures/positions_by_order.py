@@ -79,8 +79,8 @@ def plot_document_positions(
     first = min(int(starts.min()) for one in orders for starts in one.starts.values())
     figure = new_figure(
         name="shuffle-positions",
-        title="Position of each document in each order",
-        caption="Positions for the last token of the question. Play shows one order after the other.",
+        title="Document positions across orders",
+        caption="Positions for the last token of the question. Press Play to step through the orders.",
         height=150 + 38 * len(methods),
         barmode="overlay",
         bargap=0.25,

@@ -42,8 +42,8 @@ def plot_query_attention(
     figure = new_figure(
         name="query-attention",
         title=f"Attention of {token} on each key token",
-        caption="A bar is a key token; a click on a name in the legend hides its bars."
-        + ("" if with_sink else " The first token is left out."),
+        caption="One bar per key token. Click a legend entry to hide it."
+        + ("" if with_sink else " First token hidden."),
         height=320,
         barmode="group",
         bargap=0,

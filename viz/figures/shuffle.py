@@ -61,8 +61,8 @@ def plot_answers(
         columns.append(f"{name}<br>{num_answers} answer{'s' * (num_answers != 1)}")
     figure = new_figure(
         name="shuffle",
-        title="The answer in every order",
-        caption="The same letter is the same answer; a click shows it beside the first row’s.",
+        title="Answer by document order",
+        caption="Equal letters mark equal answers. Click a cell to compare it with row 1.",
         height=86 + 34 * max(len(rows), 1),
         coloraxis={"showscale": False, "colorscale": scale, "cmin": -0.5, "cmax": count - 0.5},
         margin={"b": 16},
@@ -127,9 +127,9 @@ def _cell_text(answer: str | None, numbers: Mapping[str, int], is_right: Callabl
 def _hover_text(cell: "pine.OrderComparison | None") -> str:
     """Return the answer, and its difference from the reference order."""
     if cell is None:
-        return "not computed yet"
-    equal = "equal to the last bit" if cell.bitwise_identical else format_difference(cell.max_abs_logit_diff)
-    return f"{_broken_text(cell.text)}<br>largest logit difference: {equal}"
+        return "Pending"
+    equal = "bitwise identical" if cell.bitwise_identical else format_difference(cell.max_abs_logit_diff)
+    return f"{_broken_text(cell.text)}<br>max |Δ logit|: {equal}"
 
 
 def _broken_text(answer: str) -> str:

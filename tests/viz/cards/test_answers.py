@@ -16,13 +16,13 @@ def card(state: AnswerState = "waiting", **changes: Any) -> AnswerCard:
 @pytest.mark.parametrize(
     ("shown", "status"),
     [
-        (card(), "waiting"),
-        (card("reading", layers_done=3, num_layers=30), "reading the prompt: layer 3 of 30"),
-        (card("reading"), "reading the prompt"),
-        (card("writing", text="Par"), "writing"),
-        (card("finished", finish_reason="stop"), "finished"),
-        (card("finished", finish_reason="length"), "finished at the token limit"),
-        (card("failed", message="Shorten a document."), "failed"),
+        (card(), "Queued"),
+        (card("reading", layers_done=3, num_layers=30), "Prefill: layer 3 of 30"),
+        (card("reading"), "Prefill"),
+        (card("writing", text="Par"), "Generating"),
+        (card("finished", finish_reason="stop"), "Done"),
+        (card("finished", finish_reason="length"), "Stopped at the token limit"),
+        (card("failed", message="Shorten a document."), "Failed"),
     ],
 )
 def test_status_is_the_progress(shown: AnswerCard, status: str) -> None:
@@ -33,12 +33,12 @@ def test_status_is_the_progress(shown: AnswerCard, status: str) -> None:
     assert root.all("article")[0].attributes["aria-busy"] == busy
     layers = [(bar.attributes["value"], bar.attributes["max"]) for bar in root.all("progress")]
     assert layers == ([("3", "30")] if shown.layers_done else [])
-    assert [error.text for error in root.with_class("pine-error")] == [shown.message] * (status == "failed")
+    assert [error.text for error in root.with_class("pine-error")] == [shown.message] * (status == "Failed")
 
 
 def test_measurements_have_units() -> None:
     assert card(num_tokens=14, prefill_s=0.524, decode_s_per_token=0.08).figures == [
-        ("tokens", "14"), ("reading", "0.52 s"), ("writing", "12.5 tokens/s"),
+        ("tokens", "14"), ("prefill", "0.52 s"), ("decode", "12.5 tokens/s"),
     ]  # fmt: skip
     assert not card("finished", text="x", decode_s_per_token=0.0).figures
 
@@ -50,7 +50,7 @@ def test_grid_shows_answers_unchanged_and_in_order() -> None:
     assert [article.attributes["data-method"] for article in root.all("article")] == ["vanilla", "pine"]
     empty, answer = root.with_class("pine-answer-text")
     assert (empty.text, answer.text) == ("(empty answer)", text)
-    assert [tag.text for tag in root.with_class("pine-tag")] == ["recorded"]
+    assert [tag.text for tag in root.with_class("pine-tag")] == ["precomputed"]
     assert len(root.with_class("pine-promise-yes")) == len(root.with_class("pine-promise-no")) == 1
 
 
@@ -60,7 +60,7 @@ def test_grid_shows_answers_unchanged_and_in_order() -> None:
         ("B is wrong: [[A]]", Reading("A", "verdict"), ["A"]),
         ("Answer: 7", Reading("7", "number", 1.0), ["7", "✓"]),
         ("Answer: 7", Reading("7", "number", 0.0), ["7", "✗"]),
-        ("Both.", Reading(None, "verdict", 0.5), ["no verdict", "0.5"]),
+        ("Both.", Reading(None, "verdict", 0.5), ["No verdict", "0.5"]),
         ("Brenholt. ", Reading("Brenholt.", "answer"), []),
     ],
 )

@@ -53,7 +53,7 @@ def test_tokens_of_the_first_answer_select_their_query() -> None:
     assert [chip.attributes["aria-pressed"] for chip in chips] == ["false", "true", "false", "false"]
     assert not [chip for chip in right.with_class("pine-chip") if "data-pick" in chip.attributes]
     assert [len(side.with_class("pine-differs")) for side in (left, right)] == [1, 1]
-    assert "“␣green” 25.0 %, “␣blue” 5.00 %" in chips[2].attributes["data-readout"]
+    assert "“␣green” 25%, “␣blue” 5.0%" in chips[2].attributes["data-readout"]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,8 @@ def test_numbers_have_all_tokens_unrounded() -> None:
     (named,) = picture_numbers(picture(LEFT, RIGHT))
     assert [row[:3] for row in named.rows[:2]] == [("Vanilla", 1, "It"), ("Vanilla", 2, " is")]
     assert [row[4] for row in named.rows] == [*LEFT.logprobs, *RIGHT.logprobs]
-    assert "2 of 4 words only under Vanilla and 1 of 3 words only under PINE" in named.caption
+    for part in ("2 of 4 words only in Vanilla", "1 of 3 words only in PINE"):
+        assert part in named.caption
 
 
 def test_long_answers_are_drawn_around_the_difference() -> None:

@@ -21,11 +21,11 @@ ROWS = [
 @pytest.mark.parametrize(
     ("cells", "parts"),
     [
-        ({"vanilla": LYON, "pine": PARIS}, ("bitwise identical: PINE.", "The check can fail")),
-        ({"vanilla": CLOSE, "pine": PARIS}, ("bitwise identical: PINE.", "The check can fail")),
-        ({"vanilla": PARIS, "pine": PARIS}, ("identical: PINE.", "Vanilla either: this proves nothing")),
-        ({"vanilla": LYON, "pine": CLOSE}, ("and did: PINE.", "The check can fail")),
-        ({"pine": PARIS}, ("bitwise identical: PINE.", "Select “Include control methods”")),
+        ({"vanilla": LYON, "pine": PARIS}, ("every order: PINE.", "changed as expected: Vanilla.")),
+        ({"vanilla": CLOSE, "pine": PARIS}, ("every order: PINE.", "changed as expected: Vanilla.")),
+        ({"vanilla": PARIS, "pine": PARIS}, ("every order: PINE.", "Inconclusive", "Vanilla")),
+        ({"vanilla": LYON, "pine": CLOSE}, ("violated: PINE.", "changed as expected: Vanilla.")),
+        ({"pine": PARIS}, ("every order: PINE.", "“Include control methods”")),
     ],
 )
 def test_verdict_names_methods_and_controls(
@@ -33,12 +33,12 @@ def test_verdict_names_methods_and_controls(
 ) -> None:
     verdict = shuffle.verdict_sentence(METHODS_SHOWN, [ROWS[0], order_row([1, 0], cells)])
     assert all(part in verdict for part in parts), verdict
-    assert ("bitwise identical" in verdict) == cells["pine"].bitwise_identical
+    assert ("Bitwise identical" in verdict) == cells["pine"].bitwise_identical
 
 
 def test_invariance_is_broken_by_one_order() -> None:
     rows = [order_row([0, 1], {"pine": one}) for one in (PARIS, CLOSE, PARIS)]
-    assert "and did: PINE." in shuffle.verdict_sentence(METHODS_SHOWN, rows)
+    assert "violated: PINE." in shuffle.verdict_sentence(METHODS_SHOWN, rows)
 
 
 def test_one_row_has_no_verdict() -> None:
@@ -50,7 +50,7 @@ def test_one_row_has_no_verdict() -> None:
 def test_score_counts_distinct_and_right_answers() -> None:
     assert shuffle.score_sentence(METHODS_SHOWN, ROWS) == "In 2 orders PINE gives 1 answer; Vanilla 2."
     right = shuffle.score_sentence(METHODS_SHOWN, ROWS, lambda text: text == "Paris.")
-    assert right == "In 2 orders PINE gives 1 answer, right in 2; Vanilla 2, right in 2."
+    assert right == "In 2 orders PINE gives 1 answer (2 correct); Vanilla 2 (2 correct)."
     assert shuffle.score_sentence(METHODS_SHOWN, []) == ""
 
 
@@ -60,8 +60,8 @@ def test_answer_of_a_cell_is_beside_the_reference() -> None:
     vanilla, pine = METHODS_SHOWN
     root = read_html(shuffle.shuffle_answer(vanilla, row, ROWS[0]))
     assert [text.text for text in root.with_class("pine-answer-text")] == ["Paris.", "Par"]
-    assert "token 2: the end instead of “is”" in root.text and "5.23" in root.text
+    assert "token 2: end of answer (reference: “is”)" in root.text and "5.23" in root.text
     same = read_html(shuffle.shuffle_answer(pine, row, ROWS[0]))
-    assert "the same answer" in same.text and "bitwise identical" in same.text
+    assert "same answer" in same.text and "bitwise identical" in same.text
     alone = read_html(shuffle.shuffle_answer(vanilla, ROWS[0], ROWS[0]))
     assert len(alone.with_class("pine-answer-text")) == 1 and not alone.with_class("pine-evidence")

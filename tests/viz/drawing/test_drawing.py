@@ -41,7 +41,7 @@ def test_badge_text_meets_wcag_aa() -> None:
 
 def test_letter_belongs_to_the_document_and_slot_to_the_order() -> None:
     assert [segment.label for segment in (PREFIX, document_segment(2), SUFFIX)] == ["SYS", "C", "SUF"]
-    assert [one.name for one in (document_segment(1), DECODED)] == ["document B", "the answer"]
+    assert [one.name for one in (document_segment(1), DECODED)] == ["document B", "answer"]
     badge = segment_badge(document_segment(2, slot=0))
     assert ">C</span>" in badge and ">slot 1</span>" in badge
     assert "slot" not in segment_badge(document_segment(2))
@@ -51,9 +51,9 @@ def test_numbers_are_never_rounded_to_zero_or_one() -> None:
     values = (0.0, 1e-7, 0.02, 1.5, 12345.0)
     assert [texts.format_value(v) for v in values] == ["0", "1.00e-07", "0.0200", "1.50", "1.23e+04"]
     differences = [texts.format_difference(v) for v in (0.0, 3.2e-6, 5.2341, math.nan)]
-    assert differences == ["0.0", "3.2e-06", "5.23", "not a number"]
-    percents = [texts.format_percent(p) for p in (1, 0.99999, 0.621, 0.00012, 0)]
-    assert percents == ["100 %", ">99.9 %", "62.1 %", "0.0120 %", "0 %"]
+    assert differences == ["0.0", "3.2e-06", "5.23", "NaN"]
+    percents = [texts.format_percent(p) for p in (1, 0.99999, 0.995, 0.621, 0.0995, 0.00012, 0)]
+    assert percents == ["100%", ">99%", ">99%", "62%", "10%", "0.012%", "0%"]
 
 
 @given(st.lists(st.floats(width=32, allow_infinity=False), max_size=5))

@@ -68,7 +68,7 @@ def test_matrix_numbers_are_its_rows(tiny_shuffle: ShuffleResult) -> None:
 def test_bar_numbers_have_length_and_start(tiny_shuffle: ShuffleResult) -> None:
     trace = tiny_shuffle.first.traces["vanilla"]
     numbers = figure_numbers(viz.plot_positions(trace, document=1))
-    assert numbers.columns == ("", "length", "y", "begins at")
+    assert numbers.columns == ("", "length", "y", "start")
     name, length, row, start = numbers.rows[0]
     assert (name, length, row) == ("document A", int(trace.layout.lengths[0]), "all layers and heads")
     assert start == trace.document_starts[0, 0, 1, 0]
@@ -82,7 +82,7 @@ def test_csv_holds_texts_and_no_formula() -> None:
 
 def test_document_selects_nothing_and_fetches_nothing() -> None:
     drawn = picture('<p data-pick="{}"></p>', NUMBERS)
-    figure = go.Figure(layout={"meta": {"name": HOSTILE[0], "caption": "A row. A click chooses it."}})
+    figure = go.Figure(layout={"meta": {"name": HOSTILE[0], "caption": "A row. Click a cell to select it."}})
     section = (HOSTILE[0], drawn, [packed_json(figure)])
     page = pictures_page(
         [section], run="", title=HOSTILE[0], about="", styles="p {}", scripts=["let one = 1;"]
@@ -98,5 +98,5 @@ def test_document_selects_nothing_and_fetches_nothing() -> None:
 def test_strip_interaction_removes_selections_and_their_sentences() -> None:
     live = switch("Head", [("all", {"head": None}), ("first", {"head": 0})], "all")
     assert "data-pick" not in strip_interaction(live)
-    line = "Point at a cell for its number; a click on a row selects that document."
-    assert strip_interaction(line) == "Point at a cell for its number."
+    line = "Hover a token to see alternatives. Click to select it as the query."
+    assert strip_interaction(line) == "Hover a token to see alternatives."

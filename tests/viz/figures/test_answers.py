@@ -85,13 +85,13 @@ def test_candidates_are_labeled_with_probability_or_bound() -> None:
     figure = viz.plot_next_token_candidates(LEFT, RIGHT)
     assert row_names(figure) == ["␣red", "␣green", "␣white", "␣blue"]
     left, right = figure.data
-    assert [text.split()[-2] for text in left.text] == ["%", "25.0", "5.00", "5.00"]
+    assert [text.split()[-1] for text in left.text] == ["decoded", "25%", "5.0%", "5.0%"]
     assert [text.startswith("below") for text in right.text] == [False, False, False, True]
-    assert "“␣green”: 25.0 % under Vanilla, 50.0 % under PINE." in caption(figure)
+    assert "“␣green”: 25% under Vanilla, 50% under PINE." in caption(figure)
     assert [note.y < 2.5 for note in figure.layout.annotations] == [True, False]
     assert (left.marker.pattern.shape, left.offset + left.width) != (right.marker.pattern.shape, right.offset)
     captions = [caption(viz.plot_next_token_candidates(LEFT, one)) for one in (RIGHT, SAME, LEFT, SHORTER)]
-    assert len({text.partition(".")[0] for text in captions}) == 3 and "SP had ended" in captions[-1]
+    assert len({text.partition(".")[0] for text in captions}) == 3 and "ended under SP" in captions[-1]
 
 
 def test_shortened_candidates_keep_a_row_each() -> None:
@@ -131,16 +131,16 @@ def test_bars_and_texts_of_any_two_answers_agree(
     np.testing.assert_allclose(y, np.mean(second, axis=0)[columns], rtol=1e-6)
     for bars, gains in zip(figure.data, (x - y, y - x), strict=True):
         assert [", +" in text for text in bars.text] == (gains > 0).tolist()
-        assert ["exactly" in hover for hover in bars.customdata] == (gains == 0).tolist()
-        assert ["more than" in hover for hover in bars.customdata] == (gains > 0).tolist()
+        assert ["same as" in hover for hover in bars.customdata] == (gains == 0).tolist()
+        assert [", +" in hover for hover in bars.customdata] == (gains > 0).tolist()
     text = caption(figure)
     most = [f"{'ABC'[int(np.argmax(shares[1:4]))]} (" for shares in (x, y)]
     assert text.index(most[0]) <= text.rindex(most[1])
     if (x != y).any():
         row = int(np.abs(x - y).argmax())
-        name = ("the prefix", "document A", "document B", "document C", "the suffix")[row]
+        name = ("prefix", "document A", "document B", "document C", "suffix")[row]
         assert f"difference: {name}, " in text
-        assert f"more under {'left' if x[row] > y[row] else 'right'}." in text
+        assert f"pp for {'left' if x[row] > y[row] else 'right'}." in text
 
 
 def test_document_is_compared_with_itself_in_another_slot() -> None:
@@ -152,6 +152,6 @@ def test_document_is_compared_with_itself_in_another_slot() -> None:
 
 def test_single_or_empty_answer_has_no_comparison() -> None:
     (bars,) = viz.plot_answer_attention([LEFT]).data
-    assert list(bars.customdata) == ["SYS: 56.2 %", "A: 25.0 %", "B: 9.38 %", "SUF: 9.38 %"]
+    assert list(bars.customdata) == ["SYS: 56%", "A: 25%", "B: 9.4%", "SUF: 9.4%"]
     assert "difference" not in caption(viz.plot_answer_attention([EMPTY, LEFT]))
     assert row_names(viz.plot_next_token_candidates(EMPTY, replace(EMPTY, label="SP"))) == []

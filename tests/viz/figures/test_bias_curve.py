@@ -63,7 +63,7 @@ def test_intervals_are_explained_and_separate_where_drawn(has_bars: bool) -> Non
     lines = (CURVE.lines[0], replace(CURVE.lines[0], label="NIA", mark=0))
     curve = replace(CURVE, lines=lines, areas=(), levels=(), has_bars=has_bars, note="A note.")
     figure, bare = (viz.plot_bias_curve(one) for one in (curve, replace(curve, lines=(BARE,))))
-    assert "95 %" in figure.layout.meta["caption"] and bare.layout.meta["caption"] == "A note."
+    assert "95%" in figure.layout.meta["caption"] and bare.layout.meta["caption"] == "A note."
     assert (figure.layout.scattermode, bare.layout.scattermode) == ("group", None)
     assert len({line.offsetgroup for line in figure.data}) == 2
 

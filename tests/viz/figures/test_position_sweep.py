@@ -45,11 +45,11 @@ def test_two_effects_add_up() -> None:
 
 def test_sentence_names_changes_from_large_to_none() -> None:
     text = sentence(VALUES)
-    parts = ("document B", "“Paris is it”", "4.5 nats", "slot 3", "slot 2", "1.5 under NIA", "PINE and PCW")
+    parts = ("“Paris is it”", "document B", "4.5 nats", "slot 3", "slot 2", "NIA: range 1.5", "PINE and PCW")
     positions = [text.index(part) for part in parts]
     assert positions == sorted(positions)
     smallest = sentence({"pine": (-2.75, -2.7500000000000004, -2.75), "pcw": VALUES["pcw"]})
-    assert smallest.index("4.4e-16 nats under PINE") < smallest.index("(0.0) under PCW")
+    assert smallest.index("4.4e-16 nats") < smallest.index("PCW: constant")
 
 
 def test_line_style_is_unique_by_symbol_then_color() -> None:

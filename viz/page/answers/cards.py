@@ -51,7 +51,7 @@ def is_correct_by(task: str, accepted: Sequence[str]) -> Callable[[str], bool] |
 def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
     """Render the cards with parsed and scored answers, and the source of recorded ones."""
     task = get_task(shown.task)
-    model = f"the model {task.model}" if task.model else ""
+    model = task.model
     cards = [replace(card, model=model) for card in shown.cards]
     about = notice(f"{shown.recorded}.") if shown.recorded else ""
     return (

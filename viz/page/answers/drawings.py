@@ -19,8 +19,8 @@ def draw_molecule(smiles: str) -> Drawn:
     try:
         svg = molecule_svg(smiles)
     except ImportError as error:
-        return Drawn(remark=f"not drawn: {error}")
-    return Drawn(remark="no valid molecule") if svg is None else Drawn(html=svg)
+        return Drawn(remark=f"Cannot draw molecule: {error}")
+    return Drawn(remark="Invalid molecule") if svg is None else Drawn(html=svg)
 
 
 DRAWINGS: dict[str, Callable[[str], Drawn]] = {"molecule": draw_molecule}

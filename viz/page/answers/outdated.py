@@ -55,18 +55,18 @@ def changes(origin: Origin, form: Form, model: "Choice | None") -> list[str]:
     """Describe the differences between the origin and the form with its model; empty if there are none."""
     before, nouns = origin.form, form.row.nouns
     if before.task != form.task:
-        return ["the kind of question"]
+        return ["task"]
     then, now = ({one.identity: (one.title, one.text) for one in each.entries} for each in (before, form))
     edited = [document_letter(letter) for letter in sorted(then.keys() & now) if then[letter] != now[letter]]
     different = {
-        f"the number of {nouns.documents}": len(then) != len(now),
-        f"the text of {_listed(edited)}": bool(edited),
-        "the order": not origin.is_for_all_orders and len(then) == len(now) and before.order != form.order,
-        f"the {nouns.question}": before.question.strip() != form.question.strip(),
-        "the instruction": _instruction(before) != _instruction(form),
-        "the methods": not origin.recorded and before.methods != form.methods,
-        "the answer length": not origin.recorded and before.max_new_tokens != form.max_new_tokens,
-        "the model": origin.model != model,
+        f"number of {nouns.documents}": len(then) != len(now),
+        f"text of {_listed(edited)}": bool(edited),
+        "order": not origin.is_for_all_orders and len(then) == len(now) and before.order != form.order,
+        nouns.question: before.question.strip() != form.question.strip(),
+        "instruction": _instruction(before) != _instruction(form),
+        "methods": not origin.recorded and before.methods != form.methods,
+        "max new tokens": not origin.recorded and before.max_new_tokens != form.max_new_tokens,
+        "model": origin.model != model,
     }
     return [what for what, is_different in different.items() if is_different]
 

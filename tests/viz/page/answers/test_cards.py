@@ -39,15 +39,15 @@ def readings(html: str) -> list[str]:
 @pytest.mark.parametrize(
     ("task", "text", "accepted", "reading"),
     [
-        ("judge_pair", "A is right. [[A]]", "A", "verdict reads as A ✓ right"),
-        ("judge_pair", "A is right. [[A]]", "B", "verdict reads as A ✗ wrong"),
-        ("judge_pair", "Both are good.", "B", "no verdict found ◐ 0.5 points"),
-        ("judge_pair", "Both are good.", "", "no verdict found"),
-        ("math_reasoning", "35 - 10.\nAnswer: 25.", "25", "number reads as 25 ✓ right"),
-        ("math_reasoning", "It is 25.", "25", "no number found ✗ wrong"),
-        ("retrieval_qa", "It is in Brenholt.", "Oldingen\n\nBrenholt", "✓ right"),
-        ("retrieval_qa", "It is in Kessau.", "Oldingen\nBrenholt", "✗ wrong"),
-        ("kv_retrieval", ' "4711",\nand more', "4711", "value reads as 4711 ✓ right"),
+        ("judge_pair", "A is right. [[A]]", "A", "Parsed verdict: A ✓ correct"),
+        ("judge_pair", "A is right. [[A]]", "B", "Parsed verdict: A ✗ incorrect"),
+        ("judge_pair", "Both are good.", "B", "No verdict found in the answer ◐ 0.5 points"),
+        ("judge_pair", "Both are good.", "", "No verdict found in the answer"),
+        ("math_reasoning", "35 - 10.\nAnswer: 25.", "25", "Parsed number: 25 ✓ correct"),
+        ("math_reasoning", "It is 25.", "25", "No number found in the answer ✗ incorrect"),
+        ("retrieval_qa", "It is in Brenholt.", "Oldingen\n\nBrenholt", "✓ correct"),
+        ("retrieval_qa", "It is in Kessau.", "Oldingen\nBrenholt", "✗ incorrect"),
+        ("kv_retrieval", ' "4711",\nand more', "4711", "Parsed value: 4711 ✓ correct"),
     ],
 )
 def test_task_reads_and_scores_an_answer(task: str, text: str, accepted: str, reading: str) -> None:
@@ -162,8 +162,8 @@ def test_a_molecule_is_drawn_with_its_smiles_as_text() -> None:
     (drawing,) = read_html(html).with_class("pine-sketch")
     assert [child.tag for child in drawing.children] == ["svg"]
     assert read_html(html).with_class("pine-answer-text")[0].text == "CC(=O)C"
-    assert "Answered by the model molecules." in html
-    assert "Answered by" not in shown_html(shown("CC(=O)C", "molecule_generation"))
+    assert "Model: molecules" in html
+    assert "Model:" not in shown_html(shown("CC(=O)C", "molecule_generation"))
 
 
 @pytest.mark.parametrize("text", ["C1CC", "Ethanol is", "C" * 500])
@@ -171,15 +171,15 @@ def test_invalid_molecule_shows_text_without_drawing(text: str) -> None:
     pytest.importorskip("rdkit")
     html = shown_html(shown(text, "qm9"))
     assert not read_html(html).with_class("pine-sketch")
-    assert readings(html)[0].endswith("no valid molecule")
-    assert readings(shown_html(shown(" ", "qm9"))) == ["no molecule found"]
+    assert readings(html)[0].endswith("Invalid molecule")
+    assert readings(shown_html(shown(" ", "qm9"))) == ["No molecule found in the answer"]
 
 
 def test_without_rdkit_the_card_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rdkit", None)
     monkeypatch.setitem(sys.modules, "rdkit.Chem", None)
     (reading,) = readings(shown_html(shown("CO", "qm9")))
-    assert reading == f"not drawn: RDKit is not installed; {how_to_install('rdkit')}"
+    assert reading.endswith(f"RDKit is not installed; {how_to_install('rdkit')}")
 
 
 # Models of tasks

@@ -47,7 +47,7 @@ def test_what_is_recorded_is_read_back(tiny_llama: Callable[..., Any], tmp_path:
 def test_a_recording_says_that_it_is_one() -> None:
     shown = first_shown(EXAMPLES[0], DEFAULT_METHODS)
     html = shown_html(shown)
-    assert html.count(">recorded<") == len(DEFAULT_METHODS)
+    assert html.count(">precomputed<") == len(DEFAULT_METHODS)
     assert f"{shown.recorded}.</p>" in html
 
 

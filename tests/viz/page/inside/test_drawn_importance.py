@@ -102,7 +102,7 @@ def test_documents_are_drawn_as_the_trace_has_them(run: FinishedRun, selection: 
     )
     mean = drawn(layer=None, head=None)
     np.testing.assert_allclose(mean.data[0].z, importance.mean(axis=(0, 1)), rtol=1e-6)
-    assert mean.layout.title.text.startswith("PINE: importance of each document")
+    assert mean.layout.title.text.startswith("PINE: ")
     assert "mean over layers and heads" in mean.layout.title.text
     (chosen,) = drawn(query=Query("document", 2)).layout.shapes
     assert (chosen.y0, chosen.y1) == (1.5, 2.5) and not drawn().layout.shapes
@@ -142,7 +142,7 @@ def test_the_bars_are_the_attention_of_the_step(method: str, run: FinishedRun, s
     whole = draw_importance(run, chosen).figures["attention-shares"]
     assert list(whole.data[0].x) == ["SYS", "B", "A", "C", "SUF"]
     np.testing.assert_array_equal(whole.data[0].y, attention[row])
-    assert "token 2 of the answer" in whole.layout.title.text
+    assert "answer token 2" in whole.layout.title.text
     alone = draw_importance(run, replace(chosen, with_prefix=False)).figures["attention-shares"]
     assert list(alone.data[0].x) == ["B", "A", "C"]
     documents_alone = attention[row, 1:-1] / attention[row, 1:-1].sum()
@@ -157,7 +157,7 @@ def test_without_a_chosen_token_the_bars_are_the_mean_of_the_answer(
     first, count = run.result.layout.suffix_length - 1, len(run.answer_tokens["pine"])
     attention = suffix_attention(run, "pine")[1, 2, first : first + count]
     np.testing.assert_allclose(figure.data[0].y, attention.mean(axis=0), rtol=1e-6)
-    assert f"mean over the answer’s {count} tokens" in figure.layout.title.text
+    assert f"mean over {count} answer tokens" in figure.layout.title.text
 
 
 def test_a_prompt_without_a_prefix_has_no_bar_for_it(run: FinishedRun, selection: Selection) -> None:

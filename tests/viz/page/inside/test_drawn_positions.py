@@ -76,7 +76,8 @@ def test_bars_stand_where_the_trace_says(run: FinishedRun, query: Query) -> None
     for slot in range(3):
         np.testing.assert_array_equal(by_layer.data[slot].base, starts[:, 2, query.index, slot])
         np.testing.assert_array_equal(by_head.data[slot].base, starts[1, :, query.index, slot])
-    assert by_layer.layout.title.text.startswith("PINE: position of each document for one query, head 2")
+    title = by_layer.layout.title.text
+    assert title.startswith("PINE: ") and title.endswith(", head 2")
     (chosen,) = by_head.layout.shapes
     assert (chosen.y0, chosen.y1) == (1.5, 2.5)
 
