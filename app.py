@@ -25,18 +25,8 @@ from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.prompts.tasks import TASKS
 from viz.page.api.results import RESULTS
 from viz.page.build import build_page
-from viz.page.common.addresses import networks_of
 from viz.page.common.bounds import MAX_UPLOAD_MB
-from viz.page.common.host_settings import (
-    DEFAULTS,
-    HostSettings,
-    allowed_models,
-    is_public,
-    is_space,
-    proxies,
-    read_settings,
-    time_limit,
-)
+from viz.page.common.host_settings import DEFAULTS, HostSettings, read_settings
 from viz.page.common.process_temp_dir import process_temp_dir, write_all_into
 from viz.page.common.theme import STYLESHEETS, page_head, page_theme
 from viz.page.jobs import zerogpu
@@ -116,7 +106,7 @@ def all_sources(
         source,
         own,
         queue=FairQueue(settings.queue_size, settings.max_runs_per_client),
-        runs=RunLog(max_seconds=time_limit(settings, os.environ)),
+        runs=RunLog(max_seconds=settings.time_limit_s),
         pool=ModelPool(host, source, load=load, device=settings.device, allowed=allowed),
     )
 
@@ -168,14 +158,8 @@ def doors(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
     """Return the middleware of every request, the outermost first."""
     return [
         Middleware(SecurityHeaders, settings.frame_ancestors),
-        Middleware(
-            AllowedHostsMiddleware,
-            settings,
-            is_public=is_public(settings, os.environ),
-            is_space=is_space(os.environ),
-            proxies=networks_of(proxies(settings, os.environ)),
-        ),
-        Middleware(ProxyHeadersMiddleware, list(proxies(settings, os.environ))),
+        Middleware(AllowedHostsMiddleware, settings),
+        Middleware(ProxyHeadersMiddleware, [str(network) for network in settings.proxies]),
         Middleware(RouteAllowlistMiddleware),
         Middleware(PresenceMiddleware, page.presence),
         Middleware(RateLimitMiddleware, settings.max_requests_per_minute),
@@ -209,17 +193,18 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
     )
     add_plotly(served)
     install_session_store(served, page, page.presence)
-    trusted = networks_of(proxies(settings, os.environ))
-    limit_connections(page.server, settings.max_connections, trusted)
+    limit_connections(page.server, settings.max_connections, settings.proxies)
     return served
 
 
 def main() -> None:
     """Serve the page until SIGTERM or SIGINT, then exit."""
     sys.setswitchinterval(SWITCH_S)
-    # ZeroGPU has no GPU at startup from which to select a dtype.
-    usual = {"PINE_DEVICE": "cuda", "PINE_DTYPE": "float32"} if zerogpu.IS_ZEROGPU else {}
-    settings = read_settings(sys.argv[1:], usual | os.environ, description=__doc__)
+    if zerogpu.IS_ZEROGPU:
+        os.environ.setdefault("PINE_DEVICE", "cuda")
+        # There is no GPU at startup from which to select a dtype.
+        os.environ.setdefault("PINE_DTYPE", "float32")
+    settings = read_settings(sys.argv[1:])
     with process_temp_dir(Path(os.environ.get("GRADIO_TEMP_DIR") or tempfile.gettempdir())) as folder:
         write_all_into(folder)
         serve(settings)
@@ -233,7 +218,7 @@ def serve(settings: HostSettings) -> None:
     if zerogpu.IS_ZEROGPU:
         place_on_zerogpu([source, *own.values()])
     # On ZeroGPU a model can only be used if it was there before the page was launched.
-    allowed = () if zerogpu.IS_ZEROGPU else allowed_models(settings, os.environ)
+    allowed = () if zerogpu.IS_ZEROGPU else settings.selectable_models
     sources = all_sources(source, own, settings, allowed=allowed)
     page = build_page(sources, settings)
     log_to_stderr()

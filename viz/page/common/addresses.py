@@ -6,11 +6,6 @@ from collections.abc import Iterable
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-def networks_of(names: Iterable[str]) -> tuple[Network, ...]:
-    """Parse addresses and networks of the host settings."""
-    return tuple(ipaddress.ip_network(name, strict=False) for name in names)
-
-
 def is_in(host: str, networks: Iterable[Network]) -> bool:
     """Check whether an address is in one of the networks."""
     try:

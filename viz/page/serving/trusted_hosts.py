@@ -3,13 +3,12 @@
 Protects against DNS rebinding, cross-site forms and forged proxy headers.
 """
 
-from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 
-from viz.page.common.addresses import Network, is_in
+from viz.page.common.addresses import is_in
 from viz.page.common.asgi import App, Receive, Scope, Send, without_headers
 from viz.page.common.host_settings import LOCAL_NAMES, HostSettings
 
@@ -40,22 +39,16 @@ class AllowedHostsMiddleware:
     Space is reached only through its proxies, which check names.
     """
 
-    def __init__(
-        self,
-        app: App,
-        settings: HostSettings,
-        *,
-        is_public: bool,
-        is_space: bool,
-        proxies: Iterable[Network],
-    ) -> None:
+    def __init__(self, app: App, settings: HostSettings) -> None:
         self._app = app
-        self._is_public, self._is_space = is_public, is_space
-        names = settings.allowed_hosts or ((ANY,) if is_public else LOCAL_NAMES)
+        self._is_public, self._is_space = settings.is_public, settings.is_space
+        names = settings.allowed_hosts or ((ANY,) if settings.is_public else LOCAL_NAMES)
         self._names = {name.lower() for name in (*names, settings.host) if name}
         # Not the names of this machine: other programs serve pages under them, at other ports.
-        self._callers = {ANY} if is_space else {name.lower() for name in settings.allowed_hosts} - ALWAYS
-        self._proxies = tuple(proxies)
+        self._callers = (
+            {ANY} if settings.is_space else {name.lower() for name in settings.allowed_hosts} - ALWAYS
+        )
+        self._proxies = settings.proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or reject it."""

@@ -1,108 +1,99 @@
-"""Settings of the host: variables, flags, refusals and the table in docs/hosting.md."""
+"""Settings of the host: environment variables, options, errors and the documented table."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from viz.page.common.addresses import is_in, networks_of
-from viz.page.common.host_settings import (
-    PUBLIC_SECONDS,
-    HostSettings,
-    allowed_models,
-    proxies,
-    read_settings,
-    time_limit,
-    variable,
-    write_into,
-)
+from viz.page.common.addresses import is_in
+from viz.page.common.host_settings import PUBLIC_SECONDS, HostSettings, read_settings, settings_table
 
 HOSTING = Path(__file__).parents[4] / "docs" / "hosting.md"
 
 
-def test_variables_and_flags_are_read_and_the_flag_wins() -> None:
-    environment = {
-        "PINE_MODEL": "",
-        "PINE_MODELS": "one/model, two/model,",
-        "PINE_READ_ONLY": "yes",
-        "PINE_MAX_DOCUMENTS": "5",
-        "PINE_MAX_SECONDS": "90.5",
-        "PINE_DTYPE": "bfloat16",
-        "HOME": "/",
-    }
-    settings = read_settings(["--dtype", "float16", "--port", "8000"], environment)
-    assert settings == HostSettings(
-        models=("one/model", "two/model"),
-        read_only=True,
-        max_documents=5,
-        max_seconds=90.5,
-        dtype="float16",
-        port=8000,
-    )
-    assert read_settings(["--read-only"], {}).read_only and not read_settings([], {}).read_only
+@pytest.fixture(autouse=True)
+def set_variables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the environment variables of a test case."""
+    for name, value in getattr(request, "param", {}).items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment", "sentence"),
+    "set_variables",
     [
-        (
-            [],
-            {"PINE_MAX_DOCUMENTS": "99"},
-            "PINE_MAX_DOCUMENTS is '99'; it should be less than or equal to 20",
-        ),
-        ([], {"PINE_MAX_ROWS": "many"}, "PINE_MAX_ROWS is 'many'; it should be a valid integer"),
-        ([], {"PINE_READ_ONLY": "perhaps"}, "PINE_READ_ONLY is 'perhaps'; it should be a valid boolean"),
-        ([], {"PINE_MAX_SECONDS": "nan"}, "PINE_MAX_SECONDS is 'nan'; it should be"),
-        (
-            ["--dtype", "int4"],
-            {},
-            "--dtype is 'int4'; it should be 'auto', 'float32', 'bfloat16', 'float16' or '4bit'",
-        ),
-        (["--port", "0"], {"PINE_PORT": "8000"}, "--port is '0'; it should be greater than or equal to 1"),
-        ([], {"PINE_ALLOWED_HOSTS": "https://x.example/"}, "it should be names without scheme"),
-        (
-            [],
-            {"PINE_ALLOWED_HOSTS": "x.example:80"},
-            "names without scheme, port and path, not 'x.example:80'",
-        ),
-        ([], {"PINE_TRUSTED_PROXIES": "proxy"}, "PINE_TRUSTED_PROXIES is 'proxy'; it should be"),
-        (
-            [],
-            {"PINE_FRAME_ANCESTORS": "*; script-src *"},
-            "PINE_FRAME_ANCESTORS is '*; script-src *'; it should be sites",
-        ),
-        ([], {"PINE_AUTH": "nobody"}, "PINE_AUTH is not name:password"),
-        (["--max-doc", "3"], {}, "unrecognized arguments: --max-doc"),
+        {
+            "PINE_MODEL": "",
+            "PINE_MODELS": "one/model, two/model,",
+            "PINE_READ_ONLY": "yes",
+            "PINE_MAX_DOCUMENTS": "5",
+            "PINE_MAX_SECONDS": "90.5",
+            "PINE_DTYPE": "bfloat16",
+        }
     ],
+    indirect=True,
 )
-def test_a_value_that_cannot_be_is_named_with_what_is_expected(
-    arguments: list[str], environment: dict[str, str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        read_settings(arguments, environment)
-    message = capsys.readouterr().err
-    assert ended.value.code == 2
-    assert sentence in message and "Traceback" not in message
+def test_settings_option_and_variable_prefer_option() -> None:
+    settings = read_settings(["--dtype", "float16", "--port", "8000"])
+    expected: dict[str, Any] = {
+        "models": ("one/model", "two/model"),
+        "read_only": True,
+        "max_documents": 5,
+        "max_seconds": 90.5,
+        "dtype": "float16",
+        "port": 8000,
+    }
+    assert settings.model_dump(exclude_defaults=True) == expected
 
 
-def test_the_documented_table_is_the_table(tmp_path: Path) -> None:
-    """If not: python -m viz.page.common.host_settings docs/hosting.md."""
-    copy = tmp_path / "hosting.md"
-    copy.write_text(HOSTING.read_text(encoding="utf-8"), encoding="utf-8")
-    write_into(copy)
-    assert copy.read_text(encoding="utf-8") == HOSTING.read_text(encoding="utf-8")
-    for name, field in HostSettings.model_fields.items():
-        assert f"| `{variable(name)}` |" in copy.read_text(encoding="utf-8") and field.description
+def test_settings_switch_needs_no_value() -> None:
+    assert read_settings(["--read-only"]).read_only and not read_settings([]).read_only
 
 
 @pytest.mark.parametrize(
-    ("settings", "environment", "allowed"),
+    ("arguments", "set_variables", "source"),
+    [
+        ([], {"PINE_MAX_DOCUMENTS": "99"}, "PINE_MAX_DOCUMENTS"),
+        ([], {"PINE_MAX_ROWS": "many"}, "PINE_MAX_ROWS"),
+        ([], {"PINE_READ_ONLY": "perhaps"}, "PINE_READ_ONLY"),
+        ([], {"PINE_MAX_SECONDS": "nan"}, "PINE_MAX_SECONDS"),
+        (["--dtype", "int4"], {}, "--dtype"),
+        (["--port=0"], {"PINE_PORT": "8000"}, "--port"),
+        ([], {"PINE_ALLOWED_HOSTS": "https://x.example/"}, "PINE_ALLOWED_HOSTS"),
+        ([], {"PINE_ALLOWED_HOSTS": "x.example:80"}, "PINE_ALLOWED_HOSTS"),
+        ([], {"PINE_TRUSTED_PROXIES": "proxy"}, "PINE_TRUSTED_PROXIES"),
+        ([], {"PINE_FRAME_ANCESTORS": "*; script-src *"}, "PINE_FRAME_ANCESTORS"),
+        ([], {"PINE_AUTH": "secret"}, "PINE_AUTH"),
+        (["--max-doc", "3"], {}, "--max-doc"),
+    ],
+    indirect=["set_variables"],
+)
+def test_settings_invalid_value_exits_naming_source(
+    arguments: list[str], source: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        read_settings(arguments)
+    message = capsys.readouterr().err
+    assert raised.value.code == 2
+    assert source in message and "Traceback" not in message and "secret" not in message
+
+
+def test_documented_table_lists_all_settings() -> None:
+    """If not: paste the output of `python -m viz.page.common.host_settings`."""
+    assert settings_table() in HOSTING.read_text(encoding="utf-8")
+    assert all(field.description for field in HostSettings.model_fields.values())
+
+
+SPACE = {"SPACE_ID": "someone/space"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "set_variables", "models"),
     [
         ({}, {}, None),
         ({"host": "127.0.0.1"}, {}, None),
         ({"host": "0.0.0.0"}, {}, ()),
         ({"root_path": "/pine"}, {}, ()),
-        ({}, {"SPACE_ID": "someone/space"}, ()),
+        ({}, SPACE, ()),
         ({}, {"GRADIO_SERVER_NAME": "0.0.0.0"}, ()),
         ({}, {"GRADIO_ROOT_PATH": "/pine"}, ()),
         ({}, {"GRADIO_SHARE": "True"}, ()),
@@ -113,36 +104,31 @@ def test_the_documented_table_is_the_table(tmp_path: Path) -> None:
         ({"models": ("one/model",)}, {}, ("one/model",)),
         ({"models": ("one/model",), "host": "0.0.0.0"}, {}, ("one/model",)),
     ],
+    indirect=["set_variables"],
 )
-def test_any_model_is_allowed_only_on_private_hosts(
-    settings: dict[str, Any], environment: dict[str, str], allowed: tuple[str, ...] | None
+def test_public_page_restricts_models_and_time(
+    settings: dict[str, Any], models: tuple[str, ...] | None
 ) -> None:
-    assert allowed_models(HostSettings(**settings), environment) == allowed
+    read = HostSettings(**settings)
+    assert read.selectable_models == models
+    assert read.time_limit_s == (PUBLIC_SECONDS if read.is_public else None)
+    assert HostSettings(**settings, max_seconds=20).time_limit_s == 20
 
 
 @pytest.mark.parametrize(
-    ("settings", "environment", "trusted", "untrusted"),
+    ("settings", "set_variables", "trusted", "untrusted"),
     [
         ({}, {}, "127.0.0.2", "10.0.0.1"),
         ({"host": "0.0.0.0"}, {}, "::1", "192.168.1.40"),
-        ({}, {"SPACE_ID": "someone/space"}, "10.0.0.1", "203.0.113.9"),
-        ({"trusted_proxies": ("172.30.0.0/24",)}, {"SPACE_ID": "someone/space"}, "172.30.0.2", "10.0.0.1"),
+        ({}, SPACE, "10.0.0.1", "203.0.113.9"),
+        ({"trusted_proxies": ("172.30.0.1/24",)}, SPACE, "172.30.0.2", "10.0.0.1"),
     ],
+    indirect=["set_variables"],
 )
-def test_proxies_are_those_of_this_machine_of_the_space_or_named(
-    settings: dict[str, Any], environment: dict[str, str], trusted: str, untrusted: str
-) -> None:
-    networks = networks_of(proxies(HostSettings(**settings), environment))
-    assert is_in(trusted, networks) and not is_in(untrusted, networks)
+def test_proxies_are_local_of_space_or_named(settings: dict[str, Any], trusted: str, untrusted: str) -> None:
+    proxies = HostSettings(**settings).proxies
+    assert is_in(trusted, proxies) and not is_in(untrusted, proxies)
 
 
-def test_a_run_ends_in_time_wherever_others_wait_for_it() -> None:
-    assert time_limit(HostSettings(), {}) is None
-    assert time_limit(HostSettings(host="0.0.0.0"), {}) == PUBLIC_SECONDS
-    assert time_limit(HostSettings(), {"SPACE_ID": "someone/space"}) == PUBLIC_SECONDS
-    assert time_limit(HostSettings(max_seconds=20), {"SPACE_ID": "x/y"}) == 20
-    assert time_limit(HostSettings(max_seconds=20), {}) == 20
-
-
-def test_a_password_is_not_shown() -> None:
+def test_settings_password_is_not_shown() -> None:
     assert "lovelace" not in repr(HostSettings(auth="ada:lovelace"))

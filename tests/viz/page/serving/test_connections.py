@@ -5,12 +5,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
 import uvicorn
 
-from viz.page.common.addresses import networks_of
 from viz.page.serving import connections
 from viz.page.serving.connections import SHARE, limit_connections
 
@@ -32,7 +32,7 @@ def listening(most: int, *proxies: str) -> Iterator[tuple[str, int]]:
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    limit_connections(server, most, networks_of(proxies))
+    limit_connections(server, most, list(map(ip_network, proxies)))
     try:
         yield server.servers[0].sockets[0].getsockname()
     finally:

@@ -7,8 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.testclient import TestClient
 
-from viz.page.common.addresses import networks_of
-from viz.page.common.host_settings import HostSettings, proxies
+from viz.page.common.host_settings import HostSettings
 from viz.page.serving.trusted_hosts import AllowedHostsMiddleware
 
 STRANGER = ("203.0.113.9", 1234)
@@ -18,6 +17,10 @@ LOCAL = ("127.0.0.1", 1234)
 async def tell(scope: Any, receive: Any, send: Any) -> None:
     """Answers with the headers that came through."""
     await JSONResponse(dict(Request(scope).headers))(scope, receive, send)
+
+
+def trusting(*names: str) -> HostSettings:
+    return HostSettings.model_validate({"trusted_proxies": names})
 
 
 def ask(
@@ -30,9 +33,12 @@ def ask(
     is_space: bool = False,
     peer: tuple[str, int] = LOCAL,
 ) -> tuple[int, Any]:
-    settings = settings or HostSettings()
-    trusted = networks_of(proxies(settings, {"SPACE_ID": "x/y"} if is_space else {}))
-    app = AllowedHostsMiddleware(tell, settings, is_public=is_public, is_space=is_space, proxies=trusted)
+    with pytest.MonkeyPatch.context() as patch:
+        if is_public:
+            patch.setenv("GRADIO_SHARE", "true")
+        if is_space:
+            patch.setenv("SPACE_ID", "x/y")
+        app = AllowedHostsMiddleware(tell, settings or HostSettings())
     client = TestClient(app, base_url="http://localhost:7860", client=peer)
     response = client.request(method, path, headers=headers)
     return response.status_code, response.json()
@@ -82,7 +88,7 @@ def test_a_client_in_a_private_network_is_no_proxy_unless_it_is_named(peer: str)
     claims = {"Host": "real.example", "X-Forwarded-For": "198.51.100.7", "X-Forwarded-Host": "x.example"}
     record = ask(None, claims, is_public=True, peer=(peer, 1))[1]
     assert record["host"] == "real.example" and "x-forwarded-for" not in record
-    named = ask(HostSettings(trusted_proxies=(peer,)), claims, is_public=True, peer=(peer, 1))[1]
+    named = ask(trusting(peer), claims, is_public=True, peer=(peer, 1))[1]
     assert named["host"] == "x.example" and named["x-forwarded-for"] == "198.51.100.7"
 
 
@@ -143,8 +149,8 @@ def test_only_a_trusted_proxy_is_believed_and_gradio_hears_of_one_name() -> None
     for settings, peer in (
         (HostSettings(), LOCAL),
         (HostSettings(), ("::1", 1234)),
-        (HostSettings(trusted_proxies=("::1", "203.0.113.9")), STRANGER),
-        (HostSettings(trusted_proxies=("203.0.113.0/24",)), STRANGER),
+        (trusting("::1", "203.0.113.9"), STRANGER),
+        (trusting("203.0.113.0/24"), STRANGER),
     ):
         status, record = ask(settings, {"Host": "inner"} | claims, is_public=True, peer=peer)
         assert status == 200 and record["host"] == "claimed.example"
@@ -159,7 +165,7 @@ def test_a_space_is_reached_through_its_proxies_alone() -> None:
 
 
 def test_a_proxy_that_is_not_named_is_not_believed() -> None:
-    settings = HostSettings(trusted_proxies=("10.0.0.1",))
+    settings = trusting("10.0.0.1")
     claims = {"Host": "real.example", "X-Forwarded-Proto": "https"}
     record = ask(settings, claims, is_public=True, peer=("10.0.0.2", 1))[1]
     assert "x-forwarded-proto" not in record and record["host"] == "real.example"
