@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -234,7 +235,7 @@ def serve(settings: HostSettings) -> None:
         )
         sys.exit(2)
     add_health(served, sources, lambda: len(page.state_holder.session_data))
-    page.disk.sweep_now_and_then()
+    threading.Thread(target=page.disk.sweep_forever, name="sweep", daemon=True).start()
     source.start()
     received_at = wait_for_end(signals)
     shut_down(page, sources.runs, settings.shutdown_timeout, since=received_at)

@@ -1,6 +1,5 @@
 """The page: what is asked on the left, and a tab for everything that can be seen of it."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from viz.page.common.disk import Disk
 from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
-from viz.page.common.private_folder import folders_held
 from viz.page.counting import wire_counting
 from viz.page.files.reading_files import FileReader
 from viz.page.form.examples import load_examples
@@ -55,7 +53,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
     assert pool is not None
     examples = [one for one in load_examples() if len(one.documents) <= settings.max_documents]
     with GuardedBlocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
-        disk = Disk(Path(page.GRADIO_CACHE), settings.max_disk_mb * 1e6, held=partial(folders_held, page))
+        disk = Disk(Path(page.GRADIO_CACHE), settings.max_disk_mb * 1e6)
         page.disk = disk
         reader = FileReader(sources.runs)
         add_api(sources, settings, reader)  # first, so that no private event takes one of their names

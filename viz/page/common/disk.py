@@ -1,7 +1,7 @@
-"""Disk quota and lifetime of uploads and downloads.
+"""Files of users: one quota for uploads and downloads, and their removal.
 
-An upload is removed once parsed, and after an hour at the latest; the rest of an aborted upload at once;
-downloads are removed with their session.
+An upload is removed once parsed, after an hour at the latest; the rest of an aborted upload at once.
+Downloads are removed with their session, after a day at the latest.
 """
 
 import errno
@@ -11,18 +11,15 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pine_engine.errors import PineError
 
-AGE_S = 3600.0
-"""Seconds for which a file without a session is kept."""
-
-USED_S = 60.0
-"""Seconds for which a file is kept even if space is low, so that an upload can be parsed."""
+UPLOAD_AGE_S, DOWNLOAD_AGE_S = 3600.0, 86400.0
+"""Maximum age of files."""
 
 SWEEP_S = 60.0
 """Seconds between two sweeps."""
@@ -30,7 +27,7 @@ SWEEP_S = 60.0
 CLOCK_S = 1.0
 """Maximum lag of the clock of a file system, in seconds."""
 
-LOOKED_S = 1.0
+SCAN_S = 1.0
 """Minimum seconds between two scans; at least ten times the duration of a scan."""
 
 BLOCK = 4096
@@ -46,7 +43,7 @@ FULL = (
 
 TOO_MUCH = (
     "The files of all visitors may take {most:,g} MB of the host's disk: nothing can be uploaded or saved "
-    "now. What you typed is kept; try again in some minutes, or paste the text."
+    "now. What you typed is kept; try again later, or paste the text."
 )
 
 
@@ -70,30 +67,17 @@ class Upload:
     """Bytes that may still arrive."""
 
 
-@dataclass(frozen=True)
-class Thing:
-    """A file or a folder."""
-
-    path: Path
-    num_bytes: int
-    changed: float
-    """Modification time in seconds since the epoch."""
-
-
 class Disk:
-    """Quota of the folder of gradio's downloads and uploads; `held` returns the folders of sessions."""
+    """Quota of the folder of gradio's downloads and uploads."""
 
-    def __init__(
-        self, folder: Path, max_bytes: float, *, held: Callable[[], Iterable[Path]] = lambda: ()
-    ) -> None:
-        self._folder, self._max_bytes, self._held = folder, max_bytes, held
-        self._lock = threading.Lock()  # held for moments; the other while the disk is looked through
-        self._looking = threading.Lock()
+    def __init__(self, folder: Path, max_bytes: float) -> None:
+        self._folder, self._max_bytes = folder, max_bytes
+        self._lock = threading.Lock()
+        self._scanning = threading.Lock()  # apart, because the server does not wait for a scan
         self._uploads: set[Upload] = set()
         self._unread: Counter[str] = Counter()  # paths, with how often each was uploaded
-        self._things: list[Thing] = []
-        self._known_until = 0.0
-        self._come = 0  # bytes of uploads since then
+        self._used = 0  # bytes of the last scan and of uploads since then
+        self._next_scan_at = 0.0
 
     @contextmanager
     def upload(self, max_bytes: int) -> Iterator[Upload]:
@@ -106,8 +90,24 @@ class Disk:
         finally:
             with self._lock:
                 self._uploads.discard(upload)
-                self._come += max_bytes - upload.coming
+                self._used += max_bytes - upload.coming
             self._remove_parts()
+
+    def check(self) -> None:
+        """Raise DiskFullError if the active uploads do not fit."""
+        with self._scanning:
+            began = time.monotonic()
+            if began > self._next_scan_at:
+                self._used = _used_bytes(self._folder)
+                now = time.monotonic()
+                self._next_scan_at = now + max(SCAN_S, 10 * (now - began))
+        with self._lock:
+            coming = sum(upload.coming for upload in self._uploads)
+        if self._used + coming > self._max_bytes:
+            raise DiskFullError(TOO_MUCH.format(most=self._max_bytes / 1e6))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if shutil.disk_usage(self._folder).free <= coming:
+            raise DiskFullError(FULL)
 
     def arrived(self, paths: Iterable[str]) -> None:
         """Register uploaded files that wait to be parsed."""
@@ -116,93 +116,39 @@ class Disk:
 
     def was_read(self, paths: Iterable[str]) -> None:
         """Remove uploaded files that were parsed, unless another upload of the same files waits."""
-        for path in map(Path, paths):
+        for path in paths:
             with self._lock:
-                if str(path) not in self._unread:
-                    continue
-                self._unread[str(path)] -= 1
-                if not self._unread[str(path)]:
-                    del self._unread[str(path)]
-                    _remove(path)
-                    with suppress(OSError):  # there may be one of the same content and another name
-                        path.parent.rmdir()
+                if path in self._unread:
+                    self._unread[path] -= 1
+                    if not self._unread[path]:
+                        del self._unread[path]
+                        _remove(Path(path))
+                        with suppress(OSError):  # there may be one of the same content and another name
+                            Path(path).parent.rmdir()
 
     def new_folder(self) -> Path:
         """Create a folder with a random name of 128 bits for one user. Raises DiskFullError."""
-        self.make_room()
+        self.check()
         folder = self._folder / SESSIONS / secrets.token_hex(16)
         folder.mkdir(parents=True)
         return folder
 
-    def make_room(self) -> None:
-        """Remove unused files, oldest first, until all active uploads fit.
-
-        Raises DiskFullError if they do not.
-        """
-        with self._lock:
-            coming = sum(upload.coming for upload in self._uploads)
-        with self._looking:
-            excess = sum(thing.num_bytes for thing in self._look()) + self._come + coming - self._max_bytes
-            unused = sorted(self._unused(USED_S), key=lambda thing: thing.changed) if excess > 0 else []
-            for thing in unused:
-                if excess <= 0:
-                    break
-                _remove(thing.path)
-                self._things.remove(thing)
-                excess -= thing.num_bytes
-        if excess > 0:
-            raise DiskFullError(TOO_MUCH.format(most=self._max_bytes / 1e6))
-        if shutil.disk_usage(self._folder).free <= coming:
-            raise DiskFullError(FULL)
-
     def sweep(self) -> None:
         """Remove expired files."""
-        self._remove_parts()
-        with self._looking:
-            self._known_until = 0
-            self._look()
-            for thing in self._unused(AGE_S):
-                _remove(thing.path)
+        for folder, age_s in ((self._folder, UPLOAD_AGE_S), (self._folder / SESSIONS, DOWNLOAD_AGE_S)):
+            for path in folder.glob("*"):
+                with suppress(FileNotFoundError):
+                    if path.name != SESSIONS and path.stat().st_mtime < time.time() - age_s:
+                        _remove(path)
         with self._lock:
             for path in [path for path in self._unread if not os.path.exists(path)]:
                 del self._unread[path]
 
-    def sweep_now_and_then(self) -> None:
-        """Start a daemon thread that sweeps periodically."""
-
-        def sweep() -> None:
-            while True:
-                time.sleep(SWEEP_S)
-                self.sweep()
-
-        threading.Thread(target=sweep, name="sweep", daemon=True).start()
-
-    def _look(self) -> list[Thing]:
-        """Return the entries of the last scan, at most a moment old."""
-        began = time.monotonic()
-        if began > self._known_until:
-            self._come = 0
-            self._folder.mkdir(parents=True, exist_ok=True)
-            folders = (self._folder, self._folder / SESSIONS)
-            self._things = [
-                thing
-                for folder in folders
-                if folder.is_dir()
-                for path in folder.iterdir()
-                if path.name != SESSIONS and (thing := _thing(path))
-            ]
-            now = time.monotonic()
-            self._known_until = now + max(LOOKED_S, 10 * (now - began))
-        return self._things
-
-    def _unused(self, seconds: float) -> list[Thing]:
-        """Return entries older than `seconds` that no session holds, without incomplete uploads."""
-        before, held = time.time() - seconds, set(self._held())
-        return [
-            thing
-            for thing in self._things
-            if thing.changed < before and thing.path not in held and not thing.path.is_file()
-        ]
+    def sweep_forever(self) -> None:
+        """Sweep once a minute."""
+        while True:
+            time.sleep(SWEEP_S)
+            self.sweep()
 
     def _remove_parts(self) -> None:
         """Remove incomplete files of no active upload, which gradio leaves after an aborted upload."""
@@ -215,24 +161,25 @@ class Disk:
                         os.remove(entry)
 
 
-def _thing(path: Path) -> Thing | None:
-    """Return the entry at a path; None if it is gone."""
-    with suppress(FileNotFoundError):
-        found = path.stat()
-        within = path.rglob("*") if path.is_dir() else ()
-        num_bytes = sum(_whole_blocks(one) for one in (path, *within))
-        return Thing(path, num_bytes, found.st_mtime)
-    return None
+def remove_folder(folder: Path | None) -> None:
+    """Remove a folder of Disk.new_folder, if there is one."""
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _whole_blocks(path: Path) -> int:
-    size = path.stat().st_size if path.is_file() else 0
-    return max(1, -(-size // BLOCK)) * BLOCK
+def _used_bytes(folder: Path) -> int:
+    """Return the bytes that all files and folders in a folder take, in whole blocks."""
+    total = 0
+    for root, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            with suppress(FileNotFoundError):
+                total += max(1, -(-os.stat(os.path.join(root, name)).st_size // BLOCK)) * BLOCK
+    return total
 
 
 def _remove(path: Path) -> None:
     """Remove a file or a folder, which may be gone already."""
     if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
+        remove_folder(path)
     else:
         path.unlink(missing_ok=True)

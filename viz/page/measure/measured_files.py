@@ -6,7 +6,7 @@ from pathlib import Path
 from pine_engine.cli.report import TITLE
 from pine_engine.evaluation.report.parts import report_parts
 from viz.export.report import report_page
-from viz.page.common.private_folder import remove_folder
+from viz.page.common.disk import remove_folder
 from viz.page.measure.measuring import MeasuredRecords
 
 RECORDS, REPORT = "records.jsonl", "report.html"

@@ -61,7 +61,7 @@ class UploadQuotaMiddleware:
 
         with disk.upload(size) as upload:
             try:
-                await run_in_threadpool(disk.make_room)
+                await run_in_threadpool(disk.check)
                 await self._app(scope, counted, heard)
                 return
             except (DiskFullError, OSError) as error:

@@ -8,10 +8,9 @@ from typing import Any
 import gradio as gr
 
 from viz.page.answers.answering import FinishedRun
-from viz.page.common.disk import Disk
+from viz.page.common.disk import Disk, remove_folder
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain
-from viz.page.common.private_folder import remove_folder
 from viz.page.inside.reading import bounds_of, first_selection
 from viz.page.inside.selection import Selection, as_picks
 from viz.page.sharing.bundle import write_bundle

@@ -9,7 +9,7 @@ from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.request import Request
 from viz.cards.certificate import certificate_page
 from viz.drawing.markup import figure_styles
-from viz.page.common.private_folder import remove_folder
+from viz.page.common.disk import remove_folder
 from viz.page.form.form import Form
 
 PAGE_NAME = "certificate.html"

@@ -1,4 +1,4 @@
-"""Files of visitors: retention, and the refusal when the disk is full."""
+"""Files of visitors: what stays on the disk, for how long, and what is said when there is no room."""
 
 import asyncio
 import errno
@@ -13,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import gradio as gr
 import httpx
 import pytest
 from starlette.applications import Starlette
@@ -23,11 +22,17 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from tests.support.serving import Serve, ServedApp
-from tests.support.widgets import built
 from tools.load_clients import Page, Visitor
-from viz.page.common.disk import AGE_S, CLOCK_S, FULL, SESSIONS, USED_S, Disk, DiskFullError, is_disk_full
+from viz.page.common.disk import (
+    CLOCK_S,
+    DOWNLOAD_AGE_S,
+    FULL,
+    UPLOAD_AGE_S,
+    Disk,
+    DiskFullError,
+    is_disk_full,
+)
 from viz.page.common.failures import explain
-from viz.page.common.private_folder import folders_held
 from viz.page.common.process_temp_dir import PREFIX, process_temp_dir
 from viz.page.serving.upload_door import UploadQuotaMiddleware
 
@@ -75,64 +80,38 @@ def test_what_a_broken_upload_leaves_goes_and_what_another_writes_stays(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_old_goes_unless_a_session_holds_it(tmp_path: Path) -> None:
-    held: list[Path] = []
-    disk = Disk(tmp_path, MB, held=lambda: held)
-    old, young = uploaded(tmp_path, "old", seconds_ago=AGE_S + 1), uploaded(tmp_path, "young")
-    certificate, forgotten, new = (disk.new_folder() for _ in range(3))
-    held.append(certificate)
-    for folder in (certificate, forgotten):
-        make_older(folder, AGE_S + 1)
+def test_disk_sweep_removes_expired_files(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, MB)
+    old, young = uploaded(tmp_path, "old", seconds_ago=UPLOAD_AGE_S + 1), uploaded(tmp_path, "young")
+    certificate, forgotten = disk.new_folder(), disk.new_folder()
+    make_older(certificate, UPLOAD_AGE_S + 1)
+    make_older(forgotten, DOWNLOAD_AGE_S + 1)
     disk.sweep()
-    assert [path.exists() for path in (old, young)] == [False, True]
-    assert set((tmp_path / SESSIONS).iterdir()) == {certificate, new}
-
-
-def test_a_folder_is_held_as_long_as_a_state_of_a_session_has_it(tmp_path: Path) -> None:
-    def build() -> tuple[gr.Blocks, gr.State, gr.State]:
-        with gr.Blocks(analytics_enabled=False) as page:
-            states = gr.State(None), gr.State(None)
-            page.queue()
-        return page, *states
-
-    page, folder, files = built(build)
-    session = page.state_holder["visitor"]
-    session[folder._id] = tmp_path / "one"
-    session[files._id] = SimpleNamespace(folder=tmp_path / "two")
-    assert set(folders_held(page)) == {tmp_path / "one", tmp_path / "two"}
-    page.state_holder.session_data.pop("visitor")
-    assert list(folders_held(page)) == []
+    assert [path.exists() for path in (old, young, certificate, forgotten)] == [False, True, True, False]
 
 
 # how much
 
 
-def test_oldest_unused_file_is_removed_before_refusing(tmp_path: Path) -> None:
-    held = Disk(tmp_path, MB).new_folder()
-    (held / "certificate.html").write_bytes(b"x" * 300_000)
-    make_older(held, 9 * USED_S)
-    oldest, older = (uploaded(tmp_path, f"{n}", 300_000, seconds_ago=n * USED_S) for n in (5, 4))
-    disk = Disk(tmp_path, MB, held=lambda: [held])
-    with disk.upload(200_000):
-        disk.make_room()
-        assert not oldest.exists() and older.exists()
-        with disk.upload(300_000):
-            disk.make_room()
-            assert not older.exists()
-            with disk.upload(300_000), pytest.raises(DiskFullError, match="may take 1 MB of the host's disk"):
-                disk.make_room()
-    assert held.exists()
-    fresh = uploaded(tmp_path, "fresh", 600_000)
-    with disk.upload(300_000), pytest.raises(DiskFullError):
-        Disk(tmp_path, 800_000, held=lambda: [held]).make_room()
-    assert fresh.exists()
+def test_disk_active_uploads_share_the_quota(tmp_path: Path) -> None:
+    uploaded(tmp_path, "kept", 500_000)
+    disk = Disk(tmp_path, MB)
+    with disk.upload(300_000):
+        disk.check()
+        with disk.upload(300_000) as second:
+            with pytest.raises(DiskFullError):
+                disk.check()
+            second.coming = 100_000  # most of it arrived, and counts at the end of the upload
+            disk.check()
+    with disk.upload(400_000), pytest.raises(DiskFullError):
+        disk.check()
 
 
 def test_small_files_count_as_what_they_take(tmp_path: Path) -> None:
     for number in range(20):
         uploaded(tmp_path, str(number), 1)
     with pytest.raises(DiskFullError):
-        Disk(tmp_path, 100_000).make_room()
+        Disk(tmp_path, 100_000).check()
 
 
 # before gradio
@@ -244,7 +223,7 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def gone(folder: Path) -> bool:
-    """Return whether all files are removed within a few seconds."""
+    """Whether all of them go within some seconds."""
     deadline = time.monotonic() + 20
     while files_in(folder) and time.monotonic() < deadline:
         time.sleep(0.05)
