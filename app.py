@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
 os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(sys.maxsize)
-# Read by uvicorn: whom proxies ask for is found out behind a door of ours, which knows the trusted ones.
+# Read by uvicorn: our own middleware knows the trusted proxies.
 os.environ["FORWARDED_ALLOW_IPS"] = ""
 
 from gradio.routes import App
@@ -26,6 +26,7 @@ from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.prompts.tasks import TASKS
 from viz.page.api.results import RESULTS
 from viz.page.build import build_page
+from viz.page.common.asgi import http_middleware
 from viz.page.common.bounds import MAX_UPLOAD_MB
 from viz.page.common.host_settings import DEFAULTS, HostSettings, read_settings
 from viz.page.common.process_temp_dir import process_temp_dir, write_all_into
@@ -33,24 +34,16 @@ from viz.page.common.theme import STYLESHEETS, page_head, page_theme
 from viz.page.jobs import zerogpu
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.model_pool import Choice, ModelPool, shown
-from viz.page.jobs.presence import PresenceMiddleware
 from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import RunLog
 from viz.page.jobs.sources import Sources
-from viz.page.serving.connections import limit_connections
+from viz.page.serving.address_limits import AddressLimits
 from viz.page.serving.escaped_output import escape_output
-from viz.page.serving.front_door import RequestLimitMiddleware
-from viz.page.serving.health import add_health
-from viz.page.serving.login_limits import LoginLimitMiddleware
-from viz.page.serving.mcp_messages import McpValidationMiddleware
-from viz.page.serving.open_routes import RouteAllowlistMiddleware
-from viz.page.serving.plotly_script import add_plotly
-from viz.page.serving.rate_limits import RateLimitMiddleware
-from viz.page.serving.security_headers import SecurityHeaders
+from viz.page.serving.header_timeout import limit_connections
+from viz.page.serving.middleware import RequestFilter, add_security_headers
+from viz.page.serving.request_limits import check_mcp_message, limit_body, limit_uploads
+from viz.page.serving.server import add_routes, end_process, end_signal, shut_down, wait_for_end
 from viz.page.serving.sessions import install_session_store
-from viz.page.serving.shutdown import end_process, end_signal, shut_down, wait_for_end
-from viz.page.serving.trusted_hosts import AllowedHostsMiddleware
-from viz.page.serving.upload_door import UploadQuotaMiddleware
 from viz.page.upstream.guarded import GuardedBlocks
 from viz.page.upstream.tool_results import describe_results
 
@@ -155,19 +148,17 @@ def log_to_stderr() -> None:
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
 
 
-def doors(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
+def middleware(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
     """Return the middleware of every request, the outermost first."""
     return [
-        Middleware(SecurityHeaders, settings.frame_ancestors),
-        Middleware(AllowedHostsMiddleware, settings),
+        Middleware(http_middleware(add_security_headers(settings.frame_ancestors))),
+        Middleware(http_middleware(RequestFilter(settings))),
         Middleware(ProxyHeadersMiddleware, [str(network) for network in settings.proxies]),
-        Middleware(RouteAllowlistMiddleware),
-        Middleware(PresenceMiddleware, page.presence),
-        Middleware(RateLimitMiddleware, settings.max_requests_per_minute),
-        Middleware(RequestLimitMiddleware),
-        *([Middleware(LoginLimitMiddleware)] if settings.auth else []),
-        Middleware(UploadQuotaMiddleware),
-        Middleware(McpValidationMiddleware),
+        Middleware(http_middleware(page.connections)),
+        Middleware(http_middleware(limit_body)),
+        Middleware(http_middleware(AddressLimits(settings.max_requests_per_minute))),
+        Middleware(http_middleware(limit_uploads)),
+        Middleware(http_middleware(check_mcp_message)),
     ]
 
 
@@ -189,11 +180,10 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
         max_threads=2 * settings.queue_size + THREADS,
         max_file_size=f"{MAX_UPLOAD_MB}mb",
         prevent_thread_lock=True,
-        app_kwargs={"middleware": doors(page, settings), "lifespan": lifespan},
+        app_kwargs={"middleware": middleware(page, settings), "lifespan": lifespan},
         **LOOK | {"mcp_server": not settings.auth} | options,
     )
-    add_plotly(served)
-    install_session_store(served, page, page.presence)
+    install_session_store(served, page, page.connections)
     limit_connections(page.server, settings.max_connections, settings.proxies)
     return served
 
@@ -234,7 +224,7 @@ def serve(settings: HostSettings) -> None:
             file=sys.stderr,
         )
         sys.exit(2)
-    add_health(served, sources, lambda: len(page.state_holder.session_data))
+    add_routes(served, sources, lambda: len(page.state_holder.session_data))
     threading.Thread(target=page.disk.sweep_forever, name="sweep", daemon=True).start()
     source.start()
     received_at = wait_for_end(signals)

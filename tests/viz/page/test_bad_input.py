@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import itertools
 import json
-import logging
 import math
 import os
 import subprocess
@@ -15,9 +14,6 @@ from typing import Any
 
 import gradio as gr
 import pytest
-from starlette.exceptions import HTTPException
-from starlette.responses import PlainTextResponse
-from starlette.testclient import TestClient
 
 import app
 from pine_engine.errors import InputError
@@ -31,10 +27,6 @@ from viz.page.common.disk import Disk
 from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_CHARACTERS, Form
 from viz.page.jobs.loading import EngineSource
-from viz.page.serving import front_door
-from viz.page.serving.front_door import MAX_BYTES, RequestLimitMiddleware
-from viz.page.serving.mcp_messages import McpValidationMiddleware
-from viz.page.serving.security_headers import SecurityHeaders
 from viz.page.sharing.session import LARGEST_BYTES, session_of, to_code
 from viz.page.sharing.share_panel import own_draft
 from viz.page.upstream.guarded import NOT_FROM_THE_PAGE, GuardedBlocks, refuse_files
@@ -183,141 +175,6 @@ def test_a_mistake_of_ours_is_a_sentence_and_a_traceback_in_the_log(caplog: pyte
         answer_of(mistaken, gr.Textbox, "a")
     assert not raised.value.print_exception
     assert [bool(record.exc_info) for record in caplog.records] == [True]
-
-
-# requests
-
-
-def through_the_door(app: Any, body: bytes = b"", path: str = "/gradio_api/queue/join") -> list[Any]:
-    """Return the messages sent for a request whose body comes in two parts."""
-    sent: list[Any] = []
-    parts = [{"type": "http.request", "body": half, "more_body": True} for half in (body[:9], body[9:])]
-
-    async def receive() -> Any:
-        return parts.pop(0) if parts else {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(RequestLimitMiddleware(app)({"type": "http", "method": "POST", "path": path}, receive, send))
-    return sent
-
-
-async def reads_all(scope: Any, receive: Any, send: Any) -> None:
-    try:
-        while (await receive()).get("more_body"):
-            pass
-    except HTTPException as error:
-        await send((error.status_code, error.detail))
-    else:
-        await send("read")
-
-
-async def reads_all_aloud(scope: Any, receive: Any, send: Any) -> None:
-    while (await receive()).get("more_body"):
-        pass
-
-
-def test_a_request_is_read_up_to_a_limit() -> None:
-    assert through_the_door(reads_all, b"x" * MAX_BYTES) == ["read"]
-    assert through_the_door(reads_all, b"x" * (MAX_BYTES + 1)) == [
-        (413, "This request has more than 20,000,000 bytes; send less at once.")
-    ]
-    start, body = through_the_door(reads_all_aloud, b"x" * (MAX_BYTES + 1))
-    assert start["status"] == 413 and b"send less at once" in body["body"]
-    assert through_the_door(reads_all, b"x" * (MAX_BYTES + 1), "/gradio_api/upload") == ["read"]
-
-
-def test_incomplete_request_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front_door, "BODY_S", 0.05)
-    sent: list[Any] = []
-
-    async def never() -> Any:
-        await asyncio.sleep(60)
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def reads(scope: Any, receive: Any, send: Any) -> None:
-        await receive()
-
-    asyncio.run(RequestLimitMiddleware(reads)({"type": "http", "method": "POST", "path": "/x"}, never, send))
-    assert sent[0]["status"] == 408 and b"This request did not come within" in sent[1]["body"]
-
-
-def test_complete_request_may_wait_for_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front_door, "BODY_S", 0.05)
-    parts = [{"type": "http.request", "body": b"", "more_body": False}]
-
-    async def receive() -> Any:
-        if not parts:
-            await asyncio.sleep(0.2)
-        return parts.pop() if parts else {"type": "http.disconnect"}
-
-    heard: list[str] = []
-
-    async def reads(scope: Any, receive: Any, send: Any) -> None:
-        heard.extend([(await receive())["type"], (await receive())["type"]])
-
-    async def send(message: Any) -> None:
-        raise AssertionError
-
-    asyncio.run(RequestLimitMiddleware(reads)({"type": "http", "method": "GET", "path": "/x"}, receive, send))
-    assert heard == ["http.request", "http.disconnect"]
-
-
-CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"arguments": {"documents": %s}}}'
-
-
-@pytest.mark.parametrize(
-    ("body", "sentence"),
-    [
-        (b"", "is no JSON"),
-        (b"\xff", "is no JSON"),
-        (b"{", "is no JSON"),
-        (CALL % (b"[" * 60 + b"]" * 60), "lists in lists, more than 50 deep"),
-        (CALL % (b'{"a": ' * 100_000 + b"1" + b"}" * 100_000), "lists in lists, more than 50 deep"),
-    ],
-)
-def test_what_no_assistant_sends_is_refused_before_it_is_taken_for_a_call(body: bytes, sentence: str) -> None:
-    def app(scope: Any, receive: Any, send: Any) -> Any:
-        raise AssertionError
-
-    client = TestClient(McpValidationMiddleware(app))
-    answered = client.post("/gradio_api/mcp/", content=body)
-    assert answered.status_code == 400 and sentence in answered.json()["detail"]
-
-
-def test_a_call_of_an_assistant_goes_through_whole() -> None:
-    async def echo_body(scope: Any, receive: Any, send: Any) -> None:
-        await PlainTextResponse((await receive())["body"])(scope, receive, send)
-
-    body = CALL % json.dumps(["[" * 1000, {"a": [None]}]).encode()
-    client = TestClient(McpValidationMiddleware(echo_body))
-    assert client.post("/gradio_api/mcp/", content=body).content == body
-    assert client.post("/gradio_api/queue/join", content=b"any").content == b"any"
-
-
-def test_every_answer_has_the_headers() -> None:
-    async def refuses(scope: Any, receive: Any, send: Any) -> None:
-        await PlainTextResponse("no", 403)(scope, receive, send)
-
-    answered = TestClient(SecurityHeaders(refuses, "'self' https://school.example")).get("/")
-    policy = answered.headers["content-security-policy"]
-    assert policy.endswith("; frame-ancestors 'self' https://school.example")
-    assert "default-src 'self'" in policy and "object-src 'none'" in policy and "https://cdn" not in policy
-    assert answered.headers["x-content-type-options"] == "nosniff"
-    assert answered.headers["referrer-policy"] == "same-origin"
-
-
-def test_a_request_that_names_nothing_of_the_page_gets_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
-    async def fails(scope: Any, receive: Any, send: Any) -> None:
-        raise KeyError("<secret>")
-
-    with caplog.at_level(logging.INFO):
-        start, body = through_the_door(fails)
-    assert start["status"] == 400 and b"This request is none that the page makes" in body["body"]
-    assert caplog.messages == ["POST /gradio_api/queue/join could not be answered: KeyError"]
 
 
 # sizes and times

@@ -1,13 +1,26 @@
-"""ASGI types and helpers of the middleware."""
+"""Helpers of the middleware."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable
 
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+Handler = Callable[[ASGIApp, Scope, Receive, Send], Awaitable[None]]
+"""Function that answers one HTTP request or passes it on to the app."""
+
+
+def http_middleware(handle: Handler) -> Callable[[ASGIApp], ASGIApp]:
+    """Return ASGI middleware that handles HTTP requests and passes on everything else."""
+
+    def wrap(app: ASGIApp) -> ASGIApp:
+        async def call(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http":
+                await handle(app, scope, receive, send)
+            else:
+                await app(scope, receive, send)
+
+        return call
+
+    return wrap
 
 
 def without_headers(scope: Scope, *names: bytes) -> Scope:
@@ -16,23 +29,11 @@ def without_headers(scope: Scope, *names: bytes) -> Scope:
     return {**scope, "headers": kept}
 
 
-async def read_body(receive: Receive) -> bytes | None:
-    """Return the whole body of a request; None if the client disconnects before its end."""
-    body, is_all = b"", False
-    while not is_all:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        body += message.get("body", b"")
-        is_all = not message.get("more_body")
-    return body
-
-
 def replay(body: bytes, receive: Receive) -> Receive:
     """Return a receive function that replays a body and then continues with `receive`."""
-    read: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def again() -> Message:
-        return read.pop() if read else await receive()
+    async def receive_again() -> Message:
+        return messages.pop() if messages else await receive()
 
-    return again
+    return receive_again

@@ -141,8 +141,8 @@ class Disk:
                     if path.name != SESSIONS and path.stat().st_mtime < time.time() - age_s:
                         _remove(path)
         with self._lock:
-            for path in [path for path in self._unread if not os.path.exists(path)]:
-                del self._unread[path]
+            for gone in [path for path in self._unread if not os.path.exists(path)]:
+                del self._unread[gone]
 
     def sweep_forever(self) -> None:
         """Sweep once a minute."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pine_engine.errors import InputError, PineError
 from viz.page.files.file_button import by_name
 from viz.page.files.limited_process import LimitError, Limits, run_in_subprocess
-from viz.page.jobs.presence import listener, stop_if_left, visitor
+from viz.page.jobs.connection_tracker import current_client, listener_check, stop_if_disconnected
 from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import SHUTTING_DOWN, LoggedRun, RunLog
 from viz.page.jobs.runner import WAIT_S
@@ -49,9 +49,9 @@ class FileReader:
         a disconnect.
         """
         with ExitStack() as stack:
-            ticket = stack.enter_context(self._queue.join(visitor(), listener()))
+            ticket = stack.enter_context(self._queue.join(current_client(), listener_check()))
             while ahead := ticket.wait(WAIT_S):
-                stop_if_left()
+                stop_if_disconnected()
                 if self._runs.closing:
                     raise PineError(SHUTTING_DOWN)
                 yield say(f"Waiting: {ahead} upload{'s are' if ahead != 1 else ' is'} read before yours.")
@@ -96,6 +96,6 @@ def without_progress(words: Generator[Any, None, Result]) -> Result:
 
 def _go_on(run: LoggedRun) -> None:
     """Raise Cancelled after a disconnect, and PineError during a shutdown."""
-    stop_if_left()
+    stop_if_disconnected()
     if why := run.over():
         raise PineError(why)

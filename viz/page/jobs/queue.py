@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pine_engine.errors import PineError
-from viz.page.jobs.presence import Visitor
+from viz.page.jobs.connection_tracker import Client
 
 REMEMBERED = 10
 """Number of recent runs that the wait is estimated from."""
@@ -21,7 +21,7 @@ READY_S = 0.02
 KNOWN = 1000
 """Maximum number of clients and addresses with a time of their last run."""
 
-ANONYMOUS = Visitor()
+ANONYMOUS = Client()
 
 KEPT = "What you typed is kept"
 
@@ -46,15 +46,15 @@ class FairQueue:
 
     @contextmanager
     def join(
-        self, visitor: Visitor = ANONYMOUS, is_ready: Callable[[], bool] = lambda: True
+        self, client: Client = ANONYMOUS, is_ready: Callable[[], bool] = lambda: True
     ) -> Iterator["Ticket"]:
         """Enter the queue while the block runs; runs that are not ready let others pass.
 
         Raises PineError if there is no place.
         """
         with self._moved:
-            self._make_room(visitor)
-            ticket = Ticket(self, visitor, is_ready)
+            self._make_room(client)
+            ticket = Ticket(self, client, is_ready)
             self._tickets.append(ticket)
         try:
             yield ticket
@@ -93,17 +93,17 @@ class FairQueue:
         with self._moved:
             return ahead * sum(self._lasted) / len(self._lasted) if self._lasted else None
 
-    def _make_room(self, visitor: Visitor) -> None:
+    def _make_room(self, client: Client) -> None:
         """Raise PineError if this client cannot enter the queue."""
-        own = [ticket for ticket in self._tickets if ticket.visitor.name == visitor.name]
-        share = None if visitor == ANONYMOUS else self._share
+        own = [ticket for ticket in self._tickets if ticket.client.name == client.name]
+        share = None if client == ANONYMOUS else self._share
         if share is not None and len(own) >= share:
             raise PineError(
                 f"You have {len(own)} runs here already, as many as one page, or the scripts of one address, "
                 "may have at once; wait until one of them has ended."
             )
-        scripts = [ticket for ticket in self._tickets[1:] if not ticket.visitor.page]
-        if share is not None and not visitor.page and len(scripts) >= max(1, self._most // 2):
+        scripts = [ticket for ticket in self._tickets[1:] if not ticket.client.page]
+        if share is not None and not client.page and len(scripts) >= max(1, self._most // 2):
             raise PineError(
                 f"The line {self._what} is full: {len(scripts)} runs of scripts wait already, and the other "
                 "places are kept for open pages; try again in a minute."
@@ -112,21 +112,21 @@ class FairQueue:
             return
         heaviest = max(
             (ticket for ticket in self._tickets if ticket.began is None),
-            key=lambda ticket: (self._count(ticket.visitor), not ticket.visitor.page),
+            key=lambda ticket: (self._count(ticket.client), not ticket.client.page),
             default=None,
         )
-        if heaviest is None or self._count(heaviest.visitor) <= self._count(visitor) + 1:
+        if heaviest is None or self._count(heaviest.client) <= self._count(client) + 1:
             raise PineError(
                 f"The line {self._what} is full: {self._most} wait already, as many as may. {KEPT}; try "
                 "again in a minute."
             )
-        last = [ticket for ticket in self._tickets if ticket.visitor.address == heaviest.visitor.address][-1]
+        last = [ticket for ticket in self._tickets if ticket.client.address == heaviest.client.address][-1]
         self._tickets.remove(last)
         self._moved.notify_all()
 
-    def _count(self, visitor: Visitor) -> int:
+    def _count(self, client: Client) -> int:
         """Count the places of the address of a client."""
-        return sum(ticket.visitor.address == visitor.address for ticket in self._tickets)
+        return sum(ticket.client.address == client.address for ticket in self._tickets)
 
     def _ahead(self, ticket: "Ticket") -> int:
         """Count the runs ahead of this one."""
@@ -144,20 +144,20 @@ class FairQueue:
                 waiting,  # of several equal ones the first that came
                 key=lambda ticket: (
                     not ticket.is_ready(),
-                    turns.get(ticket.visitor.address, 0),
-                    turns.get(ticket.visitor.name, 0),
+                    turns.get(ticket.client.address, 0),
+                    turns.get(ticket.client.name, 0),
                 ),
             )
             waiting.remove(first)
             ordered.append(first)
-            turns[first.visitor.address] = turns[first.visitor.name] = turn
+            turns[first.client.address] = turns[first.client.name] = turn
         return ordered
 
     def _take_turn(self, ticket: "Ticket") -> None:
         self._tickets.remove(ticket)
         self._tickets.insert(0, ticket)
         self._taken += 1
-        for name in (ticket.visitor.address, ticket.visitor.name):
+        for name in (ticket.client.address, ticket.client.name):
             self._turns[name] = self._taken
             self._turns.move_to_end(name)
         while len(self._turns) > KNOWN:
@@ -167,9 +167,9 @@ class FairQueue:
 class Ticket:
     """Place in the queue."""
 
-    def __init__(self, queue: FairQueue, visitor: Visitor, is_ready: Callable[[], bool]) -> None:
+    def __init__(self, queue: FairQueue, client: Client, is_ready: Callable[[], bool]) -> None:
         self._queue = queue
-        self.visitor = visitor
+        self.client = client
         self.is_ready = is_ready
         self.began: float | None = None
         """When its turn came, in seconds of time.monotonic(); None before."""

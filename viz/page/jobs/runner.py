@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pine_engine.errors import Cancelled
 from viz.page.common.failures import explain
+from viz.page.jobs.connection_tracker import current_client, listener_check, stop_if_disconnected
 from viz.page.jobs.cost import Work
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.presence import listener, stop_if_left, visitor
 from viz.page.jobs.run_log import LoggedRun
 from viz.page.jobs.sources import Sources
 from viz.page.jobs.zerogpu import compute
@@ -45,9 +45,9 @@ def run_on_model(
                 yield from _until_loaded(
                     source, run, say
                 )  # before the queue, so that later runs do not wait for it
-            with sources.queue.join(visitor(), listener()) as ticket:
+            with sources.queue.join(current_client(), listener_check()) as ticket:
                 while not run.over() and (ahead := ticket.wait(WAIT_S)):
-                    stop_if_left()
+                    stop_if_disconnected()
                     yield say(ticket.sentence(ahead))
                 yield from _until_loaded(source, run, say)
                 engine = None if run.over() else source.wait(0)
@@ -57,7 +57,7 @@ def run_on_model(
                 with closing(compute(engine, work, plan=plan)) as views:
                     for view in views:
                         shown = show(view)
-                        stop_if_left()
+                        stop_if_disconnected()
                         if run.over():
                             return
                         yield shown
@@ -72,5 +72,5 @@ def _until_loaded(
     source: EngineSource, run: LoggedRun, say: Callable[[str], Shown]
 ) -> Generator[Shown, None, None]:
     while not run.over() and source.wait(WAIT_S) is None:
-        stop_if_left()
+        stop_if_disconnected()
         yield say(source.status.sentence)

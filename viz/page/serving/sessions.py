@@ -9,7 +9,7 @@ import gradio as gr
 from gradio.routes import App
 from gradio.state_holder import SessionState, StateHolder
 
-from viz.page.jobs.presence import Presence
+from viz.page.jobs.connection_tracker import ConnectionTracker
 
 KEPT = 20
 """Sessions without an open page that are kept, for example of a suspended tab."""
@@ -35,9 +35,9 @@ class Sessions(StateHolder):
     sessions that a script has invented.
     """
 
-    def __init__(self, presence: Presence) -> None:
+    def __init__(self, connections: ConnectionTracker) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # gradio does not annotate it
-        self._presence = presence
+        self._connections = connections
         self._used: dict[str, float] = {}
 
     def __getitem__(self, session_id: str) -> SessionState:
@@ -58,7 +58,7 @@ class Sessions(StateHolder):
         """Return the sessions to evict, without active events."""
         names = list(reversed(self.session_data))
         since = time.monotonic() - NEW_S
-        guests = [name for name in names if not self._presence.has_page(name) and not self._computes(name)]
+        guests = [name for name in names if not self._connections.has_page(name) and not self._computes(name)]
         old = [name for name in guests if self._used.get(name, 0.0) < since]
         return [*guests[KEPT_NEW:], *old[KEPT:], *names[self.capacity :]]
 
@@ -79,9 +79,9 @@ class Sessions(StateHolder):
         queue.pending_messages_per_session.pop(name, None)
 
 
-def install_session_store(app: App, page: gr.Blocks, presence: Presence) -> None:
+def install_session_store(app: App, page: gr.Blocks, connections: ConnectionTracker) -> None:
     """Install the session store in a launched page."""
-    app.state_holder = Sessions(presence)
+    app.state_holder = Sessions(connections)
     app.state_holder.set_blocks(page)
 
 

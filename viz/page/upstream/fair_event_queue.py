@@ -11,7 +11,7 @@ import gradio as gr
 from gradio.queueing import Event, Queue
 from starlette.exceptions import HTTPException
 
-from viz.page.jobs.presence import Presence
+from viz.page.jobs.connection_tracker import ConnectionTracker
 
 MAX_PENDING_EVENTS = 200
 """Maximum waiting and running events of one client."""
@@ -32,7 +32,7 @@ class FairEventQueue(Queue):
     A client may use at most as many workers as stay free. Events of one client start in order.
     """
 
-    def __init__(self, page: gr.Blocks, presence: Presence) -> None:
+    def __init__(self, page: gr.Blocks, connections: ConnectionTracker) -> None:
         super().__init__(
             live_updates=True,
             concurrency_count=page.max_threads,
@@ -40,7 +40,7 @@ class FairEventQueue(Queue):
             max_size=None,
             blocks=page,
         )
-        self._presence = presence
+        self._connections = connections
         self._clients: WeakKeyDictionary[Event, str] = WeakKeyDictionary()
 
     async def push(self, body: Any, request: Any, username: str | None) -> Any:
@@ -48,7 +48,7 @@ class FairEventQueue(Queue):
         function = self.blocks.fns.get(body.fn_index)
         if function is not None and not function.queue:
             return False, NOT_QUEUED, "error"
-        client = self._presence.address(request)
+        client = self._connections.address(request)
         pending = sum(self._clients.get(event) == client for event in self.event_ids_to_events.values())
         if pending >= MAX_PENDING_EVENTS:
             raise HTTPException(429, TOO_MANY, headers={"Retry-After": str(RETRY_S)})

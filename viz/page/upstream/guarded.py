@@ -12,7 +12,7 @@ from markupsafe import escape
 from pine_engine.errors import InputError
 from viz.page.common.disk import Disk
 from viz.page.common.failures import explain
-from viz.page.jobs.presence import Presence
+from viz.page.jobs.connection_tracker import ConnectionTracker
 from viz.page.upstream.fair_event_queue import FairEventQueue
 from viz.page.upstream.full_update import FullUpdateBlocks
 from viz.page.upstream.skip_unchanged import SkipUnchangedBlocks
@@ -41,13 +41,13 @@ class GuardedBlocks(SkipUnchangedBlocks, FullUpdateBlocks):
     no_files: str = ""
 
     def __init__(self, **options: Any) -> None:
-        self.presence = Presence()
+        self.connections = ConnectionTracker()
         super().__init__(**options)
 
     def queue(self, **options: Any) -> Self:
         """Set the options of the queue, and share it between clients."""
         super().queue(**options)
-        self._queue = FairEventQueue(self, self.presence)
+        self._queue = FairEventQueue(self, self.connections)
         return self
 
     async def preprocess_data(

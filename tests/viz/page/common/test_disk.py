@@ -7,19 +7,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import httpx
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.testclient import TestClient
 
 from tests.support.serving import Serve, ServedApp
 from tools.load_clients import Page, Visitor
@@ -34,7 +27,6 @@ from viz.page.common.disk import (
 )
 from viz.page.common.failures import explain
 from viz.page.common.process_temp_dir import PREFIX, process_temp_dir
-from viz.page.serving.upload_door import UploadQuotaMiddleware
 
 ROOT = Path(__file__).parents[4]
 MB = 1_000_000
@@ -112,53 +104,6 @@ def test_small_files_count_as_what_they_take(tmp_path: Path) -> None:
         uploaded(tmp_path, str(number), 1)
     with pytest.raises(DiskFullError):
         Disk(tmp_path, 100_000).check()
-
-
-# before gradio
-
-
-def door(tmp_path: Path, answer: Callable[[Request], Any], max_bytes: float = MB) -> TestClient:
-    async def upload(request: Request) -> Response:
-        answered: Response = await answer(request)
-        return answered
-
-    class App(Starlette):
-        def get_blocks(self) -> Any:
-            return SimpleNamespace(disk=Disk(tmp_path, max_bytes), no_files="")
-
-    app = App(routes=[Route("/gradio_api/upload", upload, methods=["POST"])])
-    app.add_middleware(UploadQuotaMiddleware)
-    return TestClient(app)
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_fills_up_meanwhile_is_a_sentence_and_leaves_nothing(number: int, tmp_path: Path) -> None:
-    async def fails(request: Request) -> Response:
-        (tmp_path / "tmppart").touch()
-        async for _ in request.stream():
-            raise OSError(number, os.strerror(number))
-        raise AssertionError
-
-    refused = door(tmp_path, fails).post("/gradio_api/upload", content=b"x" * 1000)
-    assert (refused.status_code, refused.text) == (507, FULL)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_upload_without_room_is_never_read(tmp_path: Path) -> None:
-    async def fails(_: Request) -> Response:
-        pytest.fail("gradio was asked")
-
-    client = door(tmp_path, fails)
-    for body in (b"x" * 2 * MB, iter([b"x"])):  # the second does not say how much it is
-        assert client.post("/gradio_api/upload", content=body).status_code == 507
-
-
-def test_other_failures_of_an_upload_are_not_called_a_full_disk(tmp_path: Path) -> None:
-    async def fails(_: Request) -> Response:
-        raise PermissionError(errno.EACCES, "no")
-
-    with pytest.raises(PermissionError):
-        door(tmp_path, fails).post("/gradio_api/upload", content=b"x")
 
 
 def test_a_file_that_cannot_be_written_for_a_visitor_is_the_same_sentence() -> None:

@@ -24,7 +24,7 @@ from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.files import reading_files
 from viz.page.files.limited_process import Limits
 from viz.page.files.reading_files import FileReader, without_progress
-from viz.page.jobs.presence import Visitor
+from viz.page.jobs.connection_tracker import Client
 from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog
 
 MB = 1_000_000
@@ -67,7 +67,7 @@ def sleeper(tmp_path: Path) -> Iterator[tuple[FileReader, Path]]:
             raise Cancelled
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading_files, "stop_if_left", left)
+        patch.setattr(reading_files, "stop_if_disconnected", left)
         thread = threading.Thread(target=read)
         thread.start()
         while not file.exists():
@@ -229,11 +229,11 @@ def test_who_brings_much_makes_room_for_others(
     reader, _ = sleeper
     file = tmp_path / "a.txt"
     file.write_text("a")
-    monkeypatch.setattr(reading_files, "visitor", lambda: Visitor("192.0.2.1"))
+    monkeypatch.setattr(reading_files, "current_client", lambda: Client("192.0.2.1"))
     waiting = [words(reader, file) for _ in range(reading_files.MAX_WAITING_UPLOADS)]
     for one in waiting:
         next(one)
-    monkeypatch.setattr(reading_files, "visitor", lambda: Visitor("192.0.2.2"))
+    monkeypatch.setattr(reading_files, "current_client", lambda: Client("192.0.2.2"))
     other = words(reader, file)
     assert next(other) == "Waiting: 2 uploads are read before yours."
     with pytest.raises(PineError, match="for files to be read is full, and others"):
@@ -252,7 +252,7 @@ def test_the_process_ends_with_its_visitor(
         if file.exists():
             raise Cancelled
 
-    monkeypatch.setattr(reading_files, "stop_if_left", left)
+    monkeypatch.setattr(reading_files, "stop_if_disconnected", left)
     reader = FileReader(RunLog())
     with pytest.raises(Cancelled):
         without_progress(reader.read(apart.sleep_as, file, what="read rows", files=[], say=str))

@@ -12,8 +12,8 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import PineError
 from tests.support.running import one_run, run_views
 from tests.support.tokenizers import letter_tokenizer
+from viz.page.jobs.connection_tracker import Client
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.presence import Visitor
 from viz.page.jobs.queue import FairQueue, Ticket
 from viz.page.jobs.run_log import StopFlag
 
@@ -104,8 +104,8 @@ def test_queue_runs_all_one_at_a_time() -> None:
 
 # fairness
 
-PAGES = [Visitor("10.0.0.1", "page a"), Visitor("10.0.0.1", "page b"), Visitor("10.0.0.2", "page c")]
-SCRIPTS = [Visitor("10.0.0.3"), Visitor("10.0.0.4"), Visitor("10.0.0.5"), Visitor("10.0.0.6")]
+PAGES = [Client("10.0.0.1", "page a"), Client("10.0.0.1", "page b"), Client("10.0.0.2", "page c")]
+SCRIPTS = [Client("10.0.0.3"), Client("10.0.0.4"), Client("10.0.0.5"), Client("10.0.0.6")]
 
 
 def served(queue: FairQueue, tickets: dict[str, AbstractContextManager[Ticket]]) -> str:
@@ -148,7 +148,7 @@ def test_disconnected_client_lets_others_pass() -> None:
 
 
 @pytest.mark.parametrize("visitor", [PAGES[0], SCRIPTS[0]])
-def test_one_visitor_has_a_share(visitor: Visitor) -> None:
+def test_one_visitor_has_a_share(visitor: Client) -> None:
     queue = FairQueue(20, share=3)
     with ExitStack() as there:
         for _ in range(3):
@@ -172,7 +172,7 @@ def test_scripts_leave_half_of_the_places_to_pages() -> None:
 
 def test_full_queue_removes_a_run_of_the_largest_user() -> None:
     queue = FairQueue(3)
-    greedy, other, third = Visitor("10.0.0.1", "a"), Visitor("10.0.0.2", "b"), Visitor("10.0.0.3", "c")
+    greedy, other, third = Client("10.0.0.1", "a"), Client("10.0.0.2", "b"), Client("10.0.0.3", "c")
     with ExitStack() as there:
         tickets = [there.enter_context(queue.join(greedy)) for _ in range(4)]
         assert tickets[0].wait(0) == 0

@@ -24,7 +24,7 @@ from tests.viz.page.serving.test_holding_up import LONG, visiting
 from tools.abusive_clients import ask_and_never_listen, attack, flood_events, invent_sessions
 from tools.load_clients import LostError, Visitor, compare
 from tools.load_test import question_of
-from viz.page.jobs.presence import LISTENING_S
+from viz.page.jobs.connection_tracker import LISTENING_S
 
 FLOOD_S = 3.0
 

@@ -6,12 +6,10 @@ import shutil
 import signal
 import socket
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from fnmatch import fnmatch
 from itertools import pairwise
 from pathlib import Path
@@ -20,27 +18,17 @@ from typing import Any
 import httpx
 import pytest
 from gradio_client import Client
-from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
-from starlette.testclient import TestClient
 
-from pine_engine.errors import ModelError, PineError
 from tests.support.forks import fork
 from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
-from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.queue import FairQueue
-from viz.page.jobs.run_log import RunLog
-from viz.page.jobs.sources import Sources
-from viz.page.serving.health import add_health, version
 
 ROOT = Path(__file__).parents[4]
 
 
 SIGNAL_IN_A_THREAD = """
 import signal, sys, threading, time
-from viz.page.serving.shutdown import end_signal, wait_for_end
+from viz.page.serving.server import end_signal, wait_for_end
 
 signaled = end_signal()
 def receive():
@@ -65,7 +53,7 @@ A_LONG_LAYER = """
 import time
 import gradio as gr
 from viz.page.jobs.run_log import RunLog
-from viz.page.serving.shutdown import end_process, end_signal, shut_down, wait_for_end
+from viz.page.serving.server import end_process, end_signal, shut_down, wait_for_end
 
 runs = RunLog()
 def read_prompt():
@@ -124,75 +112,6 @@ def test_main_port_in_use_ends_with_status_2_and_one_sentence(tmp_path: Path) ->
     (sentence,) = failed.read_text().splitlines()
     assert process.exitcode == 2
     assert all(word in sentence for word in (f"port {port}", "--port", "PINE_PORT"))
-
-
-# health, without a process
-
-
-def watched(load: Callable[[], Any], runs: RunLog) -> tuple[Sources, TestClient]:
-    """The sources, and a client of an app that, like gradio's, has an answer to any address."""
-    source = EngineSource(load, "tiny")
-    app = Starlette(routes=[Route("/{path:path}", lambda _: PlainTextResponse("gradio"))])
-    sources = Sources(source, queue=FairQueue(3), runs=runs)
-    add_health(app, sources, lambda: 7)
-    return sources, TestClient(app)
-
-
-def test_health_tells_what_the_process_does() -> None:
-    gate = threading.Event()
-
-    class Loaded:
-        model_name, dtype, device, max_context_length, invariance_warning = "tiny", "float32", "cpu", 10, None
-
-    def load() -> Loaded:
-        gate.wait(5)
-        return Loaded()
-
-    runs = RunLog()
-    sources, client = watched(load, runs)
-    sources.main.start()
-    loading = client.get("/health")
-    assert (loading.status_code, loading.json()["status"], loading.json()["model"]) == (503, "loading", None)
-    gate.set()
-    sources.main.wait(5)
-    with pytest.raises(ZeroDivisionError), runs.watched(runs.new("compare", ())):
-        raise ZeroDivisionError
-    with ExitStack() as there:
-        for _ in range(3):
-            there.enter_context(runs.watched(runs.new("compare", ())))
-            there.enter_context(sources.queue.join())
-        ready = client.get("/health")
-        record = client.get("/metrics").text
-    assert ready.status_code == 200
-    answer = ready.json()
-    assert answer.pop("uptime_s") >= 0
-    assert answer == {
-        "status": "ready",
-        "model": "tiny",
-        "version": version(),
-        "runs": 1,
-        "running": 1,
-        "failures": 1,
-        "waiting": 2,
-    }
-    assert 'pine_runs_total{outcome="failed"} 1\n' in record
-    assert "pine_ready 1\n" in record and "pine_running 1\n" in record and "pine_waiting 2\n" in record
-    assert "pine_sessions 7\n" in record
-    assert all(re.fullmatch(r"# TYPE \w+ (gauge|counter)|\w+({\w+=\"[\w ]+\"})? [\d.]+", line)
-               for line in record.splitlines())  # fmt: skip
-    assert client.get("/other").text == "gradio"
-
-
-def test_a_model_that_cannot_be_loaded_is_bad_health() -> None:
-    def load() -> None:
-        raise ModelError("model x cannot be found")
-
-    sources, client = watched(load, RunLog())
-    sources.main.start()
-    with pytest.raises(PineError, match="x cannot be found"):
-        sources.main.wait(5)
-    failed = client.get("/health")
-    assert (failed.status_code, failed.json()["status"]) == (503, "failed")
 
 
 # the image

@@ -7,11 +7,11 @@ import gradio as gr
 import pytest
 
 from tests.support.widgets import built
-from viz.page.jobs.presence import Presence
+from viz.page.jobs.connection_tracker import ConnectionTracker
 from viz.page.serving.sessions import KEPT, KEPT_NEW, NEW_S, Sessions, lets_go
 from viz.page.upstream.guarded import GuardedBlocks
 
-Kept = tuple[Sessions, Presence, gr.State, list[object]]
+Kept = tuple[Sessions, ConnectionTracker, gr.State, list[object]]
 """The sessions, who is there, a state of each session, and what was deleted of it."""
 
 
@@ -35,9 +35,9 @@ def build() -> tuple[GuardedBlocks, gr.State, list[object]]:
 @pytest.fixture
 def kept_by(clock: list[float]) -> Kept:
     page, kept, deleted = built(build)
-    holder = Sessions(page.presence)
+    holder = Sessions(page.connections)
     holder.set_blocks(page)
-    return holder, page.presence, kept, deleted
+    return holder, page.connections, kept, deleted
 
 
 def use(holder: Sessions, kept: gr.State, *names: str) -> None:
@@ -46,9 +46,9 @@ def use(holder: Sessions, kept: gr.State, *names: str) -> None:
 
 
 def test_invented_sessions_evict_no_open_page(kept_by: Kept, clock: list[float]) -> None:
-    holder, presence, kept, deleted = kept_by
+    holder, connections, kept, deleted = kept_by
     use(holder, kept, "reader")
-    with presence.page("reader"):
+    with connections.open_page("reader"):
         use(holder, kept, *(f"invented {number}" for number in range(600)))
         assert len(holder.session_data) == KEPT_NEW + 1
         clock[0] += NEW_S + 1
@@ -60,9 +60,9 @@ def test_invented_sessions_evict_no_open_page(kept_by: Kept, clock: list[float])
 
 
 def test_who_has_left_is_kept_until_others_have(kept_by: Kept, clock: list[float]) -> None:
-    holder, presence, kept, deleted = kept_by
+    holder, connections, kept, deleted = kept_by
     use(holder, kept, "slept")
-    with presence.page("slept"):
+    with connections.open_page("slept"):
         pass
     for number in range(KEPT + 1):
         clock[0] += NEW_S + 1
@@ -76,9 +76,9 @@ def test_who_has_left_is_kept_until_others_have(kept_by: Kept, clock: list[float
 def test_pages_beyond_the_capacity_go_by_how_long_they_were_not_used(
     kept_by: Kept,
 ) -> None:
-    holder, presence, kept, _ = kept_by
+    holder, connections, kept, _ = kept_by
     holder.capacity = 2
-    with presence.page("a"), presence.page("b"), presence.page("c"):
+    with connections.open_page("a"), connections.open_page("b"), connections.open_page("c"):
         use(holder, kept, "a", "b", "c")
     assert list(holder.session_data) == ["b", "c"]
 
@@ -108,7 +108,7 @@ def test_a_session_costs_next_to_nothing(
 
 def test_the_run_of_a_visitor_is_let_go_when_he_leaves() -> None:
     page, kept, _ = built(build)
-    holder = Sessions(page.presence)
+    holder = Sessions(page.connections)
     holder.set_blocks(page)
     use(holder, kept, "visitor", "other")
     for name in ("visitor", "unknown"):

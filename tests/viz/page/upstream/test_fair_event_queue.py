@@ -8,7 +8,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from tests.support.widgets import built, whole_page
-from viz.page.jobs.presence import Presence
+from viz.page.jobs.connection_tracker import ConnectionTracker
 from viz.page.upstream import fair_event_queue
 from viz.page.upstream.fair_event_queue import FairEventQueue
 
@@ -20,7 +20,7 @@ class Pushed:
 
     def __init__(self) -> None:
         self._page = whole_page()
-        self.queue = built(lambda: FairEventQueue(self._page, Presence()))
+        self.queue = built(lambda: FairEventQueue(self._page, ConnectionTracker()))
         self.queue.active_jobs = [None] * NUM_WORKERS
 
     def push(self, client: str, *, name: str = "look") -> Any:

@@ -1,6 +1,6 @@
 """Connected clients: open pages, listeners for answers, and MCP clients.
 
-Gradio computes an answer also after its client has disconnected; this middleware counts connections.
+Gradio computes an answer also after its client has disconnected; the middleware here counts connections.
 """
 
 import re
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
-import gradio as gr
 from gradio.context import LocalContext
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pine_engine.errors import Cancelled
 from viz.page.common.addresses import sender_of
-from viz.page.common.asgi import App, Receive, Scope, Send, without_headers
+from viz.page.common.asgi import without_headers
 
 LISTENING_S = 10.0
 """Seconds for which an answer without a listener is computed: a client sends first, then listens."""
@@ -33,7 +33,7 @@ MCP = re.compile(r"/gradio_api/mcp(/.*)?")
 
 
 @dataclass(frozen=True)
-class Visitor:
+class Client:
     """Client for which something is computed."""
 
     address: str = ""
@@ -46,7 +46,7 @@ class Visitor:
         return self.page or self.address
 
 
-class Presence:
+class ConnectionTracker:
     """Open connections by session and by event, counted in the server thread and read in worker threads."""
 
     def __init__(self) -> None:
@@ -54,6 +54,26 @@ class Presence:
         self._listeners: Counter[str] = Counter()
         self._heard: dict[str, float] = {}
         self._callers: dict[str, str] = {}
+
+    async def __call__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count the connection while the app answers the request, and remove forged CALLER headers."""
+        path = scope["path"]
+        callers = [value.decode("latin-1") for name, value in scope["headers"] if name == CALLER]
+        if not any(caller in self._callers for caller in callers):
+            scope = without_headers(scope, CALLER)
+        if found := HEARTBEAT.fullmatch(path):
+            with self.open_page(found["name"]):
+                await app(scope, receive, send)
+        elif scope["method"] == "GET" and (listener := _listener(scope)):
+            with self.listening(listener):
+                await app(scope, receive, send)
+        elif MCP.fullmatch(path):
+            address = sender_of(scope["client"][0]) if scope.get("client") else ""
+            with self.calling(address) as name:
+                scope = {**scope, "headers": [*scope["headers"], (CALLER, name.encode())]}
+                await app(scope, receive, send)
+        else:
+            await app(scope, receive, send)
 
     def has_page(self, session: str | None) -> bool:
         """Check whether the page of a session is open."""
@@ -67,23 +87,20 @@ class Presence:
         since = max(event.enqueue_time, *(self._heard.get(name, 0.0) for name in names))
         return float(time.monotonic() - since)
 
-    def is_there(self, event: Any) -> bool:
+    def is_connected(self, event: Any) -> bool:
         """Check whether an event has a client that waits for its answer."""
         caller = event.request.headers.get(CALLER.decode())
         if caller is not None and caller not in self._callers:
             return False
         return bool(event.alive) and self.seconds_unheard(event) <= LISTENING_S
 
-    def visitor(self, request: gr.Request | None) -> Visitor:
+    def client(self, request: Any) -> Client:
         """Return the client of a request; an anonymous one for None."""
-        client = getattr(request, "client", None)  # one that gradio makes itself has none
-        if request is None or client is None:
-            return Visitor()
-        address = self.address(request)
-        if request.headers.get(CALLER.decode(), "") in self._callers:
-            return Visitor(address)
+        if getattr(request, "client", None) is None:  # one that gradio makes itself has none
+            return Client()
         session = request.session_hash or ""
-        return Visitor(address, session if self.has_page(session) else "")
+        is_page = self.has_page(session) and request.headers.get(CALLER.decode()) not in self._callers
+        return Client(self.address(request), session if is_page else "")
 
     def address(self, request: Any) -> str:
         """Return the address of the client of a request; of a tool call, that of its MCP client."""
@@ -93,8 +110,8 @@ class Presence:
         return sender_of(request.client.host) if request.client else ""
 
     @contextmanager
-    def page(self, session: str) -> Iterator[None]:
-        """Mark the page as open while the block runs."""
+    def open_page(self, session: str) -> Iterator[None]:
+        """Mark the page of a session as open while the block runs."""
         with _counted(self._pages, session):
             yield
 
@@ -120,44 +137,6 @@ class Presence:
         finally:
             del self._callers[name]
 
-    def knows(self, caller: str) -> bool:
-        """Check whether this is the name of a connected MCP client."""
-        return caller in self._callers
-
-
-class PresenceMiddleware:
-    """ASGI middleware that counts connections."""
-
-    def __init__(self, app: App, presence: Presence) -> None:
-        self._app, self._presence = app, presence
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        path, presence = scope["path"], self._presence
-        if not any(
-            name == CALLER and presence.knows(value.decode("latin-1")) for name, value in scope["headers"]
-        ):
-            scope = without_headers(scope, CALLER)
-        if found := HEARTBEAT.fullmatch(path):
-            with presence.page(found["name"]):
-                await self._app(scope, receive, send)
-        elif scope["method"] == "GET" and (listener := _listener(scope)):
-            with presence.listening(listener):
-                await self._app(scope, receive, send)
-        elif MCP.fullmatch(path):
-            await self._call(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
-
-    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        address = sender_of(scope["client"][0]) if scope.get("client") else ""
-        with self._presence.calling(address) as name:
-            scope = {**scope, "headers": [*scope["headers"], (CALLER, name.encode())]}
-            await self._app(scope, receive, send)
-
 
 def _listener(scope: Scope) -> str | None:
     """Return the session or event that a request listens to; None for other requests."""
@@ -179,36 +158,32 @@ def _counted(counter: Counter[str], name: str) -> Iterator[None]:
             del counter[name]
 
 
-def visitor() -> Visitor:
+def current_client() -> Client:
     """Return the client of this thread; an anonymous one outside of events."""
     page: Any = LocalContext.blocks.get(None)
-    return Visitor() if page is None else page.presence.visitor(LocalContext.request.get(None))
+    return Client() if page is None else page.connections.client(LocalContext.request.get(None))
 
 
-def listener() -> Callable[[], bool]:
+def listener_check() -> Callable[[], bool]:
     """Return a thread-safe check for a listener of this event; always True outside of events."""
-    page: Any = LocalContext.blocks.get(None)
-    event = _event(page)
-    return (lambda: True) if event is None else lambda: page.presence.seconds_unheard(event) == 0.0
+    connections, event = _current_event()
+    return (lambda: True) if event is None else lambda: connections.seconds_unheard(event) == 0.0
 
 
-def visitor_left() -> bool:
-    """Check whether the client of this event has disconnected; False outside of events.
+def stop_if_disconnected() -> None:
+    """Raise Cancelled after the client of this event has disconnected.
 
     Gradio checks only between two yields, and closes generators in the server thread.
     """
+    connections, event = _current_event()
+    if event is not None and not connections.is_connected(event):
+        raise Cancelled("the client has disconnected")
+
+
+def _current_event() -> tuple[Any, Any]:
+    """Return the tracker and the event of gradio's queue in this thread, or None."""
     page: Any = LocalContext.blocks.get(None)
-    event = _event(page)
-    return event is not None and not page.presence.is_there(event)
-
-
-def _event(page: Any) -> Any:
-    """Return the event of gradio's queue in this thread, or None."""
     event_id = LocalContext.event_id.get(None)
-    return page._queue.event_ids_to_events.get(event_id) if page and event_id else None
-
-
-def stop_if_left() -> None:
-    """Raise Cancelled after the client has disconnected."""
-    if visitor_left():
-        raise Cancelled("the visitor has left")
+    if not page or not event_id:
+        return None, None
+    return page.connections, page._queue.event_ids_to_events.get(event_id)

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from viz.page.common.addresses import Network, is_in, sender_of
 
 REQUEST_S = 15.0
-"""Seconds in which the head of a request must arrive; front_door.py limits the body."""
+"""Seconds in which the head of a request must arrive; request_limits.py limits the body."""
 
 SHARE = 4
 """One client may have this fraction (1/n) of all connections, unless it is a proxy."""

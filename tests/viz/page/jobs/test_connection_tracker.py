@@ -1,0 +1,145 @@
+"""Connections: open pages, listening API clients and disconnected MCP clients."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from viz.page.common.asgi import http_middleware
+from viz.page.jobs.connection_tracker import CALLER, LISTENING_S, Client, ConnectionTracker
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which the test moves on."""
+    now = [1000.0]
+    monkeypatch.setattr("viz.page.jobs.connection_tracker.time.monotonic", lambda: now[0])
+    return now
+
+
+def event(clock: list[float], headers: dict[str, str] | None = None, *, alive: bool = True) -> Any:
+    """One of gradio's queue, that has just come."""
+    return SimpleNamespace(
+        _id="event",
+        session_hash="session",
+        alive=alive,
+        enqueue_time=clock[0],
+        request=SimpleNamespace(headers=headers or {}),
+    )
+
+
+def request(session: str = "", address: str = "10.0.0.1", caller: str = "") -> Any:
+    return SimpleNamespace(
+        client=SimpleNamespace(host=address),
+        session_hash=session,
+        headers={CALLER.decode(): caller} if caller else {},
+    )
+
+
+@pytest.mark.parametrize("name", ["session", "event"])
+def test_answer_is_wanted_shortly_after_the_last_listener(name: str, clock: list[float]) -> None:
+    connections = ConnectionTracker()
+    sent_request = event(clock)
+    clock[0] += LISTENING_S
+    assert connections.is_connected(sent_request)
+    clock[0] += 1
+    assert not connections.is_connected(sent_request)  # never listened
+    with connections.listening(name), connections.listening(name):
+        clock[0] += 100
+        assert connections.is_connected(sent_request)
+    clock[0] += LISTENING_S
+    assert connections.is_connected(sent_request)
+    clock[0] += 1
+    assert not connections.is_connected(sent_request)
+    with connections.listening("other"):
+        assert not connections.is_connected(sent_request)
+
+
+def test_what_gradio_knows_is_believed(clock: list[float]) -> None:
+    connections = ConnectionTracker()
+    with connections.listening("session"):
+        assert not connections.is_connected(event(clock, alive=False))
+
+
+def test_an_assistant_is_there_until_it_hangs_up(clock: list[float]) -> None:
+    connections = ConnectionTracker()
+    with connections.calling("198.51.100.7") as name:
+        sent_request = event(clock, {CALLER.decode(): name})
+        assert connections.is_connected(sent_request)
+        # It is called by this very process, whose own page is always open.
+        with connections.open_page("session"):
+            assert connections.client(request("session", "127.0.0.1", name)) == Client("198.51.100.7")
+    assert not connections.is_connected(sent_request)
+
+
+def test_pages_and_scripts_are_distinct_clients() -> None:
+    connections = ConnectionTracker()
+    assert connections.client(None) == Client()
+    assert connections.client(request("a")) == Client("10.0.0.1") and not connections.has_page("a")
+    with connections.open_page("a"), connections.open_page("b"):
+        with connections.open_page("a"):
+            pass
+        assert connections.client(request("a")) == Client("10.0.0.1", "a")
+        assert connections.client(request("a")).name != connections.client(request("b")).name
+    assert not connections.has_page("a") and not connections.has_page("") and not connections.has_page(None)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("2001:db8:1:2::3", "2001:db8:1:2:ffff::1", True),
+        ("2001:db8:1:2::3", "2001:db8:1:3::3", False),
+        ("198.51.100.7", "198.51.100.8", False),
+    ],
+)
+def test_who_has_a_network_of_addresses_is_one_visitor(one: str, other: str, same: bool) -> None:
+    connections = ConnectionTracker()
+    sent_request = [connections.client(request(address=address)).name for address in (one, other)]
+    assert (sent_request[0] == sent_request[1]) == same
+
+
+def state_during(connections: ConnectionTracker, path: str, **scope: Any) -> tuple[bool, bool, bool]:
+    """Return whether a page, a listener and an MCP client are connected while a request is answered."""
+    seen: list[tuple[bool, bool, bool]] = []
+
+    async def look(scope: Any, receive: Any, send: Any) -> None:
+        caller = dict(scope["headers"]).get(CALLER, b"").decode()
+        waiting = SimpleNamespace(_id="e", session_hash="s", enqueue_time=-1000.0)
+        is_heard = connections.seconds_unheard(waiting) == 0.0
+        seen.append((connections.has_page("s"), is_heard, caller in connections._callers))
+
+    async def unused(*_: Any) -> Any:
+        raise AssertionError
+
+    request = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []} | scope
+    app: Any = http_middleware(connections)(look)
+    asyncio.run(app(request, unused, unused))
+    return seen[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "scope", "expected"),
+    [
+        ("/gradio_api/heartbeat/s", {}, (True, False, False)),
+        ("/gradio_api/queue/data", {"query_string": b"session_hash=s"}, (False, True, False)),
+        ("/gradio_api/queue/data", {}, (False, False, False)),
+        ("/gradio_api/call/compare/e", {}, (False, True, False)),
+        ("/gradio_api/call/v2/compare/e", {}, (False, True, False)),
+        ("/gradio_api/call/compare/e", {"method": "POST"}, (False, False, False)),
+        ("/gradio_api/mcp/", {"method": "POST", "client": ("10.0.0.1", 1)}, (False, False, True)),
+        ("/gradio_api/queue/join", {"method": "POST"}, (False, False, False)),
+    ],
+)
+def test_connection_tracker_counts_request(path: str, scope: Any, expected: tuple[bool, bool, bool]) -> None:
+    connections = ConnectionTracker()
+    assert state_during(connections, path, **scope) == expected
+    assert not connections.has_page("s")
+
+
+def test_connection_tracker_ignores_forged_caller() -> None:
+    connections = ConnectionTracker()
+    join = {"path": "/gradio_api/queue/join", "method": "POST"}
+    assert not state_during(connections, **join, headers=[(CALLER, b"f" * 32)])[2]
+    with connections.calling("10.0.0.1") as name:
+        assert state_during(connections, **join, headers=[(CALLER, name.encode())])[2]

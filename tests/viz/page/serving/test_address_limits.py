@@ -1,0 +1,159 @@
+"""Limits of one address: rate of requests, concurrent logins and waits after failed ones."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import httpx
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
+
+from viz.page.common.asgi import http_middleware
+from viz.page.jobs.connection_tracker import ConnectionTracker
+from viz.page.serving import address_limits
+from viz.page.serving.address_limits import FREE_FAILURES, KEEP_S, MAX_WAIT_S, PERIOD_S, AddressLimits
+
+MAX_REQUESTS = 6
+JOIN = "/gradio_api/queue/join"
+PASSWORD = "lovelace: x"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which the test moves on."""
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    return now
+
+
+async def greet(scope: Any, receive: Any, send: Any) -> None:
+    await PlainTextResponse("hi")(scope, receive, send)
+
+
+def limited(max_requests: int = MAX_REQUESTS, app: Any = greet) -> Any:
+    return http_middleware(AddressLimits(max_requests))(app)
+
+
+def statuses(
+    app: Any, number: int, path: str = JOIN, host: str = "198.51.100.1", **options: Any
+) -> list[int]:
+    client = TestClient(app, client=(host, 50000))
+    return [client.post(path, **options).status_code for _ in range(number)]
+
+
+def test_rate_limit_burst_used_up_rejects_until_refilled(clock: list[float]) -> None:
+    app = limited()
+    assert statuses(app, MAX_REQUESTS + 1) == [200] * MAX_REQUESTS + [429]
+    rejected = TestClient(app, client=("198.51.100.1", 1)).post(JOIN)
+    assert rejected.headers["retry-after"] == str(round(PERIOD_S / MAX_REQUESTS))
+    assert rejected.json()["detail"]
+    clock[0] += PERIOD_S / MAX_REQUESTS
+    assert statuses(app, 2) == [200, 429]
+    clock[0] += 10 * PERIOD_S
+    assert statuses(app, MAX_REQUESTS + 1) == [200] * MAX_REQUESTS + [429]
+
+
+def test_rate_limit_of_one_address_leaves_others_alone(clock: list[float]) -> None:
+    app = limited()
+    assert statuses(app, MAX_REQUESTS, host="2001:db8:0:1::1")[-1] == 200
+    assert statuses(app, 1, host="2001:db8:0:1::2") == [429]  # of the same network of 2**64 addresses
+    assert statuses(app, 1, host="2001:db8:0:2::1") == [200]
+    assert statuses(app, 1, host="198.51.100.1") == [200]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        JOIN,
+        f"{JOIN}/",
+        "/gradio_api/call/compare",
+        "/gradio_api/call/v2/compare",
+        "/gradio_api/run/predict",
+        "/gradio_api/api/predict",
+        "/gradio_api/mcp",
+        "/gradio_api/mcp/",
+        "/gradio_api/mcp/messages/",
+        "/login",
+        "/login/",
+    ],
+)
+def test_rate_limit_covers_path(path: str, clock: list[float]) -> None:
+    app = limited(1)
+    assert statuses(app, 2, path) == [200, 429]
+    assert TestClient(app, client=("198.51.100.1", 1)).get(path).status_code == 200
+
+
+def test_rate_limit_counts_tool_call_once(clock: list[float]) -> None:
+    """gradio answers a tool call by a request of this process to itself."""
+    connections = ConnectionTracker()
+    app = http_middleware(connections)(limited(1))
+    with connections.calling("198.51.100.1") as name:
+        assert statuses(app, 3, headers={"x-pine-caller": name}) == [200] * 3
+    assert statuses(app, 2, headers={"x-pine-caller": "forged"}) == [200, 429]
+
+
+def test_address_limits_memory_is_bounded(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(address_limits, "MAX_ADDRESSES", 3)
+    limits = AddressLimits(1)
+    app = http_middleware(limits)(greet)
+    assert all(statuses(app, 1, host=f"198.51.100.{number}") == [200] for number in range(100))
+    assert limits._state_of.cache_info().currsize == 3
+    assert statuses(app, 1, host="198.51.100.99") == [429]
+
+
+# logins
+
+
+async def check_password(scope: Any, receive: Any, send: Any) -> None:
+    body = await Request(scope, receive).body()
+    await asyncio.sleep(0)
+    await PlainTextResponse("", 200 if body == PASSWORD.encode() else 400)(scope, receive, send)
+
+
+async def log_in(app: Any, *passwords: str, host: str = "198.51.100.1") -> list[int]:
+    """Return the statuses of logins that are sent at once."""
+    transport = httpx.ASGITransport(app, client=(host, 50000))
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        answers = await asyncio.gather(*(client.post("/login", content=one) for one in passwords))
+    return [answer.status_code for answer in answers]
+
+
+@pytest.fixture
+def login(clock: list[float]) -> Any:
+    return limited(10_000, check_password)
+
+
+def test_login_guesses_sent_at_once_reach_check_one_by_one(login: Any) -> None:
+    async def guess() -> None:
+        statuses = await log_in(login, *(["guess"] * 50))
+        assert Counter(statuses) == {400: FREE_FAILURES, 429: 50 - FREE_FAILURES}
+        assert await log_in(login, PASSWORD, host="198.51.100.2") == [200]
+
+    asyncio.run(guess())
+
+
+def test_login_wait_doubles_up_to_maximum(login: Any, clock: list[float]) -> None:
+    async def wait() -> float:
+        began = clock[0]
+        while await log_in(login, "guess") == [429]:
+            clock[0] += 0.5
+        return clock[0] - began
+
+    async def guess() -> list[float]:
+        await log_in(login, *(["guess"] * FREE_FAILURES))
+        waits = [await wait() for _ in range(8)]
+        clock[0] += MAX_WAIT_S + KEEP_S + 1
+        return [*waits, await log_in(login, *(["guess"] * FREE_FAILURES)) == [400] * FREE_FAILURES]
+
+    assert asyncio.run(guess()) == [1, 2, 4, 8, 16, 32, MAX_WAIT_S, MAX_WAIT_S, True]
+
+
+def test_login_success_resets_wait(login: Any) -> None:
+    async def guess() -> None:
+        await log_in(login, *(["guess"] * (FREE_FAILURES - 1)))
+        assert await log_in(login, *([PASSWORD] * 30)) == [200] * 30
+        assert await log_in(login, *(["guess"] * FREE_FAILURES)) == [400] * FREE_FAILURES
+
+    asyncio.run(guess())

@@ -1,0 +1,179 @@
+"""Limits of one request: size and time, errors of gradio, uploads and MCP messages."""
+
+import asyncio
+import errno
+import json
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from viz.page.common.asgi import http_middleware
+from viz.page.common.disk import FULL, Disk
+from viz.page.serving import request_limits
+from viz.page.serving.request_limits import MAX_BYTES, check_mcp_message, limit_body, limit_uploads
+
+MB = 1_000_000
+JOIN = "/gradio_api/queue/join"
+UPLOAD = "/gradio_api/upload"
+
+
+def answer_of(app: Any, receive: Callable[[], Any], path: str = JOIN) -> tuple[int, str]:
+    """Return status and body of the answer to a request behind the limit of bodies."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": path}
+    limited: Any = http_middleware(limit_body)(app)
+    asyncio.run(limited(scope, receive, send))
+    return sent[0]["status"], sent[1]["body"].decode()
+
+
+def in_two_parts(body: bytes) -> Callable[[], Any]:
+    parts = [{"type": "http.request", "body": half, "more_body": True} for half in (body[:9], body[9:])]
+
+    async def receive() -> Any:
+        return parts.pop(0) if parts else {"type": "http.request", "body": b"", "more_body": False}
+
+    return receive
+
+
+async def read_all(scope: Any, receive: Any, send: Any) -> None:
+    while (await receive()).get("more_body"):
+        pass
+    await PlainTextResponse("read")(scope, receive, send)
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "path", "status"),
+    [(MAX_BYTES, JOIN, 200), (MAX_BYTES + 1, JOIN, 413), (MAX_BYTES + 1, UPLOAD, 200)],
+)
+def test_request_body_is_limited(num_bytes: int, path: str, status: int) -> None:
+    assert answer_of(read_all, in_two_parts(b"x" * num_bytes), path)[0] == status
+
+
+def test_request_body_that_stalls_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_limits, "BODY_S", 0.05)
+    assert answer_of(read_all, lambda: asyncio.sleep(60))[0] == 408
+
+
+def test_request_complete_body_has_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_limits, "BODY_S", 0.05)
+    parts = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Any:
+        if not parts:
+            await asyncio.sleep(0.2)
+        return parts.pop() if parts else {"type": "http.disconnect"}
+
+    async def wait(scope: Any, receive: Any, send: Any) -> None:
+        types = [(await receive())["type"], (await receive())["type"]]
+        await PlainTextResponse(" ".join(types))(scope, receive, send)
+
+    assert answer_of(wait, receive) == (200, "http.request http.disconnect")
+
+
+def test_request_failure_is_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(scope: Any, receive: Any, send: Any) -> None:
+        raise KeyError("<secret>")
+
+    with caplog.at_level(logging.INFO):
+        status, body = answer_of(fail, in_two_parts(b""))
+    assert status == 400 and "secret" not in body
+    assert caplog.messages == [f"POST {JOIN} could not be answered: KeyError"]
+
+
+# MCP messages
+
+CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"arguments": {"documents": %s}}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b"", "JSON"),
+        (b"\xff", "JSON"),
+        (b"{", "JSON"),
+        (CALL % (b"[" * 60 + b"]" * 60), "50 deep"),
+        (CALL % (b'{"a": ' * 100_000 + b"1" + b"}" * 100_000), "50 deep"),
+    ],
+)
+def test_mcp_message_invalid_is_rejected(body: bytes, detail: str) -> None:
+    def app(scope: Any, receive: Any, send: Any) -> Any:
+        raise AssertionError
+
+    answered = TestClient(http_middleware(check_mcp_message)(app)).post("/gradio_api/mcp/", content=body)
+    assert answered.status_code == 400 and detail in answered.json()["detail"]
+
+
+def test_mcp_message_valid_is_passed_on() -> None:
+    async def echo_body(scope: Any, receive: Any, send: Any) -> None:
+        await PlainTextResponse((await receive())["body"])(scope, receive, send)
+
+    body = CALL % json.dumps(["[" * 1000, {"a": [None]}]).encode()
+    client = TestClient(http_middleware(check_mcp_message)(echo_body))
+    assert client.post("/gradio_api/mcp/", content=body).content == body
+    assert client.post(JOIN, content=b"any").content == b"any"
+
+
+# uploads
+
+
+def upload_client(folder: Path, answer: Callable[[Request], Any], no_files: str = "") -> TestClient:
+    async def upload(request: Request) -> Response:
+        answered: Response = await answer(request)
+        return answered
+
+    class App(Starlette):
+        def get_blocks(self) -> Any:
+            return SimpleNamespace(disk=Disk(folder, MB), no_files=no_files)
+
+    routes = [Route(UPLOAD, upload, methods=["POST"])]
+    return TestClient(App(routes=routes, middleware=[Middleware(http_middleware(limit_uploads))]))
+
+
+async def fail_if_called(_: Request) -> Response:
+    raise AssertionError
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_upload_that_fills_the_disk_leaves_nothing(number: int, tmp_path: Path) -> None:
+    async def fill(request: Request) -> Response:
+        (tmp_path / "tmppart").touch()
+        async for _ in request.stream():
+            raise OSError(number, os.strerror(number))
+        raise AssertionError
+
+    rejected = upload_client(tmp_path, fill).post(UPLOAD, content=b"x" * 1000)
+    assert (rejected.status_code, rejected.text) == (507, FULL)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("body", [b"x" * 2 * MB, iter([b"x"])], ids=["too large", "size unknown"])
+def test_upload_without_room_is_not_read(body: Any, tmp_path: Path) -> None:
+    assert upload_client(tmp_path, fail_if_called).post(UPLOAD, content=body).status_code == 507
+
+
+def test_upload_to_read_only_page_is_rejected(tmp_path: Path) -> None:
+    rejected = upload_client(tmp_path, fail_if_called, "no files").post(UPLOAD, content=b"x")
+    assert (rejected.status_code, rejected.text) == (403, "no files")
+
+
+def test_upload_other_failure_is_raised(tmp_path: Path) -> None:
+    async def fail(_: Request) -> Response:
+        raise PermissionError(errno.EACCES, "no")
+
+    with pytest.raises(PermissionError):
+        upload_client(tmp_path, fail).post(UPLOAD, content=b"x")

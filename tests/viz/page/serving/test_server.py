@@ -1,0 +1,97 @@
+"""Routes of the server: health, metrics and plotly.js."""
+
+import re
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from plotly.offline import get_plotlyjs_version
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from pine_engine.errors import ModelError, PineError
+from viz.page.common.theme import PLOTLY, page_head
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.queue import FairQueue
+from viz.page.jobs.run_log import RunLog
+from viz.page.jobs.sources import Sources
+from viz.page.serving.middleware import OPEN
+from viz.page.serving.server import add_routes, version
+
+
+def served(load: Callable[[], Any]) -> tuple[Sources, TestClient]:
+    """Return the engines and a client of an app that, like gradio's, answers any path."""
+    app = Starlette(routes=[Route("/{path:path}", lambda _: PlainTextResponse("gradio"))])
+    sources = Sources(EngineSource(load, "tiny"), queue=FairQueue(3), runs=RunLog())
+    add_routes(app, sources, lambda: 7)
+    return sources, TestClient(app)
+
+
+def test_health_and_metrics_count_runs() -> None:
+    gate = threading.Event()
+
+    def load() -> Any:
+        gate.wait(5)
+        facts = {"dtype": "float32", "device": "cpu", "max_context_length": 10, "invariance_warning": None}
+        return SimpleNamespace(model_name="tiny", **facts)
+
+    sources, client = served(load)
+    runs = sources.runs
+    sources.main.start()
+    loading = client.get("/health")
+    assert (loading.status_code, loading.json()["status"], loading.json()["model"]) == (503, "loading", None)
+    gate.set()
+    sources.main.wait(5)
+    with pytest.raises(ZeroDivisionError), runs.watched(runs.new("compare", ())):
+        raise ZeroDivisionError
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(runs.watched(runs.new("compare", ())))
+            stack.enter_context(sources.queue.join())
+        ready = client.get("/health")
+        lines = client.get("/metrics").text.splitlines()
+    record = ready.json()
+    assert ready.status_code == 200 and record.pop("uptime_s") >= 0
+    assert record == {
+        "status": "ready",
+        "model": "tiny",
+        "version": version(),
+        "runs": 1,
+        "running": 1,
+        "failures": 1,
+        "waiting": 2,
+    }
+    expected = {"pine_ready 1", "pine_running 1", "pine_waiting 2", "pine_sessions 7"}
+    assert {*expected, 'pine_runs_total{outcome="failed"} 1'} <= set(lines)
+    metric = re.compile(r"# TYPE \w+ (gauge|counter)|\w+({\w+=\"[\w ]+\"})? [\d.]+")
+    assert all(metric.fullmatch(line) for line in lines)
+    assert client.get("/other").text == "gradio"
+
+
+def test_health_model_failed_is_unavailable() -> None:
+    def load() -> None:
+        raise ModelError("model x cannot be found")
+
+    sources, client = served(load)
+    sources.main.start()
+    with pytest.raises(PineError):
+        sources.main.wait(5)
+    failed = client.get("/health")
+    assert (failed.status_code, failed.json()["status"]) == (503, "failed")
+
+
+def test_plotly_is_compressed_and_cached() -> None:
+    path = f"/static/plotly-{get_plotlyjs_version()}.js"
+    assert f'"{path}"' in page_head() and OPEN.fullmatch(path)
+    _, client = served(lambda: None)
+    packed = client.get(path, headers={"accept-encoding": "gzip"})
+    assert int(packed.headers["content-length"]) < 600_000
+    assert packed.content == client.get(path, headers={"accept-encoding": "identity"}).content
+    assert packed.content == PLOTLY.read_bytes()
+    assert "immutable" in packed.headers["cache-control"]
+    assert packed.headers["content-type"].startswith("text/javascript")

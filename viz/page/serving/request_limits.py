@@ -1,0 +1,157 @@
+"""Limits of one request: size and time, disk quota of uploads, and form of MCP messages."""
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from viz.page.common.asgi import replay
+from viz.page.common.bounds import MAX_DOCUMENTS, MAX_UPLOAD_MB
+from viz.page.common.disk import FULL, DiskFullError, is_disk_full
+from viz.page.jobs.connection_tracker import MCP
+
+log = logging.getLogger(__name__)
+
+MAX_BYTES = 20_000_000
+"""Maximum bytes of a request without files."""
+
+MAX_UPLOAD_BYTES = MAX_DOCUMENTS * MAX_UPLOAD_MB * 1_100_000
+"""Maximum bytes of a request with files; gradio limits each file."""
+
+BODY_S, BODY_OF_FILES_S = 30.0, 300.0
+"""Seconds in which the whole request must arrive."""
+
+MAX_DEPTH = 50
+"""Maximum nesting depth of an MCP message; a valid call has three levels."""
+
+NOT_UNDERSTOOD = "This request is none that the page makes; docs/api.md says how to call it."
+TOO_DEEP = f"This message has lists in lists, more than {MAX_DEPTH} deep; no call of this page has."
+NOT_JSON = "Invalid request body: expected JSON. See docs/api.md."
+
+
+async def limit_body(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Limit size and time of a request, and turn errors of gradio into one line of log and a sentence."""
+    path = scope["path"].rstrip("/")
+    has_files = path.endswith("/upload")
+    max_bytes, seconds = (MAX_UPLOAD_BYTES, BODY_OF_FILES_S) if has_files else (MAX_BYTES, BODY_S)
+    end = 0.0
+    num_bytes, is_all, has_begun = 0, False, False
+
+    async def receive_limited() -> Message:
+        nonlocal end, num_bytes, is_all
+        if is_all:  # the next message is a disconnect
+            return await receive()
+        end = end or asyncio.get_running_loop().time() + seconds
+        try:
+            async with asyncio.timeout_at(end):
+                message = await receive()
+        except TimeoutError:
+            detail = f"This request did not come within {seconds:.0f} s; send it anew."
+            raise HTTPException(408, detail) from None
+        num_bytes += len(message.get("body", b""))
+        is_all = not message.get("more_body")
+        if num_bytes > max_bytes:
+            raise HTTPException(413, f"This request has more than {max_bytes:,} bytes; send less at once.")
+        return message
+
+    async def send_and_note(message: Message) -> None:
+        nonlocal has_begun
+        has_begun = True
+        await send(message)
+
+    try:
+        await app(scope, receive_limited, send_and_note)
+        return
+    except ClientDisconnect:
+        return
+    except HTTPException as error:
+        status, detail = error.status_code, error.detail
+    except Exception as error:
+        log.warning("%s %s could not be answered: %s", scope["method"], path, type(error).__name__)
+        log.debug("", exc_info=error)
+        status, detail = 400, NOT_UNDERSTOOD
+    if not has_begun:
+        await JSONResponse({"detail": detail}, status)(scope, receive, send)
+
+
+async def limit_uploads(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Count uploads in the disk quota; reject them if the page takes no files or the disk is full."""
+    if not scope["path"].rstrip("/").endswith("/upload"):
+        await app(scope, receive, send)
+        return
+    page = scope["app"].get_blocks()
+    announced = dict(scope["headers"]).get(b"content-length", b"")
+    size = min(int(announced), MAX_UPLOAD_BYTES) if announced.isdigit() else MAX_UPLOAD_BYTES
+    has_more, status, answer = True, 0, b""
+
+    async def receive_counted() -> Message:
+        nonlocal has_more
+        message = await receive()
+        upload.coming = max(0, upload.coming - len(message.get("body", b"")))
+        has_more = message.get("more_body", False)
+        return message
+
+    async def send_and_read(message: Message) -> None:
+        nonlocal status, answer
+        status = message.get("status", status)
+        answer += message.get("body", b"")
+        if status == 200 and message["type"] == "http.response.body" and not message.get("more_body"):
+            page.disk.arrived(json.loads(answer))
+        await send(message)
+
+    refusal, reason = 403, page.no_files
+    if not reason:
+        refusal = 507
+        try:
+            with page.disk.upload(size) as upload:
+                await run_in_threadpool(page.disk.check)
+                await app(scope, receive_counted, send_and_read)
+            return
+        except DiskFullError as error:
+            reason = str(error)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            reason = FULL
+        log.warning("an upload was refused: %s", reason.partition(":")[0])
+    while has_more:  # a browser reads no answer before it has sent everything
+        has_more = (await receive()).get("more_body", False)
+    await PlainTextResponse(reason, refusal)(scope, receive, send)
+
+
+async def check_mcp_message(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Reject messages that are not JSON or too deep, for which the mcp package logs tracebacks."""
+    if scope["method"] != "POST" or not MCP.fullmatch(scope["path"]):
+        await app(scope, receive, send)
+        return
+    body = await Request(scope, receive).body()
+    if problem := message_problem(body):
+        await JSONResponse({"detail": problem}, 400)(scope, receive, send)
+        return
+    await app(scope, replay(body, receive), send)
+
+
+def message_problem(body: bytes) -> str | None:
+    """Describe the error of a message; None for a valid one."""
+    try:
+        level: list[Any] = [json.loads(body)]
+    except RecursionError:
+        return TOO_DEEP
+    except ValueError:
+        return NOT_JSON
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for value in level
+            if isinstance(value, dict | list)
+            for inner in (value.values() if isinstance(value, dict) else value)
+        ]
+        if not level:
+            return None
+    return TOO_DEEP

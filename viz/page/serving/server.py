@@ -1,0 +1,169 @@
+"""Routes of the server (health, metrics, plotly.js) and its shutdown."""
+
+import gzip
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import tomllib
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import NoReturn
+
+import gradio as gr
+from gradio.server_messages import UnexpectedErrorMessage
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from viz.page.common.theme import PLOTLY, PLOTLY_ADDRESS
+from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog
+from viz.page.jobs.sources import Sources
+
+log = logging.getLogger("pine_explorer")
+
+PROJECT = Path(__file__).parents[3] / "pyproject.toml"
+
+FOREVER = "public, max-age=31536000, immutable"
+"""Cache-Control of a URL with a version, so that caches never serve an old one."""
+
+STOP_S = 0.5
+"""Seconds for stopped runs to end: a model layer."""
+
+LAST_MESSAGES_S = 0.3
+"""Seconds for the last messages to reach the pages."""
+
+CLOSING_S = 0.2
+"""Maximum seconds for the server to close."""
+
+EXIT_S = 1.2
+"""Seconds after the deadline at which the process exits in any case; docs/hosting.md states 3 s."""
+
+POLL_S = 0.2
+"""Seconds between two checks for a signal."""
+
+
+@cache
+def version() -> str:
+    """Return the version of the page, also without installation."""
+    return str(tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"])
+
+
+@cache
+def _packed_plotly() -> bytes:
+    return gzip.compress(PLOTLY.read_bytes())
+
+
+def add_routes(app: Starlette, sources: Sources, num_sessions: Callable[[], int]) -> None:
+    """Add /health, /metrics and plotly.js before the routes of gradio, which match any path."""
+    began, runs = time.monotonic(), sources.runs
+
+    async def health(_: Request) -> Response:
+        stage, waiting = sources.main.status.stage, sources.queue.waiting
+        record = {
+            "status": stage,
+            "model": sources.main.model_name,
+            "version": version(),
+            "uptime_s": round(time.monotonic() - began, 1),
+            "runs": runs.outcomes.total(),
+            "running": runs.open - waiting,
+            "failures": runs.outcomes["failed"],
+            "waiting": waiting,
+        }
+        return JSONResponse(record, 200 if stage == "ready" else 503)
+
+    async def metrics(_: Request) -> Response:
+        waiting = sources.queue.waiting
+        gauges = {
+            "ready": int(sources.main.status.stage == "ready"),
+            "uptime_seconds": round(time.monotonic() - began, 1),
+            "running": runs.open - waiting,
+            "waiting": waiting,
+            "sessions": num_sessions(),
+        }
+        lines = [f"# TYPE pine_{name} gauge\npine_{name} {value}" for name, value in gauges.items()]
+        lines.append("# TYPE pine_runs_total counter")
+        lines += [f'pine_runs_total{{outcome="{name}"}} {count}' for name, count in runs.outcomes.items()]
+        return PlainTextResponse("\n".join(lines) + "\n")
+
+    async def plotly(request: Request) -> Response:
+        headers = {"Cache-Control": FOREVER, "Vary": "Accept-Encoding"}
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(PLOTLY.read_bytes(), media_type="text/javascript", headers=headers)
+        headers["Content-Encoding"] = "gzip"
+        return Response(_packed_plotly(), media_type="text/javascript", headers=headers)
+
+    routes = {"/health": health, "/metrics": metrics, PLOTLY_ADDRESS: plotly}
+    app.router.routes[:0] = [Route(path, answer) for path, answer in routes.items()]
+
+
+def end_signal() -> "SimpleQueue[float]":
+    """Return a queue of the times of SIGTERM and SIGINT (`time.monotonic()`), which get no other handler."""
+    received: SimpleQueue[float] = SimpleQueue()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: received.put(time.monotonic()))
+    return received
+
+
+def wait_for_end(received: "SimpleQueue[float]") -> float:
+    """Return the time of the first signal; polls, because Python handles signals only in the main thread."""
+    while True:
+        with suppress(Empty):
+            return received.get(timeout=POLL_S)
+
+
+def shut_down(page: gr.Blocks, runs: RunLog, timeout_s: float, *, since: float) -> None:
+    """Reject new runs, let active ones finish until a deadline, stop the rest and close the page.
+
+    Every wait is bounded, because `docker stop` kills after 10 s: the process exits EXIT_S seconds after the
+    deadline in any case. `since` is the time of the signal.
+    """
+    deadline = since + timeout_s
+    threading.Thread(target=_exit_at, args=(deadline + EXIT_S,), daemon=True).start()
+    log.info("shutting down: %d runs go on, up to %g s to finish", runs.open, timeout_s)
+    if not runs.close(_until(deadline)) and not runs.wait(_until(deadline + STOP_S)):
+        _notify_waiting(page)  # a layer of a large model takes longer
+    time.sleep(LAST_MESSAGES_S)
+    closing = threading.Thread(target=page.close, kwargs={"verbose": False}, daemon=True)
+    closing.start()
+    closing.join(CLOSING_S)
+    log.info("closed")
+
+
+def end_process(status: int = 0) -> NoReturn:
+    """Exit with this status and end all child processes, without waiting for threads."""
+    for child in multiprocessing.active_children():
+        child.kill()
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _exit_at(end: float) -> None:
+    time.sleep(_until(end))
+    end_process()
+
+
+def _until(end: float) -> float:
+    """Return the seconds until a time of `time.monotonic()`, at least 0."""
+    return max(0.0, end - time.monotonic())
+
+
+def _notify_waiting(page: gr.Blocks) -> None:
+    """Send a message to all clients that wait for an answer."""
+    if page.server is None:
+        return
+    queue = page._queue
+    loop = page.server.servers[0].get_loop()
+    for session, events in list(queue.pending_event_ids_session.items()):
+        if events and (messages := queue.pending_messages_per_session.get(session)):
+            message = UnexpectedErrorMessage(message=SHUTTING_DOWN, success=False)
+            loop.call_soon_threadsafe(messages.put_nowait, message)
