@@ -17,6 +17,7 @@ from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT, STATE_EVEN
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.counting import wire_counting
+from viz.page.evaluate import evaluate_tab
 from viz.page.files.reading_files import FileReader
 from viz.page.form.examples import load_examples
 from viz.page.form.read_only import NOTE, freeze
@@ -27,7 +28,6 @@ from viz.page.jobs.sources import Sources
 from viz.page.lesson.running_example import running_example_html
 from viz.page.lesson.tutorial import tutorial_html
 from viz.page.lesson.tutorial_panel import build_tutorial
-from viz.page.measure.measure_panel import build_measure, wire_measure
 from viz.page.models.model_panel import build_models, build_toggle, wire_models
 from viz.page.serving.sessions import lets_go
 from viz.page.sharing.download_panel import wire_download
@@ -79,7 +79,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                 with gr.Tab("Position sweep"):
                     standing = build_standing(len(examples[0].documents), examples[0].gold)
                 with gr.Tab("Evaluate"):
-                    measure = build_measure(settings)
+                    evaluate_tab(page, sources, models.chosen, settings, disk, reader)
             with gr.Tab("Tutorial"):
                 tutorial = build_tutorial(workspace.finished)
                 with gr.Accordion("The idea on eight tokens", open=False):
@@ -109,7 +109,6 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             stale=stale,
             runs=events,
         )
-        wire_measure(measure, page, sources, models.chosen, settings, disk, reader)
         opened = wire_share(share, workspace, inside, page, settings)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
         wire_inside(inside, workspace.finished, [recorded, run_event, shuffle_event], sources, models.chosen)

@@ -17,6 +17,7 @@ from viz.page.answers.outdated import Origin
 from viz.page.build import build_page
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.counting import planned_jobs, too_many_tokens
+from viz.page.evaluate_job import MeasureRequest, plan_measurement, planned_work
 from viz.page.files.data_sets import read_built_in
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from, entries_json
@@ -25,7 +26,6 @@ from viz.page.form.form import Form, TokenCount
 from viz.page.jobs.cost import Work
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.sources import Sources
-from viz.page.measure.measuring import MeasureRequest, plan_measurement, planned_work
 from viz.page.shuffle.shuffling import plan_shuffle
 from viz.page.sweep.sweeping import plan_sweep
 
@@ -59,7 +59,7 @@ def test_a_measurement_is_estimated_from_its_first_rows(engine: Engine) -> None:
     rows = read_built_in("retrieval_qa")
     assert len(rows.examples) == 6
     request = MeasureRequest(rows, 6, ("vanilla", "pine"), ("gold-all",), True, False, 5)
-    exact = plan_measurement(engine, request.examples, request.settings())
+    exact = plan_measurement(engine, request)
     about = planned_work(engine, request)
     assert exact.prompts == about.prompts == 6 * (4 + 1)  # PINE needs one order of each
     assert about.new_tokens == exact.new_tokens

@@ -26,7 +26,7 @@ from viz.page.jobs.metering import Meter
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
-    from viz.page.measure.measuring import MeasureRequest
+    from viz.page.evaluate_job import MeasureRequest
 
 
 @dataclass(frozen=True)
@@ -147,18 +147,13 @@ def measure(
     settings: HostSettings,
 ) -> Generator[CallView, None, None]:
     """Yield every record of these examples, with a summary so far."""
-    from viz.page.measure.measuring import measured_events, work_of
+    from viz.page.evaluate_job import measure_rows
 
     request = _measure_request(rows, methods, orders, max_new_tokens, settings)
-    records: list[Record] = []
-    planned = request.num_records(settings)
-    with closing(measured_events(engine, request, settings)) as events:
-        for event in events:
-            if isinstance(event, Record):
-                records.append(event)
-            done = tuple(records)
-            answer = partial(_measured, engine.model_name, engine.dtype, done) if done else None
-            yield CallView(work_of(done), answer, is_last=len(done) == planned)
+    with closing(measure_rows(engine, request, settings)) as views:
+        for view in views:
+            answer = partial(_measured, engine.model_name, engine.dtype, view.records)
+            yield CallView(view.done, answer if view.records else None, is_last=view.is_complete)
 
 
 def _measured(model: str, dtype: str, records: Sequence[Record]) -> dict[str, Any]:
@@ -174,7 +169,7 @@ def _measure_request(
     max_new_tokens: int,
     settings: HostSettings,
 ) -> "MeasureRequest":
-    from viz.page.measure.measuring import MeasureRequest
+    from viz.page.evaluate_job import MeasureRequest
 
     return MeasureRequest(
         rows=rows,
@@ -203,7 +198,7 @@ def plan_shuffle(
 
 def plan_measurement(engine: "Engine", settings: HostSettings, **rows: Any) -> Work:
     """Plan the work of all records of these examples."""
-    from viz.page.measure.measuring import plan_measurement
+    from viz.page.evaluate_job import plan_measurement
 
     request = _measure_request(**rows, settings=settings)
-    return plan_measurement(engine, request.examples, request.settings(settings))
+    return plan_measurement(engine, request, settings)

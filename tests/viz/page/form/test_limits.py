@@ -13,6 +13,7 @@ from tests.support.tokenizers import letter_tokenizer
 from tests.support.widgets import built
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.files.data_sets import read_built_in
 from viz.page.form.checks import MAX_TEXT_CHARACTERS, form_layout
 from viz.page.form.documents import Entry, entries_from, room_beside
@@ -20,7 +21,6 @@ from viz.page.form.form import Form
 from viz.page.form.orders import number_of_orders, tries_all
 from viz.page.form.pasting import pasted_sentence
 from viz.page.jobs.loading import EngineSource
-from viz.page.measure.measuring import MeasureRequest, measure_rows
 from viz.page.shuffle.shuffling import orders_for, shuffle
 from viz.page.sweep.sweeping import stand
 

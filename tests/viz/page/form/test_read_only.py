@@ -20,6 +20,7 @@ from tests.support.tokenizers import letter_tokenizer
 from tests.support.widgets import built
 from viz.page.answers.answering import answer
 from viz.page.common.host_settings import HostSettings
+from viz.page.evaluate_job import MeasureRequest
 from viz.page.files.data_sets import OWN, built_in_choices, read_built_in
 from viz.page.form.documents import Entry, entries_from
 from viz.page.form.examples import FormExample, load_examples
@@ -27,7 +28,6 @@ from viz.page.form.form import Form
 from viz.page.form.read_only import NOTE, check_rows_shipped, check_shipped
 from viz.page.inside.inside_panel import View
 from viz.page.jobs.loading import EngineSource
-from viz.page.measure.measuring import MeasureRequest
 from viz.page.sharing.session import session_of, to_code
 from viz.page.sweep.sweeping import stand
 

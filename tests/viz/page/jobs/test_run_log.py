@@ -17,13 +17,13 @@ from pine_engine.errors import InputError
 from tests.support.running import one_run, run_views
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.answers.answering import answer
+from viz.page.evaluate_job import work_of
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.jobs.cost import Speed, Work, format_seconds, planned
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import RunLog, StopFlag
-from viz.page.measure.measuring import work_of
 from viz.page.shuffle.shuffling import shuffle
 from viz.page.sweep.sweeping import stand
 

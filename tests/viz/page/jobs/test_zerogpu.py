@@ -16,15 +16,15 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.settings import choose
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.answers.answering import plan_answers
+from viz.page.evaluate_job import MeasureRequest, plan_measurement
+from viz.page.files.data_sets import DataSet
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.jobs import zerogpu
 from viz.page.jobs.cost import Speed, Work, planned
-from viz.page.measure.measuring import plan_measurement
 from viz.page.shuffle.shuffling import plan_shuffle
 from viz.page.sweep.sweeping import plan_sweep
 
@@ -198,14 +198,16 @@ def test_records_that_are_computed_once_count_once(engine: Engine) -> None:
     )
 
     def plan(*methods: str, generate: bool = True) -> Work:
-        settings = choose(
-            [example],
+        request = MeasureRequest(
+            rows=DataSet("rows.jsonl", "", (example,)),
+            limit=1,
             methods=methods,
-            order_names=["as-is", "reversed"],
-            max_new_tokens=8,
+            orders=("as-is", "reversed"),
             generate=generate,
+            logprobs=True,
+            max_new_tokens=8,
         )
-        return plan_measurement(engine, [example], settings)
+        return plan_measurement(engine, request)
 
     assert (plan("vanilla").prompts, plan("vanilla").new_tokens) == (2, 16)
     assert (plan("pine").prompts, plan("pine").new_tokens) == (1, 8)

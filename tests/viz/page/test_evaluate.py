@@ -1,0 +1,130 @@
+"""Tab "Evaluate": built-in and uploaded datasets, and the request of the widgets."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import pytest
+
+from pine_engine.errors import InputError
+from pine_engine.methods.table import get_methods
+from tests.support.widgets import built
+from viz.page.common.bounds import MAX_ROWS
+from viz.page.common.disk import Disk
+from viz.page.common.host_settings import DEFAULTS
+from viz.page.evaluate import chosen_rows, evaluate_tab, read_request
+from viz.page.files.data_sets import (
+    OWN,
+    DataSet,
+    built_in_choices,
+    orders_for,
+    orders_meaning,
+    read_brought,
+    read_built_in,
+    read_set,
+    usual_orders,
+    wrapped_for,
+)
+from viz.page.files.reading_files import FileReader, without_progress
+from viz.page.form.method_boxes import OFFERED, WRAPPED, wrapped_choices
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.run_log import RunLog
+from viz.page.jobs.sources import Sources
+
+SETS = [name for _, name in built_in_choices()]
+ROW = {"id": "a", "task": "retrieval_qa", "question": "Why?", "documents": [{"text": "one"}, {"text": "two"}]}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_built_in_rows_are_scored_by_their_task(name: str) -> None:
+    rows = read_built_in(name)
+    assert rows.task.name == name and len(rows.examples) >= 4
+    for example in rows.examples:
+        assert example.source and example.license == "Apache-2.0"
+        assert example.answers or rows.task.drawn_as  # many molecules have the same properties
+        others = {answer for one in rows.examples for answer in one.answers} - {*example.answers}
+        assert {rows.task.score(other, example.answers) for other in others} <= {0.0, 0.5}
+
+
+def test_built_in_rows_favor_no_slot() -> None:
+    assert {"retrieval_qa", "judge_pair", "math_reasoning"} <= set(SETS)
+    assert dict(built_in_choices())["Judge two answers (6 rows)"] == "judge_pair"
+    rows = read_built_in("retrieval_qa")
+    assert len({example.gold_index for example in rows.examples}) > 2
+    for example in rows.examples:
+        scores = [rows.task.score(document.text, example.answers) for document in example.documents]
+        assert [index for index, score in enumerate(scores) if score] == [example.gold_index]
+    answers = [example.answers for example in read_built_in("judge_pair").examples]
+    assert sorted(answers) == [["A"]] * 3 + [["B"]] * 3
+
+
+def test_orders_are_those_that_fit_the_rows() -> None:
+    question, math, judge = (
+        orders_for(read_built_in(name)) for name in ("retrieval_qa", "math_reasoning", "judge_pair")
+    )
+    assert {"gold-all", "gold-first", "all"} <= set(question) and "swapped" not in question
+    assert "reversed" in math and not [name for name in math if name.startswith("gold")]
+    assert {"swapped", "segments-swapped", "labels-swapped"} <= set(judge)
+    assert usual_orders(judge) == ["as-is", "swapped"]
+    assert usual_orders(math) == ["as-is", "reversed"]
+    assert usual_orders(["gold-all"]) == ["gold-all"]
+    assert orders_meaning(["reversed", "order:1-0"]) == "reversed: the last document first"
+
+
+def test_wrappers_are_offered_where_they_apply() -> None:
+    def offered(name: str, max_orders: int = 120) -> set[str]:
+        return set(wrapped_for(read_built_in(name), WRAPPED, max_orders))
+
+    assert {wrapped.base.name for wrapped in WRAPPED} == set(OFFERED)
+    assert offered("judge_pair") == {wrapped.name for wrapped in WRAPPED}
+    others = {one.name for one in WRAPPED if one.generates}
+    full = {f"permutation_full:{base}" for base in OFFERED}
+    assert offered("retrieval_qa") == offered("math_reasoning") == others
+    assert others - offered("qm9") == full
+    assert offered("retrieval_qa", 23) == others - full
+    assert [name for _, name in wrapped_choices(["pride:pine", "pride:nia"])] == ["pride:nia", "pride:pine"]
+
+
+def rows_file(folder: Path, *rows: object) -> Path:
+    file = folder / "mine.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+def uploaded(file: Path) -> DataSet:
+    return without_progress(read_brought(FileReader(RunLog()), file, what="read rows", say=str))
+
+
+def test_uploaded_rows_are_read_up_to_a_limit(tmp_path: Path) -> None:
+    file = rows_file(tmp_path, *(ROW | {"id": str(number)} for number in range(MAX_ROWS + 1)))
+    rows = read_set(file)
+    assert (rows.name, len(rows.examples), rows.task.name) == ("mine.jsonl", MAX_ROWS, "retrieval_qa")
+    assert len(rows.sha256) == 64 and uploaded(file) == rows
+    assert chosen_rows(OWN, rows) is rows
+    with pytest.raises(InputError):
+        chosen_rows(OWN, None)
+
+
+def test_invalid_row_is_named_by_file_and_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="^the file mine.jsonl, line 2: gold_index is 2"):
+        uploaded(rows_file(tmp_path, ROW, ROW | {"id": "b", "gold_index": 2}))
+    with pytest.raises(InputError, match="mine.jsonl has rows of retrieval_qa and kv_retrieval"):
+        read_set(rows_file(tmp_path, ROW, ROW | {"id": "b", "task": "kv_retrieval"}))
+
+
+def test_request_has_the_values_of_the_widgets(tmp_path: Path) -> None:
+    def values() -> list[Any]:
+        with gr.Blocks() as page:
+            sources = Sources(EngineSource(lambda: pytest.fail("no model is needed"), "none"))
+            reader, disk = FileReader(RunLog()), Disk(tmp_path, 1e9)
+            inputs = evaluate_tab(page, sources, gr.State(None), DEFAULTS, disk, reader)
+            return [widget.value for widget in inputs]
+
+    read = read_request(*built(values))
+    assert read.rows.name == "retrieval_qa.jsonl" and read.generate and read.logprobs
+    assert read.methods == tuple(row.name for row in get_methods())
+    read = read_request("judge_pair", None, 4.0, ["pine", "vanilla"], [], ["as-is"], ["logprob"], 16.0)
+    assert (read.rows, read.limit, read.methods) == (read_built_in("judge_pair"), 4, ("vanilla", "pine"))
+    assert (read.orders, read.generate, read.logprobs) == (("as-is",), False, True)
+    assert read.max_new_tokens == 16

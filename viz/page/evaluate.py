@@ -1,0 +1,350 @@
+"""Tab "Evaluate": a small dataset under several methods and orders, with tables and a curve.
+
+button -> wire_job (queue, model) -> measure_rows(engine, request) yields MeasureView -> show() -> widgets
+"""
+
+from collections.abc import Generator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+import pine_engine as pine
+from pine_engine.errors import Cancelled, InputError
+from pine_engine.methods.table import METHODS
+from viz.cards.measured import measured_tables
+from viz.drawing.markup import empty_panel, render
+from viz.figures.bias_curve import plot_bias_curve
+from viz.page.common.disk import Disk
+from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
+from viz.page.common.failures import explain, notice
+from viz.page.common.figure_box import build_figure, figure_value
+from viz.page.common.host_settings import HostSettings
+from viz.page.common.private_folder import remove_folder
+from viz.page.evaluate_job import (
+    MeasureRequest,
+    MeasureView,
+    findings_html,
+    measure_rows,
+    plan_measurement,
+    planned_work,
+    slot_curves,
+    tables_html,
+    work_sentence,
+    write_files,
+)
+from viz.page.files.data_sets import (
+    OWN,
+    DataSet,
+    built_in_choices,
+    orders_for,
+    orders_meaning,
+    read_brought,
+    read_built_in,
+    usual_orders,
+    wrapped_for,
+)
+from viz.page.files.reading_files import FileReader
+from viz.page.form.method_boxes import WRAPPED, build_method_boxes, build_wrapped, wrapped_choices
+from viz.page.jobs.cost import Work
+from viz.page.jobs.job_bar import Job, Updates, Views, build_bar, build_buttons, wire_job
+from viz.page.jobs.model_pool import Choice
+from viz.page.jobs.sources import Sources
+
+FIRST_ORDERS = ["as-is", "reversed"]
+"""Orders shown until the page is loaded."""
+
+DEFAULT_LENGTH = 48
+
+WHAT_WILL_BE = (
+    "Here will be the score of every method in every order with its interval, how often the order changes an "
+    "answer, and a curve over the slots."
+)
+
+WHAT = [("Write answers", "generate"), ("Log-probabilities", "logprob")]
+
+
+def chosen_rows(name: str, own: DataSet | None) -> DataSet:
+    """Return the dataset of that name, or the uploaded one. Raises InputError if there is none."""
+    if name != OWN:
+        return read_built_in(name)
+    if own is None:
+        raise InputError("You have not brought any rows yet; press “Upload rows”, or choose another set.")
+    return own
+
+
+def read_request(
+    name: str,
+    own: DataSet | None,
+    limit: float,
+    methods: Sequence[str],
+    wrapped: Sequence[str],
+    orders: Sequence[str],
+    what: Sequence[str],
+    length: float,
+) -> MeasureRequest:
+    """Return the request of the values of the widgets."""
+    if not all(isinstance(name, str) for name in (*(orders or ()), *(wrapped or ()))):
+        raise InputError("an order or a method that is not in words was given; choose those of the lists")
+    return MeasureRequest(
+        rows=chosen_rows(name, own),
+        limit=int(limit),
+        methods=selected_methods(methods, wrapped),
+        orders=tuple(orders or ()),
+        generate="generate" in what,
+        logprobs="logprob" in what,
+        max_new_tokens=int(length),
+    )
+
+
+def selected_methods(methods: Sequence[str], wrapped: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of the ticked methods and of the selected wrappers."""
+    return (*(name for name in METHODS if name in methods), *dict.fromkeys(wrapped or ()))
+
+
+def evaluate_tab(
+    page: gr.Blocks,
+    sources: Sources,
+    chosen: gr.State,
+    settings: HostSettings,
+    disk: Disk,
+    reader: FileReader,
+) -> list[Any]:
+    """Build the tab and connect its events; return the inputs of read_request.
+
+    The load event of the page fills in orders and methods.
+    """
+    sets = built_in_choices()
+    own, kept = gr.State(None), gr.State(None, delete_callback=remove_folder)
+    with gr.Column(elem_id="measure-section", elem_classes="page-section"):
+        gr.HTML(
+            "<p class='page-about'>Every row of a small set, answered by every method in several orders. For "
+            "large sets: <code>python -m pine_engine evaluate</code>.</p>"
+        )
+        with gr.Row(elem_classes="page-row page-measure-rows"):
+            rows = gr.Dropdown(
+                [*sets, ("Rows of my own", OWN)],
+                value=sets[0][1],
+                label="Rows",
+                elem_id="measure-rows",
+                scale=3,
+                min_width=220,
+            )
+            limit = gr.Slider(
+                1,
+                settings.max_rows,
+                value=min(6, settings.max_rows),
+                step=1,
+                label="How many",
+                elem_id="measure-limit",
+                scale=2,
+                min_width=200,
+            )
+            upload = gr.UploadButton(
+                "Upload rows",
+                file_types=[".jsonl", ".csv"],
+                size="sm",
+                scale=0,
+                min_width=130,
+                elem_id="measure-upload",
+            )
+        message = gr.HTML("", elem_id="measure-message")
+        gr.HTML(render("measure_schema.html", most=settings.max_rows))
+        with gr.Row(elem_classes="page-row"):
+            with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
+                methods = build_method_boxes("measure-methods")
+                wrapped = build_wrapped("measure-wrapped")
+            with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
+                orders = gr.Dropdown(
+                    FIRST_ORDERS,
+                    value=FIRST_ORDERS,
+                    multiselect=True,
+                    allow_custom_value=True,
+                    label="Orders",
+                    elem_id="measure-orders",
+                )
+                meaning = gr.HTML("", elem_id="measure-meaning", elem_classes="page-message")
+        with gr.Row(elem_classes="page-row"):
+            what = gr.CheckboxGroup(
+                WHAT,
+                value=[name for _, name in WHAT],
+                label="What to measure",
+                elem_id="measure-what",
+                scale=3,
+                min_width=240,
+            )
+            length = gr.Slider(
+                4,
+                settings.max_new_tokens,
+                value=min(DEFAULT_LENGTH, settings.max_new_tokens),
+                step=4,
+                label="Longest answer (tokens)",
+                elem_id="measure-length",
+                scale=3,
+                min_width=240,
+            )
+        with gr.Row(elem_classes="page-row"):
+            buttons = build_buttons("Measure", run_id="measure-run", stop_id="measure-stop")
+        bar = build_bar(buttons, "Press Measure.", status_id="measure-status")
+        with gr.Row(elem_classes="page-row page-measured"):
+            tables = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="measure-tables", min_width=300)
+            curve = build_figure("measure-curve", picks_itself=True, min_width=300)
+        findings = gr.HTML("", elem_id="measure-findings")
+        with gr.Row(visible=False, elem_classes="page-row", elem_id="measure-offer") as offer:
+            records = gr.DownloadButton(
+                "Records (JSONL)", elem_id="measure-records", size="sm", scale=0, min_width=160
+            )
+            report = gr.DownloadButton(
+                "Report (HTML)", elem_id="measure-report", size="sm", scale=0, min_width=160
+            )
+            gr.HTML(
+                '<p class="page-caption">A record is one row under one method in one order, with the answer '
+                "that was written. The report has all tables with their intervals, and the curves.</p>"
+            )
+
+    # The dataset
+
+    def fit(data: DataSet) -> Updates:
+        fitting, count = orders_for(data), min(settings.max_rows, len(data.examples))
+        choices = wrapped_choices(wrapped_for(data, WRAPPED, settings.max_orders))
+        return {
+            limit: gr.update(maximum=max(2, count), value=min(count, 6)),
+            wrapped: gr.update(choices=choices, value=[]),
+            orders: gr.update(choices=fitting, value=usual_orders(fitting)),
+        }
+
+    def choose(name: str, own: DataSet | None) -> Updates:
+        try:
+            cleared = {} if name == OWN else {message: ""}  # an upload has shown its own message
+            return fit(chosen_rows(name, own)) | cleared
+        except Exception as error:
+            return {message: notice(explain(error), kind="error")}
+
+    def bring(file: str | None) -> Generator[Updates, None, None]:
+        try:
+            if file is None:
+                raise InputError("no file was given; choose one with rows")
+            data = yield from read_brought(
+                reader, Path(file), what="read rows", say=lambda sentence: {message: notice(sentence)}
+            )
+        except Cancelled:
+            return
+        except Exception as error:
+            yield {message: notice(explain(error), kind="error"), upload: None}
+            return
+        count = len(data.examples)
+        sentence = f"{data.name}: {count} row{'s' if count != 1 else ''} of “{data.task.label}”."
+        if count >= settings.max_rows:
+            sentence += f" Only the first {settings.max_rows} rows are measured here."
+        yield fit(data) | {own: data, rows: OWN, message: notice(sentence), upload: None}
+
+    fitted = [limit, wrapped, orders]
+    picked = gr.on(
+        [page.load, rows.change],  # its input event also fires when the list is left
+        choose,
+        [rows, own],
+        [message, *fitted],
+        **PRIVATE_EVENT,
+    )
+    brought = upload.upload(bring, upload, [own, rows, message, upload, *fitted], **STATE_EVENT)
+
+    # The planned work
+
+    inputs = [rows, own, limit, methods, wrapped, orders, what, length]
+
+    def announce(choice: Choice | None, *values: Any) -> Updates:
+        try:
+            request = read_request(*values)
+            sentence = work_sentence(request, settings)
+            engine = sources.now(request.rows.task.name, choice)
+            estimate = ""
+            if engine is not None:
+                work = planned_work(engine, request, settings)
+                estimate = sources.runs.speed(engine.model_name).estimate(work)
+        except Exception as error:
+            return {bar.status: notice(explain(error), kind="error"), bar.estimate: ""}
+        return {
+            bar.status: notice(sentence),
+            bar.estimate: notice(estimate, kind="count"),
+            meaning: orders_meaning(list(request.orders)),
+        }
+
+    changing: list[Any] = [limit, methods, wrapped, orders, what, length]
+    announced = [chosen, *inputs], [bar.status, bar.estimate, meaning]
+    gr.on(
+        [widget.change for widget in changing],
+        announce,
+        *announced,
+        trigger_mode="always_last",
+        **PRIVATE_EVENT,
+    )
+    for event in (picked, brought):
+        event.then(announce, *announced, **PRIVATE_EVENT)
+
+    # The job
+
+    def show(view: MeasureView) -> Updates:
+        if not view.is_new:
+            return {}
+        run = view.run
+        curves = slot_curves(run) if run else []
+        return {
+            tables: tables_html(view, run),
+            findings: findings_html(view, run),
+            curve: figure_value(plot_bias_curve(curves) if curves else None),
+        }
+
+    def hand_over(view: MeasureView | None) -> Updates:
+        if view is None:
+            return {}
+        folder = disk.new_folder()
+        records_file, report_file = write_files(view, folder)
+        has_report = report_file is not None
+        return {
+            kept: folder,
+            offer: gr.update(visible=True),
+            records: str(records_file),
+            report: gr.update(value=str(report_file), visible=True)
+            if has_report
+            else gr.update(visible=False),
+        }
+
+    def begin(before: Path | None, *values: Any) -> Job:
+        remove_folder(before)
+        last: MeasureView | None = None
+
+        def keep(view: MeasureView) -> None:
+            nonlocal last
+            last = view if view.records else last
+
+        return Job(
+            what="measure",
+            methods=selected_methods(values[3], values[4]),
+            work=partial(_measure, values=values, settings=settings),
+            plan=partial(_plan, values=values, settings=settings),
+            show=show,
+            keep=keep,
+            task=lambda: chosen_rows(values[0], values[1]).task.name,
+            cleared={
+                tables: measured_tables([], done=0, planned=0),
+                curve: "",
+                findings: "",
+                offer: gr.update(visible=False),
+                kept: None,
+            },
+            kept="The records so far are kept.",
+            end=lambda: hand_over(last),
+        )
+
+    shown = [tables, curve, findings, offer, records, report, kept]
+    wire_job(bar, begin, [kept, *inputs], shown, sources, chosen)
+    return inputs
+
+
+def _measure(engine: "pine.Engine", values: tuple[Any, ...], settings: HostSettings) -> Views:
+    return measure_rows(engine, read_request(*values), settings)
+
+
+def _plan(engine: "pine.Engine", values: tuple[Any, ...], settings: HostSettings) -> Work:
+    return plan_measurement(engine, read_request(*values), settings)

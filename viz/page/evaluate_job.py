@@ -1,0 +1,441 @@
+"""Evaluation of a small dataset: rows, methods and orders go in, records come out; their tables and files."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Literal
+
+import pine_engine as pine
+from pine_engine.cli.report import TITLE
+from pine_engine.debias.table import is_order_invariant, measured_method, method_label, method_mark
+from pine_engine.engine.events import Event
+from pine_engine.engine.model_worker import stream_from_worker
+from pine_engine.errors import InputError
+from pine_engine.evaluation.answers import METRICS, Metric, differ, is_parsed, score_of
+from pine_engine.evaluation.estimates import estimate_tasks
+from pine_engine.evaluation.examples import Example
+from pine_engine.evaluation.grid import Grid
+from pine_engine.evaluation.intervals import MIN_EXAMPLES, Estimate
+from pine_engine.evaluation.records import Record, RunInfo, run_info
+from pine_engine.evaluation.report.key_findings import key_findings as find_key_findings
+from pine_engine.evaluation.report.parts import report_parts
+from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
+from pine_engine.evaluation.report.tables import Curve, CurveLine, drawn
+from pine_engine.evaluation.settings import Key, Settings, choose, max_visited
+from pine_engine.evaluation.slots import is_flat
+from pine_engine.evaluation.task_estimates import Row, method_rows
+from pine_engine.prompts.tasks import get_task
+from viz.cards.measured import MeasuredRow, MeasuredTable, key_findings, measured_tables
+from viz.export.report import report_page
+from viz.figures.frame import plain
+from viz.page.answers.answering import progress_sentence
+from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.files.data_sets import DataSet
+from viz.page.form.limits import check_answer_length, check_orders, check_rows, too_long
+from viz.page.form.read_only import check_rows_shipped
+from viz.page.jobs.cost import Work, format_seconds, planned
+
+Beat = Literal["beat"]
+BEAT: Beat = "beat"
+
+BEAT_S = 0.5
+"""Seconds between two views, so that Stop takes effect during batched decoding."""
+
+SAMPLED = 4
+"""Number of examples whose tokens are counted for an estimate."""
+
+RECORDS, REPORT = "records.jsonl", "report.html"
+
+TITLES: dict[Metric, str] = {
+    "generated": "Accepted answers",
+    "chosen": "Accepted choices: the most likely of those that the task knows",
+    "logprob": "How likely the accepted answer is (log-probability, nats)",
+}
+
+CURVE_TITLES: dict[Metric, str] = {
+    "logprob": "log-probability, nats",
+    "generated": "accepted answers, %",
+    "chosen": "accepted choices, %",
+}
+"""Title of the y axis by metric, the preferred metric first: log-probabilities show small changes."""
+
+_INTERVALS = (
+    "Below each mean stands its 95 % interval: other rows of the same kind might move it so far. "
+    f"Log-probabilities have one from {MIN_EXAMPLES} rows on. The report has the intervals of all numbers."
+)
+
+
+@dataclass(frozen=True)
+class MeasureRequest:
+    """Request of an evaluation. limit: number of examples, from the first."""
+
+    rows: DataSet
+    limit: int
+    methods: tuple[str, ...]
+    orders: tuple[str, ...]
+    generate: bool
+    logprobs: bool
+    max_new_tokens: int
+
+    @property
+    def examples(self) -> tuple[Example, ...]:
+        """Return the examples to evaluate."""
+        return self.rows.examples[: self.limit]
+
+    def settings(self, host: HostSettings = DEFAULTS) -> Settings:
+        """Return the validated settings. Raises InputError for the first invalid value."""
+        if not self.methods:
+            raise InputError("No method is chosen; tick at least one.")
+        check_rows(len(self.examples), host)
+        if host.read_only:
+            check_rows_shipped(self.examples)
+        check_answer_length(self.max_new_tokens, host)
+        chosen = choose(
+            self.examples,
+            methods=self.methods,
+            order_names=self.orders,
+            generate=self.generate,
+            logprobs=self.logprobs,
+            max_new_tokens=self.max_new_tokens,
+        )
+        keys = chosen.keys(self.examples, chosen.measured[:1])
+        check_orders(max(Counter(example for example, _, _ in keys).values(), default=0), host)
+        for method in chosen.measured:
+            check_orders(max_visited(method, self.examples), host)
+        return chosen
+
+
+@dataclass(frozen=True)
+class MeasureView:
+    """Records of an evaluation so far. is_new: True if there is a new record, or the evaluation is done."""
+
+    sentence: str
+    info: RunInfo
+    planned: tuple[Key, ...]
+    records: tuple[Record, ...] = ()
+    is_new: bool = False
+
+    @property
+    def done(self) -> Work:
+        """Return the work so far."""
+        return work_of(self.records)
+
+    @property
+    def is_complete(self) -> bool:
+        """Return True if all planned records are there."""
+        return len(self.records) == len(self.planned)
+
+    @property
+    def run(self) -> MeasuredRun | None:
+        """Return the complete examples (every method and order) as a run; None if there are none."""
+        missing = {key[0] for key in set(self.planned) - {record.key for record in self.records}}
+        try:
+            tasks = estimate_tasks([record for record in self.records if record.example not in missing])
+        except InputError:
+            return None
+        (label,) = run_labels([self.info])
+        return MeasuredRun(label, self.info, tasks)
+
+
+def work_sentence(request: MeasureRequest, host: HostSettings = DEFAULTS) -> str:
+    """Describe the planned records. Raises InputError as `settings` does."""
+    settings = request.settings(host)
+    planned = settings.keys(request.examples)
+    orders = {name for _, _, name in planned}
+    counts = {"row": len(request.examples), "method": len(settings.methods), "order": len(orders)}
+    product = " × ".join(f"{count} {noun}{'s' if count != 1 else ''}" for noun, count in counts.items())
+    return f"{product}: {len(planned)} record{'s' if len(planned) != 1 else ''}."
+
+
+def planned_work(engine: "pine.Engine", request: MeasureRequest, host: HostSettings = DEFAULTS) -> Work:
+    """Estimate the work from the first examples. Raises InputError as `settings` does."""
+    settings = request.settings(host)
+    sample = request.examples[:SAMPLED]
+    return _work_of_plan(engine, sample, settings).times(len(request.examples) / max(1, len(sample)))
+
+
+def plan_measurement(engine: "pine.Engine", request: MeasureRequest, host: HostSettings = DEFAULTS) -> Work:
+    """Plan the work of an evaluation; results shared by several records count once."""
+    return _work_of_plan(engine, request.examples, request.settings(host))
+
+
+def _work_of_plan(engine: "pine.Engine", examples: Sequence[Example], settings: Settings) -> Work:
+    from pine_engine.evaluation.example_runs import ExamplePlan, distinct_parts  # imports torch
+
+    work = Work()
+    for example in examples:
+        longest = settings.max_new_tokens or get_task(example.task).max_new_tokens
+        prefills, generations = distinct_parts(ExamplePlan(engine, example, settings).results)
+        for prefill in prefills:
+            work += planned(tokens=prefill.layout.num_tokens, methods=1)
+        for generation in generations:
+            work += Work(new_tokens=generation.num_rows * longest)
+    return work
+
+
+def measure_rows(
+    engine: "pine.Engine", request: MeasureRequest, host: HostSettings = DEFAULTS
+) -> Generator[MeasureView, None, None]:
+    """Evaluate the examples; closing the generator stops the model.
+
+    Raises InputError for an invalid request, or for a prompt that is longer than the host allows.
+    """
+    settings = request.settings(host)
+    if host.max_prompt_tokens is not None:  # without a limit the engine makes too long rows records
+        for example in request.examples:
+            if why := too_long(example.comparison().tokenize(engine).num_tokens, host):
+                raise InputError(f"Row {example.id}: {why}")
+    info = run_info(settings, engine, data=request.rows.name, data_sha256=request.rows.sha256)
+    began = heard = time.monotonic()
+    drawn = began - BEAT_S  # so that the first of all is shown at once
+    view = MeasureView("", info, tuple(settings.keys(request.examples)))
+    yield replace(view, sentence=_progress(view, began))
+    with closing(_events(engine, request.examples, settings)) as events:
+        for event in events:
+            now = time.monotonic()
+            counted = _progress(view, began)
+            if isinstance(event, Record):
+                view = replace(view, records=(*view.records, event))
+                yield replace(view, sentence=_progress(view, began), is_new=True)
+            elif event == BEAT:
+                is_silent = now - heard > 2 * BEAT_S
+                yield replace(view, sentence=f"{counted} · writing the answers" if is_silent else counted)
+            elif now - drawn >= BEAT_S:
+                drawn = now
+                yield replace(view, sentence=f"{counted} · {progress_sentence(event)}")
+            if event != BEAT:
+                heard = now
+    sentence = f"Done: {len(view.records)} records in {time.monotonic() - began:.1f} s."
+    yield replace(view, sentence=sentence, is_new=True)
+
+
+def _events(
+    engine: "pine.Engine", examples: Sequence[Example], settings: Settings
+) -> Generator[Event | Record | Beat, None, None]:
+    """Yield events and records, and BEAT every BEAT_S seconds."""
+    from pine_engine.evaluation.measure import Measurement  # imports torch
+
+    measurement = Measurement(engine, examples, settings)
+
+    def work(emit: Callable[[Event | Record | Beat], None], cancelled: threading.Event) -> None:
+        with _beating(lambda: emit(BEAT)):
+            measurement.work(emit, cancelled)
+
+    return stream_from_worker(work)
+
+
+@contextmanager
+def _beating(beat: Callable[[], None]) -> Iterator[None]:
+    """Call `beat` in a background thread every BEAT_S seconds until the block ends."""
+    over = threading.Event()
+
+    def go_on() -> None:
+        while not over.wait(BEAT_S):
+            beat()
+
+    thread = threading.Thread(target=go_on, name="measure-beat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _progress(view: MeasureView, began: float) -> str:
+    """Describe the progress: "12 of 48 records, about 30 s left"."""
+    done, total = len(view.records), len(view.planned)
+    counted = f"{done} of {total} records"
+    if not 0 < done < total:
+        return counted
+    return f"{counted}, about {format_seconds((time.monotonic() - began) / done * (total - done))} left"
+
+
+def work_of(records: Sequence[Record]) -> Work:
+    """Return the work of these records; reused results count as none, shared prefills are split."""
+    computed = [(record, _own_part(record)) for record in records if record.was_computed]
+    return Work(
+        prompts=len(computed),
+        prompt_tokens=round(sum(part * record.prompt_tokens for record, part in computed)),
+        new_tokens=round(sum(part * (record.answer_tokens or 0) for record, part in computed)),
+        orders=len({record.order_name for record in records}),
+        read_s=sum(part * record.prefill_s for record, part in computed),
+        write_s=sum(part * record.decode_s for record, part in computed),
+    )
+
+
+def _own_part(record: Record) -> float:
+    """Return the fraction of the standalone time of a record that was attributed to it."""
+    alone = record.prefill_s + record.decode_s
+    return min(1.0, record.seconds / alone) if alone else 1.0
+
+
+# Files
+
+
+def write_files(view: MeasureView, folder: Path) -> tuple[Path, Path | None]:
+    """Write the records and the report, None without a complete example, into a folder of their own."""
+    records, report, run = folder / RECORDS, folder / REPORT, view.run
+    lines = (record.model_dump_json() + "\n" for record in view.records)
+    records.write_text("".join(lines), encoding="utf-8")
+    if run is None:
+        return records, None
+    report.write_text(report_page(report_parts([run]), title=TITLE, made=view.info.started), encoding="utf-8")
+    return records, report
+
+
+# Tables and curves
+
+
+def tables_html(view: MeasureView, run: MeasuredRun | None) -> str:
+    """Render the means so far by method and order; with intervals and changes once all is done."""
+    done = run if view.is_complete else None
+    errors = [record.error for record in view.records if record.error]
+    notes = [_INTERVALS] if done else []
+    notes += [f"{len(errors)} records could not be measured: {errors[0]}."] if errors else []
+    return measured_tables(
+        tabulate(view.records, view.planned, done.tasks if done else ()),
+        done=len(view.records),
+        planned=len(view.planned),
+        note=" ".join(notes),
+    )
+
+
+def findings_html(view: MeasureView, run: MeasuredRun | None) -> str:
+    """Render the key findings, of a complete evaluation."""
+    return key_findings(find_key_findings(view.info.task, run) if run and view.is_complete else [])
+
+
+def order_label(name: str) -> str:
+    """Return the label of an order in a table: slots are counted from 1, as in the curves."""
+    kind, _, slot = name.partition("gold-at:")
+    return f"slot {int(slot) + 1}" if slot and not kind else name
+
+
+def tabulate(
+    records: Sequence[Record], planned: Collection[Key], tasks: Sequence[Grid] = ()
+) -> list[MeasuredTable]:
+    """Return a table for each metric; `tasks` are the estimates of all records, for the intervals."""
+    orders = tuple(dict.fromkeys(order for _, _, order in planned))
+    methods = dict.fromkeys(method for _, method, _ in planned)
+    return [
+        MeasuredTable(
+            title=TITLES[metric],
+            is_share=metric != "logprob",
+            orders=tuple(map(order_label, orders)),
+            rows=tuple(
+                _row(records, method, metric, orders, tasks)
+                for method in methods
+                if _supports(method, metric)
+            ),
+        )
+        for metric in METRICS
+        if any(_is_answered(record, metric) for record in records)
+    ]
+
+
+def _row(
+    records: Sequence[Record], method: str, metric: Metric, orders: Sequence[str], tasks: Sequence[Grid]
+) -> MeasuredRow:
+    own = [record for record in records if record.method == method]
+    answered = [record for record in own if _is_answered(record, metric)]
+    found = (task.get(method, metric, "mean") for task in tasks)
+    estimate = next((one for one in found if one is not None and one.is_parsed), None)
+    by_example: dict[str, list[Record]] = {}
+    for record in answered:
+        by_example.setdefault(record.example, []).append(record)
+    changes = [is_changed for one in by_example.values() if (is_changed := differ(one, metric)) is not None]
+    is_answer = metric != "logprob"
+    return MeasuredRow(
+        label=method_label(method),
+        is_order_invariant=is_order_invariant(method),
+        values=tuple(_mean((one for one in own if one.order_name == order), metric) for order in orders),
+        mean=estimate.mean if estimate else _mean(own, metric),
+        interval=estimate.interval if estimate else None,
+        changed=sum(changes) if is_answer else None,
+        compared=len(changes),
+        unparsed=sum(not is_parsed(record, metric) for record in answered),
+        answered=len(answered) if is_answer else 0,
+    )
+
+
+def _mean(records: Iterable[Record], metric: Metric) -> float | None:
+    """Return the mean over records with this metric; None if there are none or none can be parsed."""
+    found = [(value, record) for record in records if (value := score_of(record, metric)) is not None]
+    if not any(is_parsed(record, metric) for _, record in found):
+        return None
+    return fmean(value for value, _ in found)
+
+
+def _is_answered(record: Record, metric: Metric) -> bool:
+    """Check whether a record has such an answer, scored or not."""
+    return record.text is not None if metric == "generated" else score_of(record, metric) is not None
+
+
+def _supports(method: str, metric: Metric) -> bool:
+    """Check whether a method has this metric; a wrapper may support only some."""
+    measured = measured_method(method)
+    return {
+        "generated": measured.generates,
+        "chosen": measured.scores_choices,
+        "logprob": measured.scores_answers,
+    }[metric]
+
+
+def slot_curves(run: MeasuredRun) -> list[Curve]:
+    """Return the curves over the slots of the gold document, one for each number of documents.
+
+    There is no curve for fewer than two slots, and no line without a parsed answer.
+    """
+    info = run.info
+    setting = plain(f"{info.platform.model}, {info.platform.dtype}, {info.data}")
+    curves = []
+    for grid in run.tasks:
+        measured = [(metric, rows) for metric in CURVE_TITLES if (rows := method_rows(grid, [metric]))]
+        for metric, rows in measured[:1]:
+            for size in sorted({size for row in rows for size, _ in row.slots()}):
+                curves.append(_curve(metric, rows, size, setting))
+    return [curve for curve in curves if len(curve.places) > 1]
+
+
+def _curve(metric: Metric, rows: Sequence[Row], size: int, setting: str) -> Curve:
+    lines = [(row, means) for row in rows if (means := _slot_means(row, size))]
+    slots = sorted({slot for _, means in lines for slot in means})
+    levels = [(row, level) for row, means in lines if (level := _level(row, size, means))]
+    return Curve(
+        name="measured-by-slot",
+        title="Where the answer stood",
+        x_title=f"slot of the answer, of {size}",
+        y_title=CURVE_TITLES[metric],
+        places=tuple(str(slot + 1) for slot in slots),
+        lines=tuple(_line(row, map(means.get, slots)) for row, means in lines),
+        levels=tuple(_line(row, [level], ", shuffled") for row, level in levels),
+        note=f"Mean over the rows that are done; a thin line: shuffled. {setting}.",
+    )
+
+
+def _slot_means(row: Row, size: int) -> dict[int, Estimate]:
+    """Return the parsed means by slot in the unit of the curve, without intervals."""
+    return {slot: _bare(one) for (of, slot), one in row.slots().items() if of == size and one.is_parsed}
+
+
+def _level(row: Row, size: int, means: dict[int, Estimate]) -> Estimate | None:
+    """Return the mean on shuffled documents, None if none can be parsed, or each slot has that mean."""
+    shuffled = row.get("shuffled", str(size))
+    if shuffled is None or not shuffled.is_parsed:
+        return None
+    level = _bare(shuffled)
+    return None if is_flat((one.mean for one in means.values()), level.mean) else level
+
+
+def _bare(estimate: Estimate) -> Estimate:
+    return drawn(estimate)._replace(low=None, high=None)
+
+
+def _line(row: Row, values: Iterable[Estimate | None], suffix: str = "") -> CurveLine:
+    return CurveLine(f"{method_label(row.method)}{suffix}", method_mark(row.method), tuple(values))

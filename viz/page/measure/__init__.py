@@ -1,1 +1,0 @@
-"""Evaluation of a small dataset: request, computation, tables and files."""
