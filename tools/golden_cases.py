@@ -271,7 +271,7 @@ def without_texts(value: Any) -> Any:
 def write_version_1(folder: Path) -> None:
     """Write a records folder, a certificate, a session, a link and a bundle (part d)."""
     from tests.support.runs import THREE, finish
-    from viz.page.inside.reading import first_selection
+    from viz.page.selection import first_selection
     from viz.page.sharing.bundle import bundle
     from viz.page.sharing.session import session_of, to_code, to_json
 

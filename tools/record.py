@@ -25,14 +25,13 @@ from viz.page.answers.recorded_answers import (
     write_answers,
 )
 from viz.page.answers.recordings import LESSON_RECORDING, Recording, write_recording
+from viz.page.attention_job import attend, attention_request
 from viz.page.form.documents import entries_from
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.method_boxes import DEFAULT_METHODS
 from viz.page.form.orders import DEFAULT_ORDERS
-from viz.page.inside.attending import attend
-from viz.page.inside.drawn_attention import attention_request
-from viz.page.inside.reading import first_selection
+from viz.page.selection import first_selection
 from viz.page.shuffle.shuffling import shuffle
 
 EXAMPLE = "When was the castle built? (3 documents)"
@@ -63,10 +62,10 @@ def _with_attention(engine: Engine, run: FinishedRun) -> FinishedRun:
     """The run with the attention of the head that is shown first, token by token."""
     asked = attention_request(run, first_selection(run))
     *_, last = attend(engine, asked)
-    assert last.attended is not None
+    assert last.weights
     of = TokenRange(asked.layer, asked.head, 0, asked.layout.num_tokens)
     traces = dict(run.result.traces)
-    for method, weights in last.attended.weights.items():
+    for method, weights in last.weights.items():
         kept = TokenWeights(of, weights.astype(np.float32))
         traces[method] = replace(traces[method], token_weights=(kept,))
     return replace(run, result=replace(run.result, traces=traces))

@@ -7,7 +7,7 @@ from pine_engine import METHODS, Engine
 from viz.page.answers.answering import FinishedRun, answer
 from viz.page.form.documents import Entries, entries_from
 from viz.page.form.form import Form
-from viz.page.inside.reading import query_choices
+from viz.page.selection import query_choices
 
 THREE = entries_from([("Varo", "red cat"), ("Senna", "green"), ("Orm", "white hats")])
 
@@ -25,9 +25,9 @@ def finish(engine: Engine, entries: Entries, **changes: Any) -> FinishedRun:
     return last.finished
 
 
-def telling_queries(run: FinishedRun) -> list[str]:
+def telling_queries(run: FinishedRun, method: str) -> list[str]:
     """Return queries of each kind: all documents, and both ends of the question and of the answer."""
-    values = [value for _, value in query_choices(run)]
+    values = [value for _, value in query_choices(run, method)]
     question = run.result.layout.num_documents
     answer = question + run.result.layout.suffix_length
     return [*values[: question + 2], values[answer - 1], values[answer], values[-1]]

@@ -96,8 +96,8 @@ def throw_forms(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     from viz.page.answers.cards import Shown, accepted_answers, shown_html
     from viz.page.form.documents import entries_from, entries_json
     from viz.page.form.form import count_tokens, read_form
-    from viz.page.inside.inside_panel import DRAWING
-    from viz.page.inside.reading import first_selection
+    from viz.page.internals_figures import DRAWING
+    from viz.page.selection import first_selection
 
     for number, given in enumerate(corpus.draws(FORMS, count, seed)):
 

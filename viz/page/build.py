@@ -21,7 +21,7 @@ from viz.page.evaluate import evaluate_tab
 from viz.page.files.reading_files import FileReader
 from viz.page.form.examples import load_examples
 from viz.page.form.read_only import NOTE, freeze
-from viz.page.inside.inside_panel import build_inside, wire_inside
+from viz.page.internals import internals_tab
 from viz.page.jobs.loading import Status
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
@@ -75,7 +75,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             with gr.Tab("Lab"), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
                 with gr.Tab("Internals"):
                     stale = gr.HTML("", elem_id="inside-outdated")
-                    inside = build_inside()
+                    inside = internals_tab(workspace.finished, sources, models.chosen)
                 with gr.Tab("Position sweep"):
                     standing = build_standing(len(examples[0].documents), examples[0].gold)
                 with gr.Tab("Evaluate"):
@@ -111,7 +111,8 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         )
         opened = wire_share(share, workspace, inside, page, settings)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
-        wire_inside(inside, workspace.finished, [recorded, run_event, shuffle_event], sources, models.chosen)
+        for event in (recorded, run_event, shuffle_event):
+            inside.follow(event)
         wire_why(why, workspace.finished, [recorded, run_event, shuffle_event])
         wire_download(
             share.download,

@@ -218,13 +218,11 @@ def _events(
     engine: "pine.Engine", examples: Sequence[Example], settings: Settings
 ) -> Generator[Event | Record | Beat, None, None]:
     """Yield events and records, and BEAT every BEAT_S seconds."""
-    from pine_engine.evaluation.measure import Measurement  # imports torch
-
-    measurement = Measurement(engine, examples, settings)
+    from pine_engine.evaluation.measure import run_evaluation  # imports torch
 
     def work(emit: Callable[[Event | Record | Beat], None], cancelled: threading.Event) -> None:
         with _beating(lambda: emit(BEAT)):
-            measurement.work(emit, cancelled)
+            run_evaluation(engine, examples, settings, emit, cancelled)
 
     return stream_from_worker(work)
 

@@ -19,10 +19,9 @@ from viz.figures.frame import FloatArray, answer_queries, plain
 from viz.page.answers.answering import FinishedRun
 from viz.page.answers.recordings import lesson_recording
 from viz.page.common.event_options import PRIVATE_EVENT
-from viz.page.inside.drawn import of_method
-from viz.page.inside.drawn_positions import shown_place
-from viz.page.inside.reading import first_selection, query_of_step, run_documents
+from viz.page.internals_figures import of_method
 from viz.page.lesson.tutorial import importance_figure, mask_figure, source_of
+from viz.page.selection import first_selection, query_of_step, run_documents, shown_place
 from viz.theme import MASKED
 
 METHODS = ("vanilla", "pine")

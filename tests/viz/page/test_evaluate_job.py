@@ -19,7 +19,7 @@ from pine_engine.evaluation.report.tables import Curve
 from pine_engine.evaluation.settings import Key
 from pine_engine.methods.table import METHODS
 from tests.support.records import judged, run_info, sweep, swept
-from tests.support.running import one_run, told
+from tests.support.running import one_run, run_views
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from viz.cards.measured import MeasuredRow, MeasuredTable, key_findings, measured_tables
@@ -329,19 +329,18 @@ def test_stop_ends_the_model_while_decoding(engine: Engine, monkeypatch: pytest.
     monkeypatch.setattr(evaluate_job, "BEAT_S", 0.02)
     written, ended = threading.Event(), threading.Event()
 
-    class Endless:
-        def __init__(self, *_: object) -> None: ...
+    def write_without_end(*arguments: object) -> None:
+        *_, cancelled = arguments
+        assert isinstance(cancelled, threading.Event)
+        written.set()
+        if cancelled.wait(5):
+            ended.set()
 
-        def work(self, emit: object, cancelled: threading.Event) -> None:
-            written.set()
-            if cancelled.wait(5):
-                ended.set()
-
-    monkeypatch.setattr(engine_measure, "Measurement", Endless)
+    monkeypatch.setattr(engine_measure, "run_evaluation", write_without_end)
     source, stop = EngineSource(lambda: engine, "tiny"), StopFlag()
     source.start()
     found: list[MeasureView | str] = []
-    for view in told(source, lambda engine: measure_rows(engine, sent_request()), **one_run(stop)):
+    for view in run_views(source, lambda engine: measure_rows(engine, sent_request()), **one_run(stop)):
         found.append(view)
         if written.is_set():
             stop.requested = True

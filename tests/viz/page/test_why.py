@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from viz.page.answers.answering import FinishedRun
 from viz.page.answers.recordings import lesson_recording
-from viz.page.inside.drawn_positions import shown_place
-from viz.page.inside.reading import first_selection
+from viz.page.selection import first_selection, shown_place
 from viz.page.why import (
     METHODS,
     MIN_SHARE,

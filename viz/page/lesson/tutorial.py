@@ -20,9 +20,8 @@ from viz.page.answers.cards import is_correct_by
 from viz.page.answers.recordings import Recording, lesson_recording
 from viz.page.common.theme import PLOTLY, SCRIPTS
 from viz.page.form.examples import load_examples
-from viz.page.inside.drawn import of_method
-from viz.page.inside.drawn_positions import shown_place
-from viz.page.inside.reading import first_selection, plan_of, run_documents
+from viz.page.internals_figures import of_method
+from viz.page.selection import first_selection, plan_of, run_documents, shown_place
 from viz.theme import CHOSEN
 
 Shapes = list[dict[str, Any]]

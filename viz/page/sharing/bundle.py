@@ -25,9 +25,8 @@ from viz.page.answers.answering import FinishedRun
 from viz.page.common.theme import PLOTLY
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.inside.drawn import TabContent
-from viz.page.inside.inside_panel import DRAWING, TABS
-from viz.page.inside.selection import Selection, as_picks
+from viz.page.internals_figures import DRAWING, TABS, TabContent
+from viz.page.selection import Selection, as_picks
 from viz.page.sharing.session import session_of, to_json
 from viz.page.sharing.sheets import Files, form_comparison
 

@@ -11,8 +11,7 @@ from viz.page.answers.answering import FinishedRun
 from viz.page.common.disk import Disk, remove_folder
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain
-from viz.page.inside.reading import bounds_of, first_selection
-from viz.page.inside.selection import Selection, as_picks
+from viz.page.selection import Selection, as_picks, first_selection
 from viz.page.sharing.bundle import write_bundle
 from viz.page.sharing.sheets import Files
 
@@ -72,7 +71,7 @@ def wire_download(
             raise gr.Error("There is no run of your own to download; press Run.", print_exception=False)
         remove_folder(before)
         # A run that has just ended may not be the one that the selection is of.
-        shown = first_selection(run).picked(as_picks(selection), bounds_of(run))
+        shown = first_selection(run).picked(as_picks(selection), run)
         try:
             file = write_bundle(
                 run, shown, accepted=accepted or "", certificate=certificate, folder=disk.new_folder()

@@ -15,8 +15,9 @@ from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.form import read_form
 from viz.page.form.read_only import check_shipped
-from viz.page.inside.inside_panel import FIRST_TAB, TABS, InsidePanel, View
-from viz.page.inside.selection import Selection, as_picks
+from viz.page.internals import FIRST_TAB, Internals, View
+from viz.page.internals_figures import TABS
+from viz.page.selection import Selection, as_picks
 from viz.page.sharing.download_panel import DownloadPanel, build_download
 from viz.page.sharing.session import (
     MAX_LINK_CHARACTERS,
@@ -117,7 +118,7 @@ def opened_sentence(where: str, session: Session) -> str:
 
 
 def wire_share(
-    panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks, settings: HostSettings
+    panel: SharePanel, page: Workspace, inside: Internals, blocks: gr.Blocks, settings: HostSettings
 ) -> Any:
     """Connect the widgets; return the event after which the opened session is complete."""
     _wire_handing_out(panel, page, inside)
@@ -141,7 +142,7 @@ def wire_share(
     return opened
 
 
-def _wire_handing_out(panel: SharePanel, page: Workspace, inside: InsidePanel) -> None:
+def _wire_handing_out(panel: SharePanel, page: Workspace, inside: Internals) -> None:
     inputs = [page.accepted, page.finished, inside.selection, inside.view, *page.inputs]
 
     def session(
@@ -190,7 +191,7 @@ def _wire_handing_out(panel: SharePanel, page: Workspace, inside: InsidePanel) -
 
 
 def _wire_opening(
-    panel: SharePanel, page: Workspace, inside: InsidePanel, blocks: gr.Blocks, settings: HostSettings
+    panel: SharePanel, page: Workspace, inside: Internals, blocks: gr.Blocks, settings: HostSettings
 ) -> Any:
     def fill(session: Session, note: str, view: View) -> dict[Any, Any]:
         if settings.read_only:

@@ -24,8 +24,8 @@ from viz.page.answers.recordings import (
 )
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.inside.drawn_attention import draw_attention
-from viz.page.inside.reading import first_selection
+from viz.page.internals_figures import draw_attention
+from viz.page.selection import first_selection
 
 MAX_BYTES = 600_000
 HALF_PRECISION: dict[str, Any] = {"rtol": 2.0**-11, "atol": 2.0**-24}

@@ -26,7 +26,7 @@ from viz.page.form.documents import Entry, entries_from
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.read_only import NOTE, check_rows_shipped, check_shipped
-from viz.page.inside.inside_panel import View
+from viz.page.internals import View
 from viz.page.jobs.loading import EngineSource
 from viz.page.sharing.session import session_of, to_code
 from viz.page.sweep.sweeping import stand

@@ -24,7 +24,6 @@ from viz.page.answers.answering import FinishedRun, answer
 from viz.page.answers.recordings import lesson_recording
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.inside.reading import first_selection
 from viz.page.lesson.running_example import LAYOUT, example_trace, running_example_html
 from viz.page.lesson.tutorial import (
     document_texts,
@@ -38,6 +37,7 @@ from viz.page.lesson.tutorial import (
     tutorial_steps,
 )
 from viz.page.lesson.tutorial_panel import build_tutorial, tutorial_file
+from viz.page.selection import first_selection
 
 TEXTS = [("Varo", "red"), (HOSTILE[0], HOSTILE[4]), ("", "a white one")]
 RECORDING = lesson_recording()

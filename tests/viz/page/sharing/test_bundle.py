@@ -22,7 +22,7 @@ from tests.support.viz_reading import read_html
 from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.answering import FinishedRun
 from viz.page.common.disk import Disk
-from viz.page.inside.reading import first_selection
+from viz.page.selection import first_selection
 from viz.page.sharing.bundle import NAME, bundle, write_bundle
 from viz.page.sharing.session import from_file
 from viz.page.sharing.sheets import Files

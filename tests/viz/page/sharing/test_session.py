@@ -20,7 +20,7 @@ from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.method_boxes import OFFERED
-from viz.page.inside.inside_panel import View
+from viz.page.internals import View
 from viz.page.jobs.loading import EngineSource
 from viz.page.sharing.session import (
     LARGEST_BYTES,

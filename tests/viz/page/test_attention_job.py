@@ -17,12 +17,11 @@ from tests.support.reference import exact_llama, reference_pass
 from tests.support.runs import THREE, finish
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import read_html
+from viz.page import attention_job
 from viz.page.answers.answering import FinishedRun
-from viz.page.inside import attending
-from viz.page.inside.attending import Attended, AttentionRequest, attend, plan_attention
-from viz.page.inside.drawn_attention import attention_request, draw_attention
-from viz.page.inside.reading import bounds_of, first_selection
-from viz.page.inside.selection import Query, Selection
+from viz.page.attention_job import AttentionRequest, AttentionView, attend, attention_request, plan_attention
+from viz.page.internals_figures import draw_attention
+from viz.page.selection import Query, Selection, first_selection
 
 
 @pytest.fixture(scope="module")
@@ -41,21 +40,21 @@ def selection() -> Selection:
     return Selection("pine", Query("document", 1), 1, 2)
 
 
-def computed(engine: Engine, request: AttentionRequest) -> Attended:
+def computed(engine: Engine, request: AttentionRequest) -> AttentionView:
     *_, last = attend(engine, request)
-    assert last.attended is not None and last.done is not None
+    assert last.done is not None
     # The estimate before the computation equals its cost.
-    plan = plan_attention(request)
+    plan = plan_attention(engine, request)
     assert (last.done.prompts, last.done.prompt_tokens) == (plan.prompts, plan.prompt_tokens)
-    return last.attended
+    return last
 
 
 @pytest.fixture(scope="module")
-def attended(engine: Engine, run: FinishedRun) -> Attended:
+def attended(engine: Engine, run: FinishedRun) -> AttentionView:
     return computed(engine, attention_request(run, Selection("pine", Query("document", 1), 1, 2)))
 
 
-def test_weights_are_those_of_the_definition(engine: Engine, run: FinishedRun, attended: Attended) -> None:
+def test_weights_equal_the_reference(engine: Engine, run: FinishedRun, attended: AttentionView) -> None:
     assert list(attended.weights) == ["vanilla", "pine"]
     for method, weights in attended.weights.items():
         with torch.inference_mode():
@@ -66,7 +65,7 @@ def test_weights_are_those_of_the_definition(engine: Engine, run: FinishedRun, a
 
 
 def test_what_is_drawn_is_what_was_computed(
-    run: FinishedRun, selection: Selection, attended: Attended
+    run: FinishedRun, selection: Selection, attended: AttentionView
 ) -> None:
     drawn = draw_attention(run, selection, attended)
     figure = drawn.figures["attention"]
@@ -81,8 +80,8 @@ def test_what_is_drawn_is_what_was_computed(
     assert "press Compute" not in drawn.html
 
 
-def test_a_button_draws_the_sink(run: FinishedRun, selection: Selection, attended: Attended) -> None:
-    picked = selection.picked({"with_sink": True}, bounds_of(run))
+def test_a_button_draws_the_sink(run: FinishedRun, selection: Selection, attended: AttentionView) -> None:
+    picked = selection.picked({"with_sink": True}, run)
     drawn = draw_attention(run, picked, attended)
     assert not np.isnan(drawn.figures["attention"].data[0].z[:, 0]).any()
     [buttons] = [switch.all("button") for switch in read_html(drawn.html).with_class("pine-switch")]
@@ -91,7 +90,7 @@ def test_a_button_draws_the_sink(run: FinishedRun, selection: Selection, attende
 
 
 def test_what_is_chosen_later_is_not_taken_for_what_is_drawn(
-    run: FinishedRun, selection: Selection, attended: Attended
+    run: FinishedRun, selection: Selection, attended: AttentionView
 ) -> None:
     other = draw_attention(run, replace(selection, layer=0), attended)
     assert "Chosen are PINE, layer 0, head 2: press Compute" in other.html
@@ -103,7 +102,7 @@ def test_what_is_chosen_later_is_not_taken_for_what_is_drawn(
 
 
 def test_what_a_run_was_recorded_with_is_drawn_until_something_is_computed(
-    run: FinishedRun, selection: Selection, attended: Attended
+    run: FinishedRun, selection: Selection, attended: AttentionView
 ) -> None:
     of = TokenRange(1, 2, 0, run.result.layout.num_tokens)
     traces = {
@@ -118,7 +117,7 @@ def test_what_a_run_was_recorded_with_is_drawn_until_something_is_computed(
     assert drawn.figures["attention"].to_dict() == expected.figures["attention"].to_dict()
     picked = replace(selection, layer=0)
     assert "layer 0, head 2: press Compute" in draw_attention(recorded, picked, None).html
-    newer = Attended(replace(attended.request, layer=0), attended.weights)
+    newer = replace(attended, request=replace(attended.request, layer=0))
     title = draw_attention(recorded, picked, newer).figures["attention"].layout.title.text
     assert title.endswith("layer 0, head 2")
 
@@ -139,7 +138,7 @@ def test_what_cannot_be_computed_is_refused_in_a_sentence(
     request = attention_request(run, selection)
     with pytest.raises(InputError, match="This run is of another, and the model is tiny now; press Run"):
         next(attend(engine, replace(request, model="another")))
-    monkeypatch.setattr(attending, "MAX_ATTENTION_TOKENS", 10)
+    monkeypatch.setattr(attention_job, "MAX_ATTENTION_TOKENS", 10)
     with pytest.raises(InputError, match="up to 10"):
         next(attend(engine, request))
 
@@ -147,7 +146,7 @@ def test_what_cannot_be_computed_is_refused_in_a_sentence(
 def test_it_can_be_stopped(
     engine: Engine, run: FinishedRun, selection: Selection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attending, "REDRAW_S", 0.0)
+    monkeypatch.setattr(attention_job, "REDRAW_S", 0.0)
     views: Any = attend(engine, attention_request(run, selection))
     with closing(views):
         assert "reads the prompt" in next(views).sentence

@@ -1,0 +1,706 @@
+"""Figures of Internals: their numbers against the trace, and the changes that their buttons select."""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_engine.engine.engine import Engine
+from pine_engine.methods.table import METHODS
+from tests.support.runs import THREE, finish, swapped, telling_queries
+from tests.support.tokenizers import letter_tokenizer
+from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html
+from viz.drawing.identity import document_segment
+from viz.export.packed import packed_json
+from viz.figures.answer_attention import NO_TOKENS
+from viz.figures.answer_tokens import AnswerTokens, answer_tokens
+from viz.figures.head_decisiveness import decisiveness, most_decisive
+from viz.figures.importance import normalize
+from viz.page.answers.answer_records import TriedOrder
+from viz.page.answers.answering import FinishedRun
+from viz.page.form.documents import entries_from
+from viz.page.internals import summary_html
+from viz.page.internals_figures import (
+    DRAWING,
+    FIGURES,
+    TABS,
+    chosen_other,
+    draw_change,
+    draw_importance,
+    draw_masks,
+    draw_positions,
+    other_answers,
+)
+from viz.page.selection import (
+    Query,
+    Selection,
+    first_selection,
+    num_suffix_queries,
+    plan_of,
+    query_of_step,
+)
+
+NAMES = list(DRAWING)
+STEPS = 4
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_llama: Callable[..., Any]) -> Engine:
+    return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny")
+
+
+@pytest.fixture(scope="module")
+def run(engine: Engine) -> FinishedRun:
+    """The documents B, A, C, in that order, under all methods."""
+    return finish(engine, swapped(THREE, 0), max_new_tokens=STEPS)
+
+
+@pytest.fixture(scope="module")
+def tried(engine: Engine) -> FinishedRun:
+    """A run of the documents B A C, with two other orders tried and its own among them."""
+    orders = [THREE, swapped(THREE, 0), swapped(THREE, 1)]
+    made = [
+        finish(engine, entries, methods=("vanilla", "nia", "pine"), max_new_tokens=STEPS)
+        for entries in orders
+    ]
+    tried = tuple(
+        TriedOrder(other.order, label, other.answer_records)
+        for other, label in zip(made, ("A B C", "B A C", "A C B"), strict=True)
+    )
+    return replace(made[1], tried=tried)
+
+
+@pytest.fixture
+def selection(run: FinishedRun) -> Selection:
+    return replace(first_selection(run), method="pine", layer=1, head=2, normalization="raw")
+
+
+@pytest.fixture
+def compared(tried: FinishedRun) -> Selection:
+    return replace(first_selection(tried), method="vanilla")
+
+
+def switches(html: str) -> dict[str, list[Element]]:
+    """Buttons of each switch, by its label."""
+    return {
+        switch.attributes["aria-label"]: switch.all("button")
+        for switch in read_html(html).with_class("pine-switch")
+    }
+
+
+def pressed(html: str) -> list[str]:
+    return [
+        button.text
+        for buttons in switches(html).values()
+        for button in buttons
+        if button.attributes["aria-pressed"] == "true"
+    ]
+
+
+def picks(html: str) -> dict[str, dict[str, Any]]:
+    """Changes of the selection by the text of their button."""
+    return {
+        button.text: json.loads(button.attributes["data-pick"])
+        for buttons in switches(html).values()
+        for button in buttons
+    }
+
+
+# All tabs
+
+
+def assert_drawn(tab: str, run: FinishedRun, selection: Selection) -> None:
+    """Something is drawn, and every figure has a place."""
+    drawn = DRAWING[tab](run, selection)
+    assert drawn.figures or read_html(drawn.html).with_class("pine-picture")
+    assert set(drawn.figures) <= {place for column in FIGURES.get(tab, ()) for place in column}
+    assert all(figure.layout.meta["name"] == place for place, figure in drawn.figures.items())
+
+
+@pytest.mark.parametrize("tab", NAMES)
+@pytest.mark.parametrize("method", ["vanilla", "pcw", "pine"])
+def test_tab_is_drawn_for_each_selection(tab: str, method: str, run: FinishedRun) -> None:
+    first = replace(first_selection(run), method=method)
+    for value in telling_queries(run, method):
+        assert_drawn(tab, run, first.picked({"query": value}, run))
+    for layer, head in ((None, first.head), (first.layer, None), (None, None)):
+        assert_drawn(tab, run, replace(first, layer=layer, head=head))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_is_escaped_in_every_tab(text: str, engine: Engine) -> None:
+    entries = entries_from([(text, text), ("", f"plain {text}")])
+    run = finish(engine, entries, question=f"q {text}", methods=("vanilla", "pcw", "pine"))
+    assert_harmless(summary_html(run))
+    for draw in DRAWING.values():
+        drawn = draw(run, first_selection(run))
+        assert_harmless(drawn.html)
+        for figure in drawn.figures.values():
+            written = json.dumps(json.loads(packed_json(figure)), ensure_ascii=False)
+            tags = set(re.findall(r"<[^>]*>", written))
+            title_tags = {"<span style='font-size: 0.9em'>", "</span>"}  # of panels
+            assert tags <= {"<br>", "<b>", "</b>", "<extra>", "</extra>", *title_tags}
+
+
+def test_every_tab_has_a_drawing_function() -> None:
+    assert [name for name, _ in TABS] == ["attention", *NAMES]
+    assert [DRAWING[name].__name__ for name in NAMES] == [f"draw_{name}" for name in NAMES]
+
+
+# Masks
+
+
+def test_remarks_name_scaled_methods_and_those_not_run(engine: Engine, run: FinishedRun) -> None:
+    few = finish(engine, THREE, methods=("pine_reversed", "pine"))
+    html = draw_masks(few, first_selection(few)).html
+    assert "Not run: Vanilla, NIA, PCW and SP." in html and "SP scales" in html
+    every = draw_masks(run, first_selection(run)).html
+    assert "Not run" not in every and every.count("by 1/3.") == 3 and "documents and prefix" in every
+
+
+def test_one_document_is_not_scaled(engine: Engine) -> None:
+    alone = finish(engine, THREE[:1], methods=("sp",))
+    assert "scales" not in draw_masks(alone, first_selection(alone)).html
+
+
+def test_masks_of_the_tutorial_are_drawn_without_a_run(engine: Engine) -> None:
+    few = finish(engine, THREE, methods=("pine",))
+    figure = draw_masks(few, first_selection(few)).figures["token-masks"]
+    assert [trace.name for trace in figure.data] == ["Vanilla", "NIA; PCW; SP", "PINE"]
+
+
+def test_the_mask_of_every_method_is_drawn_over_the_whole_prompt(run: FinishedRun) -> None:
+    figure = draw_masks(run, first_selection(run)).figures["token-masks"]
+    tokens = np.arange(run.result.layout.num_tokens)
+    for name in METHODS:
+        expected = plan_of(run, name).attention_mask(tokens, tokens)
+        assert sum(np.array_equal(~np.isnan(trace.z), expected) for trace in figure.data) == 1, name
+    assert list(figure.layout.xaxis.ticktext) == ["SYS", "B", "A", "C", "SUF"]
+
+
+def test_the_chosen_query_is_marked_until_the_answer(run: FinishedRun) -> None:
+    layout = run.result.layout
+
+    def marked(query: Query) -> set[int]:
+        figure = draw_masks(run, Selection("pine", query)).figures["token-masks"]
+        return {int(shape.y0) for shape in figure.layout.shapes if shape.type == "line"}
+
+    for slot in range(3):
+        assert marked(Query("document", slot)) == {layout.document_starts[slot] + layout.lengths[slot] - 1}
+    assert marked(Query("suffix", 2)) == {layout.documents_end + 2}
+    assert marked(Query("suffix", layout.suffix_length)) == set()
+
+
+def test_a_prompt_without_a_prefix_has_no_row_for_it(run: FinishedRun) -> None:
+    layout = replace(run.result.layout, prefix=())
+    cut = replace(
+        run,
+        result=replace(run.result, layout=layout),
+        prompt_tokens=run.prompt_tokens[run.result.layout.prefix_length :],
+    )
+    selection = Selection("pine", Query("document", 1))
+    drawn = draw_masks(cut, selection)
+    assert list(drawn.figures["token-masks"].layout.xaxis.ticktext) == ["B", "A", "C", "SUF"]
+
+
+# Positions
+
+
+def test_a_mean_is_said_to_be_drawn_at_its_most_decisive_head(run: FinishedRun) -> None:
+    last = Query("suffix", run.result.layout.suffix_length - 1)
+    assert "Positions have no mean" not in draw_positions(run, Selection("pine", last, 1, 3)).html
+    mean = draw_positions(run, Selection("pine", last))
+    layer, head = most_decisive(decisiveness(run.result.traces["pine"]))
+    assert f"Positions have no mean; shown is layer {layer}, head {head}" in mean.html
+    assert f"layer {layer}, head {head}" in mean.figures["position-map"].layout.title.text
+    vanilla = draw_positions(run, Selection("vanilla", last, 1, 3))
+    assert "alike in every layer and head. Choose PINE" in vanilla.html
+    assert "layer" not in vanilla.figures["position-map"].layout.title.text
+
+
+# The figures
+
+
+@pytest.mark.parametrize("query", [Query("document", 1), Query("suffix", 2)])
+def test_bars_stand_where_the_trace_says(run: FinishedRun, query: Query) -> None:
+    trace = run.result.traces["pine"]
+    starts = trace.document_starts if query.kind == "document" else trace.suffix_starts
+    by_layer = draw_positions(run, Selection("pine", query, 1, 2)).figures["positions"]
+    by_head = draw_positions(run, Selection("pine", query, 1, 2, rows="head")).figures["positions"]
+    assert [bar.name for bar in by_layer.data[:3]] == ["document B", "document A", "document C"]
+    for slot in range(3):
+        np.testing.assert_array_equal(by_layer.data[slot].base, starts[:, 2, query.index, slot])
+        np.testing.assert_array_equal(by_head.data[slot].base, starts[1, :, query.index, slot])
+    assert by_layer.layout.title.text.startswith("PINE: position of each document for one query, head 2")
+    (chosen,) = by_head.layout.shapes
+    assert (chosen.y0, chosen.y1) == (1.5, 2.5)
+
+
+def test_an_answer_that_was_over_says_so(run: FinishedRun) -> None:
+    drawn = draw_positions(run, Selection("pine", Query("suffix", num_suffix_queries(run, "pine")), 0, 0))
+    assert "This answer was over before that token" in drawn.html and not drawn.figures
+
+
+def test_methods_whose_answer_was_over_are_left_out(run: FinishedRun) -> None:
+    lengths = {name: trace.suffix_starts.shape[2] for name, trace in run.result.traces.items()}
+    short = replace(
+        run.result.traces["vanilla"], suffix_starts=run.result.traces["vanilla"].suffix_starts[:, :, :-1]
+    )
+    cut = replace(run, result=replace(run.result, traces=run.result.traces | {"vanilla": short}))
+    last = Query("suffix", lengths["vanilla"] - 1)
+    whole = draw_positions(run, Selection("pine", last, 0, 0)).figures["method-positions"].data[0].y
+    without = draw_positions(cut, Selection("pine", last, 0, 0)).figures["method-positions"].data[0].y
+    assert set(whole) - set(without) == {"Vanilla"}
+    over = draw_positions(cut, Selection("vanilla", last, 0, 0))
+    assert "This answer was over before that token" in over.html and set(over.figures) == {"method-positions"}
+
+
+def test_the_map_has_a_row_for_the_chosen_query(run: FinishedRun) -> None:
+    layout, trace = run.result.layout, run.result.traces["pine"]
+    rows = [("document 2", 2), ("suffix 0", 3), (f"suffix {layout.suffix_length}", 4)]
+    for value, row in rows:
+        query = Query.parse(value)
+        assert query is not None
+        figure = draw_positions(run, Selection("pine", query, 1, 2)).figures["position-map"]
+        (heat,) = figure.data
+        (chosen,) = figure.layout.shapes
+        assert (chosen.y0 + chosen.y1) / 2 == row and heat.meta["y"][row] == {"query": value}
+        starts = trace.document_starts if query.kind == "document" else trace.suffix_starts
+        np.testing.assert_array_equal(heat.z[row], starts[1, 2, query.index])
+    assert list(heat.y) == ["B", "A", "C", "SUF", "OUT 1"]
+
+
+def test_row_is_a_layer_or_a_head(run: FinishedRun) -> None:
+    selection = Selection("pine", Query("suffix", 1), 1, 0)
+    for rows in ("layer", "head"):
+        html = draw_positions(run, selection.picked({"rows": rows}, run)).html
+        assert pressed(html) == [f"a {rows}"]
+
+
+@pytest.mark.slow
+def test_queries_everywhere_can_be_drawn_under_every_method(run: FinishedRun) -> None:
+    """Every document, and one after the other in the suffix with steps of 8, to its last token."""
+    last = min(num_suffix_queries(run, method) for method in run.result.traces) - 1
+    queries = [Query("document", slot) for slot in range(3)]
+    queries += [Query("suffix", index) for index in (*range(0, last, 8), last)]
+    for method in run.result.traces:
+        for query in queries:
+            assert_harmless(draw_positions(run, Selection(method, query)).html)
+
+
+def test_a_run_without_ranking_has_nothing_to_choose(engine: Engine) -> None:
+    alone = finish(engine, THREE, methods=("vanilla",))
+    html = draw_positions(alone, Selection("vanilla", Query("document", 0))).html
+    assert "alike in every layer and head." in html and "Choose" not in html
+
+
+# Importance
+
+
+def suffix_importance(run: FinishedRun) -> np.ndarray:
+    found = run.result.traces["pine"].suffix_importance
+    assert found is not None
+    return found
+
+
+def suffix_attention(run: FinishedRun, method: str) -> np.ndarray:
+    found = run.result.traces[method].suffix_attention
+    assert found is not None
+    return found
+
+
+def test_the_heads_are_the_spreads_of_the_trace(run: FinishedRun, selection: Selection) -> None:
+    expected = decisiveness(run.result.traces["pine"])
+    boxes: tuple[tuple[dict[str, Any], Any], ...] = (
+        ({}, (0.5, 1.5, 1.5, 2.5)),
+        ({"head": None}, (0.5, 1.5, -0.5, 3.5)),
+        ({"layer": None}, (-0.5, 1.5, 1.5, 2.5)),
+    )
+    for changes, box in boxes:
+        figure = draw_importance(run, replace(selection, **changes)).figures["decisive-heads"]
+        np.testing.assert_array_equal(figure.data[0].z, expected.T)
+        (chosen,) = figure.layout.shapes
+        assert (chosen.x0, chosen.x1, chosen.y0, chosen.y1) == box
+    everywhere = draw_importance(run, replace(selection, layer=None, head=None)).figures["decisive-heads"]
+    assert not everywhere.layout.shapes
+
+
+def test_the_most_decisive_head_is_chosen_first(run: FinishedRun) -> None:
+    first = first_selection(run)
+    assert (first.layer, first.head) == most_decisive(decisiveness(run.result.traces["pine"]))
+    html = draw_importance(run, first).html
+    assert pressed(html)[0] == f"most decisive: layer {first.layer}, head {first.head}"
+
+
+def test_documents_are_drawn_as_the_trace_has_them(run: FinishedRun, selection: Selection) -> None:
+    importance = run.result.traces["pine"].document_importance
+    assert importance is not None
+
+    def drawn(**changes: Any) -> Any:
+        return draw_importance(run, replace(selection, **changes)).figures["importance"]
+
+    np.testing.assert_array_equal(drawn().data[0].z, importance[1, 2])
+    assert list(drawn().data[0].y) == ["B", "A", "C"]
+    np.testing.assert_array_equal(
+        drawn(normalization="share").data[0].z, normalize(importance[1, 2], "share")
+    )
+    mean = drawn(layer=None, head=None)
+    np.testing.assert_allclose(mean.data[0].z, importance.mean(axis=(0, 1)), rtol=1e-6)
+    assert mean.layout.title.text.startswith("PINE: importance of each document")
+    assert "mean over layers and heads" in mean.layout.title.text
+    (chosen,) = drawn(query=Query("document", 2)).layout.shapes
+    assert (chosen.y0, chosen.y1) == (1.5, 2.5) and not drawn().layout.shapes
+
+
+def test_each_token_is_drawn_from_the_query_that_writes_it(run: FinishedRun, selection: Selection) -> None:
+    figure = draw_importance(run, replace(selection, query=query_of_step(run, 2))).figures[
+        "answer-importance"
+    ]
+    first = run.result.layout.suffix_length - 1
+    count = len(run.answer_tokens["pine"])
+    np.testing.assert_array_equal(figure.data[0].z, suffix_importance(run)[1, 2, first : first + count])
+    assert [what["query"] for what in figure.data[0].meta["y"]] == [
+        f"suffix {first + s}" for s in range(count)
+    ]
+    (chosen,) = figure.layout.shapes
+    assert (chosen.y0, chosen.y1) == (1.5, 2.5)
+
+
+def test_method_without_ranking_shows_its_own_attention(run: FinishedRun, selection: Selection) -> None:
+    drawn = draw_importance(run, replace(selection, method="vanilla"))
+    first = run.result.layout.suffix_length - 1
+    count = len(run.answer_tokens["vanilla"])
+    expected = suffix_attention(run, "vanilla")[1, 2, first : first + count, 1:-1]
+    np.testing.assert_array_equal(drawn.figures["answer-importance"].data[0].z, expected)
+    message = drawn.figures["answer-importance"].layout
+    assert "does not rank" in message.meta["caption"] and message.title.text.startswith("Vanilla: ")
+    # The importance under another method is not shown as that of vanilla.
+    assert set(drawn.figures) == {"answer-importance", "attention-shares"}
+    assert "Vanilla computes no importance. Choose PINE" in drawn.html
+    assert not any(text.startswith("most decisive") for text in picks(drawn.html))
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_the_bars_are_the_attention_of_the_step(method: str, run: FinishedRun, selection: Selection) -> None:
+    attention = suffix_attention(run, method)[1, 2]
+    row = run.result.layout.suffix_length - 1 + 1
+    chosen = replace(selection, method=method, query=query_of_step(run, 1))
+    whole = draw_importance(run, chosen).figures["attention-shares"]
+    assert list(whole.data[0].x) == ["SYS", "B", "A", "C", "SUF"]
+    np.testing.assert_array_equal(whole.data[0].y, attention[row])
+    assert "token 2 of the answer" in whole.layout.title.text
+    alone = draw_importance(run, replace(chosen, with_prefix=False)).figures["attention-shares"]
+    assert list(alone.data[0].x) == ["B", "A", "C"]
+    documents_alone = attention[row, 1:-1] / attention[row, 1:-1].sum()
+    np.testing.assert_allclose(alone.data[0].y, documents_alone, rtol=1e-6)
+
+
+@pytest.mark.parametrize("query", [Query("document", 1), Query("suffix", 0), Query("suffix", 9999)])
+def test_without_a_chosen_token_the_bars_are_the_mean_of_the_answer(
+    query: Query, run: FinishedRun, selection: Selection
+) -> None:
+    figure = draw_importance(run, replace(selection, query=query)).figures["attention-shares"]
+    first, count = run.result.layout.suffix_length - 1, len(run.answer_tokens["pine"])
+    attention = suffix_attention(run, "pine")[1, 2, first : first + count]
+    np.testing.assert_allclose(figure.data[0].y, attention.mean(axis=0), rtol=1e-6)
+    assert f"mean over the answer’s {count} tokens" in figure.layout.title.text
+
+
+def test_a_prompt_without_a_prefix_has_no_bar_for_it(run: FinishedRun, selection: Selection) -> None:
+    layout = replace(run.result.layout, prefix=())
+    traces = {name: replace(trace, layout=layout) for name, trace in run.result.traces.items()}
+    bare = replace(run, result=replace(run.result, layout=layout, traces=traces))
+    drawn = draw_importance(bare, selection).figures["attention-shares"]
+    assert list(drawn.data[0].x) == ["B", "A", "C", "SUF"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "buttons"),
+    [
+        ({"normalization": "log", "with_prefix": False}, ["log scale", "documents only"]),
+        ({"head": None}, ["mean over heads", "raw", "everything"]),
+        ({"layer": None, "head": None, "normalization": "share"}, ["mean over all", "share of the row"]),
+    ],
+)
+def test_the_switches_show_what_is_selected(
+    changes: dict[str, Any], buttons: list[str], run: FinishedRun, selection: Selection
+) -> None:
+    assert set(buttons) <= set(pressed(draw_importance(run, replace(selection, **changes)).html))
+
+
+def test_the_buttons_lead_back_to_what_they_say(run: FinishedRun, selection: Selection) -> None:
+    layer, head = most_decisive(decisiveness(run.result.traces["pine"]))
+    assert picks(draw_importance(run, selection).html) == {
+        f"most decisive: layer {layer}, head {head}": {"layer": layer, "head": head},
+        "mean over heads": {"head": None},
+        "mean over all": {"layer": None, "head": None},
+        "raw": {"normalization": "raw"},
+        "share of the row": {"normalization": "share"},
+        "log scale": {"normalization": "log"},
+        "everything": {"with_prefix": True},
+        "documents only": {"with_prefix": False},
+    }
+
+
+def test_fifty_documents_are_drawn_at_once(run: FinishedRun, selection: Selection) -> None:
+    """32 layers of 32 heads, 50 documents, 64 answer tokens: a fraction of a second, less than a megabyte."""
+    rng = np.random.default_rng(0)
+    layout = replace(run.result.layout, documents=((1,) * 140,) * 50)
+    rows = layout.suffix_length + 63
+    trace = replace(
+        run.result.traces["pine"],
+        layout=layout,
+        suffix_starts=np.zeros((1, 1, rows, 50), np.int32),
+        document_importance=rng.random((32, 32, 50, 50), np.float32),
+        suffix_importance=rng.random((32, 32, rows, 50), np.float32),
+        suffix_attention=rng.random((32, 32, rows, 52), np.float32),
+    )
+    record = replace(
+        run.answer_records["pine"],
+        token_ids=(1,) * 64,
+        tokens=(" word",) * 64,
+        logprobs=(-0.1,) * 64,
+        alternatives=((),) * 64,
+        attention=np.zeros((64, 52), np.float32),
+        documents=tuple(document_segment(slot) for slot in range(50)),
+    )
+    large = replace(
+        run,
+        result=replace(run.result, layout=layout, traces={"pine": trace}),
+        order=tuple(range(50)),
+        answer_records={"pine": record},
+    )
+    draw_importance(large, selection)  # the first reads the templates
+    began = time.process_time()
+    drawn = draw_importance(large, replace(selection, layer=7, head=None))
+    written = sum(len(packed_json(figure)) for figure in drawn.figures.values())
+    # Measured: 0.2 s. Five times that would be noticed, a busy machine should not be.
+    assert time.process_time() - began < 1
+    assert written < 500_000
+
+
+def test_every_pick_is_understood_by_the_page(run: FinishedRun, selection: Selection) -> None:
+    found = [
+        what
+        for figure in draw_importance(run, selection).figures.values()
+        for trace in figure.data
+        for axis in (trace.meta or {}).values()
+        for what in axis
+    ]
+    assert len(found) > 10
+    for what in found:
+        chosen = selection.picked(what, run)
+        for field, value in what.items():
+            shown = getattr(chosen, field)
+            assert (str(shown) if field == "query" else shown) == value, what
+
+
+def test_a_run_without_ranking_says_so_and_shows_attention(engine: Engine) -> None:
+    run = finish(engine, THREE, methods=("vanilla", "nia"))
+    drawn = draw_importance(run, first_selection(run))
+    assert "No method of this run ranks the documents" in drawn.html
+    assert set(drawn.figures) == {"attention-shares", "answer-importance"}
+    assert not any("decisive" in label for label in pressed(drawn.html))
+
+
+def test_one_document_is_said_to_have_nothing_to_rank(engine: Engine) -> None:
+    run = finish(engine, THREE[:1], methods=("pine",))
+    drawn = draw_importance(run, first_selection(run))
+    assert "nothing to rank" in drawn.html and "importance" not in drawn.figures
+
+
+# What changed
+
+
+def html_of(run: FinishedRun, selection: Selection) -> str:
+    return draw_change(run, selection).html
+
+
+def numbers(html: str) -> dict[str, list[list[object]]]:
+    """The rows behind each picture, by its name."""
+    record = [json.loads(part.text) for part in read_html(html).with_class("pine-numbers")]
+    return {picture["name"]: picture["rows"] for picture in record}
+
+
+def shares_of(run: FinishedRun, selection: Selection) -> dict[str, dict[str, float]]:
+    """What carried each answer: shares by the name of their row, by answer."""
+    figure = draw_change(run, selection).figures["answer-shares"]
+    rows = figure.layout.yaxis.ticktext
+    return {bars.name: dict(zip(rows, bars.x.tolist(), strict=True)) for bars in figure.data}
+
+
+def with_answer(run: FinishedRun, method: str, record: AnswerTokens) -> FinishedRun:
+    return replace(run, answer_records={**run.answer_records, method: record})
+
+
+def shortened(record: AnswerTokens, count: int) -> AnswerTokens:
+    """The answer as if it had ended after `count` tokens."""
+    return replace(
+        record,
+        text="".join(record.tokens[:count]),
+        token_ids=record.token_ids[:count],
+        tokens=record.tokens[:count],
+        logprobs=record.logprobs[:count],
+        alternatives=record.alternatives[:count],
+        attention=record.attention[:count],
+    )
+
+
+@pytest.mark.parametrize("method", ["vanilla", "nia", "pine"])
+def test_answer_record_equals_the_run_and_its_trace(engine: Engine, tried: FinishedRun, method: str) -> None:
+    record, made = tried.answer_records[method], tried.result.answers[method]
+    assert (record.label, record.text, record.token_ids) == (METHODS[method].label, made.text, made.token_ids)
+    assert record.logprobs == made.logprobs and len(record.tokens) == STEPS
+    assert list(record.tokens) == [engine.decode_text([token]) for token in made.token_ids]
+    for step, alternatives in enumerate(tried.result.traces[method].alternatives):
+        expected = [(engine.tokenizer.decode([other.token_id]), other.logprob) for other in alternatives]
+        assert list(record.alternatives[step]) == expected and len(expected) == 5
+        assert record.alternatives[step][0] == (record.tokens[step], record.logprobs[step])
+    assert [(document.document, document.slot) for document in record.documents] == [(1, 0), (0, 1), (2, 2)]
+
+
+def test_attention_of_a_token_is_that_of_its_query(engine: Engine, tried: FinishedRun) -> None:
+    trace, record = tried.result.traces["pine"], tried.answer_records["pine"]
+    assert trace.suffix_attention is not None
+    for step in range(STEPS):
+        expected = trace.suffix_attention[:, :, query_of_step(tried, step).index].mean(axis=(0, 1))
+        np.testing.assert_allclose(record.attention[step], expected, rtol=1e-5)
+    np.testing.assert_allclose(record.attention.sum(axis=1), 1, rtol=1e-5)
+    result = engine.run(tried.result.layout, methods=["pine"], max_new_tokens=0, trace=True)
+    empty = answer_tokens(engine.decode_tokens, result, "pine", tried.order, "PINE")
+    assert empty.tokens == () and empty.attention.shape == (0, 5)
+
+
+def test_default_is_the_first_answer_that_differs(tried: FinishedRun, compared: Selection) -> None:
+    vanilla = tried.answer_records["vanilla"]
+    alike = with_answer(tried, "nia", vanilla)
+    assert chosen_other(with_answer(alike, "pine", shortened(vanilla, 1)), compared) == "method:pine"
+    # Where all methods agree, the first of them; not an order that differs.
+    assert chosen_other(with_answer(alike, "pine", vanilla), compared) == "method:nia"
+    orders = (
+        TriedOrder((0, 1, 2), "A B C", {"vanilla": vanilla}),
+        TriedOrder((0, 2, 1), "A C B", {"vanilla": shortened(vanilla, 2)}),
+    )
+    alone = replace(tried, answer_records={"vanilla": vanilla}, tried=orders)
+    assert chosen_other(alone, compared) == "order:1"
+    assert chosen_other(replace(alone, tried=()), compared) is None
+    for key in ("method:vanilla", "method:sp", "order:1", "order:7", "nonsense", ""):
+        assert chosen_other(tried, replace(compared, other=key)) == chosen_other(tried, compared)
+
+
+def test_switches_offer_other_methods_and_orders(tried: FinishedRun, compared: Selection) -> None:
+    html = html_of(tried, replace(compared, other="order:2"))
+    # Its own order is among those tried and is left out.
+    assert picks(html) == {
+        "NIA": {"other": "method:nia"},
+        "PINE": {"other": "method:pine"},
+        "1: A B C": {"other": "order:0"},
+        "3: A C B": {"other": "order:2"},
+        "shown": {"with_prefix": True},
+        "left out": {"with_prefix": False},
+    }
+    assert pressed(html) == ["3: A C B", "shown"] and "Press Shuffle" not in html
+    other = replace(compared, other="method:pine", with_prefix=False)
+    assert pressed(html_of(tried, other)) == ["PINE", "left out"]
+    assert "Press Shuffle above to compare orders." in html_of(replace(tried, tried=()), compared)
+    for text, what in picks(html).items():
+        assert text in pressed(html_of(tried, compared.picked(what, tried)))
+
+
+def test_other_order_is_compared_with_its_numbers(tried: FinishedRun, compared: Selection) -> None:
+    chosen = replace(compared, other="order:2")
+    rows = numbers(html_of(tried, chosen))["answers"]
+    labels = ["Vanilla (as run)", "Vanilla (order 3: A C B)"]
+    for figure in draw_change(tried, chosen).figures.values():
+        assert [bars.name for bars in figure.data] == labels
+    assert list(dict.fromkeys(row[0] for row in rows)) == labels
+    other = tried.tried[2].answer_records["vanilla"]
+    assert [row[4] for row in rows] == [*tried.answer_records["vanilla"].logprobs, *other.logprobs]
+    # In the order A C B document C is in the second slot, in B A C in the third.
+    carried = shares_of(tried, chosen)["Vanilla (order 3: A C B)"]
+    assert carried["C, slot 3 → 2"] == pytest.approx(float(other.attention[:, 2].mean()), rel=1e-5)
+
+
+def test_answer_shares_are_the_mean_of_the_trace(tried: FinishedRun, compared: Selection) -> None:
+    carried = shares_of(tried, replace(compared, other="method:pine"))
+    first = tried.result.layout.suffix_length - 1
+    for label, method in (("Vanilla", "vanilla"), ("PINE", "pine")):
+        expected = suffix_attention(tried, method)[:, :, first : first + STEPS].mean(axis=(0, 1, 2))
+        np.testing.assert_allclose(list(carried[label].values()), expected, rtol=1e-5)
+
+
+def test_left_tokens_select_their_query(tried: FinishedRun, compared: Selection) -> None:
+    chosen = replace(compared, query=query_of_step(tried, 2))
+    left, right = read_html(html_of(tried, chosen)).with_class("pine-chips")
+    chips = left.all("button")
+    whats = [json.loads(chip.attributes["data-pick"]) for chip in chips]
+    assert whats == [{"query": str(query_of_step(tried, step))} for step in range(STEPS)]
+    assert [chip.attributes["aria-pressed"] for chip in chips] == ["false", "false", "true", "false"]
+    for step, what in enumerate(whats):
+        assert compared.picked(what, tried).query == query_of_step(tried, step)
+    assert not right.all("button")
+
+
+def test_single_or_empty_answer_has_fewer_figures(tried: FinishedRun, compared: Selection) -> None:
+    alone = replace(tried, answer_records={"vanilla": tried.answer_records["vanilla"]}, tried=())
+    drawn = numbers(html_of(alone, compared))
+    assert set(drawn) == {"answers"} and {row[0] for row in drawn["answers"]} == {"Vanilla"}
+    assert set(draw_change(alone, compared).figures) == {"answer-shares"}
+    assert set(shares_of(alone, compared)) == {"Vanilla"}
+    empty = {name: shortened(record, 0) for name, record in tried.answer_records.items()}
+    nothing = draw_change(replace(tried, answer_records=empty, tried=()), compared)
+    assert not nothing.figures and NO_TOKENS in nothing.html
+    some = draw_change(with_answer(tried, "pine", empty["pine"]), compared)
+    assert len(some.figures) == 3 and NO_TOKENS not in some.html
+
+
+def test_first_token_that_differs_is_drawn(tried: FinishedRun, compared: Selection) -> None:
+    vanilla = tried.answer_records["vanilla"]
+    ids = (*vanilla.token_ids[:2], -1, -1)
+    unlike = with_answer(tried, "pine", replace(vanilla, label="PINE", token_ids=ids))
+    for with_prefix in (True, False):
+        chosen = replace(compared, other="method:pine", with_prefix=with_prefix)
+        figures = draw_change(unlike, chosen).figures
+        assert set(figures) == {place for column in FIGURES["change"] for place in column}
+        assert "token 3" in figures["likely-tokens"].layout.title.text
+        read = figures["token-shares"].data[0].x
+        attention = vanilla.attention[2]
+        np.testing.assert_array_equal(read, attention if with_prefix else normalize(attention[1:], "share"))
+        assert len(figures["answer-shares"].data[0].x) == len(read) == (5 if with_prefix else 4)
+
+
+def test_two_orders_of_pine_are_bitwise_identical(tried: FinishedRun, compared: Selection) -> None:
+    chosen = replace(compared, method="pine", other="order:2")
+    for figure in draw_change(tried, chosen).figures.values():
+        assert "Every difference is 0 exactly." in figure.layout.meta["caption"]
+    unequal = draw_change(tried, replace(chosen, method="vanilla")).figures
+    assert not any("0 exactly" in figure.layout.meta["caption"] for figure in unequal.values())
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_tokens_are_escaped(tried: FinishedRun, compared: Selection, text: str) -> None:
+    record = tried.answer_records["vanilla"]
+    hostile = replace(
+        record,
+        text=text * 2,
+        tokens=(text,) * STEPS,
+        alternatives=tuple(((text, logprob), ("b", -9.0)) for logprob in record.logprobs),
+    )
+    drawn = html_of(with_answer(tried, "vanilla", hostile), compared)
+    assert_harmless(drawn)
+    assert text in read_html(drawn).with_class("pine-answer-text")[0].text.replace("−", "")
+
+
+def test_order_of_many_documents_is_shortened(tried: FinishedRun) -> None:
+    label = " ".join("ABCDEFGHIJKLMNOPQRST")
+    orders = (replace(tried.tried[0], label=label), replace(tried.tried[2], label=label))
+    others = other_answers(replace(tried, tried=orders), "pine")
+    assert [text for key, (text, _) in others.items() if key.startswith("order:")] == [
+        "1: A B C D E F G H…",
+        "2: A B C D E F G H…",
+    ]

@@ -1,0 +1,107 @@
+"""Token-level attention: a prompt, a layer and a head go in, weights come out."""
+
+import time
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+import pine_engine as pine
+from pine_engine.errors import InputError
+from viz.page.answers.answering import REDRAW_S, FinishedRun, progress_sentence
+from viz.page.jobs.cost import Work, planned
+from viz.page.jobs.metering import Meter
+from viz.page.selection import Selection, shown_place
+
+MAX_ATTENTION_TOKENS = 2_000
+"""Maximum prompt tokens: the weights of two methods then take 16 MB in the session."""
+
+
+@dataclass(frozen=True)
+class AttentionRequest:
+    """Prompt, layer, head and methods of the weights; `model` is the model of the run."""
+
+    layout: "pine.TokenLayout"
+    model: str
+    methods: tuple[str, ...]
+    layer: int
+    head: int
+
+    def is_of(self, run: FinishedRun) -> bool:
+        """Check whether the weights are of the prompt and the model of a run."""
+        return (self.layout, self.model) == (run.result.layout, run.model)
+
+
+@dataclass(frozen=True)
+class AttentionView:
+    """State of the job.
+
+    Shape:
+        weights: float16 (N, N) of the N prompt tokens by method, queries first, NaN where masked.
+    """
+
+    sentence: str
+    request: AttentionRequest
+    weights: dict[str, NDArray[np.float16]] = field(default_factory=dict)
+    done: Work | None = None
+
+
+def attention_request(run: FinishedRun, selection: Selection) -> AttentionRequest:
+    """Return vanilla and the selected method (or PINE) in the selected head; for a mean see shown_place."""
+    other = "pine" if selection.method == "vanilla" else selection.method
+    return AttentionRequest(run.result.layout, run.model, ("vanilla", other), *shown_place(run, selection))
+
+
+def recorded_attention(run: FinishedRun) -> AttentionView | None:
+    """Return the weights recorded with the run; None for a run of this session."""
+    total = run.result.layout.num_tokens
+    kept = {name: trace.token_weights[0] for name, trace in run.result.traces.items() if trace.token_weights}
+    if not kept:
+        return None
+    of = next(iter(kept.values())).asked
+    request = AttentionRequest(run.result.layout, run.model, tuple(kept), of.layer, of.head)
+    return AttentionView(
+        "", request, {name: one.weights[:, :total].astype(np.float16) for name, one in kept.items()}
+    )
+
+
+def attend(engine: "pine.Engine", request: AttentionRequest) -> Generator[AttentionView, None, None]:
+    """Run the prefill of each method and keep the weights of one head.
+
+    Raises InputError for a prompt beyond the limit, or if the engine is not that of the run.
+    """
+    total = request.layout.num_tokens
+    if total > MAX_ATTENTION_TOKENS:
+        raise InputError(
+            f"Prompt too long: {total:,} tokens, token-level attention supports up to "
+            f"{MAX_ATTENTION_TOKENS:,}. Use fewer or shorter documents."
+        )
+    if engine.model_name != request.model:
+        raise InputError(
+            f"This run is of {request.model}, and the model is {engine.model_name} now; press Run, or choose "
+            "that model again."
+        )
+    config = pine.TraceConfig((pine.TokenRange(request.layer, request.head, 0, total),))
+    meter = Meter(total)
+    events = engine.generate(request.layout, methods=request.methods, max_new_tokens=0, trace=config)
+    began = drawn = time.monotonic()
+    with closing(events):
+        for event in events:
+            meter.see(event)
+            if not isinstance(event, pine.RunFinished) and time.monotonic() - drawn >= REDRAW_S:
+                drawn = time.monotonic()
+                yield AttentionView(progress_sentence(event), request, done=meter.work)
+    assert isinstance(event, pine.RunFinished)
+    weights = {
+        method: trace.token_weights[0].weights[:, :total].astype(np.float16)
+        for method, trace in event.result.traces.items()
+    }
+    sentence = f"Done: layer {request.layer}, head {request.head}, {time.monotonic() - began:.1f} s."
+    yield AttentionView(sentence, request, weights, meter.work)
+
+
+def plan_attention(engine: "pine.Engine", request: AttentionRequest) -> Work:
+    """Plan one prefill per method."""
+    return planned(tokens=request.layout.num_tokens, methods=len(request.methods))

@@ -1,1 +1,0 @@
-"""Internals of one run: the selection, and each figure from its trace."""

@@ -1,0 +1,299 @@
+"""Tab "Internals": a selection in the last run, and figures of that selection in five tabs."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any
+
+import gradio as gr
+from markupsafe import Markup
+from pydantic import Field, TypeAdapter, ValidationError
+
+from pine_engine.errors import InputError
+from pine_engine.methods.table import METHODS
+from pine_engine.prompts.tasks import USUAL_TASK
+from viz.drawing.identity import legend
+from viz.drawing.markup import empty_panel
+from viz.page.answers.answering import FinishedRun
+from viz.page.attention_job import AttentionView, attend, attention_request, plan_attention
+from viz.page.common.event_options import PRIVATE_EVENT
+from viz.page.common.failures import first_problem, notice
+from viz.page.common.figure_box import build_figure, figure_value
+from viz.page.internals_figures import DRAWING, FIGURES, TABS, draw_attention, how_to_read
+from viz.page.jobs.job_bar import Job, Updates, build_bar, build_buttons, wire_job
+from viz.page.jobs.sources import Sources
+from viz.page.selection import (
+    Selection,
+    first_selection,
+    layers_and_heads,
+    query_at,
+    query_choices,
+    run_documents,
+    turned,
+)
+
+NO_RUN = (
+    "Here will be pictures of the last finished run: who reads whom, at which positions, what is found "
+    "important, and what changed between two answers."
+)
+
+WHAT_IS_COMPUTED = "Reads the prompt again, under two methods, in the layer and head above."
+
+FIRST_TAB = "masks"
+"""Initial tab, which needs no job."""
+
+MEAN = "mean"
+"""Choice of layer or head that stands for the mean."""
+
+MAX_SELECTIONS = 20
+"""Maximum number of events handled at once."""
+
+BRIDGE = f"""
+window.pinePicks ??= [];
+window.pinePick = (what) => {{
+  const made = (window.pinePicks.at(-1)?.[0] ?? 0) + 1;
+  window.pinePicks = [...window.pinePicks, [made, what]].slice(-{MAX_SELECTIONS});
+  clearTimeout(window.pinePicking);
+  window.pinePicking = setTimeout(() => {{
+    props.value = JSON.stringify(window.pinePicks);
+    trigger("select");
+  }});
+}};
+"""
+"""Script of the bridge; viz/drawing/pictures.js calls it with each selection.
+
+The value of the bridge is the last selections, numbered: of queued events gradio (6.31) repeats the data of
+the first, which would lose the second. Selections of one moment are sent as one event, because gradio would
+run several at once and show them in any order. They persist when the bridge is recreated with its tab.
+"""
+
+_PICKS = TypeAdapter(Annotated[list[tuple[int, dict[str, Any]]], Field(max_length=MAX_SELECTIONS)])
+
+
+@dataclass
+class View:
+    """Selection of a session. Events update it at once; a drawing is dropped if a newer event has started."""
+
+    tab: str = FIRST_TAB
+    selection: Selection | None = None
+    """Last finished run, or None."""
+
+    heard: int = 0
+    """Number of the last selection handled."""
+
+    begun: int = 0
+    """Number of events that have started to draw."""
+
+
+@dataclass(frozen=True)
+class Internals:
+    """What other parts of the page use of the tab."""
+
+    tabs: gr.Tabs
+    view: gr.State
+    """View, mutated in place."""
+
+    selection: gr.State
+    """Selection of the view; None before a run."""
+
+    wanted: gr.State
+    """Selection of an opened session, for the next run."""
+
+    follow: Callable[[Any], None]
+    """Draw the finished run after this event, which has set it."""
+
+
+def new_picks(sent: str, heard: int) -> list[tuple[int, dict[str, Any]]]:
+    """Return the selections after number `heard`, numbered. Raises InputError if they are invalid."""
+    try:
+        picks = _PICKS.validate_json(sent or "[]")
+    except ValidationError as error:
+        raise InputError(f"the picks cannot be read: {first_problem(error)}") from error
+    return [(number, what) for number, what in picks if number > heard]
+
+
+def after_pick(run: FinishedRun, selection: Selection, what: Mapping[str, Any]) -> tuple[Selection, str]:
+    """Return the selection after a change from the browser (untrusted), and its announcement or ""."""
+    if what.get("clear"):
+        return first_selection(run), ""
+    token = what.get("token")
+    if isinstance(token, int | float) and math.isfinite(token):
+        query = query_at(run, int(token), selection.method)
+        return (selection if query is None else replace(selection, query=query)), ""
+    step = what.get("turn")
+    if isinstance(step, int) and abs(step) == 1:
+        label, query = turned(run, selection, step)
+        return replace(selection, query=query), label
+    return selection.picked(what, run), ""
+
+
+def after_control(
+    run: FinishedRun, selection: Selection, method: str, query: str, layer: str, head: str
+) -> Selection:
+    """Return the selection after a change of a dropdown, whose values gradio has validated."""
+    place = {"layer": layer, "head": head}
+    indices = {name: None if value == MEAN else int(value) for name, value in place.items()}
+    return selection.picked({"method": method, "query": query, **indices}, run)
+
+
+def spoken(label: str) -> str:
+    """Render the announcement of the selected query for screen readers."""
+    return str(Markup('<p role="status" class="pine-sr">{}</p>').format(label and f"Query: {label}"))
+
+
+def summary_html(run: FinishedRun) -> str:
+    """Render the run: its origin, and the documents in its order."""
+    documents = run_documents(run)
+    titles = [title or segment.name for segment, title in zip(documents, run.titles, strict=True)]
+    tokens = f"{run.result.layout.num_tokens:,} prompt tokens"
+    live = f"The last run: {tokens}, {run.model}, {run.dtype}."
+    sentence = f"{run.recorded}: {tokens}." if run.recorded else live
+    content = legend(documents, titles) + notice(sentence, kind="count")
+    return f'<div class="page-summary">{content}</div>'
+
+
+def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Internals:
+    """Build the tab, empty, and connect its events; `finished` has the last run."""
+    pictures: dict[str, gr.HTML] = {}
+    figures: dict[str, gr.HTML] = {}
+    state, selected, wanted, attended = gr.State(View()), gr.State(None), gr.State({}), gr.State(None)
+    with gr.Column(elem_id="inside-section", elem_classes="page-section"):
+        bridge = gr.HTML(
+            "", elem_id="pick-bridge", html_template="<span hidden>${value}</span>", js_on_load=BRIDGE
+        )
+        announcement = gr.HTML(spoken(""), elem_id="query-said")
+        summary = gr.HTML(empty_panel(NO_RUN, press="run", label="Run"), elem_id="inside-summary")
+        with gr.Column(visible=False, elem_id="inside-pictures") as body:
+            with gr.Row(elem_classes="page-row page-selection"):
+                method = gr.Dropdown([], label="Method", elem_id="selected-method", min_width=140)
+                query = gr.Dropdown([], label="Query: whose view", elem_id="query", min_width=200, scale=2)
+                layer = gr.Dropdown([], label="Layer", elem_id="layer", min_width=130)
+                head = gr.Dropdown([], label="Head", elem_id="head", min_width=130)
+            with gr.Tabs(elem_id="inside-tabs", selected=FIRST_TAB, overflow_behavior="wrap") as tabs:
+                for name, label in TABS:
+                    with gr.Tab(label, id=name), gr.Column(elem_id=name):
+                        if name not in DRAWING:
+                            with gr.Row(elem_classes="page-row page-shuffle-bar"):
+                                buttons = build_buttons(
+                                    "Compute", run_id="attend", stop_id="stop-attend", min_width=120
+                                )
+                            sentence = (
+                                "Reads the prompt again, under two methods, in the layer and head above."
+                            )
+                            bar = build_bar(buttons, sentence, status_id="attend-status")
+                        pictures[name] = gr.HTML("", elem_id=f"{name}-html")
+                        with gr.Row(elem_classes="page-row"):
+                            for column in FIGURES.get(name, ()):
+                                with gr.Column(min_width=320):
+                                    figures |= {place: build_figure(f"figure-{place}") for place in column}
+                        if explanation := how_to_read(name):
+                            gr.HTML(explanation)
+    controls: list[Any] = [method, query, layer, head]
+    drawings = [*pictures.values(), *figures.values()]
+    read = [finished, state, attended]
+    shown = [selected, *controls, *drawings]
+
+    def controls_of(run: FinishedRun, selection: Selection) -> Updates:
+        queries = query_choices(run, selection.method)
+        return {
+            selected: selection,
+            method: selection.method,
+            query: gr.update(choices=queries, value=str(selection.query)),
+            layer: _shown(selection.layer),
+            head: _shown(selection.head),
+        }
+
+    def show_run(run: FinishedRun | None, view: View, wanted_now: dict[str, Any]) -> Any:
+        if run is None:
+            return gr.skip()
+        first = first_selection(run).picked(wanted_now, run)
+        view.selection, view.begun = first, view.begun + 1
+        methods = [(METHODS[name].label, name) for name in run.result.traces]
+        num_layers, num_heads = layers_and_heads(run)
+        return controls_of(run, first) | {
+            summary: summary_html(run),
+            body: gr.update(visible=True),
+            wanted: {},
+            method: gr.update(choices=methods, value=first.method),
+            layer: gr.update(choices=_numbered("layer", num_layers), value=_shown(first.layer)),
+            head: gr.update(choices=_numbered("head", num_heads), value=_shown(first.head)),
+            **dict.fromkeys(drawings, ""),
+        }
+
+    def draw(run: FinishedRun | None, view: View, attended: AttentionView | None) -> Any:
+        if run is None or view.selection is None:
+            return gr.skip()
+        view.begun += 1
+        begun, selection, tab = view.begun, view.selection, view.tab
+        made = DRAWING[tab](run, selection) if tab in DRAWING else draw_attention(run, selection, attended)
+        updates = controls_of(run, selection) | {pictures[tab]: made.html}
+        for place in (place for column in FIGURES.get(tab, ()) for place in column):
+            updates[figures[place]] = figure_value(made.figures.get(place))
+        return updates if view.begun == begun else gr.skip()
+
+    def follow(event: Any) -> None:
+        # Drawn once the old pictures are away: a tab that was opened in between would be emptied and stay so.
+        event.then(
+            show_run, [finished, state, wanted], [summary, body, wanted, *shown], **PRIVATE_EVENT
+        ).then(draw, read, shown, **PRIVATE_EVENT)
+
+    def take_picks(sent: str, run: FinishedRun | None, view: View, attended: AttentionView | None) -> Any:
+        picks = new_picks(sent, view.heard)
+        if not picks:
+            return gr.skip()
+        view.heard = picks[-1][0]
+        if run is None or view.selection is None:
+            return gr.skip()
+        announced: Updates = {}
+        for _, what in picks:
+            view.selection, label = after_pick(run, view.selection, what)
+            announced |= {announcement: spoken(label)} if label else {}
+        updates = draw(run, view, attended)
+        return updates | announced if isinstance(updates, dict) and selected in updates else updates
+
+    def take_controls(
+        run: FinishedRun | None, view: View, attended: AttentionView | None, *values: Any
+    ) -> Any:
+        if run is None or view.selection is None or None in values:
+            return gr.skip()
+        view.selection = after_control(run, view.selection, *values)
+        return draw(run, view, attended)
+
+    # gradio reads the hints of functions that take an event, so these name no type that is not imported.
+    def open_tab(event: gr.EventData, run: Any, view: View, attended: Any) -> Any:
+        what = event._data if isinstance(event._data, dict) else {}
+        view.tab = next((name for name, label in TABS if label == what.get("value")), view.tab)
+        return draw(run, view, attended)
+
+    newest = {"trigger_mode": "always_last", **PRIVATE_EVENT}
+    bridge.select(take_picks, [bridge, *read], [announcement, *shown], **newest)
+    gr.on([widget.input for widget in controls], take_controls, [*read, *controls], shown, **newest)
+    tabs.select(open_tab, read, shown, trigger_mode="multiple", **PRIVATE_EVENT)
+
+    def begin(run: FinishedRun | None, selection: Selection | None) -> Job:
+        if run is None or selection is None:
+            raise gr.Error("There is no run to look into; press Run.", print_exception=False)
+        request = attention_request(run, selection)
+        return Job(
+            what="attention",
+            methods=request.methods,
+            work=partial(attend, request=request),
+            plan=partial(plan_attention, request=request),
+            show=lambda view: {attended: view} if view.weights else {},
+            task=lambda: run.form.task if run.form else USUAL_TASK,
+            cleared={},
+            kept="What was drawn before stays.",
+        )
+
+    computed = wire_job(bar, begin, [finished, selected], [attended], sources, chosen)
+    computed.then(draw, read, shown, **PRIVATE_EVENT)
+    return Internals(tabs, state, selected, wanted, follow)
+
+
+def _numbered(word: str, count: int) -> list[tuple[str, str]]:
+    return [(f"mean over {word}s", MEAN), *((f"{word} {index}", str(index)) for index in range(count))]
+
+
+def _shown(index: int | None) -> str:
+    return MEAN if index is None else str(index)

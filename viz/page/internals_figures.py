@@ -1,0 +1,370 @@
+"""Tabs of "Internals": HTML and figures of a finished run for one selection."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import plotly.graph_objects as go
+from markupsafe import Markup
+
+import pine_engine as pine
+import viz
+from viz.cards.compare import answers_picture
+from viz.cards.glossary import term
+from viz.drawing.markup import empty_panel, render
+from viz.drawing.picture import switch
+from viz.drawing.text import join_words, shorten
+from viz.figures.answer_attention import NO_TOKENS
+from viz.figures.answer_tokens import AnswerTokens, comparison_step
+from viz.figures.head_decisiveness import decisiveness, most_decisive
+from viz.page.answers.answering import FinishedRun
+from viz.page.attention_job import AttentionView, attention_request, recorded_attention
+from viz.page.common.failures import notice
+from viz.page.selection import (
+    Selection,
+    has_query,
+    plan_of,
+    query_of_step,
+    ranked_trace,
+    shown_place,
+    step_of,
+    token_of,
+    traced_answer,
+)
+
+TABS = (
+    ("attention", "Attention"),
+    ("masks", "Masks"),
+    ("positions", "Positions"),
+    ("importance", "Importance"),
+    ("change", "What changed"),
+)
+"""Name and label of each tab; `DRAWING` maps names to functions, except for "Attention"."""
+
+FIGURES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "attention": (("attention",),),
+    "masks": (("token-masks",),),
+    "positions": (("positions",), ("position-map", "method-positions")),
+    "importance": (("decisive-heads", "importance"), ("answer-importance", "attention-shares")),
+    "change": (("likely-tokens",), ("token-shares",), ("answer-shares",)),
+}
+"""Figures of each tab, in columns."""
+
+NOT_COMPUTED = (
+    "Here will be the attention of every token of the prompt on every other one, vanilla beside the chosen "
+    "method."
+)
+NOT_RANKED = "No method of this run ranks the documents; tick PINE and run again."
+ALONE = "There is one document, so there is nothing to rank."
+NOT_WRITTEN = "No token of the answer was written."
+OVER = "This answer was over before that token. Choose another query or method."
+
+SCALED = {"documents": "documents", "documents_and_prefix": "documents and prefix"}
+NORMALIZATIONS = {"raw": "raw", "share": "share of the row", "log": "log scale"}
+
+ORDER_WIDTH = 16
+"""Maximum characters of an order name on a button."""
+
+
+@dataclass(frozen=True)
+class TabContent:
+    """HTML above the figures; figures by place, see FIGURES. Missing places are empty."""
+
+    html: str
+    figures: dict[str, go.Figure] = field(default_factory=dict)
+
+
+def of_method(figure: go.Figure, label: str) -> go.Figure:
+    """Prefix the title of the figure with its method."""
+    title = figure.layout.title.text
+    return figure.update_layout(title_text=f"{label}: {title[:1].lower()}{title[1:]}")
+
+
+def _switch(label: str, name: str, options: Mapping[Any, str], chosen: object) -> str:
+    """Render a switch of one field of the selection: labels by value."""
+    return switch(label, [(text, {name: value}) for value, text in options.items()], options.get(chosen, ""))
+
+
+# Attention
+
+
+def draw_attention(run: FinishedRun, selection: Selection, attended: AttentionView | None) -> TabContent:
+    """Draw the last result if it belongs to this run, else the weights recorded with the run."""
+    request = attention_request(run, selection)
+    if attended is None or not attended.request.is_of(run):
+        attended = recorded_attention(run)
+    if attended is None:
+        return TabContent(empty_panel(NOT_COMPUTED))
+    shown = attended.request
+    token = token_of(run, selection.query)
+    figure = viz.plot_attention(
+        {method: weights.astype("float32") for method, weights in attended.weights.items()},
+        request.layout,
+        with_sink=selection.with_sink,
+        query=token if token < request.layout.num_tokens else None,
+        order=run.order,
+        labels={method: pine.METHODS[method].label for method in attended.weights},
+    )
+    figure.update_layout(title_text=f"Attention, token by token, layer {shown.layer}, head {shown.head}")
+    html = _switch(
+        "First token, the sink", "with_sink", {False: "left out", True: "drawn"}, selection.with_sink
+    )
+    if shown != request:
+        label = pine.METHODS[request.methods[-1]].label
+        html += notice(
+            f"Chosen are {label}, layer {request.layer}, head {request.head}: press Compute to draw them."
+        )
+    return TabContent(html, {"attention": figure})
+
+
+# Masks
+
+
+def draw_masks(run: FinishedRun, selection: Selection) -> TabContent:
+    """Draw the prompt token by token, with the methods of the tutorial, run or not: masks need no model."""
+    shown = [row for row in pine.METHODS.values() if row.in_tutorial or row.name in run.result.traces]
+    token = token_of(run, selection.query)
+    figure = viz.plot_masks(
+        [plan_of(run, row.name) for row in shown],
+        query=token if token < run.result.layout.num_tokens else None,
+        order=run.order,
+    )
+    count = len(run.order)
+    remarks = [
+        f"{row.label} scales the attention of the suffix to {SCALED[row.key_weighting]} by 1/{count}."
+        for row in shown
+        if row.key_weighting in SCALED and count > 1
+    ]
+    if not_run := [row.label for row in shown if row.name not in run.result.traces]:
+        remarks.append(f"Not run: {join_words(not_run)}. A mask needs no run.")
+    return TabContent("".join(map(notice, remarks)), {"token-masks": figure})
+
+
+# Positions
+
+
+def draw_positions(run: FinishedRun, selection: Selection) -> TabContent:
+    """Draw the documents for one query by layer or head and by method, and for all documents."""
+    place, query, method = shown_place(run, selection), selection.query, selection.method
+    options: dict[str, Any] = {
+        "document" if query.kind == "document" else "query": query.index,
+        "layer": place.layer,
+        "head": place.head,
+        "order": run.order,
+    }
+    labels = {name: pine.METHODS[name].label for name in run.result.traces if has_query(run, name, query)}
+    figures = {}
+    remark = empty_panel(OVER)
+    if labels:
+        traces = [run.result.traces[name] for name in labels]
+        figures["method-positions"] = viz.plot_method_positions(traces, **options, labels=labels)
+    if label := labels.get(method):
+        trace = run.result.traces[method]
+        positions = viz.plot_positions(trace, by=selection.rows, **options)
+        figures["positions"] = of_method(positions, label)
+        figures["position-map"] = of_method(viz.plot_position_map(trace, **options), label)
+        remark = ""
+        if trace.suffix_importance is None:
+            ranked = ranked_trace(run)
+            other = (
+                f" Choose {pine.METHODS[ranked.method].label} to see how its heads differ." if ranked else ""
+            )
+            remark = notice(f"{label} places the documents alike in every layer and head.{other}")
+        elif None in (selection.layer, selection.head):
+            here = f"layer {place.layer}, head {place.head}"
+            remark = notice(f"Positions have no mean; shown is {here}, which decides most.")
+    rows = _switch("A row is", "rows", {"layer": "a layer", "head": "a head"}, selection.rows)
+    return TabContent(rows + remark, figures)
+
+
+# Importance
+
+
+def draw_importance(run: FinishedRun, selection: Selection) -> TabContent:
+    """Draw the heads, the documents, the answer tokens and the attention shares of the selected method."""
+    trace, label = run.result.traces[selection.method], pine.METHODS[selection.method].label
+    is_ranked, texts = trace.suffix_importance is not None, traced_answer(run, trace.method)
+    place: dict[str, Any] = {"layer": selection.layer, "head": selection.head}
+    scale: dict[str, Any] = {"normalization": selection.normalization, "order": run.order}
+    figures: dict[str, go.Figure] = {}
+    missing = []
+    if is_ranked:
+        figures["decisive-heads"] = viz.plot_head_decisiveness(trace, **place)
+    if is_ranked and len(run.order) > 1:
+        document = selection.query.index if selection.query.kind == "document" else None
+        figures["importance"] = viz.plot_importance(trace, **place, **scale, document=document)
+    elif is_ranked:
+        missing.append(ALONE)
+    elif ranked := ranked_trace(run):
+        other = pine.METHODS[ranked.method].label
+        missing.append(f"{label} computes no importance. Choose {other} to see what it ranks.")
+    else:
+        missing.append(NOT_RANKED)
+    if texts:
+        step = step_of(run, selection.query)
+        step = step if step is not None and step < len(texts) else None
+        figures["answer-importance"] = viz.plot_answer_importance(trace, texts, **place, **scale, step=step)
+        figures["attention-shares"] = viz.plot_attention_shares(
+            trace,
+            step=step,
+            steps=len(texts),
+            **place,
+            with_rest=selection.with_prefix,
+            order=run.order,
+        )
+    else:
+        missing.append(NOT_WRITTEN)
+    return TabContent(
+        _importance_switches(selection, trace) + "".join(map(empty_panel, missing)),
+        {name: of_method(figure, label) for name, figure in figures.items()},
+    )
+
+
+def _importance_switches(selection: Selection, trace: "pine.Trace") -> str:
+    options: list[tuple[str, dict[str, Any]]] = []
+    if trace.suffix_importance is not None:
+        layer, head = most_decisive(decisiveness(trace))
+        options.append((f"most decisive: layer {layer}, head {head}", {"layer": layer, "head": head}))
+    options += [("mean over heads", {"head": None}), ("mean over all", {"layer": None, "head": None})]
+    here = {"layer": selection.layer, "head": selection.head}
+    if selection.head is None and selection.layer is not None:
+        here = {"head": None}
+    prefix = {True: "everything", False: "documents only"}
+    return (
+        switch("Head", options, next((text for text, what in options if what == here), ""))
+        + _switch("Importance as", "normalization", NORMALIZATIONS, selection.normalization)
+        + _switch("Attention on", "with_prefix", prefix, selection.with_prefix)
+    )
+
+
+# What changed
+
+
+def draw_change(run: FinishedRun, selection: Selection) -> TabContent:
+    """Draw the answer of the selected method and that of another method or order."""
+    others = other_answers(run, selection.method)
+    other = chosen_other(run, selection)
+    left = run.answer_records[selection.method]
+    if other and other.startswith("order:"):
+        left = replace(left, label=f"{left.label} (as run)")
+    answers = [left, others[other][1]] if other else [left]
+    prefix = {True: "shown", False: "left out"}
+    html = _other_switches(others, other)
+    if len(run.order) > 1 and not any(key.startswith("order:") for key in others):
+        html += notice("Press Shuffle above to compare orders.")
+    html += answers_picture(
+        answers,
+        dtype=run.dtype,
+        queries=[str(query_of_step(run, step)) for step in range(len(left.tokens))],
+        chosen=step_of(run, selection.query),
+    )
+    html += _switch("Attention on the prefix (SYS)", "with_prefix", prefix, selection.with_prefix)
+    if not any(record.tokens for record in answers):
+        return TabContent(html + empty_panel(NO_TOKENS))
+    show = {"with_prefix": selection.with_prefix}
+    figures = {"answer-shares": viz.plot_answer_attention(answers, **show)}
+    if len(answers) == 2:
+        figures["likely-tokens"] = viz.plot_next_token_candidates(*answers)
+        step = comparison_step(*answers)
+        figures["token-shares"] = viz.plot_answer_attention(answers, step=step, **show)
+    return TabContent(html, figures)
+
+
+def other_answers(run: FinishedRun, method: str) -> dict[str, tuple[str, AnswerTokens]]:
+    """Return button and answer of the other methods, then of the other orders, by their key."""
+    found = {
+        f"method:{name}": (pine.METHODS[name].label, record)
+        for name, record in run.answer_records.items()
+        if name != method
+    }
+    for index, tried in enumerate(run.tried):
+        if tried.order != run.order and method in tried.answer_records:
+            # Shortened names of long orders may be equal; their numbers differ.
+            name = f"{index + 1}: {shorten(tried.label, ORDER_WIDTH)}"
+            label = f"{pine.METHODS[method].label} (order {name})"
+            found[f"order:{index}"] = name, replace(tried.answer_records[method], label=label)
+    return found
+
+
+def chosen_other(run: FinishedRun, selection: Selection) -> str | None:
+    """Return the key of the selected answer, else of the first that differs (methods before orders).
+
+    Returns the first if none differs, and None if the run has a single answer.
+    """
+    others = other_answers(run, selection.method)
+    if selection.other in others:
+        return selection.other
+    ids = run.answer_records[selection.method].token_ids
+    return min(
+        others,
+        key=lambda key: (key.startswith("order:"), others[key][1].token_ids == ids),
+        default=None,
+    )
+
+
+def _other_switches(others: Mapping[str, tuple[str, AnswerTokens]], chosen: str | None) -> str:
+    html = ""
+    for kind, label in (("method:", "Compare with"), ("order:", "Or with the same method, order")):
+        if buttons := {key: button for key, (button, _) in others.items() if key.startswith(kind)}:
+            html += _switch(label, "other", buttons, chosen)
+    return html
+
+
+DRAWING: dict[str, Callable[[FinishedRun, Selection], TabContent]] = {
+    "masks": draw_masks,
+    "positions": draw_positions,
+    "importance": draw_importance,
+    "change": draw_change,
+}
+"""Drawing function of each tab."""
+
+
+HOW_TO_READ: dict[str, Sequence[str]] = {
+    "attention": (
+        "A point is how much of its attention the token of its row gives to that of its column, in one layer "
+        "and head, on a logarithmic scale; grey is masked. Drag to zoom, both panels follow; a click chooses "
+        "the query of a row. Of a long prompt several tokens are one point, which has the largest of their "
+        "weights.",
+        "The first token takes most of the attention of most heads, whatever it is: it is called a sink. It "
+        "is left out unless you ask for it.",
+    ),
+    "masks": (
+        Markup(
+            "A panel is a {}: a point is blue where the token of its row can attend to that of its column. "
+            "Methods with the same mask share a panel; they differ in positions or weights. Drag to zoom, "
+            "all panels follow; a click selects the query of a row."
+        ).format(term("mask")),
+    ),
+    "positions": (
+        Markup(
+            "A bar is a document at the {} where one query sees it, so it may stand elsewhere for another "
+            "query, layer or head. What ends nearest to the query is nearest to it. Bars that overlap share "
+            "positions."
+        ).format(term("position")),
+        "Positions have no mean. Where a mean over layers or heads is chosen, the head is drawn that decides "
+        "most between documents.",
+    ),
+    "importance": (
+        Markup(
+            "{} is what PINE ranks by: attention weights without positions, summed over the tokens that "
+            "read, divided by the length of the document that is read, in tokens. No document ranks itself."
+        ).format(term("importance", "Importance")),
+        "A head decides if it finds documents unequally important and reads documents at all: the largest "
+        "less the smallest share of importance, times the share of attention that documents get.",
+        "Attention weights are not a full explanation of the answer.",
+    ),
+    "change": (
+        "Above, both answers with the words that only one of them has. Below, the first token in which they "
+        "differ: how probable each candidate was, and what was read to write it. Of equal answers it is the "
+        "token whose probability differs most. A token without a bar was not among the most likely ones.",
+        "Of two orders, “slot 1 → 2” is where a document stands for the first answer, and for the second.",
+        "Attention weights are not a full explanation of the answer.",
+    ),
+}
+
+
+def how_to_read(tab: str) -> str:
+    """Render the folded explanation; "" for a tab that needs none."""
+    if tab not in HOW_TO_READ:
+        return ""
+    return render("how_to_read.html", name=tab, sentences=HOW_TO_READ[tab])
