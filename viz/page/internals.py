@@ -88,7 +88,7 @@ class View:
 
 @dataclass(frozen=True)
 class Internals:
-    """What other parts of the page use of the tab."""
+    """Widgets and states of the tab that other parts of the page use."""
 
     tabs: gr.Tabs
     view: gr.State
