@@ -225,7 +225,7 @@ def test_last_table_has_intervals_and_findings(views: list[MeasureView], records
     assert cells(html)[3][2] == f"{nats.mean:.2f}"
     assert answered is not None and answered.interval is not None
     low, high = answered.interval
-    assert cells(html)[1][2] == f"{100 * answered.mean:.0f} %{100 * low:.0f} % to {100 * high:.0f} %"
+    assert cells(html)[1][2] == f"{100 * answered.mean:.0f}%{100 * low:.0f}% to {100 * high:.0f}%"
     found = read_html(findings_html(views[-1], views[-1].run)).with_class("pine-findings")
     assert "PINE has" in found[0].text and findings_html(views[0], None) == ""
 
@@ -304,7 +304,7 @@ def test_unparsed_verdicts_have_no_score() -> None:
         assert dict(zip(table.orders, pine.values, strict=True)) == {"as-is": 0.75, "swapped": None}
         assert (pine.unparsed, pine.compared, pine.changed) == (3, 0, 0)
         html = measured_tables([table], done=8, planned=8)
-        assert "4 of 4" in read_html(html).text and "50 %" not in html
+        assert "4 of 4" in read_html(html).text and "50%" not in html
 
 
 def test_answers_without_accepted_ones_are_compared(engine: Engine) -> None:
@@ -389,17 +389,17 @@ def table(orders: int = 2, **changes: Any) -> MeasuredTable:
 
 def test_table_shows_shares_with_their_interval() -> None:
     html = measured_tables([table()], done=3, planned=12, note="Two failed.")
-    assert cells(html) == [["0 %", "10 %", "25 %10 % to 40 %", "1 of 6"]]
+    assert cells(html) == [["0%", "10%", "25%10% to 40%", "1 of 6"]]
     heads = [head.text for head in read_html(html).all("thead")[0].all("th")]
-    assert heads == ["method", "o0", "o1", "mean", "answer changes"]
+    assert heads == ["method", "o0", "o1", "mean", "answers changed"]
     assert "Two failed." in html
     nats = replace(table(1, values=(-3.456,), mean=-3.456, interval=None, changed=None), is_share=False)
     assert cells(measured_tables([nats], done=1, planned=1)) == [["-3.46", "-3.46"]]
 
 
 def test_many_orders_show_the_lowest_and_highest() -> None:
-    assert cells(measured_tables([table(7)], done=1, planned=1))[0][:2] == ["0 % (o0)", "60 % (o6)"]
-    assert cells(measured_tables([table(6)], done=1, planned=1))[0][5] == "50 %"
+    assert cells(measured_tables([table(7)], done=1, planned=1))[0][:2] == ["0% (o0)", "60% (o6)"]
+    assert cells(measured_tables([table(6)], done=1, planned=1))[0][5] == "50%"
     empty = table(7, values=(None,) * 7)
     assert cells(measured_tables([empty], done=1, planned=1))[0][:2] == ["–", "–"]
 

@@ -75,7 +75,7 @@ def test_answer_token_draws_that_token(run: FinishedRun) -> None:
     _, value = next(one for one in query_choices(run, "pine") if one[0].startswith("Answer token 2"))
     selection = first_selection(run).picked({"query": value}, run)
     shares = draw_importance(run, selection).figures["attention-shares"]
-    assert "token 2 of the answer" in shares.layout.title.text
+    assert "answer token 2" in shares.layout.title.text
 
 
 def test_first_selection_is_a_token_of_the_answer(run: FinishedRun) -> None:
