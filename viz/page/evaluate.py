@@ -16,12 +16,11 @@ from pine_engine.methods.table import METHODS
 from viz.cards.measured import measured_tables
 from viz.drawing.markup import empty_panel, render
 from viz.figures.bias_curve import plot_bias_curve
-from viz.page.common.disk import Disk
+from viz.page.common.disk import Disk, remove_folder
 from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.common.figure_box import build_figure, figure_value
 from viz.page.common.host_settings import HostSettings
-from viz.page.common.private_folder import remove_folder
 from viz.page.evaluate_job import (
     MeasureRequest,
     MeasureView,
