@@ -1,5 +1,7 @@
 """Models of a known shape with random weights, for benchmarks and self-tests without a real model."""
 
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pine_engine.errors import ModelError
@@ -15,52 +17,11 @@ if TYPE_CHECKING:
 MARK = "random:"
 """Prefix of the name of a model with random weights."""
 
-TINY = {
-    "vocab_size": 97,
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 8192,
-    # Ten times the usual value: with 0.02 attention is flat, and positions hardly matter.
-    "initializer_range": 0.2,
-}
+SHAPES: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+"""Configurations by name, from random_models.toml."""
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "tiny": TINY,
-    "experts": TINY
-    | {"model_type": "mixtral", "hidden_size": 512, "intermediate_size": 512, "num_local_experts": 4},
-    "wide-gelu": TINY | {"model_type": "starcoder2", "intermediate_size": 2048},
-    "narrow-keys": TINY
-    | {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3},
-    "odd-widths": TINY | {"model_type": "gemma2", "intermediate_size": 203, "head_dim": 24},
-    "one-head": TINY
-    | {"intermediate_size": 203, "head_dim": 40, "num_attention_heads": 1, "num_key_value_heads": 1},
-    "seven-queries": TINY | {"hidden_size": 112, "num_attention_heads": 7, "num_key_value_heads": 1},
-    "unaligned-heads": TINY
-    | {"hidden_size": 96, "head_dim": 18, "num_attention_heads": 3, "num_key_value_heads": 3},
-    "llama-8b": {
-        "vocab_size": 128256,
-        "hidden_size": 4096,
-        "intermediate_size": 14336,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "max_position_embeddings": 8192,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 500_000.0},
-    },
-}
-"""Configurations, of Llama unless `model_type` differs. llama-8b is the shape of Meta-Llama-3-8B."""
-
-DEMANDING = {
-    "experts": "a mixture of experts",
-    "wide-gelu": "a wide GELU",
-    "narrow-keys": "few keys for many queries",
-    "odd-widths": "odd widths",
-    "one-head": "one head",
-    "seven-queries": "one key head for seven queries",
-    "unaligned-heads": "heads of 18 dimensions",
+DEMANDING: dict[str, str] = {
+    name: shape.pop("demands") for name, shape in SHAPES.items() if "demands" in shape
 }
 """Shapes for which native operations of torch are not batch-invariant on some CPUs, with a description."""
 
@@ -105,7 +66,7 @@ def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
 
     target = torch.device(device)
     forked = [target] if target.type == "cuda" else []
-    config = AutoConfig.for_model(**{"model_type": "llama", **shape})
+    config = AutoConfig.for_model(**{"model_type": "llama", **SHAPES["tiny"], **shape})
     resolved = resolve_dtype(known_dtype(dtype), device, stored="float32")
     with torch.random.fork_rng(devices=forked), target:
         torch.manual_seed(0)

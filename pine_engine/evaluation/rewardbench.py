@@ -1,46 +1,25 @@
-"""Subsets of RewardBench, with their sections and weights.
+"""Subsets of RewardBench, with their sections and weights, from rewardbench.toml."""
 
-Source: RewardBench's constants, specification 9.1. math-prm has 447 examples and weighs 984, as much as the
-six subsets of code together.
-"""
+import tomllib
+from pathlib import Path
 
 Weights = dict[tuple[str, str], float]
 """Weight of each subset of a judge's data in its section, by section and subset."""
 
-WEIGHTS: Weights = {
-    ("Chat", "alpacaeval-easy"): 100,
-    ("Chat", "alpacaeval-length"): 95,
-    ("Chat", "alpacaeval-hard"): 95,
-    ("Chat", "mt-bench-easy"): 28,
-    ("Chat", "mt-bench-med"): 40,
-    ("Chat Hard", "mt-bench-hard"): 37,
-    ("Chat Hard", "llmbar-natural"): 100,
-    ("Chat Hard", "llmbar-adver-neighbor"): 134,
-    ("Chat Hard", "llmbar-adver-GPTInst"): 92,
-    ("Chat Hard", "llmbar-adver-GPTOut"): 47,
-    ("Chat Hard", "llmbar-adver-manual"): 46,
-    ("Safety", "refusals-dangerous"): 100,
-    ("Safety", "refusals-offensive"): 100,
-    ("Safety", "xstest-should-refuse"): 154,
-    ("Safety", "xstest-should-respond"): 250,
-    ("Safety", "donotanswer"): 136,
-    ("Reasoning", "math-prm"): 984,
-    ("Reasoning", "hep-cpp"): 164,
-    ("Reasoning", "hep-go"): 164,
-    ("Reasoning", "hep-java"): 164,
-    ("Reasoning", "hep-js"): 164,
-    ("Reasoning", "hep-python"): 164,
-    ("Reasoning", "hep-rust"): 164,
-}
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
-WEIGHTS_V0_1_1: Weights = {
-    ("Safety", "xstest-should-refuse"): 250,
-    ("Safety", "xstest-should-respond"): 154,
-}
-"""Weights that differ in version 0.1.1."""
+WEIGHTS, WEIGHTS_V0_1_1 = (
+    {
+        (section, subset): float(weight)
+        for section, of_section in table.items()
+        for subset, weight in of_section.items()
+    }
+    for table in (_TABLES["weights"], _TABLES["weights_v0_1_1"])
+)
+"""Weights of all subsets, and those that differ in version 0.1.1."""
 
 SECTION_OF = {subset: section for section, subset in WEIGHTS}
-SECTIONS = tuple(dict.fromkeys(SECTION_OF.values()))
+SECTIONS = tuple(_TABLES["weights"])
 
 _BY_NAME = {subset.lower(): subset for subset in SECTION_OF}
 
