@@ -2,11 +2,11 @@
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,11 +22,12 @@ from pine_engine.evaluation import shards
 from pine_engine.evaluation.document_orders import AS_IS, ORDERS
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.report.tables import TOO_FEW, UNPARSED
+from pine_engine.evaluation.report.runs import MeasuredRun
+from pine_engine.evaluation.report.tables import estimated, metric_rows
+from pine_engine.evaluation.report.task_tables import main_results
 from pine_engine.evaluation.settings import Settings, choose
-from pine_engine.evaluation.task_estimates import Row, method_rows, nested
+from pine_engine.evaluation.task_estimates import nested
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
@@ -192,31 +193,14 @@ def _summarize(
         "seconds": sum(record.seconds for record in records),
         "summary": nested(tasks) if tasks else None,
     }
-    by_method = [(task, method) for task in tasks for method in task.methods]
-    rows = [_row(row) for task, method in by_method for row in method_rows(task) if row.method == method]
+    rows = [row for task in tasks for row in _rows(MeasuredRun(output_dir.name, info, (task,)))]
     return CommandResult(report, rows, notes + reasons, output.FAILED if reasons else 0)
 
 
-def _row(row: Row) -> dict[str, Any]:
-    """Return the mean of a metric over all orders, and in the worst and best order."""
-    mean, unparsed, changed = row.mean, row.get("unparsed"), row.get("changed")
-    line: dict[str, Any] = {
-        "method": row.method,
-        "metric": row.metric,
-        "examples": mean.num_examples,
-        "mean [95 %]": _interval(mean) if mean.is_parsed else UNPARSED,
-    }
-    if unparsed and unparsed.mean:
-        line["unparsed"] = unparsed.mean
-    orders = row.means("order", row.grid.orders)
-    if len(orders) > 1:
-        for key, name in zip(("worst", "best"), row.extreme_orders(), strict=True):
-            line[key] = f"{orders[name].mean:.3f} {name}" if mean.is_parsed else None
-        line["changes"] = changed and changed.mean
-    seconds = row.grid.get(row.method, "cost", "seconds")
-    return line | {"time, s": seconds and seconds.mean}
-
-
-def _interval(estimate: Estimate) -> str:
-    bounds = estimate.interval and "{:.3f}, {:.3f}".format(*estimate.interval)
-    return f"{estimate.mean:.3f} [{bounds or TOO_FEW}]"
+def _rows(run: MeasuredRun) -> Iterator[dict[str, str]]:
+    """Yield the main results of each method by metric, as in a report, and the time per record."""
+    (grid,) = run.tasks
+    table = main_results(grid.task, [run])
+    for row, cells in zip(metric_rows(grid.task, [run]), table.rows, strict=True):
+        time_per_record = estimated(grid.get(row.method, "cost", "seconds"))
+        yield dict(zip(table.columns, cells, strict=True)) | {"time": time_per_record}

@@ -1,8 +1,7 @@
 """Subcommand `molecules`: validity and property errors of generated molecules, for each method."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,10 +9,9 @@ from pine_engine.cli import output
 from pine_engine.cli.options import Limit, Methods, method_names
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
-from pine_engine.methods.table import METHODS
+from pine_engine.evaluation.report.molecule_tables import MoleculeReport, molecule_lines
 from pine_engine.molecules import metrics as measured
-from pine_engine.molecules.metrics import MeanError, MethodMetrics
-from pine_engine.molecules.request_rows import PROPERTIES, read_molecules, split_molecules
+from pine_engine.molecules.request_rows import read_molecules, split_molecules
 
 SHIPPED = "molecules"
 MAX_ORDERS = 720
@@ -61,39 +59,17 @@ def molecules(
         generated = generate_molecules(engine, requests, request_orders, names, advance)
     metrics = measured.compute_metrics(generated, requests, predictor, training_smiles)
     references = measured.compute_references(requests, predictor)
-    report: dict[str, Any] = {
-        "model": engine.model_name,
-        "data": data.name,
-        "predictor_data": predictor_data.name,
-    }
-    report |= {"requests": len(requests), "orders": orders, "seed": seed, "dtype": engine.dtype}
-    report |= {"methods": metrics, "references": references}
+    report = MoleculeReport(
+        model=engine.model_name,
+        data=data.name,
+        predictor_data=predictor_data.name,
+        requests=len(requests),
+        orders=orders,
+        seed=seed,
+        dtype=engine.dtype,
+        methods=metrics,
+        references=references,
+    )
     errors = "errors are of valid molecules only, with 95 % intervals over requests"
     caption = f"{len(requests)} requests in {orders} orders each; {errors}"
-    return CommandResult(report, _rows(metrics, references), caption=caption)
-
-
-def _rows(metrics: list[MethodMetrics], references: dict[str, dict[str, MeanError]]) -> list[dict[str, Any]]:
-    """Return rows of fractions, then of errors per property, with a column per method and reference."""
-    labels = {one.method: METHODS[one.method].label for one in metrics}
-    rows: list[dict[str, Any]] = []
-    for name in ("valid", "unique", "novel", "changed"):
-        fractions = {labels[one.method]: getattr(one, name) for one in metrics}
-        percents = {label: None if value is None else f"{value:.1%}" for label, value in fractions.items()}
-        rows.append({"": name, **percents})
-    columns = {labels[one.method]: one.errors for one in metrics} | references
-    for name, unit in PROPERTIES.items():
-        errors = {title: _interval(by_property, name) for title, by_property in columns.items()}
-        rows.append({"": f"{name}, {unit}", **errors})
-    first, *others = metrics
-    for name in PROPERTIES if others else ():
-        differences = {labels[one.method]: _interval(one.more_error, name, "+") for one in others}
-        rows.append({"": f"{name} above {labels[first.method]}", **differences})
-    return rows
-
-
-def _interval(errors: Mapping[str, MeanError] | None, name: str, sign: str = "") -> str | None:
-    if errors is None:
-        return None
-    error = errors[name]
-    return f"{error.mean:{sign}.3g} [{error.low:{sign}.3g}, {error.high:{sign}.3g}]"
+    return CommandResult(report.model_dump(), list(molecule_lines(report)), caption=caption)

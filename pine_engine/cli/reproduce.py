@@ -66,8 +66,8 @@ def _notes(compared: "Reproduction") -> Iterator[str]:
         yield f"replaced by options: {'; '.join(compared.overrides)}"
     if tolerance := compared.tolerance:
         yield (
-            f"tolerance: {tolerance.logit_diff:g} for max |Δ logit|, {tolerance.logprob:g} nats per token "
-            "for a log-probability; a near-tie can change the answer"
+            f"tolerance: {tolerance['logit_diff']:g} for max |Δ logit|, {tolerance['logprob']:g} nats per "
+            "token for a log-probability; a near-tie can change the answer"
         )
     unchecked = compared.unchecked()
     for (label, reason), methods in unchecked.items():

@@ -131,23 +131,6 @@ class MeasuredMethod:
         """True if it has a log-probability of each choice of a task."""
         return self.wrapper is None or self.wrapper.orders is not None or self.wrapper.calibrated == "labels"
 
-    @property
-    def rank(self) -> int:
-        """Number of its line in tables: methods alone, then those of each wrapper."""
-        wrappers = [None, *DEBIASERS.values()]
-        return wrappers.index(self.wrapper) * len(METHODS) + list(METHODS.values()).index(self.base)
-
-    @property
-    def mark(self) -> int:
-        """Number of its marker in all curves: methods alone, then all wrappers of each method.
-
-        If two in a figure differ in color only, the later one gets another shape.
-        """
-        place = list(METHODS.values()).index(self.base)
-        if self.wrapper is None:
-            return place
-        return len(METHODS) + place * len(DEBIASERS) + list(DEBIASERS.values()).index(self.wrapper)
-
 
 def measured_method(name: str) -> MeasuredMethod:
     """Return the method or wrapped method of a name. Raises InputError for an unknown or nested name."""
@@ -195,15 +178,24 @@ def method_label(name: str) -> str:
 
 
 def method_rank(name: str) -> int:
-    """Return the rank in tables: methods, then wrapped methods, then those that are in no table."""
-    found = find_measured(name)
-    return found.rank if found else NUM_MEASURED
+    """Return the line in tables: methods alone, those of each wrapper, then those that are in no table."""
+    if (found := find_measured(name)) is None:
+        return NUM_MEASURED
+    wrappers = [None, *DEBIASERS.values()]
+    return wrappers.index(found.wrapper) * len(METHODS) + list(METHODS.values()).index(found.base)
 
 
 def method_mark(name: str) -> int:
-    """Return the number of the marker in all curves."""
-    found = find_measured(name)
-    return found.mark if found else NUM_MEASURED
+    """Return the number of the marker in all curves: methods alone, then all wrappers of each method.
+
+    If two in a figure differ in color only, the later one gets another shape.
+    """
+    if (found := find_measured(name)) is None:
+        return NUM_MEASURED
+    place = list(METHODS.values()).index(found.base)
+    if found.wrapper is None:
+        return place
+    return len(METHODS) + place * len(DEBIASERS) + list(DEBIASERS.values()).index(found.wrapper)
 
 
 def is_order_invariant(name: str) -> bool:

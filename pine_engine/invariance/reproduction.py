@@ -1,35 +1,28 @@
 """Reproduction of a certificate by computing it again."""
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import OrderComparison, OrderResult, compare_orders, sample_orders
 from pine_engine.invariance.certificate import Certificate, MethodResult, create_certificate, hash_logits
 from pine_engine.invariance.platform_facts import ASPECTS
 
+Tolerance = dict[Literal["logit_diff", "logprob"], float]
+"""Maximum difference of max |Δ logit|, and of a log-probability in nats per token of the answer."""
 
-@dataclass(frozen=True)
-class Tolerance:
-    """Maximum difference of numbers computed on two platforms, where rounding differs."""
+EXACT: Tolerance = {"logit_diff": 0.0, "logprob": 0.0}
 
-    logit_diff: float  # of max |Δ logit|
-    logprob: float  # of a log-probability, in nats per token of the answer
-
-
-EXACT = Tolerance(0.0, 0.0)
-
-TOLERANCES = {
-    "float32": Tolerance(1e-3, 3e-4),
-    "float16": Tolerance(0.2, 0.06),
-    "bfloat16": Tolerance(1.0, 0.3),
-    "4bit": Tolerance(1.0, 0.3),
+TOLERANCES: dict[str, Tolerance] = {
+    "float32": {"logit_diff": 1e-3, "logprob": 3e-4},
+    "float16": {"logit_diff": 0.2, "logprob": 0.06},
+    "bfloat16": {"logit_diff": 1.0, "logprob": 0.3},
+    "4bit": {"logit_diff": 1.0, "logprob": 0.3},
 }
-"""Tolerance by the coarser dtype of both platforms; docs/exactness.md has the measurements.
+"""Tolerance of numbers computed on two platforms, by the coarser dtype; docs/exactness.md has measurements.
 
 Rounding errors grow over the layers to about 100 units in the last place of a logit. Decode steps in 4bit
 use bfloat16 activations.
@@ -107,7 +100,7 @@ class Reproduction:
             "orders": len(self.certified.orders),
             "platform_differences": self.platform_differences,
             "overrides": self.overrides,
-            "tolerance": self.tolerance and dataclasses.asdict(self.tolerance),
+            "tolerance": self.tolerance,
             "problems": self.problems_of(None),
             "checked": self._checked(None),
             "methods": methods,
@@ -175,7 +168,7 @@ def compare_certificates(
     tolerance, reason = None, None
     if differences and found.hashes != certified.hashes:
         tolerances = [TOLERANCES.get(platform.dtype, EXACT) for platform in (here, there)]
-        tolerance = max(tolerances, key=lambda of_dtype: of_dtype.logit_diff)
+        tolerance = max(tolerances, key=lambda of_dtype: of_dtype["logit_diff"])
         reason = f"logits depend on the platform, which differs: {', '.join(ASPECTS[f] for f in differences)}"
     whole = partial(CertificateCheck, None)
     checks: list[CertificateCheck] = []
@@ -227,11 +220,11 @@ def _check_method(
         ("orders with the first answer", "num_matching_answers", 0.0),
         ("distinct answers", "num_distinct_answers", 0.0),
         ("bitwise identity", "bitwise_identical", 0.0),
-        ("max |Δ logit|", "max_abs_logit_diff", tolerance.logit_diff),
+        ("max |Δ logit|", "max_abs_logit_diff", tolerance["logit_diff"]),
     ):
         problem = _compare(label, getattr(found, field), getattr(certified, field), within)
         yield check(label, within, problem)
-    label, within = "the log-probabilities", tolerance.logprob * len(certified.first_token_ids)
+    label, within = "the log-probabilities", tolerance["logprob"] * len(certified.first_token_ids)
     if found.first_token_ids != certified.first_token_ids:
         yield check(label, within, unchecked="the first answers differ")
     else:

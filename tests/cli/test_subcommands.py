@@ -96,7 +96,7 @@ RUNS = {
         "molecules molecules.jsonl --predictor-data train.jsonl --methods vanilla,pine --orders 2 "
         "--model molecules",
         "model data predictor_data requests orders seed dtype methods references",
-        "alpha above Vanilla",
+        "PINE less Vanilla",
     ),
     "methods": ("methods", "methods wrappers", "permutation_full"),
     "models": ("models", "models", "unsupported"),

@@ -13,6 +13,7 @@ from pine_engine.debias.table import (
     measured_methods,
     method_label,
     method_mark,
+    method_rank,
 )
 from pine_engine.errors import InputError
 from pine_engine.evaluation.grid import make_grid
@@ -25,9 +26,9 @@ ALL_NAMES = [*METHODS, *(f"{wrapper}:{base}" for wrapper, base in product(DEBIAS
 def test_measured_methods_are_all_methods_alone_and_wrapped() -> None:
     found = measured_methods(ALL_NAMES)
     assert [one.name for one in found] == ALL_NAMES
-    assert [one.rank for one in found] == list(range(NUM_MEASURED))
-    assert len({one.label for one in found}) == len({one.mark for one in found}) == NUM_MEASURED
-    assert [one.mark for one in found[: len(METHODS)]] == list(range(len(METHODS)))
+    assert [method_rank(name) for name in ALL_NAMES] == list(range(NUM_MEASURED))
+    assert len({one.label for one in found}) == len(set(map(method_mark, ALL_NAMES))) == NUM_MEASURED
+    assert list(map(method_mark, METHODS)) == list(range(len(METHODS)))
     assert [one.base for one in measured_methods()] == list(get_methods())
     assert [one.name for one in measured_methods(["all"])] == list(METHODS)
     alone = measured_method("permutation_full")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel
 
@@ -16,7 +15,7 @@ from pine_engine.prompts.request import parse_json, read_text
 
 
 class MoleculeReport(BaseModel):
-    """JSON of `molecules --json`, without the keys that the table does not need."""
+    """Result of the subcommand `molecules`, and its JSON."""
 
     model: str
     data: str
@@ -26,7 +25,7 @@ class MoleculeReport(BaseModel):
     seed: int
     dtype: str
     methods: list[MethodMetrics]
-    references: dict[Literal["predictor", "mismatched_baseline"], dict[str, MeanError]]
+    references: dict[str, dict[str, MeanError]]
 
 
 def read_molecule_report(path: Path) -> MoleculeReport:
@@ -35,18 +34,17 @@ def read_molecule_report(path: Path) -> MoleculeReport:
 
 
 def molecule_part(reports: Sequence[MoleculeReport]) -> Part:
-    """Return validity and errors of each method, and the properties whose error PINE increases.
-
-    The table has a line for each method, for its difference to the first, and for the reference errors.
-    """
+    """Return validity and errors of each method, and the properties whose error PINE increases."""
     return Part(
         heading=task_label("molecule_generation"),
         sentences=tuple(sentence for report in reports for sentence in _findings(report)),
-        tables=(table("molecules", [line for report in reports for line in _lines(report)], 2),),
+        tables=(table("molecules", [line for report in reports for line in molecule_lines(report)], 2),),
     )
 
 
-def _lines(report: MoleculeReport) -> Iterator[dict[str, str]]:
+def molecule_lines(report: MoleculeReport) -> Iterator[dict[str, str]]:
+    """Yield the cells of each method, of its difference to the first, and of the reference errors."""
+
     def line(
         label: str, errors: Mapping[str, MeanError] | None, sign: str = "", **shares: str
     ) -> dict[str, str]:
@@ -70,8 +68,8 @@ def _lines(report: MoleculeReport) -> Iterator[dict[str, str]]:
     for one in report.methods:
         if one.more_error is not None:
             yield line(f"{method_label(one.method)} less {first}", one.more_error, "+")
-    yield line("the predictor's own", report.references["predictor"])
-    yield line("molecules of other requests", report.references["mismatched_baseline"])
+    yield line("the predictor's own", report.references.get("predictor"))
+    yield line("molecules of other requests", report.references.get("mismatched_baseline"))
 
 
 def _findings(report: MoleculeReport) -> Iterator[str]:

@@ -84,8 +84,11 @@ class Part:
     commands: tuple[str, ...] = ()
 
 
-Columns = Mapping[str, Callable[[Row], str] | str | tuple[str, ...]]
-"""Cell of a row by the title of its column: a function, the group of an estimate, or its group and name."""
+Cell = Callable[[Row], str] | str | tuple[str, ...]
+"""Cell of a row: a function, the group of an estimate, or its group and name."""
+
+Columns = Mapping[str, Cell]
+"""Cells by the title of their column."""
 
 HEADS: Columns = {
     "run": lambda row: row.run,
@@ -100,23 +103,19 @@ def pivot(name: str, rows: Sequence[Row], columns: Columns, *, heads: int = 3, *
     The columns of texts.toml follow those of the caller.
     """
     runs = {row.run for row in rows}
-    lines = []
     columns = {**columns, **_texts()[name].get("columns", {})}
-    for row in rows:
-        cells = {}
-        for title, cell in columns.items():
-            if callable(cell):
-                cells[title] = cell(row)
-            else:
-                cells[title] = estimated(row.get(*([cell] if isinstance(cell, str) else cell)))
-        if len(runs) == 1:
-            del cells["run"]
-        lines.append(cells)
-    if len(runs) != 1:
-        made = table(name, lines, heads, **values)
-        return made if rows else replace(made, columns=tuple(columns))
-    made = table(name, lines, heads - 1, **values)
-    return replace(made, note=f"{runs.pop()}. {made.note}".strip())
+    if len(runs) == 1:
+        del columns["run"]
+        heads -= 1
+    lines = [{title: _cell(row, cell) for title, cell in columns.items()} for row in rows]
+    made = replace(table(name, lines, heads, **values), columns=tuple(columns))
+    return replace(made, note=f"{runs.pop()}. {made.note}".strip()) if len(runs) == 1 else made
+
+
+def _cell(row: Row, cell: Cell) -> str:
+    if callable(cell):
+        return cell(row)
+    return estimated(row.get(*([cell] if isinstance(cell, str) else cell)))
 
 
 def table(name: str, lines: Sequence[Mapping[str, str]], heads: int = 1, **values: object) -> Table:
