@@ -82,11 +82,11 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                     evaluate_tab(page, sources, models.chosen, settings, disk, reader)
             with gr.Tab("Tutorial"):
                 tutorial = build_tutorial(workspace.finished)
-                with gr.Accordion("The idea on eight tokens", open=False):
+                with gr.Accordion("Worked example: eight tokens", open=False):
                     running_example = gr.HTML(empty_panel("Loading…"), elem_id="running-example")
-                with gr.Accordion("The words and the keys", open=False):
+                with gr.Accordion("Glossary and keyboard shortcuts", open=False):
                     gr.HTML(glossary_html(), elem_id="words")
-                    gr.HTML(f"<h3>The keys</h3>{keys_html()}", elem_id="keys")
+                    gr.HTML(f"<h3>Keyboard shortcuts</h3>{keys_html()}", elem_id="keys")
         gr.HTML(explanations_html())
         ready = gr.State((None, source.status.stage))
         timer = gr.Timer(1.0)

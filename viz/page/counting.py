@@ -29,15 +29,15 @@ def too_many_tokens(count: TokenCount, max_new_tokens: int, settings: HostSettin
     if count.total + max_new_tokens <= count.max_context_length:
         return too_long(count.total, settings) or ""
     return (
-        f"The prompt has {count.total:,} tokens, which with {max_new_tokens} for the answer is more than the "
-        f"{count.max_context_length:,} of the model; shorten or remove documents."
+        f"Prompt too long: {count.total:,} prompt + {max_new_tokens} answer tokens (context: "
+        f"{count.max_context_length:,}). Shorten or remove documents."
     )
 
 
 def total_html(count: TokenCount, max_new_tokens: int) -> str:
     """Render the length of the prompt and the context length of the model, in tokens."""
     sentence = (
-        f"{count.total:,} prompt tokens + {max_new_tokens} for the answer, of {count.max_context_length:,}"
+        f"{count.total:,} prompt + {max_new_tokens} answer tokens (context: {count.max_context_length:,})"
     )
     return notice(sentence, kind="count")
 

@@ -149,5 +149,5 @@ def test_it_can_be_stopped(
     monkeypatch.setattr(attention_job, "REDRAW_S", 0.0)
     views: Any = attend(engine, attention_request(run, selection))
     with closing(views):
-        assert "reads the prompt" in next(views).sentence
+        assert "prefill, layer" in next(views).sentence
     assert list(views) == []

@@ -76,16 +76,16 @@ def test_documents_are_the_same_after_a_way_to_the_browser_and_back(
 @pytest.mark.parametrize(
     ("sent", "sentence"),
     [
-        ("not JSON", "the documents cannot be read: the whole: invalid json"),
-        ('[{"identity": "0"}]', "the documents cannot be read: 0.identity: input should be a valid integer"),
+        ("not JSON", "Invalid documents: the whole: invalid json"),
+        ('[{"identity": "0"}]', "Invalid documents: 0.identity: input should be a valid integer"),
         (
             '[{"identity": 0, "text": 1}]',
-            "the documents cannot be read: 0.text: input should be a valid string",
+            "Invalid documents: 0.text: input should be a valid string",
         ),
-        ('[{"identity": 0, "text": "\\ud800"}]', "the documents cannot be read: the whole: invalid json"),
-        ('[{"identity": 1}]', "the letters of 1 documents are not 0 to 0"),
-        ('[{"identity": 0}, {"identity": 0}]', "the letters of 2 documents are not 0 to 1"),
-        (f"[{', '.join(['{}'] * 21)}]", "the documents cannot be read: "),
+        ('[{"identity": 0, "text": "\\ud800"}]', "Invalid documents: the whole: invalid json"),
+        ('[{"identity": 1}]', "Invalid document ids: expected 0 to 0"),
+        ('[{"identity": 0}, {"identity": 0}]', "Invalid document ids: expected 0 to 1"),
+        (f"[{', '.join(['{}'] * 21)}]", "Invalid documents: "),
     ],
 )
 def test_what_are_no_documents_is_refused_in_a_sentence(sent: str, sentence: str) -> None:
@@ -110,17 +110,17 @@ def test_pasted_text_is_split_at_rules_or_blank_lines(pasted: str, expected: lis
 @pytest.mark.parametrize(
     ("pasted", "sentence"),
     [
-        ("---\n \n---", "there is nothing to add; paste some text first"),
+        ("---\n \n---", "No text to add"),
         (
             "a\n\n" * 200_000,
-            "the text has 600,000 characters, more than 500,000; paste a part of it",
+            "Pasted text too long: 600,000 characters (limit: 500,000)",
         ),
     ],
 )
 def test_unsplittable_text_shows_its_problem(pasted: str, sentence: str) -> None:
     with pytest.raises(InputError) as refused:
         split_pasted(pasted)
-    assert str(refused.value) == sentence
+    assert sentence in str(refused.value)
 
 
 # The form and its tokens
@@ -129,16 +129,16 @@ def test_unsplittable_text_shows_its_problem(pasted: str, sentence: str) -> None
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [
-        (form(()), "There are no documents; add at least one."),
-        (form((Entry(1, "", "x"), Entry(0, "t", " "))), "Document A is empty; write some text or remove it."),
-        (form(question=" "), "There is no question; write one."),
-        (form(methods=()), "No method is chosen; tick at least one."),
+        (form(()), "No documents"),
+        (form((Entry(1, "", "x"), Entry(0, "t", " "))), "Document A is empty"),
+        (form(question=" "), "No question"),
+        (form(methods=()), "No method selected"),
     ],
 )
 def test_incomplete_form_names_the_missing_part(broken: Form, sentence: str, engine: Engine) -> None:
     with pytest.raises(InputError) as caught:
         form_layout(broken, engine)
-    assert str(caught.value) == sentence
+    assert sentence in str(caught.value)
 
 
 def test_the_letter_in_the_prompt_is_the_letter_on_the_card(engine: Engine) -> None:

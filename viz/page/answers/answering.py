@@ -139,11 +139,11 @@ def progress_sentence(event: Event) -> str:
     """Describe the progress of the engine in one line."""
     match event:
         case PrefillProgress(method=method, layers_done=done, num_layers=total):
-            return f"{METHODS[method].label} reads the prompt: layer {done} of {total}"
+            return f"{METHODS[method].label}: prefill, layer {done} of {total}"
         case PrefillDone(method=method):
-            return f"{METHODS[method].label} has read the prompt"
+            return f"{METHODS[method].label}: prefill done"
         case _:
-            return "Writing the answers"
+            return "Generating answers"
 
 
 def answer(engine: "Engine", form: Form, settings: HostSettings = DEFAULTS) -> Generator[RunView, None, None]:
@@ -166,7 +166,7 @@ def answer(engine: "Engine", form: Form, settings: HostSettings = DEFAULTS) -> G
     assert isinstance(event, RunFinished)
     meter.finish(event.result)
     seconds = time.monotonic() - began
-    sentence = f"Done: {layout.num_tokens:,} prompt tokens, {seconds:.1f} s in all, by {engine.model_name}."
+    sentence = f"Done: {layout.num_tokens:,} prompt tokens in {seconds:.1f} s ({engine.model_name})."
     yield RunView(tuple(cards.values()), sentence, finish_run(engine, form, event.result), meter.work)
 
 

@@ -47,8 +47,8 @@ def base_rate_sentence() -> str:
     rate = base_rate()
     correct = {row.method: row.correct for row in rate.methods}
     return (
-        f"Over {rate.questions} unselected questions, vanilla is correct in {correct['vanilla']:.0f} % of "
-        f"all orders and PINE in {correct['pine']:.0f} %; PINE never changes."
+        f"Over {rate.questions} unselected questions, vanilla is correct in {correct['vanilla']:.0f}% of "
+        f"all orders and PINE in {correct['pine']:.0f}%; PINE never changes."
     )
 
 

@@ -124,7 +124,7 @@ def _plain(value: Any, field: str, arrays: _Arrays) -> Any:
     """Convert a value to JSON; `field` is its name in a record."""
     if is_dataclass(value):
         name = type(value).__name__
-        assert name in _RECORDS, f"{name} is not among the records that a file may have"
+        assert name in _RECORDS, f"Unsupported record type: {name}."
         contents = {part.name: _plain(getattr(value, part.name), part.name, arrays) for part in fields(value)}
         return {"record": name, "of": contents}
     if isinstance(value, np.ndarray):

@@ -150,7 +150,7 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
             sample, num_orders, seed, controls = build_orders(len(entries), settings.max_orders)
         with gr.Accordion("Is PINE always right? Why not sort?", open=False, elem_id="base-rate"):
             gr.HTML(base_rate_html())
-        with gr.Accordion("Answers in full", open=False, elem_id="answers-in-full"):
+        with gr.Accordion("Full answers", open=False, elem_id="answers-in-full"):
             answers = gr.HTML(shown_html(shown, first.answers), elem_id="answers")
     return Workspace(
         example=example,
@@ -197,7 +197,7 @@ def _build_settings(first: FormExample, settings: HostSettings) -> tuple[Any, ..
             longest,
             value=min(DEFAULT_LENGTH, longest),
             step=8,
-            label="Answer length (tokens)",
+            label="Max new tokens",
             elem_id="length",
             scale=2,
             min_width=250,
@@ -206,7 +206,7 @@ def _build_settings(first: FormExample, settings: HostSettings) -> tuple[Any, ..
         instruction = gr.Textbox(
             first.instruction or get_task(first.task).instruction,
             label="Instruction",
-            info="Precedes the documents. If empty, the default of the task is used.",
+            info="Placed before the documents. Leave empty for the task’s default instruction.",
             lines=3,
             max_lines=10,
             elem_id="instruction",
@@ -214,7 +214,7 @@ def _build_settings(first: FormExample, settings: HostSettings) -> tuple[Any, ..
         accepted = gr.Textbox(
             "\n".join(first.answers),
             label="Accepted answers",
-            info="One per line. Answers are scored by the rule of the task. If empty, nothing is scored.",
+            info="One per line. Answers are scored with the task’s metric. Leave empty to turn scoring off.",
             lines=3,
             max_lines=8,
             elem_id="accepted",
@@ -300,7 +300,7 @@ def _wire_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
             show=show_view,
             task=lambda: form.task,
             cleared={page.results.note: "", page.shuffle_bar.status: notice("")},
-            kept="What was written so far is kept.",
+            kept="Partial answers are kept.",
             after_stop=lambda: (
                 show(page, replace(shown, cards=stopped_cards(shown.cards)), accepted)
                 if has_text(shown.cards)

@@ -9,6 +9,7 @@ from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.form import Form, form_prompt
 from viz.page.form.limits import check_answer_length, check_prompt
 from viz.page.form.read_only import check_shipped
+from viz.page.form.words import capital
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
@@ -24,14 +25,14 @@ def check_form(form: Form, settings: HostSettings) -> None:
     nouns = form.row.nouns
     if len(form.entries) > settings.max_documents:
         raise InputError(
-            f"There are {len(form.entries)} {nouns.documents}, and this page takes "
-            f"{settings.max_documents}; remove some."
+            f"Too many {nouns.documents}: {len(form.entries)} (limit: {settings.max_documents}). Remove some."
         )
     texts = {nouns.named(document_letter(entry.identity)): entry.text + entry.title for entry in form.entries}
     for name, text in (texts | {nouns.question: form.question, "instruction": form.instruction}).items():
         if len(text) > MAX_TEXT_CHARACTERS:
             raise InputError(
-                f"The {name} has {len(text):,} characters, more than {MAX_TEXT_CHARACTERS:,}; shorten it."
+                f"{capital(name)} too long: {len(text):,} characters (limit: {MAX_TEXT_CHARACTERS:,}). "
+                "Shorten it."
             )
     check_answer_length(form.max_new_tokens, settings)
 

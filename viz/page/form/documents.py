@@ -47,9 +47,9 @@ def read_entries(sent: str) -> Entries:
     try:
         entries = _JSON.validate_json(sent, strict=True)
     except ValidationError as error:
-        raise InputError(f"the documents cannot be read: {first_problem(error)}") from error
+        raise InputError(f"Invalid documents: {first_problem(error)}.") from error
     if sorted(entry.identity for entry in entries) != list(range(len(entries))):
-        raise InputError(f"the letters of {len(entries)} documents are not 0 to {len(entries) - 1}")
+        raise InputError(f"Invalid document ids: expected 0 to {len(entries) - 1}.")
     return entries
 
 

@@ -57,7 +57,7 @@ def words(nouns: Nouns) -> dict[str, Any]:
 
 def pasted_words(nouns: Nouns) -> dict[str, Any]:
     """Return the properties of the field for several documents."""
-    return {"label": f"Several {nouns.documents}"}
+    return {"label": f"Multiple {nouns.documents}"}
 
 
 def bringing(documents: Sequence[Document]) -> Any:
@@ -88,16 +88,16 @@ def build_editor(cards: gr.HTML, nouns: Nouns, most: int) -> Editor:
     with gr.Row(elem_classes="page-row page-files"):
         files = build_files_button()
         gr.HTML(limits_html(most), elem_classes="page-limits")
-    with gr.Accordion("Paste many at once", open=False, elem_id="paste-panel"):
+    with gr.Accordion("Paste multiple documents", open=False, elem_id="paste-panel"):
         pasted = gr.Textbox(
-            info="Put a blank line or a line of --- between two documents. A first line with # is a title.",
+            info="Separate documents with a blank line or ---. Start a title line with #.",
             placeholder="# Tides\nThe Moon pulls the sea ...\n---\n# Wind\nAir moves from high to low ...",
             lines=5,
             max_lines=12,
             elem_id="pasted",
             **pasted_words(nouns),
         )
-        paste_button = gr.Button("Add these documents", size="sm", elem_id="paste-documents")
+        paste_button = gr.Button("Add documents", size="sm", elem_id="paste-documents")
     message = gr.HTML("", elem_id="documents-message", elem_classes="page-message")
     return Editor(cards, files, pasted, paste_button, message, most)
 

@@ -56,15 +56,15 @@ class Form:
         nouns = self.row.nouns
         check_size(self.entries, self.question, self.instruction)
         if not self.entries:
-            raise InputError(f"There are no {nouns.documents}; add at least one.")
+            raise InputError(f"No {nouns.documents}. Add at least one.")
         for entry in self.entries:
             if not entry.text.strip():
                 name = capital(nouns.named(document_letter(entry.identity)))
-                raise InputError(f"{name} is empty; write some text or remove it.")
+                raise InputError(f"{name} is empty. Enter text or remove it.")
         if self.row.needs_question and not self.question.strip():
-            raise InputError(f"There is no {nouns.question}; write one.")
+            raise InputError(f"No {nouns.question}. Enter one.")
         if not self.methods:
-            raise InputError("No method is chosen; tick at least one.")
+            raise InputError("No method selected. Select at least one.")
 
 
 def check_size(entries: Entries, *others: str) -> None:
@@ -72,8 +72,7 @@ def check_size(entries: Entries, *others: str) -> None:
     texts = (*others, *(text for entry in entries for text in (entry.title, entry.text)))
     if (count := sum(map(len, texts))) > MAX_CHARACTERS:
         raise InputError(
-            f"The texts have {count:,} characters in all, and {MAX_CHARACTERS:,} can be read here; shorten "
-            "or remove some."
+            f"Input too long: {count:,} characters (limit: {MAX_CHARACTERS:,}). Shorten or remove documents."
         )
 
 

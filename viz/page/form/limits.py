@@ -9,8 +9,8 @@ def check_answer_length(max_new_tokens: int, settings: HostSettings) -> None:
     """Raise InputError for more new tokens than the host allows."""
     if max_new_tokens > settings.max_new_tokens:
         raise InputError(
-            f"An answer of {max_new_tokens:,} tokens was asked for, and this page writes "
-            f"{settings.max_new_tokens} at most; ask for a shorter one."
+            f"Max new tokens too high: {max_new_tokens:,} (limit: {settings.max_new_tokens}). "
+            "Choose a smaller value."
         )
 
 
@@ -19,10 +19,7 @@ def too_long(prompt_tokens: int, settings: HostSettings) -> str | None:
     most = settings.max_prompt_tokens
     if most is None or prompt_tokens <= most:
         return None
-    return (
-        f"The prompt has {prompt_tokens:,} tokens, and this page reads {most:,} at most; shorten or remove "
-        "documents."
-    )
+    return f"Prompt too long: {prompt_tokens:,} tokens (limit: {most:,}). Shorten or remove documents."
 
 
 def check_prompt(layout: TokenLayout, settings: HostSettings) -> None:
@@ -35,8 +32,8 @@ def check_orders(count: int, settings: HostSettings) -> None:
     """Raise InputError for more document orders than the host allows."""
     if count > settings.max_orders:
         raise InputError(
-            f"{count:,} orders were asked for, and this page tries {settings.max_orders} at most; ask for "
-            "fewer, or remove documents."
+            f"Too many orders: {count:,} (limit: {settings.max_orders}). "
+            "Choose fewer orders or remove documents."
         )
 
 
@@ -44,6 +41,6 @@ def check_rows(count: int, settings: HostSettings) -> None:
     """Raise InputError for more examples than the host allows."""
     if count > settings.max_rows:
         raise InputError(
-            f"There are {count:,} rows, and this page measures {settings.max_rows} at most; send fewer, or "
-            "use `python -m pine_engine evaluate` on a machine of your own."
+            f"Dataset too large: {count:,} examples (limit: {settings.max_rows}). Upload fewer, or run "
+            "`python -m pine_engine evaluate` locally."
         )

@@ -37,6 +37,6 @@ def build_wrapped(elem_id: str) -> gr.Dropdown:
         wrapped_choices([one.name for one in WRAPPED]),
         value=[],
         multiselect=True,
-        label="Permutation and calibration around a method",
+        label="Debiasing wrappers",
         elem_id=elem_id,
     )

@@ -46,7 +46,7 @@ def build_orders(num_documents: int, max_orders: int) -> tuple[gr.Row, gr.Slider
         controls = gr.Checkbox(
             False,
             label="Include control methods",
-            info="Controls must change with the order, so the test could fail.",
+            info="Also runs methods that are expected to change, to show that the test can fail.",
             elem_id="with-controls",
             container=False,
             min_width=220,

@@ -20,7 +20,8 @@ def split_pasted(text: str) -> list[Document]:
     """
     if len(text) > MAX_PASTED_CHARACTERS:
         raise InputError(
-            f"the text has {len(text):,} characters, more than {MAX_PASTED_CHARACTERS:,}; paste a part of it"
+            f"Pasted text too long: {len(text):,} characters (limit: {MAX_PASTED_CHARACTERS:,}). "
+            "Paste a smaller part."
         )
     text = text.replace("\r\n", "\n")
     separator = _RULE if _RULE.search(text) else _BLANK_LINES
@@ -32,7 +33,7 @@ def split_pasted(text: str) -> list[Document]:
         else:
             documents.append(Document(part))
     if not documents:
-        raise InputError("there is nothing to add; paste some text first")
+        raise InputError("No text to add. Paste text first.")
     return documents
 
 
@@ -41,5 +42,5 @@ def pasted_sentence(count: int, room: int, most: int) -> str:
     added = min(count, room)
     sentence = f"Added {added} document{'s' if added != 1 else ''}."
     if count > room:
-        sentence += f" {count - room} did not fit: the page holds {most}."
+        sentence += f" {count - room} not added: at most {most} documents are allowed."
     return sentence

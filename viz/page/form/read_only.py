@@ -12,14 +12,11 @@ from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.upstream.guarded import GuardedBlocks
 
-NOTE = (
-    "This page is a demonstration: it runs the examples that come with it. To ask about documents of your "
-    "own, run the page on a machine of yours."
-)
+NOTE = "Demo mode: only the built-in examples can be run. Install PINE Explorer to use your own documents."
 
-REFUSAL = f"{NOTE} Nothing was run: choose an example, and leave its texts as they are."
+REFUSAL = f"{NOTE} Select an example and do not edit it."
 
-NO_FILES = f"{NOTE} No file was read."
+NO_FILES = f"{NOTE} File uploads are disabled."
 
 HIDDEN = {
     *("add-files", "paste-panel", "splitting"),
@@ -46,7 +43,7 @@ def check_rows_shipped(rows: tuple[Example, ...]) -> None:
     names = {name for _, name in built_in_choices()}
     shipped = {row.id: row for name in names for row in read_built_in(name).examples}
     if any(shipped.get(row.id) != row for row in rows):
-        raise InputError(f"{NOTE} Nothing was measured: choose one of its sets of rows.")
+        raise InputError(f"{NOTE} Select a built-in dataset.")
 
 
 def freeze(page: GuardedBlocks) -> None:

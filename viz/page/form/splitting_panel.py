@@ -70,12 +70,12 @@ class SplittingPanel:
 def build_splitting(task: str) -> SplittingPanel:
     """Build the widgets, visible for tasks that use them."""
     with gr.Accordion(
-        "Split a problem", open=False, visible=get_task(task).splits, elem_id="splitting"
+        "Split a math problem", open=False, visible=get_task(task).splits, elem_id="splitting"
     ) as accordion:
         problem = gr.Textbox(
-            label="A problem in one text",
-            info="Sentences with numbers become conditions that may change places; what stands before them "
-            "goes to the instruction. Correct the cut below it, or the parts in the form.",
+            label="Problem",
+            info="Sentences that contain numbers become reorderable conditions; text before them becomes the "
+            "instruction. Adjust the split below or edit the form.",
             placeholder="Ana runs a stall. She sells 12 loaves at 3 euros. ... How much does she earn?",
             lines=4,
             max_lines=12,
@@ -113,10 +113,10 @@ def content_of(parts: Premises, most: int = MAX_DOCUMENTS) -> Content:
     row = parts.row("problem")
     if len(row.documents) > most:
         raise InputError(
-            f"this cut has {len(row.documents)} conditions, and the page holds {most}; choose fewer"
+            f"Too many conditions: {len(row.documents)} (limit: {most}). Select a smaller range."
         )
     if not row.question:
-        raise InputError("nothing is left for the question; choose an earlier last condition")
+        raise InputError("No text left for the question. Select an earlier last condition.")
     documents = [(document.title, document.text) for document in row.documents]
     return Content(row.prefix, row.question, entries_from(documents))
 
@@ -130,11 +130,8 @@ def remember(replaced: Replaced | None, before: Content, after: Content) -> Repl
 
 def replaced_sentence(replaced: Replaced) -> str:
     """Describe the new values of the form, and those that Undo restores."""
-    now, then = len(replaced.after.entries), len(replaced.before.entries)
-    return (
-        f"Put into the form: the instruction, {_conditions(now)} and the question. They replaced "
-        f"{_conditions(then)}, a question, an instruction and the accepted answers, which Undo brings back."
-    )
+    count = _conditions(len(replaced.after.entries))
+    return f"Filled the form with {count}. Your previous input was replaced; Undo restores it."
 
 
 def preview_html(parts: Premises) -> str:
@@ -190,11 +187,11 @@ def wire_splitting(
     def split(problem: str, replaced: Replaced | None, *values: Any) -> dict[Any, Any]:
         if len(problem or "") > MAX_PROBLEM_CHARACTERS:
             length, limit = len(problem), MAX_PROBLEM_CHARACTERS
-            sentence = f"The problem has {length:,} characters, more than {limit:,}; shorten it."
+            sentence = f"Problem too long: {length:,} characters (limit: {limit:,}). Shorten it."
             return {panel.message: notice(sentence, kind="error")}
         sentences = split_sentences(problem or "")
         if len(sentences) < 2:
-            sentence = "There is nothing to split; paste a problem of several sentences first."
+            sentence = "No problem text. Paste a problem of several sentences."
             return {panel.message: notice(sentence, kind="error")}
         parts = split_problem(problem)
         start = sum(len(text) <= len(parts.prefix) for text in accumulate(sentences))
@@ -226,11 +223,13 @@ def wire_splitting(
         *values: Any,
     ) -> Any:
         if first is None or last is None:
-            return {panel.message: notice("Choose the first and the last condition.")}
+            return {panel.message: notice("Select the first and last condition.")}
         if (first, last) == there:
             return gr.skip()  # gradio tells some choices twice
         if last < first:
-            return {panel.message: notice("The last condition stands before the first one.", kind="error")}
+            return {
+                panel.message: notice("Last condition precedes the first. Select a later one.", kind="error")
+            }
         parts = cut_sentences(sentences, range(first, last + 1))
         return put(parts, replaced, held(*values)) | {panel.cut: (first, last)}
 
@@ -250,7 +249,7 @@ def wire_splitting(
         return fill(replaced.before) | {
             panel.replaced: Replaced(now, replaced.before),
             panel.undo: gr.update(value=other),
-            panel.message: notice(f"Brought back what was there before; {other} exchanges both again."),
+            panel.message: notice(f"Restored the other input; {other} switches back."),
         }
 
     panel.undo.click(

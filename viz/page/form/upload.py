@@ -23,10 +23,9 @@ def check_room(entries: Entries, documents: Sequence[Document], most: int = MAX_
     """Raise InputError if these documents exceed the number or length that the page allows."""
     room = room_beside(entries, most)
     if len(documents) > room:
-        there = f", and {most - room} are there already" if room < most else ""
         raise InputError(
-            f"the files have more documents than fit: the page holds {most}{there}. "
-            "Nothing was added; give a part of them, or remove some"
+            f"Too many documents in the files: {room} of {most} slots are free. Nothing was added. "
+            "Upload fewer files or remove documents."
         )
     check_size((*entries, *(Entry(0, document.title, document.text) for document in documents)))
 

@@ -19,5 +19,5 @@ def question_words(nouns: Nouns) -> dict[str, Any]:
     """Return the properties of the field for the question."""
     return {
         "label": capital(nouns.question),
-        "placeholder": f"The {nouns.question} that the {nouns.documents} belong to",
+        "placeholder": f"Enter the {nouns.question} for these {nouns.documents}",
     }

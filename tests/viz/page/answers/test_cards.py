@@ -125,11 +125,11 @@ def test_a_hidden_title_is_not_read() -> None:
 
 def test_what_is_missing_is_called_by_its_name() -> None:
     request = Form("judge_pair", "q", "", ("pine",), 8, (Entry(1, "", " "), Entry(0, "", "x")))
-    with pytest.raises(Exception, match="^Answer of assistant B is empty; write some text or remove it.$"):
+    with pytest.raises(Exception, match="^Answer of assistant B is empty"):
         request.check()
-    with pytest.raises(Exception, match="^There are no answers to compare; add at least one.$"):
+    with pytest.raises(Exception, match="^No answers to compare"):
         replace(request, entries=()).check()
-    with pytest.raises(Exception, match="^There is no key; write one.$"):
+    with pytest.raises(Exception, match="^No key"):
         replace(request, task="kv_retrieval", entries=TWO, question="").check()
 
 

@@ -155,7 +155,7 @@ def test_measure_scores_every_row_in_every_order(client: Client) -> None:
         ([ROWS[0], {**ROWS[1], "gold_index": 7}], "line 2"),
         ([ROWS[0], ROWS[0]], "line 2: id 'a' was used in line 1"),
         ([{"id": "a"}], "line 1"),
-        ([ROWS[0]] * 1000, "There are 1,000 rows, and this page measures 200 at most"),
+        ([ROWS[0]] * 1000, "Dataset too large: 1,000 examples (limit: 200)"),
     ],
 )
 def test_rows_that_cannot_be_measured_are_named(rows: list[Any], sentence: str, client: Client) -> None:
@@ -179,7 +179,7 @@ def test_rows_that_cannot_be_measured_are_named(rows: list[Any], sentence: str, 
             'The argument documents.1: got int 2, expected a text or {"text": ..., "title": ...}; '
             "documents.2.titel: got the text 'b', but there is no such field",
         ),
-        ({"max_new_tokens": 9000}, "The argument max_new_tokens: An answer of 9,000 tokens was asked for"),
+        ({"max_new_tokens": 9000}, "The argument max_new_tokens: Max new tokens too high: 9,000"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(change: dict[str, Any], sentence: str, client: Client) -> None:

@@ -41,14 +41,14 @@ def form(texts: list[str] = TEXTS, *, question: str = "Which is green?", max_new
 
 
 TOO_MUCH = [
-    (form([*TEXTS, "black"]), "There are 4 documents, and this page takes 3; remove some."),
-    (form(max_new_tokens=17), "An answer of 17 tokens was asked for, and this page writes 16 at most"),
+    (form([*TEXTS, "black"]), "Too many documents: 4 .limit: 3."),
+    (form(max_new_tokens=17), "Max new tokens too high: 17 .limit: 16."),
     (
         form([*TEXTS[:2], "a" * 1000]),
-        "tokens, and this page reads 900 at most; shorten or remove documents.",
+        "tokens .limit: 900.",
     ),
-    (form([*TEXTS[:2], "a" * (MAX_TEXT_CHARACTERS + 1)]), "The document C has 200,001 characters"),
-    (form(question="a" * (MAX_TEXT_CHARACTERS + 1)), "The question has 200,001 characters"),
+    (form([*TEXTS[:2], "a" * (MAX_TEXT_CHARACTERS + 1)]), "Document C too long: 200,001 characters"),
+    (form(question="a" * (MAX_TEXT_CHARACTERS + 1)), "Question too long: 200,001 characters"),
 ]
 
 
@@ -64,11 +64,11 @@ def test_as_much_as_is_allowed_is_run(engine: Engine) -> None:
 
 def test_orders_are_limited_where_they_are_tried(engine: Engine) -> None:
     assert len(orders_for(3, 4, 0, LIMITED)) == 4 and len(orders_for(2, 9, 0, LIMITED)) == 2
-    with pytest.raises(InputError, match="5 orders were asked for, and this page tries 4 at most"):
+    with pytest.raises(InputError, match="Too many orders: 5 .limit: 4."):
         orders_for(3, 5, 0, LIMITED)
     *_, done = shuffle(engine, form(), count=4, seed=1, controls=False, settings=LIMITED)
     assert done.sentence.startswith("Done: 4 orders")
-    with pytest.raises(InputError, match="4 orders were asked for, and this page tries 3"):
+    with pytest.raises(InputError, match="Too many orders: 4 .limit: 3."):
         next(stand(engine, form([*TEXTS, "x"]), document=0, answer="so", settings=HostSettings(max_orders=3)))
 
 
@@ -86,9 +86,9 @@ def measured(**changes: Any) -> MeasureRequest:
 @pytest.mark.parametrize(
     ("large_request", "sentence"),
     [
-        (measured(limit=3), "There are 3 rows, and this page measures 2 at most"),
-        (measured(max_new_tokens=17), "this page writes 16 at most"),
-        (measured(orders=("gold-all", "reversed")), "5 orders were asked for, and this page tries 4 at most"),
+        (measured(limit=3), "Dataset too large: 3 examples .limit: 2."),
+        (measured(max_new_tokens=17), "Max new tokens too high: 17 .limit: 16."),
+        (measured(orders=("gold-all", "reversed")), "Too many orders: 5 .limit: 4."),
     ],
 )
 def test_a_measurement_is_limited(large_request: MeasureRequest, sentence: str, engine: Engine) -> None:
@@ -98,7 +98,7 @@ def test_a_measurement_is_limited(large_request: MeasureRequest, sentence: str, 
 
 def test_a_row_that_is_too_long_is_named(engine: Engine) -> None:
     request = measured()
-    with pytest.raises(InputError, match=f"Row {request.examples[0].id}: The prompt has .* reads 10 at most"):
+    with pytest.raises(InputError, match=f"Row {request.examples[0].id}: Prompt too long: .*limit: 10."):
         list(measure_rows(engine, request, HostSettings(max_prompt_tokens=10)))
 
 
@@ -106,7 +106,7 @@ def test_there_is_room_for_as_many_documents_as_are_allowed() -> None:
     three = form().entries
     assert [room_beside(three, most) for most in (2, 3, 4)] == [0, 0, 1]
     assert room_beside((*three, Entry(3, " ", "\n")), 4) == 1
-    assert pasted_sentence(2, 1, 4) == "Added 1 document. 1 did not fit: the page holds 4."
+    assert pasted_sentence(2, 1, 4) == "Added 1 document. 1 not added: at most 4 documents are allowed."
 
 
 # the page and the calls as they are built
@@ -135,11 +135,11 @@ def test_the_calls_say_the_same(name: str, large_form: Form, sentence: str, page
 
 
 def test_the_calls_limit_orders_and_rows(page: gr.Blocks) -> None:
-    with pytest.raises(gr.Error, match="24 orders were asked for, and this page tries 4 at most"):
+    with pytest.raises(gr.Error, match="Too many orders: 24 .limit: 4."):
         call(page, "shuffle")("Which?", TEXTS, ["pine"], 3, orders=24)
     row = {"task": "retrieval_qa", "question": "Who?", "documents": [{"text": "a"}, {"text": "b"}]}
     rows = [{**row, "id": str(index), "answers": ["a"]} for index in range(3)]
-    with pytest.raises(gr.Error, match="There are 3 rows, and this page measures 2 at most"):
+    with pytest.raises(gr.Error, match="Dataset too large: 3 examples"):
         call(page, "measure")(rows, ["pine"])
 
 

@@ -80,13 +80,13 @@ OTHERS = [
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_nothing_else_is_run(other: Form, engine: Engine) -> None:
-    with pytest.raises(InputError, match="This page is a demonstration"):
+    with pytest.raises(InputError, match="Demo mode"):
         next(answer(engine, other, READ_ONLY))
 
 
 def test_a_reference_answer_is_the_examples_own(engine: Engine) -> None:
     request = form(methods=("vanilla", "nia"))
-    with pytest.raises(InputError, match="This page is a demonstration"):
+    with pytest.raises(InputError, match="Demo mode"):
         next(stand(engine, request, document=0, answer="an answer of my own", settings=READ_ONLY))
     assert next(stand(engine, request, document=0, answer=SHORT.answers[0], settings=READ_ONLY)).sentence
 
@@ -96,7 +96,7 @@ def test_only_the_rows_of_the_page_are_measured() -> None:
         check_rows_shipped(read_built_in(name).examples)
     rows = read_built_in("retrieval_qa")
     own = replace(rows, examples=(rows.examples[0].model_copy(update={"question": "What of mine?"}),))
-    with pytest.raises(InputError, match="Nothing was measured"):
+    with pytest.raises(InputError, match="Select a built-in dataset"):
         MeasureRequest(own, 1, ("pine",), ("as-is",), True, False, 8).settings(READ_ONLY)
 
 
@@ -110,11 +110,11 @@ def test_the_calls_hold_to_it(page: gr.Blocks) -> None:
     texts = [document.text for document in SHORT.documents]
     assert call(page, "compare")(SHORT.question, texts, ["pine"], 8)["results"]
     for name in ("compare", "shuffle", "trace"):
-        with pytest.raises(gr.Error, match="This page is a demonstration"):
+        with pytest.raises(gr.Error, match="Demo mode"):
             call(page, name)(SHORT.question, [*texts, "a text of my own"], ["pine"], 8)
     rows = [row.model_dump(mode="json") for row in read_built_in("retrieval_qa").examples[:1]]
     assert call(page, "measure")(rows, ["pine"], ["as-is"], 16)["records"]
-    with pytest.raises(gr.Error, match="This page is a demonstration"):
+    with pytest.raises(gr.Error, match="Demo mode"):
         call(page, "measure")([rows[0] | {"question": "What of mine?"}], ["pine"], ["as-is"], 16)
 
 
@@ -131,14 +131,14 @@ def test_read_only_page_opens_no_file(page: gr.Blocks, name: str, tmp_path: Path
     file = {"path": str(tmp_path / "rows.jsonl"), "meta": {"_type": "gradio.FileData"}}
     event = next(event for event in page.fns.values() if event.name == name)
     values = [file if isinstance(block, gr.UploadButton) else None for block in event.inputs]
-    with pytest.raises(gr.Error, match="No file was read"):
+    with pytest.raises(gr.Error, match="File uploads are disabled"):
         asyncio.run(page.preprocess_data(event, values, SessionState(page)))
 
 
 def test_no_file_is_taken(serve: Serve, tmp_path: Path) -> None:
     with serve(tmp_path / "app.log", "--read-only") as app:
         answer = httpx.post(f"{app.url}gradio_api/upload", files={"files": ("rows.csv", b"a" * 2_000_000)})
-    assert (answer.status_code, answer.text) == (403, f"{NOTE} No file was read.")
+    assert (answer.status_code, answer.text) == (403, f"{NOTE} File uploads are disabled.")
 
 
 def test_nothing_can_be_entered_and_the_page_says_so(page: gr.Blocks) -> None:

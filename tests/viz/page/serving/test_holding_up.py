@@ -81,7 +81,7 @@ async def leave_a_call(app: ServedApp, words: str) -> None:
 @pytest.mark.parametrize(
     ("leave", "words"),
     [
-        (leave_a_run, "reads the prompt"),
+        (leave_a_run, "prefill, layer"),
         pytest.param(leave_a_run, "Writing", marks=pytest.mark.slow),
         (leave_a_call, ""),
     ],
@@ -98,7 +98,7 @@ def test_nothing_is_computed_for_a_visitor_who_has_left(
     ("button", "stop", "words"),
     [
         pytest.param("run", "stop", "Starting", marks=pytest.mark.slow),
-        pytest.param("run", "stop", "reads the prompt", marks=pytest.mark.slow),
+        pytest.param("run", "stop", "prefill, layer", marks=pytest.mark.slow),
         ("run", "stop", "Writing"),
         ("shuffle", "stop-shuffle", "Order 1 done"),
     ],
@@ -132,7 +132,7 @@ def test_who_waits_in_the_line_may_stop_and_the_others_move_up(app: ServedApp) -
             heard: list[str] = []
             async with asyncio.timeout(60), aclosing(first.shown("run", LONG)) as running:
                 async for status, _ in running:
-                    if "reads the prompt" in status:
+                    if "prefill, layer" in status:
                         break
                 async for status, _ in second.shown("run", LONG):
                     heard.append(status)

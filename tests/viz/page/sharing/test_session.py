@@ -102,7 +102,7 @@ def changed(**fields: Any) -> Any:
         (packed(changed(methods="pine")), "no saved session: methods: input should be a valid"),
         (packed(changed(max_new_tokens=10_000)), "no saved session: max_new_tokens: input should be"),
         (packed(changed(documents=[{"letter": 0}] * 21)), "session: documents: tuple should have at"),
-        (packed(changed(documents=[{"letter": 0}] * 2)), "the letters of 2 documents are not 0 to 1"),
+        (packed(changed(documents=[{"letter": 0}] * 2)), "Invalid document ids: expected 0 to 1"),
         (packed(changed(documents=[{"letter": -1}])), "no saved session: documents.0.letter: "),
         (packed(changed(question=float("nan"))), "no saved session: "),
         (packed(changed(password="x")), "no saved session: password: extra inputs are not permitted"),
