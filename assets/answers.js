@@ -66,10 +66,10 @@
 
   const verdict = (pair, words) => {
     if (!words) return "";
-    if (!pair.every((card) => OVER.includes(card.dataset.state))) return "Still being written.";
-    if (words.every((own) => !count(own))) return "Both answers are the same, word for word.";
-    const said = words.map((own, side) => `${count(own)} of ${own.length} words only under ${labelOf(pair[side])}`);
-    return `Marked: ${said.join(", ")}.`;
+    if (!pair.every((card) => OVER.includes(card.dataset.state))) return "Still generating…";
+    if (words.every((own) => !count(own))) return "The answers are identical.";
+    const said = words.map((own, side) => `${count(own)} of ${own.length} words differ (${labelOf(pair[side])})`);
+    return `${said.join(", ")}.`;
   };
 
   // The dialog -------------------------------------------------------------------------------------
@@ -86,9 +86,9 @@
     fresh.id = "answer-dialog";
     fresh.setAttribute("aria-labelledby", "answer-dialog-title");
     fresh.innerHTML =
-      '<header><h2 id="answer-dialog-title">The answer in full</h2>' +
-      '<label>Answer of <select name="one"></select></label>' +
-      '<label>beside <select name="other"></select></label>' +
+      '<header><h2 id="answer-dialog-title">Answer</h2>' +
+      '<label>Method <select name="one"></select></label>' +
+      '<label>Compare with <select name="other"></select></label>' +
       '<button type="button">Close</button></header>' +
       '<p role="status"></p><div class="page-beside"></div>';
     fresh.querySelector("button").addEventListener("click", () => fresh.close());
@@ -138,7 +138,7 @@
     drawn = source;
     const words = pair.length === 2 ? compare(pair.map(textOf)) : null;
     offer(open.querySelector("[name=one]"), shown.one, shown.other, []);
-    offer(open.querySelector("[name=other]"), shown.other, shown.one, [new Option("no other", "")]);
+    offer(open.querySelector("[name=other]"), shown.other, shown.one, [new Option("none", "")]);
     open.querySelector("[role=status]").textContent = verdict(pair, words);
     open.querySelector(".page-beside").replaceChildren(...pair.map((card, side) => copyOf(card, words?.[side])));
   };

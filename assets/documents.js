@@ -42,6 +42,8 @@
 
   const isEmpty = ({ card }) => !card.title.value.trim() && !card.text.value.trim();
 
+  const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
   const typed = (field) => field.value.toWellFormed?.() ?? field.value;
 
   const mount = ({ element, trigger, props, watch }) => {
@@ -82,7 +84,7 @@
 
     const drawCard = ({ card, letter }, slot) => {
       const { words } = props;
-      const where = `of the ${words.document} in slot ${slot + 1}`;
+      const where = `${words.document} in slot ${slot + 1}`;
       card.node.className = `page-card page-card-${slot + 1}${card.node === dragged ? " page-dragged" : ""}`;
       if (card.badge.dataset.letter !== String(letter)) {
         card.badge.innerHTML = props.badges[letter];
@@ -92,9 +94,9 @@
       card.name.textContent = words.owned ? nameOf(letter) : "";
       card.title.hidden = !words.title;
       card.title.placeholder = words.title;
-      card.title.setAttribute("aria-label", `${words.title} ${where}`);
-      card.text.placeholder = `Text of the ${words.document}`;
-      card.text.setAttribute("aria-label", `Text ${where}`);
+      card.title.setAttribute("aria-label", `${words.title}, ${where}`);
+      card.text.placeholder = `${capital(words.document)} text`;
+      card.text.setAttribute("aria-label", `Text, ${where}`);
       for (const tool of card.tools) tool.setAttribute("aria-label", `${tool.textContent}: ${nameOf(letter)}`);
       const [up, down] = card.tools;
       enable(up, slot > 0);
@@ -209,7 +211,7 @@
       remove: (slot) => {
         const { letter } = slots[slot];
         const next = closed(slots.filter((_, at) => at !== slot));
-        change(next, `${nameOf(letter)} is removed. Undo brings it back.`);
+        change(next, `Removed ${nameOf(letter)}. Undo restores it.`);
         (next[Math.min(slot, next.length - 1)]?.card.tools[2] ?? add).focus();
       },
     };
@@ -218,21 +220,21 @@
       const to = slot + by;
       if (to < 0 || to >= slots.length) return;
       const { card, letter } = slots[slot];
-      change(moved(slots, slot, to), `${nameOf(letter)} is in slot ${to + 1} of ${slots.length}.`);
+      change(moved(slots, slot, to), `Moved ${nameOf(letter)} to slot ${to + 1} of ${slots.length}.`);
       card.node.scrollIntoView({ block: "nearest" });
     };
 
     const addOne = () => {
-      if (slots.length >= props.most) return say(`There is no room: the page holds ${props.most}.`);
+      if (slots.length >= props.most) return say(`Limit reached: at most ${props.most} ${props.words.documents}.`);
       const fresh = { card: newCard(), letter: slots.length };
-      change([...slots, fresh], `${nameOf(fresh.letter)} is added.`);
+      change([...slots, fresh], `Added ${nameOf(fresh.letter)}.`);
       fresh.card.text.focus();
     };
 
     const clearAll = () => {
       change(
         [0, 1].slice(0, props.most).map((letter) => ({ card: newCard(), letter })),
-        "All are removed. Undo brings them back.",
+        `Removed all ${props.words.documents}. Undo restores them.`,
       );
     };
 
@@ -246,7 +248,7 @@
     };
 
     const undoStep = () => back(past, future, "Undone.");
-    const redoStep = () => back(future, past, "Done again.");
+    const redoStep = () => back(future, past, "Redone.");
 
     const presses = new Map([
       [add, addOne],
@@ -311,7 +313,7 @@
         const next = slots;
         slots = before;
         const to = next.findIndex((one) => one.card === card);
-        if (isKept && to !== from) change(next, `${nameOf(letter)} is in slot ${to + 1} of ${next.length}.`);
+        if (isKept && to !== from) change(next, `Moved ${nameOf(letter)} to slot ${to + 1} of ${next.length}.`);
         else draw();
       };
       const during = { signal: watching.signal };

@@ -7,9 +7,9 @@
   const STEPS = [
     { name: "See it", tabs: ["See it"] },
     { name: "Why", tabs: ["Why"] },
-    { name: "Masks: which tokens attend to which", tabs: ["Lab", "Internals", "Masks"], figure: "#figure-token-masks" },
-    { name: "Positions", tabs: ["Lab", "Internals", "Positions"], figure: "#figure-method-positions" },
-    { name: "Why the answers differ", tabs: ["Lab", "Internals", "What changed"], figure: "#figure-answer-shares" },
+    { name: "Attention masks", tabs: ["Lab", "Internals", "Masks"], figure: "#figure-token-masks" },
+    { name: "RoPE positions", tabs: ["Lab", "Internals", "Positions"], figure: "#figure-method-positions" },
+    { name: "What the answer attended to", tabs: ["Lab", "Internals", "What changed"], figure: "#figure-answer-shares" },
     { name: "Tutorial", tabs: ["Tutorial"] },
   ];
   const PATIENCE_MS = 3000;
@@ -25,7 +25,7 @@
     if (!made) {
       made = document.createElement("nav");
       made.id = "projector-bar";
-      made.setAttribute("aria-label", "Projector mode");
+      made.setAttribute("aria-label", "Presentation mode");
       made.innerHTML =
         '<button type="button" data-step="-1" aria-label="Previous step">‹</button><span aria-live="polite"></span>' +
         '<button type="button" data-step="1" aria-label="Next step">›</button>' +

@@ -4,10 +4,10 @@
   const PARAMETER = "session";
   const DRAFT = "pine-explorer-draft";
   const CODE = /^[\w-]+$/; // drafts of earlier versions are encrypted: they are no codes, and are not opened
-  const KEPT = "A draft stays in this browser alone, and is there again after a reload.";
+  const KEPT = "Your draft is saved in this browser only.";
   const NOT_KEPT =
-    "No draft is kept: this browser refuses to, as it may in a frame on another site, in a private window or for want " +
-    "of room. “Copy link” and “Save session” keep what you typed.";
+    "Drafts cannot be saved in this browser (embedded frame, private window or full storage). Use “Copy link” or " +
+    "“Save session”.";
   const said = (text) => `<p class="page-caption" role="status">${text}</p>`;
 
   // Draft -----------------------------------------------------------------------------------------
@@ -75,8 +75,8 @@
     if (!code) return ["", message];
     const link = new URL(location.pathname, location.origin);
     link.hash = `${PARAMETER}=${code}`;
-    const done = (await isCopied(link.href)) ? "The link is copied." : "Copy the link from here.";
-    return [link.href, said(`${done} It holds all that you typed.`)];
+    const done = (await isCopied(link.href)) ? "Link copied." : "Copy this link.";
+    return [link.href, said(`${done} It contains everything you typed.`)];
   };
 
   let isUsed = false; // has the visitor pressed or typed anything
@@ -86,7 +86,7 @@
   // A link that is pasted into an open tab changes the address and nothing else. What was done here is not lost unasked.
   window.addEventListener("hashchange", () => {
     if (!fragment().has(PARAMETER)) return;
-    if (!isUsed || confirm("Open the link? It replaces what is on this page.")) location.reload();
+    if (!isUsed || confirm("Open this link? It replaces your current input.")) location.reload();
     else unlink();
   });
 

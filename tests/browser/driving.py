@@ -65,7 +65,7 @@ def choose(page: Page | Frame, label: str, option: str) -> None:
 
 def text(page: Page | Frame, slot: int) -> Locator:
     """The field with the text of the document in a slot, from 1, whatever the task calls documents."""
-    return page.get_by_label(re.compile(rf"Text of the \w+ in slot {slot}\b"))
+    return page.get_by_label(re.compile(rf"Text, \w+ in slot {slot}\b"))
 
 
 def pick(page: Page | Frame, example: FormExample) -> None:

@@ -48,7 +48,7 @@ def test_two_answers_stand_beside_each_other_with_their_differences_marked(drawn
 
     opener = drawn.locator("#answers [data-answer=vanilla][data-beside]")
     opener.press("Enter")
-    dialog = drawn.get_by_role("dialog", name="The answer in full")
+    dialog = drawn.get_by_role("dialog", name="Answer")
     expect(dialog).to_be_visible()
     dialog.get_by_label("beside").select_option("PCW")
     assert texts(drawn, "dialog") == [answers["Vanilla"], answers["PCW"]]
@@ -62,7 +62,7 @@ def test_two_answers_stand_beside_each_other_with_their_differences_marked(drawn
     ]
     assert shown == expected
     assert any(expected), "the answers of the example are alike; nothing was seen"
-    expect(dialog.get_by_role("status")).to_contain_text("words only under PCW")
+    expect(dialog.get_by_role("status")).to_contain_text("words differ (PCW)")
     first, second = (card.bounding_box() for card in dialog.locator("article").all())
     assert first and second and second["y"] > first["y"] + first["height"] - 1
     assert cut_off(drawn) == 0

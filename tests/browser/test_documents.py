@@ -136,7 +136,7 @@ def test_keys_move_the_card_and_the_caret_stays(page: Page) -> None:
     expect(text(page, 2)).to_be_focused()
     page.keyboard.type("then ")
     expect(text(page, 2)).to_have_value(f"Now then {DEFAULT.documents[0].text}")
-    expect(page.locator("#documents [role=status]")).to_have_text("Document A is in slot 2 of 3.")
+    expect(page.locator("#documents [role=status]")).to_have_text("Moved Document A to slot 2 of 3.")
     page.keyboard.press("Alt+ArrowLeft")
     page.keyboard.press("Alt+ArrowLeft")
     assert letters(page) == ["A", "B", "C"]
@@ -200,7 +200,7 @@ def test_a_judge_has_no_titles_and_names_whose_answer_it_is(page: Page) -> None:
     unfold(page)
     choose(page, "Task", "Judge")
     expect(card(page, 1)).to_contain_text("Answer of assistant A")
-    expect(page.get_by_label("Text of the answer in slot 1")).to_be_visible()
+    expect(page.get_by_label("Text, answer in slot 1")).to_be_visible()
     expect(card(page, 1).locator(".page-title")).to_be_hidden()
     expect(page.locator("#add-document")).to_have_text("Add an answer")
 

@@ -23,7 +23,7 @@ from tests.browser.driving import (
 )
 from tests.support.serving import ServedApp
 
-NOT_KEPT = "No draft is kept"
+NOT_KEPT = "Drafts cannot be saved"
 
 PAUSE_MS = 3000
 """After which a draft is kept."""
@@ -85,7 +85,7 @@ def test_in_a_frame_on_another_site_everything_works_but_the_draft(
         expect(frame.get_by_text(NOT_KEPT)).to_have_count(1)
 
         frame.locator("#copy-link").click()
-        expect(frame.locator("#share-message")).to_contain_text("The link is copied.")
+        expect(frame.locator("#share-message")).to_contain_text("Link copied.")
         link = frame.locator("#link input, #link textarea").input_value()
         page.locator("body > textarea").focus()
         page.keyboard.press("Control+V")
@@ -125,16 +125,16 @@ def test_link_without_clipboard_access_is_shown(page_with: Callable[[str], Page]
         "document.execCommand = () => false;"
         "Object.defineProperty(navigator, 'clipboard', { value: undefined })"
     )
-    expect(page.locator("#draft-kept")).to_contain_text("A draft stays in this browser")
+    expect(page.locator("#draft-kept")).to_contain_text("Your draft is saved in this browser")
     page.locator("#copy-link").click()
-    expect(page.locator("#share-message")).to_contain_text("Copy the link from here.")
+    expect(page.locator("#share-message")).to_contain_text("Copy this link.")
     assert page.locator("#link input, #link textarea").input_value().startswith(f"{app.url}#session=")
 
 
 @pytest.mark.slow
 def test_full_browser_storage_shows_a_message(page: Page) -> None:
     kept = page.locator("#draft-kept")
-    expect(kept).to_contain_text("A draft stays in this browser alone")
+    expect(kept).to_contain_text("Your draft is saved in this browser")
     page.evaluate(
         """() => {
             const fill = (size, n) => localStorage.setItem(`${size} ${n}`, "x".repeat(size));
@@ -146,13 +146,13 @@ def test_full_browser_storage_shows_a_message(page: Page) -> None:
     expect(kept).to_contain_text(NOT_KEPT)
     page.evaluate("localStorage.clear()")
     text(page, 1).fill("Typed with room again.")
-    expect(kept).to_contain_text("A draft stays in this browser alone")
+    expect(kept).to_contain_text("Your draft is saved in this browser")
     assert page.evaluate("localStorage.getItem('pine-explorer-draft')")
 
 
 @pytest.mark.slow
 def test_what_earlier_versions_kept_is_passed_over(page_with: Callable[[str], Page]) -> None:
     page = page_with("localStorage.setItem('pine-explorer-draft', 'q7Gk/8Jx+w==:U2FsdGVkX19x5fN+2A==')")
-    expect(page.locator("#draft-kept")).to_contain_text("A draft stays in this browser alone")
+    expect(page.locator("#draft-kept")).to_contain_text("Your draft is saved in this browser")
     expect(text(page, 1)).to_have_value(DEFAULT.documents[0].text)
     assert "cannot be opened" not in page.locator("#share-message").inner_text()

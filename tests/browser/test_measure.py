@@ -112,7 +112,7 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
 def test_a_problem_is_split_and_files_are_added_and_nothing_typed_is_lost(page: Page, tmp_path: Path) -> None:
     pick(page, MATH)
     text(page, 1).fill("My own condition.")
-    page.get_by_role("button", name="Split a problem").click()
+    page.get_by_role("button", name="Split a math problem").click()
     page.locator("#problem textarea").fill(PROBLEM)
     page.locator("#split-problem").click()
     expect(page.locator("#splitting-message")).to_contain_text("3 conditions and the question")
@@ -146,7 +146,7 @@ def test_a_problem_is_split_and_files_are_added_and_nothing_typed_is_lost(page: 
 
     unfold(page)
     choose(page, "Task", "Question over documents")
-    expect(page.get_by_label(f"Title of the document in slot {count}", exact=True)).to_have_value("wind")
+    expect(page.get_by_label(f"Title, document in slot {count}", exact=True)).to_have_value("wind")
     expect(page.locator("#problem")).to_be_hidden()
     expect(text(page, 1)).to_have_value("My own condition.")
     choose(page, "Task", "Conditions of a math problem")

@@ -45,7 +45,7 @@ def card(page: Page, slot: int) -> Locator:
 
 
 def title(page: Page, slot: int) -> Locator:
-    return page.get_by_label(f"Title of the document in slot {slot}", exact=True)
+    return page.get_by_label(f"Title, document in slot {slot}", exact=True)
 
 
 def letters(page: Page) -> list[str]:
@@ -61,7 +61,7 @@ def test_new_page_shows_recorded_answers(page: Page) -> None:
     expect(page.locator("#inside-summary")).to_contain_text("Precomputed with")
     expect(plot(page, "token-masks").locator(".heatmaplayer image")).to_have_count(3)
     open_tab(page, "Tutorial")
-    page.get_by_role("button", name="The idea on eight tokens").click()
+    page.get_by_role("button", name="Worked example: eight tokens").click()
     positions = page.locator("#running-example pine-figure").last
     positions.get_by_role("button", name="the decoded token").click()
     expect(positions.locator(".pine-figure-title")).to_contain_text("the decoded token")
@@ -73,7 +73,7 @@ def test_from_an_example_to_four_answers_and_the_pictures(page: Page) -> None:
     pick(page, SHORT)
     pick(page, DEFAULT)
     set_length(page, 16)
-    expect(page.locator("#total")).to_contain_text("prompt tokens")
+    expect(page.locator("#total")).to_contain_text("answer tokens")
     unfold(page, "#answers-in-full")
     expect(page.locator("#order-table")).to_contain_text("Precomputed with")
     page.locator("#run").click()
@@ -117,7 +117,7 @@ def test_stop_stops_the_computing(page: Page) -> None:
     set_length(page, 8)
     page.locator("#run").click()
     expect(page.locator("#run-status")).to_contain_text(
-        re.compile("reads|has read|Done"), timeout=FIRST_TOKEN_WITHIN_MS
+        re.compile("prefill|Done"), timeout=FIRST_TOKEN_WITHIN_MS
     )
     expect(page.locator("#run-status")).to_contain_text("Done:")
 
@@ -144,7 +144,7 @@ def test_stop_ends_a_shuffle_and_keeps_its_rows(page: Page) -> None:
     pick(page, SHORT)
     page.locator("#run").click()
     expect(page.locator("#run-status")).to_contain_text(
-        re.compile("reads|has read|Done"), timeout=FIRST_TOKEN_WITHIN_MS
+        re.compile("prefill|Done"), timeout=FIRST_TOKEN_WITHIN_MS
     )
 
 
@@ -188,7 +188,7 @@ def test_typed_text_stays_with_its_document(page: Page) -> None:
     expect(text(page, 3)).to_have_value("")
 
     unfold(page)
-    page.get_by_role("button", name="Paste many at once").click()
+    page.get_by_role("button", name="Paste multiple documents").click()
     page.locator("#pasted textarea").fill("# Tides\nThe Moon\n\nwind")
     page.locator("#paste-documents").click()
     expect(text(page, 4)).to_have_value("wind")
@@ -201,12 +201,12 @@ def test_typed_text_stays_with_its_document(page: Page) -> None:
 def test_the_page_holds_twenty_documents(page: Page) -> None:
     wait_for_model(page)
     unfold(page)
-    page.get_by_role("button", name="Paste many at once").click()
+    page.get_by_role("button", name="Paste multiple documents").click()
     page.locator("#clear-documents").click()
     expect(text(page, 1)).to_have_value("")
     page.locator("#pasted textarea").fill("\n\n".join(f"document number {n}" for n in range(21)))
     page.locator("#paste-documents").click()
-    expect(page.locator("#documents-message")).to_contain_text("1 did not fit")
+    expect(page.locator("#documents-message")).to_contain_text("1 not added")
     expect(text(page, 20)).to_have_value("document number 19")
     expect(card(page, 20)).to_contain_text(re.compile(r"\d+ tokens"))
 
@@ -215,7 +215,7 @@ def test_a_mistake_is_explained_and_what_was_typed_is_kept(page: Page) -> None:
     wait_for_model(page)
     page.locator("#question textarea, #question input").fill("")
     title(page, 1).fill("my own title")
-    expect(page.locator("#problem").get_by_role("alert")).to_have_text("There is no question; write one.")
+    expect(page.locator("#problem").get_by_role("alert")).to_have_text("No question. Enter one.")
     expect(page.locator("#run")).to_be_disabled()
     expect(title(page, 1)).to_have_value("my own title")
     page.locator("#question textarea, #question input").fill("Which?")
@@ -290,7 +290,7 @@ def test_hostile_text_is_shown_and_never_executed(
         expect(title(page, 3)).to_have_value(re.compile("img src=x"))
         give(page, "#open-session", session)
         expect(page.locator("#share-message")).to_contain_text("is no saved session")
-        expect(page.locator("#total")).to_contain_text("prompt tokens")
+        expect(page.locator("#total")).to_contain_text("answer tokens")
         assert page.evaluate("[window.hacked, window.__pwned]") == [None, None]
         assert page.locator("img[src=x], iframe, svg[onload]").count() == 0
         assert dialogs == []
@@ -310,7 +310,7 @@ def test_keys_run_stop_and_shuffle_from_anywhere(page: Page) -> None:
     page.keyboard.press("Control+.")
     expect(page.locator("#shuffle-status")).to_contain_text("Stopped", timeout=RUN_MS)
     open_tab(page, "Tutorial")
-    page.get_by_role("button", name="The words and the keys").click()
+    page.get_by_role("button", name="Glossary and keyboard shortcuts").click()
     expect(page.locator("#keys kbd").first).to_have_text("Ctrl+Enter")
 
 
