@@ -33,8 +33,8 @@ def download_data(
     downloads: list[dict[str, Any]] = []
     for file, download in zip(public_set.files, paths, strict=True):
         facts = {"file": str(download), "bytes": download.stat().st_size, "sha256": file_sha256(download)}
-        checked = "as published" if file.sha256 else "no published checksum"
-        downloads.append(facts | {"checked": checked, "from": file.url})
+        checked = "as published" if "sha256" in file else "no published checksum"
+        downloads.append(facts | {"checked": checked, "from": file["url"]})
     report: dict[str, Any] = {"set": public_set.name, "task": public_set.task, "examples": num_examples}
     report |= {"file": str(path), "sha256": file_sha256(path), "license": public_set.license}
     report |= {"source": public_set.source, "downloads": downloads}

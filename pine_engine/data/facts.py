@@ -8,7 +8,7 @@ import random
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from pine_engine.data.readers import Row
 from pine_engine.errors import InputError
@@ -16,24 +16,11 @@ from pine_engine.errors import InputError
 MIN_DOCUMENTS, MAX_DOCUMENTS = 2, 20
 
 
-class Kind(NamedTuple):
-    """Templates of one kind of fact, and the subjects and values that fill them."""
-
-    name: str
-    question: str
-    instruction: str
-    statements: tuple[str, ...]  # a document is one of these
-    subjects: tuple[str, ...]
-    values: tuple[str, ...]
-
-
-def _load_kinds() -> tuple[Kind, ...]:
+def _load_kinds() -> list[dict[str, Any]]:
+    """Return the templates of each kind of fact, and the subjects and values that fill them."""
     content = tomllib.loads(Path(__file__).with_name("facts.toml").read_text("utf-8"))
-    words = {name: tuple(text.split()) for name, text in content["words"].items()}
-    return tuple(
-        Kind(**entry | {key: words[entry[key]] for key in ("subjects", "values")})
-        for entry in content["kind"]
-    )
+    words = {name: text.split() for name, text in content["words"].items()}
+    return [entry | {key: words[entry[key]] for key in ("subjects", "values")} for entry in content["kind"]]
 
 
 KINDS = _load_kinds()
@@ -60,16 +47,19 @@ def generate_facts(num_documents: int = 3, seed: int = 0) -> Iterator[Row]:
     while True:
         for kind in KINDS:
             number += 1
-            subjects = source.sample(kind.subjects, num_documents)
-            values = source.sample(kind.values, num_documents)
+            subjects = source.sample(kind["subjects"], num_documents)
+            values = source.sample(kind["values"], num_documents)
             gold = source.randrange(num_documents)
             yield {
                 "id": f"facts-{num_documents}-{seed}-{number}",
                 "task": "retrieval_qa",
-                "question": kind.question.format(subject=subjects[gold]),
-                "prefix": kind.instruction,
+                "question": kind["question"].format(subject=subjects[gold]),
+                "prefix": kind["instruction"],
                 "documents": [
-                    {"title": "", "text": source.choice(kind.statements).format(subject=subject, value=value)}
+                    {
+                        "title": "",
+                        "text": source.choice(kind["statements"]).format(subject=subject, value=value),
+                    }
                     for subject, value in zip(subjects, values, strict=True)
                 ],
                 "gold_index": gold,
@@ -77,5 +67,5 @@ def generate_facts(num_documents: int = 3, seed: int = 0) -> Iterator[Row]:
                 "rejected_answers": [value for index, value in enumerate(values) if index != gold],
                 "source": f"facts, seed {seed}",
                 "license": "Apache-2.0",
-                "meta": {"kind": kind.name},
+                "meta": {"kind": kind["name"]},
             }

@@ -5,7 +5,7 @@ import json
 import sys
 import tomllib
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -28,25 +28,13 @@ NUM_RETRIES = 2
 
 
 @dataclass(frozen=True)
-class SourceFile:
-    """A file of a source, pinned to a commit or a checksum.
-
-    part: part of the set in this file, such as a subset or a programming language. sha256: published by at
-    least two independent sources, or None.
-    """
-
-    name: str
-    url: str
-    part: str = ""
-    sha256: str | None = None
-
-
-@dataclass(frozen=True)
 class PublicSet:
     """A public data set, or one that is generated and has no files.
 
-    records: number of records in the source. source: home page. read: records of one file. convert: rows
-    from the records of all files. size: of all files in bytes, None if unknown.
+    records: number of records in the source. source: home page. files: name and URL of each file, which are
+    pinned to a commit or to a sha256 that at least two independent sources published; and the part of the set
+    in the file, such as a subset. read: records of one file. convert: rows from the records of all files.
+    size: of all files in bytes, None if unknown.
     """
 
     name: str
@@ -55,7 +43,7 @@ class PublicSet:
     license: str
     source: str
     convert: Convert
-    files: tuple[SourceFile, ...] = ()
+    files: Sequence[Mapping[str, str]] = ()
     read: Callable[[Path], Iterator[Any]] = readers.read_json_lines
     size: int | None = None
 
@@ -79,25 +67,26 @@ def download(public_set: PublicSet, folder: Path) -> list[Path]:
     source = pooch.create(
         target,
         base_url="",
-        registry={file.name: file.sha256 for file in public_set.files},
-        urls={file.name: file.url for file in public_set.files},
+        registry={file["name"]: file.get("sha256") for file in public_set.files},
+        urls={file["name"]: file["url"] for file in public_set.files},
         retry_if_failed=NUM_RETRIES,
     )
     downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=1 << 17, timeout=TIMEOUT_S)
     paths = []
     for file in public_set.files:
+        name, url = file["name"], file["url"]
         try:
-            paths.append(Path(source.fetch(file.name, downloader=downloader)))
+            paths.append(Path(source.fetch(name, downloader=downloader)))
         except RequestException as error:
             status = None if error.response is None else f"status {error.response.status_code}"
             raise InputError(
-                f"{file.url} cannot be downloaded ({status or type(error).__name__}); check the connection "
-                f"and run the same command again, or save a copy as {target / file.name}"
+                f"{url} cannot be downloaded ({status or type(error).__name__}); check the connection "
+                f"and run the same command again, or save a copy as {target / name}"
             ) from error
         except ValueError as error:  # of pooch
             raise InputError(
-                f"{file.url} does not have the expected sha256 {file.sha256}, and was not kept; run the same "
-                f"command again, or save the published file as {target / file.name}"
+                f"{url} does not have the expected sha256 {file['sha256']}, and was not kept; run the same "
+                f"command again, or save the published file as {target / name}"
             ) from error
         except OSError as error:
             raise _not_written(target, error) from error
@@ -158,7 +147,7 @@ def _rows(public_set: PublicSet, paths: Iterable[Path]) -> Iterator[readers.Row]
             where = f"{path}, record 0"
             for index, content in enumerate(public_set.read(path)):
                 where = f"{path}, record {index}"
-                yield content, index, file.part
+                yield content, index, file.get("part", "")
 
     try:
         yield from public_set.convert(records())
@@ -179,9 +168,8 @@ def _load_set(entry: dict[str, Any]) -> PublicSet:
     if options := entry.pop("generate", None):
         rows = partial(generate_facts, **options)
         return PublicSet(**entry, convert=lambda _: islice(rows(), entry["records"]))
-    files = tuple(SourceFile(**file) for file in entry.pop("files"))
     functions = {key: getattr(readers, f"{key}_{entry.pop(key)}") for key in ("read", "convert")}
-    return PublicSet(**entry, files=files, **functions)
+    return PublicSet(**entry, **functions)
 
 
 PUBLIC_SETS: dict[str, PublicSet] = Registry(

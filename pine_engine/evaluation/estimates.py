@@ -131,7 +131,7 @@ def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
 
 
 def _values(flags: Sequence[bool | None]) -> Values:
-    return Values(np.array(flags, dtype=np.float64))
+    return np.array(flags, dtype=np.float64), None
 
 
 def _changed_from_stored(column: Column, name: str, metric: Metric) -> bool | None:
@@ -153,24 +153,26 @@ def _section_estimates(scores: Scores, scenario: str, values: Values) -> Iterato
     Source: RewardBench, specification 9.1.
     """
 
+    numbers, parsed = values
+
     def mean(rows: list[int] | Flags, weights: Floats | None = None) -> Estimate | None:
-        numbers: Floats = np.full(len(values.numbers), np.nan)
-        numbers[rows] = values.numbers[rows]
-        return scores.mean(values._replace(numbers=numbers), weights)
+        of_rows: Floats = np.full(len(numbers), np.nan)
+        of_rows[rows] = numbers[rows]
+        return scores.mean((of_rows, parsed), weights)
 
     rows_of: dict[tuple[str, str], list[int]] = {}
     for row, record in enumerate(scores.grid.some_records):
-        if record.section is not None and np.isfinite(values.numbers[row]):
+        if record.section is not None and np.isfinite(numbers[row]):
             rows_of.setdefault((record.section, record.subset or ""), []).append(row)
     for names, rows in rows_of.items():
         yield "subset", (scenario, *names), mean(rows)
     for version, weights in scores.grid.weights.items():
         found = {names: weight for names, weight in weights.items() if names in rows_of and weight}
         sections = list(dict.fromkeys(section for section, _ in found))
-        total: Floats = np.zeros(len(values.numbers))
+        total: Floats = np.zeros(len(numbers))
         for section in sections:
             subsets = {names: weight for names, weight in found.items() if names[0] == section}
-            share: Floats = np.zeros(len(values.numbers))
+            share: Floats = np.zeros(len(numbers))
             for names, weight in subsets.items():
                 share[rows_of[names]] = weight / sum(subsets.values()) / len(rows_of[names])
             total += share

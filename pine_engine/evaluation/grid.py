@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +24,10 @@ Column = dict[str, Record]
 
 Groups = Sequence[Sequence[Record]]
 """Records of each example, from which one number per example is computed."""
+
+Values = tuple[Floats, Flags | None]
+"""One number per example, NaN for none; and True for each if an answer behind the number can be parsed, None
+for numbers that are no scores."""
 
 BETWEEN = " > "
 """Text between the parts of the name of an estimate."""
@@ -118,16 +121,6 @@ class Grid:
         return sum(record.was_computed for column in self.columns[method] for record in column.values())
 
 
-class Values(NamedTuple):
-    """One number per example, NaN for none.
-
-    parsed: True if an answer behind the number can be parsed; None for numbers that are no scores.
-    """
-
-    numbers: Floats
-    parsed: Flags | None = None
-
-
 @dataclass(frozen=True)
 class Scores:
     """Scores of one method by one metric in a grid."""
@@ -167,7 +160,7 @@ class Scores:
     def of(self, groups: Groups, combine: Callable[[Sequence[float]], float] = fmean) -> Values:
         """Combine the scores of each example."""
         parsed = np.array([any(map(self.is_parsed, records)) for records in groups])
-        return Values(combined(groups, self.score, combine), parsed)
+        return combined(groups, self.score, combine), parsed
 
     def mean(self, values: Values, weights: Floats | None = None) -> Estimate | None:
         """Return the mean over examples, None for no value. weights: (examples,)."""
@@ -181,11 +174,11 @@ class Scores:
 
     def share(self, groups: Groups, value: Callable[[Record], float | None]) -> Estimate | None:
         """Return the mean of a value that is no score."""
-        return self.mean(Values(combined(groups, value)))
+        return self.mean((combined(groups, value), None))
 
     def minus(self, other: "Scores") -> Estimate | None:
         """Return the difference of the means over orders, over the examples that both have."""
-        difference = self.over_orders.numbers - other.over_orders.numbers
+        difference = self.over_orders[0] - other.over_orders[0]
         if self.metric == "logprob":
             return bootstrap.mean(difference, self.grid.resamples)
         return intervals.share(difference, minimum=-1.0)

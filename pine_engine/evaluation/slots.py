@@ -88,8 +88,8 @@ def scenario_values(scores: Scores) -> Iterator[tuple[str, Values]]:
     found = {name: scores.of(records) for name, records in groups.items()}
     if scores.metric != "logprob":
         changes = [differ(pair, scores.metric) for pair in pairs]
-        found[CHANGED] = Values(np.array(changes, dtype=np.float64))
-    yield from ((name, values) for name, values in found.items() if np.isfinite(values.numbers).any())
+        found[CHANGED] = np.array(changes, dtype=np.float64), None
+    yield from ((name, values) for name, values in found.items() if np.isfinite(values[0]).any())
 
 
 def _by_order_of_others(column: Column, metric: Metric) -> dict[Places, dict[int, Record]]:

@@ -1,7 +1,6 @@
 """SMILES strings and molecule descriptors, computed by RDKit."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,21 +17,6 @@ FINGERPRINT_SIZE = 4096
 
 MAX_PATH_LENGTH = 5
 """Longest path of the path fingerprint, in bonds."""
-
-
-@dataclass(frozen=True)
-class Descriptors:
-    """Descriptors of M molecules.
-
-    Shape:
-        counts: (M, 10), numbers of atoms per element, bonds per order, and rings.
-        pairs: (M, FINGERPRINT_SIZE), counts of atom pairs at each distance.
-        paths: (M, FINGERPRINT_SIZE), square roots of the counts of paths up to MAX_PATH_LENGTH bonds.
-    """
-
-    counts: Floats
-    pairs: Floats
-    paths: Floats
 
 
 def rdkit(module: str) -> Any:
@@ -59,20 +43,24 @@ def canonical_smiles(smiles: str) -> str | None:
     return None if molecule is None else str(rdkit("Chem").MolToSmiles(molecule))
 
 
-def compute_descriptors(smiles: Sequence[str]) -> Descriptors:
-    """Return the descriptors of valid SMILES strings."""
+def compute_descriptors(smiles: Sequence[str]) -> tuple[Floats, Floats, Floats]:
+    """Return the descriptors of M valid SMILES strings: counts, pairs and paths.
+
+    Shape:
+        counts: (M, 10), numbers of atoms per element, bonds per order, and rings.
+        pairs: (M, FINGERPRINT_SIZE), counts of atom pairs at each distance.
+        paths: (M, FINGERPRINT_SIZE), square roots of the counts of paths up to MAX_PATH_LENGTH bonds.
+    """
     generators = rdkit("Chem.rdFingerprintGenerator")
     pairs = generators.GetAtomPairGenerator(fpSize=FINGERPRINT_SIZE, countSimulation=False)
     paths = generators.GetRDKitFPGenerator(
         fpSize=FINGERPRINT_SIZE, maxPath=MAX_PATH_LENGTH, countSimulation=False
     )
     molecules = [parse_smiles(text) for text in smiles]
-    return Descriptors(
-        counts=np.array([_counts(molecule) for molecule in molecules], dtype=np.float64),
-        pairs=np.array([pairs.GetCountFingerprintAsNumPy(molecule) for molecule in molecules], np.float64),
-        paths=np.sqrt(
-            [paths.GetCountFingerprintAsNumPy(molecule) for molecule in molecules], dtype=np.float64
-        ),
+    return (
+        np.array(list(map(_counts, molecules)), dtype=np.float64),
+        np.array(list(map(pairs.GetCountFingerprintAsNumPy, molecules)), dtype=np.float64),
+        np.sqrt(list(map(paths.GetCountFingerprintAsNumPy, molecules)), dtype=np.float64),
     )
 
 

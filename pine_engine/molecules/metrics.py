@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from pine_engine.errors import InputError
 from pine_engine.extras import import_extra
-from pine_engine.molecules.chemistry import Descriptors, Floats, compute_descriptors
+from pine_engine.molecules.chemistry import Floats, compute_descriptors
 from pine_engine.molecules.request_rows import PROPERTIES, GeneratedMolecule, Molecule
 
 MIN_MOLECULES = 20
@@ -51,37 +51,37 @@ class Predictor:
             )
         if len(molecules) > MAX_MOLECULES:
             molecules = random.Random(0).sample(molecules, MAX_MOLECULES)
-        self._known = known = compute_descriptors([molecule.smiles for molecule in molecules])
+        counts, *fingerprints = compute_descriptors([molecule.smiles for molecule in molecules])
         values = np.array([molecule.properties for molecule in molecules])
         self._mean, std = values.mean(0), values.std(0)
         self._std = np.where(std > 0, std, 1.0)
-        self._has_pair = (known.pairs > 0).sum(0) >= MIN_OCCURRENCES
-        self._has_path = (known.paths > 0).sum(0) >= MIN_OCCURRENCES
-        pairs, paths = self._distances(known)
+        self._columns = [(found > 0).sum(0) >= MIN_OCCURRENCES for found in fingerprints]
+        self._known = [found[:, columns] for found, columns in zip(fingerprints, self._columns, strict=True)]
+        pairs, paths = self._distances(*fingerprints)
         # The median is 0 if more than half of the pairs of molecules are equal.
         self._widths = PAIR_WIDTH * (np.median(pairs) or 1.0), PATH_WIDTH * (np.median(paths) or 1.0)
         targets = (values - self._mean) / self._std
-        self._linear = sklearn("linear_model").Ridge(alpha=RIDGE_ALPHA).fit(known.counts, targets)
+        self._linear = sklearn("linear_model").Ridge(alpha=RIDGE_ALPHA).fit(counts, targets)
         kernel_ridge = sklearn("kernel_ridge").KernelRidge(alpha=KERNEL_RIDGE_ALPHA, kernel="precomputed")
-        residuals = targets - self._linear.predict(known.counts)
+        residuals = targets - self._linear.predict(counts)
         self._kernel_ridge = kernel_ridge.fit(self._kernel(pairs, paths), residuals)
 
     def predict(self, smiles: Sequence[str]) -> Floats:
         """Return the properties of valid SMILES strings (molecules, 6), in order and units of PROPERTIES."""
         if not smiles:
             return np.empty((0, len(self._mean)))
-        descriptors = compute_descriptors(smiles)
-        residuals = self._kernel_ridge.predict(self._kernel(*self._distances(descriptors)))
-        predicted: Floats = (self._linear.predict(descriptors.counts) + residuals) * self._std + self._mean
+        counts, pairs, paths = compute_descriptors(smiles)
+        residuals = self._kernel_ridge.predict(self._kernel(*self._distances(pairs, paths)))
+        predicted: Floats = (self._linear.predict(counts) + residuals) * self._std + self._mean
         return predicted
 
-    def _distances(self, descriptors: Descriptors) -> tuple[Floats, Floats]:
+    def _distances(self, pairs: Floats, paths: Floats) -> tuple[Floats, Floats]:
         """Return squared distances by pairs and distances by paths, to each known molecule."""
         euclidean = sklearn("metrics.pairwise").euclidean_distances
-        pairs, paths = self._has_pair, self._has_path
+        (has_pair, has_path), (known_pairs, known_paths) = self._columns, self._known
         return (
-            euclidean(descriptors.pairs[:, pairs], self._known.pairs[:, pairs], squared=True),
-            euclidean(descriptors.paths[:, paths], self._known.paths[:, paths]),
+            euclidean(pairs[:, has_pair], known_pairs, squared=True),
+            euclidean(paths[:, has_path], known_paths),
         )
 
     def _kernel(self, pairs: Floats, paths: Floats) -> Floats:

@@ -56,9 +56,13 @@ def serve(served: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
         def put(name: str, content: str | None, sha256: str | None = None) -> PublicSet:
             public = PUBLIC_SETS[name]
             url = f"http://127.0.0.1:{local.server_port}/"
-            files = [dataclasses.replace(file, url=url + file.name, sha256=sha256) for file in public.files]
+            pinned = {"sha256": sha256} if sha256 else {}
+            files = [
+                {"name": file["name"], "part": file.get("part", ""), "url": url + file["name"], **pinned}
+                for file in public.files
+            ]
             for file in files if content is not None else ():
-                (served / file.name).write_text(content or "")
+                (served / file["name"]).write_text(content or "")
             changed = dataclasses.replace(public, files=tuple(files))
             monkeypatch.setitem(PUBLIC_SETS, name, changed)
             return changed
@@ -87,11 +91,11 @@ def test_data_lists_all_sets(run: Run) -> None:
 def test_sources_are_pinned() -> None:
     for public in PUBLIC_SETS.values():
         for file in public.files:
-            assert file.url.startswith("https://")
-            assert re.search(r"/[0-9a-f]{40}/", file.url) or file.sha256
-            assert file.sha256 is None or re.fullmatch(r"[0-9a-f]{64}", file.sha256)
-        assert len({file.name for file in public.files}) == len(public.files)
-        assert len({file.part for file in public.files}) == len(public.files)
+            assert file["url"].startswith("https://") and file.keys() <= {"name", "url", "part", "sha256"}
+            assert re.search(r"/[0-9a-f]{40}/", file["url"]) or "sha256" in file
+            assert re.fullmatch(r"[0-9a-f]{64}|", file.get("sha256", ""))
+        assert len({file["name"] for file in public.files}) == len(public.files)
+        assert len({file.get("part") for file in public.files}) == len(public.files)
 
 
 def test_data_downloads_and_converts_set_once(run: Run, serve: Serve, served: Path, tmp_path: Path) -> None:
@@ -100,13 +104,13 @@ def test_data_downloads_and_converts_set_once(run: Run, serve: Serve, served: Pa
     output = tmp_path / "out"
     report = run("llmbar", "--output-dir", output, "--json").json
     path = output / "llmbar.jsonl"
-    downloads = [output / "downloads" / "llmbar" / file.name for file in public.files]
+    downloads = [output / "downloads" / "llmbar" / file["name"] for file in public.files]
     assert [one.read_text() for one in downloads] == [content] * 5
     assert (report["set"], report["task"], report["examples"]) == ("llmbar", "judge_pair", 5)
     assert (report["file"], report["sha256"]) == (str(path), sha256(path.read_text()))
     for one, file, download in zip(report["downloads"], public.files, downloads, strict=True):
         assert (one["file"], one["bytes"], one["sha256"]) == (str(download), len(content), sha256(content))
-        assert (one["checked"], one["from"]) == ("no published checksum", file.url)
+        assert (one["checked"], one["from"]) == ("no published checksum", file["url"])
     for served_file in served.iterdir():
         served_file.unlink()
     outcome = run("llmbar", "--output-dir", output, "--limit", 2)

@@ -13,7 +13,7 @@ from pine_engine.evaluation.examples import Example
 @pytest.mark.parametrize("num_documents", [2, 3, 20])
 def test_facts_name_their_value_in_one_document(num_documents: int) -> None:
     rows = [Example.model_validate(row) for row in islice(generate_facts(num_documents, seed=1), 60)]
-    assert {row.meta["kind"] for row in rows} == {kind.name for kind in KINDS}
+    assert {row.meta["kind"] for row in rows} == {kind["name"] for kind in KINDS}
     for row in rows:
         texts = [document.text for document in row.documents]
         (answer,) = row.answers

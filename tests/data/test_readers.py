@@ -87,7 +87,7 @@ def build(tmp_path: Path) -> Build:
     def run(
         name: str, *records: Any, content: bytes | None = None, limit: int | None = None
     ) -> list[Example]:
-        paths = [tmp_path / file.name for file in PUBLIC_SETS[name].files]
+        paths = [tmp_path / file["name"] for file in PUBLIC_SETS[name].files]
         write: Callable[..., bytes] = FORMATS.get(name, json_lines)
         for path in paths:
             path.write_bytes(write(*records) if content is None else content)

@@ -35,7 +35,7 @@ def slots_of(records: Sequence[Record]) -> dict[int, dict[int | None, list[float
     scores = Scores(make_grid(records), "pine", "generated")
     tables = group_by_slot(scores.columns, "generated")
     return {
-        size: {slot: scores.of(groups).numbers.tolist() for slot, groups in table.items()}
+        size: {slot: scores.of(groups)[0].tolist() for slot, groups in table.items()}
         for size, table in tables.items()
     }
 
