@@ -1,7 +1,7 @@
 """The two forward passes: prefill of a prompt, and extend, which continues from its state."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from pine_engine.methods.table import Method
 from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.registration import run_pass
-from pine_engine.network.thread_tuner import attention_threads
+from pine_engine.network.thread_tuner import OnLayer, attention_threads
 from pine_engine.prompts.layout import TokenLayout
 
 
@@ -29,14 +29,14 @@ def prefill(
     reserved_tokens: int,
     logits_to_keep: int,
     recorder: TraceRecorder | None = None,
-    on_layer: Callable[[int], None] = lambda _: None,
+    on_layer: OnLayer = lambda _: None,
     cached_sequences: Iterable[SequenceState] = (),
 ) -> tuple[SequenceState, Tensor]:
     """Return the state of a prompt under one method and the logits (logits_to_keep, V) of its last tokens.
 
     Runs under torch.inference_mode, in the network for prompts of this length. At most `reserved_tokens`
-    tokens may follow; 0 keeps all logits. `on_layer` is called at the start of each layer and may raise.
-    Prefixes and documents of `cached_sequences`, states of the same networks, are reused if equal.
+    tokens may follow; 0 keeps all logits. `on_layer` may raise. Prefixes and documents of
+    `cached_sequences`, states of the same networks, are reused if equal.
     """
     patched_model = next(
         each
@@ -54,11 +54,12 @@ def prefill(
     first = layout.prefix_length if prefix_of else 0
     ids = torch.tensor([layout.ids[first:]], device=input_device(patched_model.network))
     row = SequenceState(state, KVCache([]))
-    tuning, threads = None, None
+    tuning: AbstractContextManager[OnLayer] = nullcontext(on_layer)
+    threads = None
     if _can_change_num_threads(patched_model, ids):
-        tuning = patched_model.thread_tuner.prompt(method, ids.shape[1])
+        tuning = patched_model.thread_tuner.prompt(method, ids.shape[1], on_layer)
         threads = attention_threads(layout.num_tokens)
-    with _tuned(tuning, on_layer) as begin_layer:
+    with tuning as begin_layer:
         forward_pass = PrefillPass(row, begin_layer, prefix_of, threads)
         position_ids = state.position_ids(first, ids.shape[1])
         logits = run_pass(
@@ -70,7 +71,7 @@ def prefill(
 def extend(
     rows: Sequence[SequenceState | None],
     ids: Sequence[Sequence[int]],
-    on_layer: Callable[[int], None] = lambda _: None,
+    on_layer: OnLayer = lambda _: None,
     *,
     is_step: bool = False,
 ) -> Tensor:
@@ -93,7 +94,7 @@ def _extend_under(
     patched_model: PatchedModel,
     rows: Sequence[SequenceState | None],
     ids: Sequence[Sequence[int]],
-    on_layer: Callable[[int], None],
+    on_layer: OnLayer,
     is_step: bool,
 ) -> Tensor:
     """Extend the rows of one network; the logits of all others are zero."""
@@ -109,10 +110,10 @@ def _extend_under(
             for row in batch
         ]
     )
-    tuning = None
+    tuning: AbstractContextManager[OnLayer] = nullcontext(on_layer)
     if is_step and _can_change_num_threads(patched_model, tokens):
-        tuning = patched_model.thread_tuner.step(len(tokens))
-    with _tuned(tuning, on_layer) as begin_layer:
+        tuning = patched_model.thread_tuner.step(len(tokens), on_layer)
+    with tuning as begin_layer:
         decode_pass = DecodePass(batch, begin_layer)
         logits = run_pass(patched_model.network, decode_pass, tokens, position_ids, is_step=is_step)
     if len(slots) == len(rows):
@@ -140,20 +141,3 @@ def batch_rows(patched_model: PatchedModel, rows: Sequence[SequenceState | None]
 def _can_change_num_threads(patched_model: PatchedModel, tokens: Tensor) -> bool:
     """Check that the number of threads does not change the logits of tokens (B, n)."""
     return tokens.numel() > 1 and is_batch_invariant(patched_model.network.dtype, tokens.device)
-
-
-@contextmanager
-def _tuned(
-    tuning: AbstractContextManager[Callable[[], None]] | None, on_layer: Callable[[int], None]
-) -> Iterator[Callable[[int], None]]:
-    """Yield the callback of a pass: `on_layer`, after the one of the thread tuner."""
-    if tuning is None:
-        yield on_layer
-        return
-    with tuning as begin_layer:
-
-        def begin_and_report(layer: int) -> None:
-            begin_layer()
-            on_layer(layer)
-
-        yield begin_and_report

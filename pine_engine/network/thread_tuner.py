@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 
 import torch
 
+OnLayer = Callable[[int], None]
+"""Function that is called with the index of each layer when the layer begins."""
+
 MAX_SINGLE_THREAD_PROMPT = 256
 """Prompt length in tokens up to which attention gains nothing from a second thread."""
 
@@ -125,24 +128,24 @@ class ThreadTuner:
         self._monitor = ContentionMonitor()
         self._policies: dict[Hashable, ThreadPolicy] = {}
 
-    def step(self, batch_size: int) -> AbstractContextManager[Callable[[], None]]:
-        """Tune a decode step; the context is a function to call when a layer begins."""
-        return self._tuned(("step", batch_size), NUM_BASELINE_LAYERS)
+    def step(self, batch_size: int, on_layer: OnLayer) -> AbstractContextManager[OnLayer]:
+        """Tune a decode step; the context is the function to call when a layer begins, with its index."""
+        return self._tuned(("step", batch_size), NUM_BASELINE_LAYERS, on_layer)
 
-    def prompt(self, method: Hashable, num_tokens: int) -> AbstractContextManager[Callable[[], None]]:
+    def prompt(self, method: Hashable, num_tokens: int, on_layer: OnLayer) -> AbstractContextManager[OnLayer]:
         """Tune the prefill of a prompt, as `step` does."""
         # Layers of a long prompt gain from more threads; one thread is timed only after contention.
         is_long = num_tokens > MAX_SINGLE_THREAD_PROMPT
-        return self._tuned((method, num_tokens.bit_length()), 0 if is_long else NUM_BASELINE_LAYERS)
+        return self._tuned((method, num_tokens.bit_length()), 0 if is_long else NUM_BASELINE_LAYERS, on_layer)
 
     @contextmanager
-    def _tuned(self, kind: Hashable, num_waiting: int) -> Iterator[Callable[[], None]]:
+    def _tuned(self, kind: Hashable, num_waiting: int, on_layer: OnLayer) -> Iterator[OnLayer]:
         threads = torch.get_num_threads()
         policy = self._policies.setdefault(kind, ThreadPolicy(self._monitor, num_waiting=num_waiting))
         started: float | None = None
         use_all = True
 
-        def begin_layer() -> None:
+        def begin_layer(layer: int) -> None:
             nonlocal started, use_all
             now = self._clock()
             if started is not None:
@@ -151,8 +154,9 @@ class ThreadTuner:
                 use_all = not use_all
                 torch.set_num_threads(threads if use_all else 1)
             started = now
+            on_layer(layer)
 
         try:
-            yield begin_layer if threads > 1 else lambda: None
+            yield begin_layer if threads > 1 else on_layer
         finally:
             torch.set_num_threads(threads)

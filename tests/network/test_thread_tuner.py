@@ -98,24 +98,25 @@ def test_layers_are_timed_and_threads_restored(two_threads: None) -> None:
     """Every layer takes a second with one thread and half a second with two."""
     now = 0.0
     tuner = ThreadTuner(lambda: now)
+    layers: list[int] = []
     threads: list[list[int]] = []
     for _ in range(2):
-        with tuner.step(4) as begin_layer:
+        with tuner.step(4, layers.append) as begin_layer:
             threads.append([])
             for _ in range(20):
-                begin_layer()
+                begin_layer(0)
                 threads[-1].append(torch.get_num_threads())
                 now += 1 / torch.get_num_threads()
             now += 100  # after the last layer
         assert torch.get_num_threads() == 2
     assert threads == [[1] * NUM_BASELINE_LAYERS + [2] * (20 - NUM_BASELINE_LAYERS), [2] * 20]
 
-    with pytest.raises(KeyboardInterrupt), tuner.step(2):
+    with pytest.raises(KeyboardInterrupt), tuner.step(2, layers.append):
         torch.set_num_threads(1)
         raise KeyboardInterrupt
     assert torch.get_num_threads() == 2
-    with torch_num_threads(1), tuner.step(4) as begin_layer:
-        begin_layer()
+    with torch_num_threads(1), tuner.step(4, layers.append) as begin_layer:
+        begin_layer(0)
         assert torch.get_num_threads() == 1
 
 
@@ -124,13 +125,13 @@ def test_layers_are_timed_and_threads_restored(two_threads: None) -> None:
     [(MAX_SINGLE_THREAD_PROMPT, NUM_BASELINE_LAYERS), (MAX_SINGLE_THREAD_PROMPT + 1, 0)],
 )
 def test_long_prompt_begins_with_all_threads(two_threads: None, num_tokens: int, num_baseline: int) -> None:
-    now, threads = 0.0, []
-    with ThreadTuner(lambda: now).prompt("pine", num_tokens) as begin_layer:
-        for _ in range(30):
-            begin_layer()
+    now, threads, layers = 0.0, list[int](), list[int]()
+    with ThreadTuner(lambda: now).prompt("pine", num_tokens, layers.append) as begin_layer:
+        for layer in range(30):
+            begin_layer(layer)
             threads.append(torch.get_num_threads())
             now += 0.01 / torch.get_num_threads()
-    assert threads == [1] * num_baseline + [2] * (30 - num_baseline)
+    assert threads == [1] * num_baseline + [2] * (30 - num_baseline) and layers == list(range(30))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
