@@ -69,6 +69,22 @@ def test_verdict_follows_bitwise_identity(
     assert _verdict(pine.METHODS[method], result) == verdict
 
 
+@pytest.mark.parametrize(
+    ("seed", "orders", "words"),
+    [
+        (3, [(0, 1), (1, 0)], "seed 3"),
+        (None, [(0, 1), (1, 0)], "all there are"),
+        (None, [(0, 1)], "first of all 2"),
+    ],
+)
+def test_page_names_the_origin_of_the_orders(
+    certificate: pine.Certificate, seed: int | None, orders: list[tuple[int, int]], words: str
+) -> None:
+    request = certificate.request.model_copy(update={"documents": certificate.request.documents[:2]})
+    fields = {"seed": seed, "orders": orders, "request": request}
+    assert words in read_html(page(certificate.model_copy(update=fields))).all("p")[0].text
+
+
 def test_page_needs_no_other_file(certificate: pine.Certificate) -> None:
     html = page(certificate)
     assert html.startswith("<!doctype html>") and "default-src 'none'" in html
