@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pine_engine as pine
 from viz.cards.compare import word_diff
@@ -19,26 +20,18 @@ Check = Callable[[str], bool]
 """Check of an answer; None in its place if the correct answer is not known."""
 
 
-@dataclass(frozen=True)
-class Letter:
-    """Letter of a distinct answer; `is_right` is None where the correct answer is not known."""
-
-    letter: str
-    color: str
-    ink: str
-    text: str
-    is_right: bool | None
-
-
-def answer_letters(texts: Iterable[str], is_right: Check | None = None) -> dict[str, Letter]:
-    """Return the letters of the distinct answers, in the sequence in which they occur."""
-    letters = {}
-    for text, number in answer_numbers(texts).items():
-        color, words = answer_color(number), " ".join(text.split()) or "(empty answer)"
-        letters[text] = Letter(
-            answer_letter(number), color, ink_on(color), words, is_right and is_right(text)
-        )
-    return letters
+def answer_letters(texts: Iterable[str], is_right: Check | None = None) -> list[dict[str, Any]]:
+    """Return the distinct answers with their letters, for a template, in the sequence in which they occur."""
+    return [
+        {
+            "letter": answer_letter(number),
+            "color": answer_color(number),
+            "ink": ink_on(answer_color(number)),
+            "text": " ".join(text.split()) or "(empty answer)",
+            "is_right": is_right and is_right(text),
+        }
+        for text, number in answer_numbers(texts).items()
+    ]
 
 
 def verdict_html(methods: Methods, rows: Rows, *, caption: str, is_right: Check | None = None) -> str:
@@ -48,7 +41,7 @@ def verdict_html(methods: Methods, rows: Rows, *, caption: str, is_right: Check 
         "shuffle_verdict.html",
         score=score_sentence(methods, rows, is_right) or "First order done.",
         verdict=verdict_sentence(methods, rows),
-        letters=list(answer_letters(texts, is_right).values()),
+        letters=answer_letters(texts, is_right),
         caption=caption,
     )
 

@@ -117,7 +117,7 @@ def _guess(run: FinishedRun, recording: Recording, text: dict[str, str], *, meth
     if len(methods) == 1:
         before = run_html(question_of(run, recording), document_texts(run))
         letters = answer_letters((one for texts in answers.values() for one in texts), is_right)
-        explanation = render("lesson_answers.html", letters=list(letters.values()), takeaway=text["takeaway"])
+        explanation = render("lesson_answers.html", letters=letters, takeaway=text["takeaway"])
     by_label = {labels[method]: texts for method, texts in answers.items()}
     guesses = quiz(text["question"], by_label, figure=figure_html({"": figure}), explanation=explanation)
     return before + guesses
