@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.document_files import CsvTable
+from pine_engine.prompts.document_files import check_columns, csv_row, read_csv
 from pine_engine.prompts.parse_errors import Problem, rows_or_mistakes
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.request import MAX_DOCUMENTS, DataRow, each_line, read_row
@@ -106,20 +106,22 @@ def check_some(examples: Sequence[Example], check: Callable[[Example], object]) 
 
 def _csv_reader(path: Path) -> tuple[Iterator[tuple[int, list[str]]], Callable[[int, list[str]], Example]]:
     """Return the rows of a CSV file, and the function that makes an example of one."""
-    table = CsvTable(path)
-    num_columns = sum(bool(re.fullmatch(r"document\d+", name)) for name in table.columns)
+    columns, lines = read_csv(path)
+    num_columns = sum(bool(re.fullmatch(r"document\d+", name)) for name in columns)
     if num_columns > MAX_DOCUMENTS:
         message = f"{path} has too many documents: got {num_columns:,}, expected at most {MAX_DOCUMENTS:,}"
         raise InputError(message, field="documents")
     numbers = range(1, max(1, num_columns) + 1)
     titles = {f"title{number}" for number in numbers}
-    table.check_columns(
+    check_columns(
+        path,
+        columns,
         required={f"document{number}" for number in numbers},
         optional={"id", "task", "question", "answers", "gold_index", *titles},
     )
 
     def read(line: int, cells: list[str]) -> Example:
-        row = table.row(cells)
+        row = csv_row(columns, cells)
         gold = row.get("gold_index", "").strip()
         if gold and not re.fullmatch(r"-?\d{1,9}", gold):
             message = f"gold_index is {gold!r}; give the number of a document from 0, or nothing"
@@ -136,4 +138,4 @@ def _csv_reader(path: Path) -> tuple[Iterator[tuple[int, list[str]]], Callable[[
             answers=[answer.strip() for answer in row.get("answers", "").split("|") if answer.strip()],
         ).complete(line)
 
-    return table.lines, read
+    return lines, read

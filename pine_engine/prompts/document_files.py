@@ -89,16 +89,16 @@ def _from_jsonl(path: Path) -> Iterator[Document]:
 
 
 def _from_csv(path: Path) -> Iterator[Document]:
-    table = CsvTable(path)
-    table.check_columns(required={"text"}, optional={"title"})
+    columns, lines = read_csv(path)
+    check_columns(path, columns, required={"text"}, optional={"title"})
 
     def read(_: int, cells: list[str]) -> Document:
-        row = table.row(cells)
+        row = csv_row(columns, cells)
         if not row["text"].strip():
             raise InputError(f"it {NO_TEXT}", field="text")
         return Document(row["text"], row.get("title", ""))
 
-    for _, document in rows_or_mistakes(path, table.lines, read):
+    for _, document in rows_or_mistakes(path, lines, read):
         yield document
 
 
@@ -120,57 +120,55 @@ _READERS = {
 """Reader of each file name extension."""
 
 
-class CsvTable:
-    """A CSV file with a header; names of columns are in lower case, without surrounding blanks.
+def read_csv(path: Path) -> tuple[tuple[str, ...], Iterator[tuple[int, list[str]]]]:
+    """Return the lower-case names of the columns, and the cells of each row with its first line number."""
+    lines = _csv_lines(path)
+    try:
+        number, names = next(lines, (1, list[str]()))
+    except ValidationErrors as error:
+        raise ValidationErrors(error.problems, str(path)) from error
+    columns = tuple(name.strip().lower() for name in names)
+    if not columns:
+        raise _unusable(path, "is empty; its first line has to name the columns")
+    for name, count in Counter(columns).items():
+        if count > 1:
+            message = f"column {name!r} is there twice; give every column one name"
+            raise ValidationErrors([Problem(message, line=number)], str(path))
+    return columns, lines
 
-    `lines` yields the cells of each row with the number of its first line.
-    """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.lines = self._parse()
-        try:
-            number, names = next(self.lines, (1, list[str]()))
-        except ValidationErrors as error:
-            raise ValidationErrors(error.problems, str(path)) from error
-        self.columns = tuple(name.strip().lower() for name in names)
-        if not self.columns:
-            raise _unusable(path, "is empty; its first line has to name the columns")
-        for name, count in Counter(self.columns).items():
-            if count > 1:
-                message = f"column {name!r} is there twice; give every column one name"
-                raise ValidationErrors([Problem(message, line=number)], str(path))
+def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    # Spreadsheets write a byte order mark before the name of the first column.
+    reader = csv.reader(io.StringIO(read_text(path).removeprefix("\ufeff")), strict=True)
+    start, count = 1, 0
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                count += 1
+                yield start, cells
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise ValidationErrors([Problem(f"{error}; check its quotation marks", line=start)]) from error
+    if count == 1:
+        raise _unusable(path, "has no rows under its header; write one row per line")
 
-    def check_columns(self, *, required: set[str], optional: set[str]) -> None:
-        """Raise InputError for a missing or an unknown column."""
-        missing, unknown = required.difference(self.columns), set(self.columns) - required - optional
-        for name in sorted(missing) + sorted(unknown):
-            problem = "has no column" if name in missing else "has an unknown column"
-            header, advice = ", ".join(self.columns), f"use {', '.join(sorted(required | optional))}"
-            message = f"{self._path} {problem} {name!r}, its header reads {header!r}; {advice}"
-            raise InputError(message, field=name)
 
-    def row(self, cells: list[str]) -> dict[str, str]:
-        """Return the cells by column. Raises InputError for another number of cells than columns."""
-        if len(cells) != len(self.columns):
-            numbers = f"the number of fields is {len(cells)}, but {len(self.columns)} in the header"
-            raise InputError(f"{numbers}; put a text that has commas in quotation marks")
-        return dict(zip(self.columns, cells, strict=True))
+def check_columns(path: Path, columns: Sequence[str], *, required: set[str], optional: set[str]) -> None:
+    """Raise InputError for a missing or an unknown column."""
+    missing, unknown = required.difference(columns), set(columns) - required - optional
+    for name in sorted(missing) + sorted(unknown):
+        problem = "has no column" if name in missing else "has an unknown column"
+        header, advice = ", ".join(columns), f"use {', '.join(sorted(required | optional))}"
+        message = f"{path} {problem} {name!r}, its header reads {header!r}; {advice}"
+        raise InputError(message, field=name)
 
-    def _parse(self) -> Iterator[tuple[int, list[str]]]:
-        # Spreadsheets write a byte order mark before the name of the first column.
-        reader = csv.reader(io.StringIO(read_text(self._path).removeprefix("\ufeff")), strict=True)
-        start, count = 1, 0
-        try:
-            for cells in reader:
-                if any(cell.strip() for cell in cells):
-                    count += 1
-                    yield start, cells
-                start = reader.line_num + 1
-        except csv.Error as error:
-            raise ValidationErrors([Problem(f"{error}; check its quotation marks", line=start)]) from error
-        if count == 1:
-            raise _unusable(self._path, "has no rows under its header; write one row per line")
+
+def csv_row(columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    """Return the cells by column. Raises InputError for another number of cells than columns."""
+    if len(cells) != len(columns):
+        numbers = f"the number of fields is {len(cells)}, but {len(columns)} in the header"
+        raise InputError(f"{numbers}; put a text that has commas in quotation marks")
+    return dict(zip(columns, cells, strict=True))
 
 
 def read_pdf(path: Path) -> str:
