@@ -1,7 +1,6 @@
 """Errors that tell the user what to do."""
 
 import textwrap
-from collections.abc import Iterable
 
 
 class PineError(Exception):
@@ -22,22 +21,9 @@ class InputError(PineError):
 
 
 class UnknownNameError(InputError, KeyError):
-    """A name that a registry does not have; a KeyError too, because the registry is a dict.
-
-    Args:
-        kind: Kind of the entries, such as "method".
-        name: Name that was looked up.
-        choices: Names that the registry has.
-    """
+    """A name that a registry does not have; a KeyError too, because the registry is a dict."""
 
     __str__ = Exception.__str__  # the one of KeyError returns the repr of the message
-
-    def __init__(self, kind: str, name: object, choices: Iterable[str]) -> None:
-        self.kind, self.name, self.choices = kind, name, tuple(choices)
-        super().__init__(f"unknown {kind} {name!r}; choose from: {', '.join(self.choices)}", field=kind)
-
-    def __reduce__(self) -> tuple[type["UnknownNameError"], tuple[str, object, tuple[str, ...]]]:
-        return type(self), (self.kind, self.name, self.choices)
 
 
 class ModelError(PineError):

@@ -114,4 +114,5 @@ class Registry(dict[str, Entry]):
         self.kind = kind
 
     def __missing__(self, name: Any) -> Entry:
-        raise UnknownNameError(self.kind, name, self)
+        message = f"unknown {self.kind} {name!r}; choose from: {', '.join(self)}"
+        raise UnknownNameError(message, field=self.kind)

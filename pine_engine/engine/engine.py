@@ -130,7 +130,7 @@ class Engine(PreparedModel):
             stop_at_eos=stop_at_eos,
             prefix_cache=prefix_cache,
         )
-        return run_in_worker(lambda interrupted: run.finish(RunControl(cancelled=interrupted)))
+        return run_in_worker(run.finish)
 
     def generate(
         self, prompt: PromptLike = None, **options: Unpack[RunOptions]
@@ -225,7 +225,7 @@ class Engine(PreparedModel):
         self.check_length(layout, max(len(ids) for _, ids in answers))
 
         @torch.inference_mode()
-        def work(interrupted: threading.Event) -> dict[str, list[Score]]:
-            return score_methods(self, layout, selected, answers, control=RunControl(cancelled=interrupted))
+        def work(control: RunControl) -> dict[str, list[Score]]:
+            return score_methods(self, layout, selected, answers, control=control)
 
         return run_in_worker(work)

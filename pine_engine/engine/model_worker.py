@@ -110,19 +110,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_workers.reset)
 
 
-def run_in_worker(work: Callable[[threading.Event], Result]) -> Result:
+def run_in_worker(work: Callable[[RunControl], Result]) -> Result:
     """Return the result of work in a worker, or in the calling thread if this is a worker.
 
-    The argument of `work` is a flag that is set if the caller is interrupted.
+    The control that `work` is called with stops it if the caller is interrupted.
     """
-    interrupted = threading.Event()
+    control = RunControl()
     if isinstance(threading.current_thread(), _Worker):
-        return work(interrupted)
+        return work(control)
     outcome: Future[Result] = Future()
 
     def job() -> None:
         try:
-            outcome.set_result(work(interrupted))
+            outcome.set_result(work(control))
         except BaseException as error:  # raised again in the calling thread
             outcome.set_exception(error)
 
@@ -130,7 +130,7 @@ def run_in_worker(work: Callable[[threading.Event], Result]) -> Result:
     try:
         return outcome.result()
     finally:
-        interrupted.set()
+        control.cancelled.set()
 
 
 def compute_on(device: object, work: Callable[[], Result]) -> Result:

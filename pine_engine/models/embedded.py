@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from filelock import FileLock
@@ -40,11 +41,10 @@ def find_embedded_gguf() -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def prepare_embedded(cache_dir: Path | str | None = None, *, progress: Progress | None = None) -> Path:
+def prepare_embedded(*, progress: Progress | None = None) -> Path:
     """Return the folder of the embedded model in float32 safetensors, converted at the first call.
 
-    The copy takes 542 MB in `cache_dir`, by default the user's cache. A copy that is incomplete, or from
-    other versions, is created again.
+    The copy takes 542 MB in the user's cache. One that is incomplete, or from other versions, is made again.
     """
     gguf = find_embedded_gguf()
     if gguf is None:
@@ -56,9 +56,9 @@ def prepare_embedded(cache_dir: Path | str | None = None, *, progress: Progress 
         "wheel_version": importlib.metadata.version(WHEEL),
         "transformers_version": importlib.metadata.version("transformers"),
     }
-    folder = (user_cache_folder() if cache_dir is None else Path(cache_dir)) / COPY_NAME
     report = progress or (lambda _part, _step: None)
-    return cached_copy(folder, made_from, lambda scratch: convert_gguf(gguf, scratch, report))
+    build = partial(convert_gguf, gguf, progress=report)
+    return cached_copy(user_cache_folder() / COPY_NAME, made_from, build)
 
 
 def user_cache_folder() -> Path:

@@ -61,7 +61,7 @@ class ForwardPass(Protocol):
         """Return the output of one layer, as `query` (B, H, n, head_dim); key, value: (B, G, n, head_dim)."""
 
 
-_RUNNING: ContextVar[ForwardPass] = ContextVar("running_pass")
+_RUNNING: ContextVar[ForwardPass | None] = ContextVar("running_pass", default=None)
 
 
 def run_pass(
@@ -89,17 +89,6 @@ def run_pass(
     return copy_context().run(forward)
 
 
-def running_pass() -> ForwardPass:
-    """Return the current pass of this thread; raise ModelError if there is none."""
-    try:
-        return _RUNNING.get()
-    except LookupError:
-        raise ModelError(
-            f"Attention {NAME!r} was called outside an Engine: expected a model with its own attention. Call "
-            "model.set_attn_implementation('sdpa')."
-        ) from None
-
-
 def _attention_function(
     module: nn.Module,
     query: Tensor,
@@ -118,10 +107,16 @@ def _attention_function(
     head_dim = query.shape[-1]
     if head_dim % 2:
         raise ModelError(f"its heads have {head_dim} dimensions, and PINE rotates pairs of them")
+    running = _RUNNING.get()
+    if running is None:
+        raise ModelError(
+            f"Attention {NAME!r} was called outside an Engine: expected a model with its own attention. Call "
+            "model.set_attn_implementation('sdpa')."
+        )
     scoring = AttentionParams(head_dim**-0.5 if scaling is None else scaling, softcap)
     with torch._C.DisableTorchFunction():  # a parent module may be in batch-invariant mode
         layer = cast(int, module.layer_idx)
-        output = running_pass().attend(layer, _align(query), _align(key), _align(value), scoring)
+        output = running.attend(layer, _align(query), _align(key), _align(value), scoring)
         return output[..., : value.shape[-1]].transpose(1, 2).contiguous(), None
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from viz.cards.glossary import CONTENT
+from viz.cards.tutorial import CONTENT
 from viz.page.lesson.tutorial_panel import tutorial_file
 
 NUM_STEPS = len(CONTENT["steps"])

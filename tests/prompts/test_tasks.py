@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pine_engine.errors import InputError, UnknownNameError
+from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document, Prompt, segment_text
 from pine_engine.prompts.tasks import TASKS, document_letter, get_task
 from tests.support.errors import has_field
@@ -180,9 +180,3 @@ def test_missing_part_is_rejected(task: str, documents: list[str], question: str
     if field != "question" or needs_question:
         with pytest.raises(InputError, check=has_field(field)):
             prompt_of(task, list(map(Document, documents)), question)
-
-
-def test_unknown_task_is_rejected_with_choices() -> None:
-    with pytest.raises(UnknownNameError) as raised:
-        get_task("poetry")
-    assert (raised.value.name, raised.value.choices) == ("poetry", tuple(TASKS))

@@ -1,21 +1,29 @@
-"""Guided tutorial: steps with one figure each, and guesses before the results.
+"""Guided tutorial: steps with one figure each, guesses before the results, and explanations of terms.
 
 All steps are in the HTML. assets/lesson.js shows one at a time and counts the guesses; without a script all
 texts and results are visible.
 """
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import plotly.graph_objects as go
 from markupsafe import Markup, escape
 
-from viz.cards.glossary import PAPER, explanations_html, glossary_html, term
 from viz.drawing.identity import Segment
 from viz.drawing.markup import render
 from viz.export.packed import packed_json
 from viz.export.standalone import strip_interaction
+
+PAPER = "https://arxiv.org/abs/2407.01100"
+
+CONTENT: dict[str, Any] = tomllib.loads(Path(__file__).with_name("tutorial.toml").read_text(encoding="utf-8"))
+
+TERMS: dict[str, str] = CONTENT["terms"]
 
 _LINK = re.compile(r"\[([^]]+)\]\((term|mark):([\w -]+)\)")
 """Words of a text that explain a term, or highlight a mark of the figure: [words](term:name)."""
@@ -97,3 +105,29 @@ def figure_html(figures: Mapping[str, go.Figure], *, label: str = "", note: str 
     """Render figures by the text of their button; a switch shows one and viz/drawing/figures.js draws it."""
     packed = [strip_interaction(packed_json(figure)) for figure in figures.values()]
     return render("figure.html", figures=packed, names=list(figures), label=label, note=note)
+
+
+def anchor(name: str) -> str:
+    """Return the id of the explanation of a term."""
+    return f"term-{name.replace(' ', '_').replace('-', '_')}"
+
+
+def term(name: str, text: str = "") -> Markup:
+    """Render a term, or `text` in its place, as a button that shows its explanation."""
+    assert name in TERMS, name
+    return Markup(render("term.html", anchor=anchor(name), text=text or name))
+
+
+def glossary_html() -> str:
+    """Render all terms with their explanations as a list."""
+    return render("glossary.html", terms=TERMS, paper=PAPER)
+
+
+def explanations_html() -> str:
+    """Render the explanations, hidden until `term` shows them; nothing around them may be hidden."""
+    return render("explanations.html", terms=[(anchor(name), name, text) for name, text in TERMS.items()])
+
+
+def keys_html() -> str:
+    """Render the list of keys."""
+    return render("keys.html", keys=CONTENT["keys"])

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from viz.drawing.identity import PREFIX, SUFFIX, Segment
 from viz.drawing.text import format_percent, format_short
-from viz.figures.answer_tokens import AnswerTokens, attention_by_part, is_reordered
+from viz.figures.answer_tokens import AnswerTokens, is_reordered
 from viz.figures.frame import new_figure, plain
+from viz.figures.importance import normalize
 from viz.theme import INK, LINES, PATTERNS
 
 _BAR_PX, _GAP_PX = 20, 8
@@ -63,9 +64,18 @@ def _answer_attention_info(
     answers: Sequence[AnswerTokens], step: int | None, *, with_prefix: bool
 ) -> tuple[list[Segment], NDArray[np.float64]]:
     """Return the P segments of the first answer, and their shares (A, P), NaN where an answer has none."""
-    parts = [*([PREFIX] if with_prefix else []), *answers[0].documents, SUFFIX]
-    shares = [attention_by_part(answer, step, with_prefix=with_prefix) for answer in answers]
-    return parts, np.array([[by_part.get(part, np.nan) for part in parts] for by_part in shares])
+    first = 0 if with_prefix else 1
+    parts = [PREFIX, *answers[0].documents, SUFFIX][first:]
+    values = np.full((len(answers), len(parts)), np.nan)
+    for row, answer in zip(values, answers, strict=True):
+        shares = answer.attention if step is None else answer.attention[step : step + 1]
+        if not with_prefix:
+            shares = normalize(shares[:, 1:], "share")
+        if len(shares):
+            mean = shares.mean(axis=0, dtype=np.float64).astype(np.float32)
+            by_part = dict(zip([PREFIX, *answer.documents, SUFFIX][first:], mean.tolist(), strict=True))
+            row[:] = [by_part.get(part, np.nan) for part in parts]
+    return parts, values
 
 
 def bars_height(num_rows: int, num_bars: int) -> int:

@@ -8,10 +8,9 @@ from itertools import zip_longest
 import numpy as np
 
 import pine_engine as pine
-from viz.drawing.identity import PREFIX, SUFFIX, Segment
+from viz.drawing.identity import Segment
 from viz.drawing.text import format_percent, shorten, visible_text
 from viz.figures.frame import FloatArray, answer_queries, document_segments
-from viz.figures.importance import normalize
 
 MAX_TOKEN_CHARACTERS = 24  # of a token in sentences and rows
 
@@ -103,20 +102,3 @@ def comparison_step(left: AnswerTokens, right: AnswerTokens) -> int:
     if (differs := first_difference(left, right)) is not None:
         return differs
     return int(probability_gaps(left, right).argmax()) if left.tokens else 0
-
-
-def attention_by_part(
-    answer: AnswerTokens, step: int | None = None, *, with_prefix: bool
-) -> dict[Segment, float]:
-    """Return the share of attention on each part of the prompt at a step, from 0; None for the mean.
-
-    Without the prefix, shares are of the rest. {} if the answer has no such token.
-    """
-    shares = answer.attention if step is None else answer.attention[step : step + 1]
-    if not len(shares):
-        return {}
-    parts = [PREFIX, *answer.documents, SUFFIX]
-    if not with_prefix:
-        shares, parts = normalize(shares[:, 1:], "share"), parts[1:]
-    values = shares.mean(axis=0, dtype=np.float64).astype(np.float32)
-    return dict(zip(parts, values.tolist(), strict=True))

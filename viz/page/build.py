@@ -5,7 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from viz.cards.glossary import explanations_html, glossary_html, keys_html
+from viz.cards.tutorial import explanations_html, glossary_html, keys_html
 from viz.drawing.markup import empty_panel
 from viz.page.answers.cards import Shown
 from viz.page.answers.choosing import wire_choices

@@ -10,7 +10,7 @@ from markupsafe import Markup
 import pine_engine as pine
 import viz
 from viz.cards.compare import answers_picture
-from viz.cards.glossary import term
+from viz.cards.tutorial import term
 from viz.drawing.markup import empty_panel, render
 from viz.drawing.picture import switch
 from viz.drawing.text import join_words, shorten

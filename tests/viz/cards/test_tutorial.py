@@ -7,8 +7,18 @@ import pytest
 
 import viz.figures.frame as frame
 from tests.support.viz_reading import Element, read_html
-from viz.cards.glossary import CONTENT, PAPER, TERMS, explanations_html, term
-from viz.cards.tutorial import Step, figure_html, quiz, tutorial, tutorial_page
+from viz.cards.tutorial import (
+    CONTENT,
+    PAPER,
+    TERMS,
+    Step,
+    explanations_html,
+    figure_html,
+    quiz,
+    term,
+    tutorial,
+    tutorial_page,
+)
 
 TEXT = "A [short](term:token) text.\n\nIt shows [one](mark:first) & [other](mark:last)."
 STEPS = tuple(Step(name, name, TEXT, "section 3", "Masks", "<b>picture</b>") for name in ("one", "two"))

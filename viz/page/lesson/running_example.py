@@ -12,8 +12,7 @@ import pine_engine as pine
 import viz
 from pine_engine.methods.plan import starts_from_ranking
 from pine_engine.methods.table import TUTORIAL_METHODS
-from viz.cards.glossary import CONTENT
-from viz.cards.tutorial import figure_html
+from viz.cards.tutorial import CONTENT, figure_html
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import render
 

@@ -9,9 +9,8 @@ import plotly.graph_objects as go
 
 import pine_engine as pine
 import viz
-from viz.cards.glossary import CONTENT
 from viz.cards.shuffle import answer_letters
-from viz.cards.tutorial import Step, figure_html, quiz, run_html, tutorial, tutorial_page
+from viz.cards.tutorial import CONTENT, Step, figure_html, quiz, run_html, tutorial, tutorial_page
 from viz.drawing.identity import Segment, document_letter
 from viz.drawing.markup import figure_styles, render
 from viz.figures.shuffle import plot_answers

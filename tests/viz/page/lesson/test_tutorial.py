@@ -17,8 +17,7 @@ from tests.support.viz_reading import HOSTILE, read_html
 from tests.support.widgets import built
 from tests.support.worked_matrices import read_matrix
 from tests.viz.cards.test_tutorial import addresses, entries
-from viz.cards.glossary import PAPER
-from viz.cards.tutorial import Step
+from viz.cards.tutorial import PAPER, Step
 from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.answering import FinishedRun, answer
 from viz.page.answers.recordings import lesson_recording
