@@ -1,6 +1,7 @@
 """Errors that tell the user what to do."""
 
 import textwrap
+from collections.abc import Iterable
 
 
 class PineError(Exception):
@@ -21,9 +22,22 @@ class InputError(PineError):
 
 
 class UnknownNameError(InputError, KeyError):
-    """A name that a registry does not have; a KeyError too, because the registry is a dict."""
+    """A name that a registry does not have; a KeyError too, because the registry is a dict.
+
+    Args:
+        kind: Kind of the entries, such as "method".
+        name: Name that was looked up.
+        choices: Names that the registry has.
+    """
 
     __str__ = Exception.__str__  # the one of KeyError returns the repr of the message
+
+    def __init__(self, kind: str, name: object, choices: Iterable[str]) -> None:
+        self.kind, self.name, self.choices = kind, name, tuple(choices)
+        super().__init__(f"unknown {kind} {name!r}; choose from: {', '.join(self.choices)}", field=kind)
+
+    def __reduce__(self) -> tuple[type["UnknownNameError"], tuple[str, object, tuple[str, ...]]]:
+        return type(self), (self.kind, self.name, self.choices)
 
 
 class ModelError(PineError):

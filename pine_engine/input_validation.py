@@ -114,5 +114,4 @@ class Registry(dict[str, Entry]):
         self.kind = kind
 
     def __missing__(self, name: Any) -> Entry:
-        message = f"unknown {self.kind} {name!r}; choose from: {', '.join(self)}"
-        raise UnknownNameError(message, field=self.kind)
+        raise UnknownNameError(self.kind, name, self)

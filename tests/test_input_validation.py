@@ -1,7 +1,6 @@
 """Arguments of the library: accepted forms, and type and field of the error for other values."""
 
 import itertools
-import pickle
 from collections.abc import Callable, Generator
 from inspect import isfunction
 from pathlib import Path
@@ -356,9 +355,8 @@ def test_registry_rejects_unknown_name_with_choices(registry: dict[str, Any], ki
     with pytest.raises(UnknownNameError) as raised:
         registry["pines"]
     error = raised.value
-    assert error.field == kind and str(error).endswith(", ".join(registry))
-    assert isinstance(error, KeyError)  # code for dicts expects it
-    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert (error.field, error.name, error.choices) == (kind, "pines", tuple(registry))
+    assert isinstance(error, KeyError) and error.choices[0] in str(error)  # code for dicts expects KeyError
     assert "pines" not in registry and registry.get("pines") is None
 
 

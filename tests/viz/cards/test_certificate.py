@@ -73,8 +73,8 @@ def test_verdict_follows_bitwise_identity(
     ("seed", "orders", "words"),
     [
         (3, [(0, 1), (1, 0)], "seed 3"),
-        (None, [(0, 1), (1, 0)], "all there are"),
-        (None, [(0, 1)], "first of all 2"),
+        (None, [(0, 1), (1, 0)], "all orders"),
+        (None, [(0, 1)], "first of 2"),
     ],
 )
 def test_page_names_the_origin_of_the_orders(
