@@ -32,7 +32,7 @@ from viz.page.form.form import Form
 from viz.page.form.method_boxes import DEFAULT_METHODS
 from viz.page.form.orders import DEFAULT_ORDERS
 from viz.page.selection import first_selection
-from viz.page.shuffle.shuffling import shuffle
+from viz.page.shuffle_job import shuffle
 
 EXAMPLE = "When was the castle built? (3 documents)"
 MAX_NEW_TOKENS = 24
@@ -74,9 +74,9 @@ def _with_attention(engine: Engine, run: FinishedRun) -> FinishedRun:
 def _shuffled(engine: Engine, form: Form) -> tuple[FinishedRun, InOrders]:
     """Return the run in the order as entered with those in other orders, and the answers by order."""
     views = shuffle(engine, form, count=DEFAULT_ORDERS, seed=0, controls=False)
-    *_, last = (view for view in views if view.outcome is not None)
-    assert last.outcome is not None and last.in_orders is not None
-    return last.outcome.finished, last.in_orders
+    *_, last = views
+    assert last.finished is not None
+    return last.finished, last.in_orders
 
 
 def _run(engine: Engine, form: Form, order: Sequence[int]) -> FinishedRun:

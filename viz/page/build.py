@@ -29,11 +29,11 @@ from viz.page.lesson.running_example import running_example_html
 from viz.page.lesson.tutorial import tutorial_html
 from viz.page.lesson.tutorial_panel import build_tutorial
 from viz.page.models.model_panel import build_models, build_toggle, wire_models
+from viz.page.position_sweep import sweep_tab
 from viz.page.serving.sessions import lets_go
 from viz.page.sharing.download_panel import wire_download
 from viz.page.sharing.share_panel import build_share, wire_share
-from viz.page.shuffle.shuffle_panel import build_shuffle, wire_shuffle
-from viz.page.sweep.sweep_panel import build_standing, wire_standing
+from viz.page.shuffle import shuffle_tab
 from viz.page.upstream.guarded import GuardedBlocks
 from viz.page.why import build_why, wire_why
 
@@ -68,7 +68,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap"):
             with gr.Tab("See it"):
                 workspace = build_workspace(examples, settings)
-                shuffle = build_shuffle()
+                shuffle_event, certificate = shuffle_tab(workspace, sources, models.chosen, settings, disk)
                 share = build_share()
             with gr.Tab("Why"):
                 why = build_why()
@@ -77,7 +77,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                     stale = gr.HTML("", elem_id="inside-outdated")
                     inside = internals_tab(workspace.finished, sources, models.chosen)
                 with gr.Tab("Position sweep"):
-                    standing = build_standing(len(examples[0].documents), examples[0].gold)
+                    sweep = sweep_tab(workspace, examples, sources, models.chosen, settings)
                 with gr.Tab("Evaluate"):
                     evaluate_tab(page, sources, models.chosen, settings, disk, reader)
             with gr.Tab("Tutorial"):
@@ -94,13 +94,11 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
 
         wire_choices(workspace, examples)
         run_event = wire_workspace(workspace, sources, models.chosen, settings, reader)
-        shuffle_event = wire_shuffle(shuffle, workspace, sources, models.chosen, settings, disk)
         wire_scores(workspace)
-        standing_event = wire_standing(standing, workspace, examples, sources, models.chosen, settings)
-        events = [run_event, shuffle_event, standing_event]
+        events = [run_event, shuffle_event, sweep.event]
         wire_counting(
             workspace,
-            standing,
+            sweep,
             sources,
             settings,
             chosen=models.chosen,
@@ -119,7 +117,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             finished=workspace.finished,
             selection=inside.selection,
             accepted=workspace.accepted,
-            certificate=shuffle.kept,
+            certificate=certificate,
             run_events=[run_event, shuffle_event],
             disk=disk,
         )

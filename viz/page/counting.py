@@ -17,7 +17,7 @@ from viz.page.form.limits import too_long
 from viz.page.form.orders import number_of_orders, with_controls
 from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.sources import Sources
-from viz.page.sweep.sweep_panel import StandingPanel, compared_methods
+from viz.page.position_sweep import SweepTab, compared_methods
 
 if TYPE_CHECKING:  # imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
@@ -62,7 +62,7 @@ def planned_jobs(
 
 def wire_counting(
     page: Workspace,
-    standing: StandingPanel,
+    sweep: SweepTab,
     sources: Sources,
     settings: HostSettings,
     *,
@@ -73,7 +73,7 @@ def wire_counting(
     runs: Sequence[Any],
 ) -> None:
     """Connect the token count and the estimates to each change and to the events of a run."""
-    bars = (page.bar, page.shuffle_bar, standing.bar)
+    bars = (page.bar, page.shuffle_bar, sweep.bar)
     questions = {"\n".join(example.answers): example.question for example in examples if example.answers}
 
     def problem(why: str, num_documents: int) -> dict[Any, Any]:
@@ -118,7 +118,7 @@ def wire_counting(
         updates |= problem(why, len(form.entries)) | {
             page.results.note: note,
             stale: note,
-            standing.results.note: outdated_html(swept, form, choice, press=standing.bar.run.elem_id or ""),
+            sweep.results.note: outdated_html(swept, form, choice, press=sweep.bar.run.elem_id or ""),
         }
         if note:
             updates[page.note] = ""  # a remark about the example
@@ -127,12 +127,12 @@ def wire_counting(
         return updates
 
     inputs = [chosen, page.num_orders, page.controls, page.accepted, page.results.origin]
-    inputs += [standing.results.origin, *page.inputs]
+    inputs += [sweep.results.origin, *page.inputs]
     outputs = [page.total, page.editor.cards, page.problem, page.bar.run, page.shuffle_bar.run, page.note]
     outputs += [
         *(bar.estimate for bar in bars),
         page.results.note,
-        standing.results.note,
+        sweep.results.note,
         page.accepted,
         stale,
     ]

@@ -26,8 +26,8 @@ from viz.page.form.form import Form, TokenCount
 from viz.page.jobs.cost import Work
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.sources import Sources
-from viz.page.shuffle.shuffling import plan_shuffle
-from viz.page.sweep.sweeping import plan_sweep
+from viz.page.position_sweep_job import plan_sweep
+from viz.page.shuffle_job import plan_shuffle
 
 TEXTS = ["red cat", "green", "white hats", "x", "y"]
 
@@ -50,7 +50,9 @@ def test_the_estimate_is_of_the_work_that_is_planned(count: int, controls: bool,
     run, shuffled, moved = planned_jobs(request, tokens, orders=6, controls=controls, settings=DEFAULTS)
     assert run == plan_answers(engine, request)
     assert shuffled == plan_shuffle(engine, request, count=6, seed=0, controls=controls)
-    with_answer = plan_sweep(engine, request, answer="g")  # the one token of the answer is read as well
+    with_answer = plan_sweep(
+        engine, request, document=0, answer="g"
+    )  # the one token of the answer is read as well
     assert (moved.prompts, moved.orders) == (with_answer.prompts, with_answer.orders)
     assert moved.prompt_tokens == with_answer.prompt_tokens - moved.prompts
 

@@ -105,7 +105,7 @@ def shuffle(
 ) -> Generator[CallView, None, None]:
     """Yield the answers under several orders, with a report after each."""
     from pine_engine.engine.orders import OrderResult, compare_orders
-    from viz.page.shuffle.shuffling import orders_for
+    from viz.page.shuffle_job import orders_for
 
     layout = form_layout(form, engine, settings)
     orders = orders_for(layout.num_documents, count, seed, settings)
@@ -191,7 +191,7 @@ def plan_shuffle(
     engine: "Engine", form: Form, count: int, seed: int, settings: HostSettings, **_: Any
 ) -> Work:
     """Plan the work of several orders."""
-    from viz.page.shuffle.shuffling import plan_shuffle
+    from viz.page.shuffle_job import plan_shuffle
 
     return plan_shuffle(engine, form, count=count, seed=seed, controls=False, settings=settings)
 

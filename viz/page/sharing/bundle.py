@@ -22,13 +22,13 @@ from viz.export.numbers import as_csv, figure_numbers, picture_numbers
 from viz.export.packed import packed_json
 from viz.export.standalone import pictures_page
 from viz.page.answers.answering import FinishedRun
+from viz.page.certificate_files import PAGE_NAME, form_request
 from viz.page.common.theme import PLOTLY
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.internals_figures import DRAWING, TABS, TabContent
 from viz.page.selection import Selection, as_picks
 from viz.page.sharing.session import session_of, to_json
-from viz.page.sharing.sheets import Files, form_comparison
 
 NAME = "pine-explorer-run.zip"
 
@@ -48,13 +48,13 @@ _ABOUT = {
     "report.json": "how the last token of the prompt sees each document, by method, layer and head",
     "pictures.html": "the pictures, with their numbers; opens without a network",
     FILE_NAME: f"the certificate of the shuffle; `{REPRODUCE_COMMAND}` checks it",
-    "certificate.html": "the certificate to print",
+    PAGE_NAME: "the certificate to print",
     "numbers/": "the numbers of each picture, as CSV and JSON",
 }
 
 
 def write_bundle(
-    run: FinishedRun, selection: Selection, *, accepted: str, certificate: Files | None, folder: Path
+    run: FinishedRun, selection: Selection, *, accepted: str, certificate: Path | None, folder: Path
 ) -> Path:
     """Write the ZIP into a new folder."""
     content = bundle(
@@ -74,7 +74,7 @@ def bundle(
     selection: Selection,
     *,
     accepted: str,
-    certificate: Files | None,
+    certificate: Path | None,
     date: datetime.date,
     max_bytes: int = MAX_BYTES,
 ) -> bytes:
@@ -92,19 +92,18 @@ def bundle(
 
 
 def _files(
-    run: FinishedRun, form: Form, selection: Selection, accepted: str, certificate: Files | None
+    run: FinishedRun, form: Form, selection: Selection, accepted: str, certificate: Path | None
 ) -> Iterator[tuple[str, bytes]]:
     """Iterate over names and contents, the most important first."""
     session = session_of(form, accepted=accepted, ran=True, selection=as_picks(selection))
     yield "session.json", to_json(session).encode()
-    yield "input.json", form_comparison(_by_slot(form)).model_dump_json(indent=2).encode()
+    yield "input.json", form_request(_by_slot(form)).model_dump_json(indent=2).encode()
     yield "answers.json", _json(_answers(run))
     yield "answers.csv", as_csv(_tokens(run)).encode()
     if run.tried:
         yield "orders.csv", as_csv(_orders(run)).encode()
     if run.tried and certificate is not None:
-        yield FILE_NAME, certificate.certificate.read_bytes()
-        yield "certificate.html", certificate.page.read_bytes()
+        yield from ((name, (certificate / name).read_bytes()) for name in (FILE_NAME, PAGE_NAME))
     drawn = {label: DRAWING[tab](run, selection) for tab, label in TABS if tab in DRAWING}
     yield "pictures.html", _pictures(run, form, drawn).encode()
     for each in (numbers for tab in drawn.values() for numbers in _numbers(tab)):

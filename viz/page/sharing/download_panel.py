@@ -13,7 +13,6 @@ from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain
 from viz.page.selection import Selection, as_picks, first_selection
 from viz.page.sharing.bundle import write_bundle
-from viz.page.sharing.sheets import Files
 
 CLICK_FILE = "() => document.querySelector('#run-file').click()"
 """Script: the ZIP is created on click, then a hidden button downloads it."""
@@ -64,7 +63,7 @@ def wire_download(
         run: FinishedRun | None,
         selection: Selection | None,
         accepted: str | None,
-        certificate: Files | None,
+        certificate: Path | None,
         before: Path | None,
     ) -> tuple[str, Path]:
         if run is None or run.form is None:

@@ -21,8 +21,8 @@ from viz.page.form.form import Form
 from viz.page.form.orders import number_of_orders, tries_all
 from viz.page.form.pasting import pasted_sentence
 from viz.page.jobs.loading import EngineSource
-from viz.page.shuffle.shuffling import orders_for, shuffle
-from viz.page.sweep.sweeping import stand
+from viz.page.position_sweep_job import sweep
+from viz.page.shuffle_job import orders_for, shuffle
 
 TEXTS = ["red cat", "green hat", "white mat"]
 LIMITED = HostSettings(
@@ -69,7 +69,7 @@ def test_orders_are_limited_where_they_are_tried(engine: Engine) -> None:
     *_, done = shuffle(engine, form(), count=4, seed=1, controls=False, settings=LIMITED)
     assert done.sentence.startswith("Done: 4 orders")
     with pytest.raises(InputError, match="Too many orders: 4 .limit: 3."):
-        next(stand(engine, form([*TEXTS, "x"]), document=0, answer="so", settings=HostSettings(max_orders=3)))
+        next(sweep(engine, form([*TEXTS, "x"]), document=0, answer="so", settings=HostSettings(max_orders=3)))
 
 
 def test_a_sample_is_announced_where_not_all_orders_are_allowed() -> None:

@@ -28,8 +28,8 @@ from viz.page.form.form import Form
 from viz.page.form.read_only import NOTE, check_rows_shipped, check_shipped
 from viz.page.internals import View
 from viz.page.jobs.loading import EngineSource
+from viz.page.position_sweep_job import sweep
 from viz.page.sharing.session import session_of, to_code
-from viz.page.sweep.sweeping import stand
 
 READ_ONLY = HostSettings(read_only=True)
 EXAMPLES = load_examples()
@@ -87,8 +87,8 @@ def test_nothing_else_is_run(other: Form, engine: Engine) -> None:
 def test_a_reference_answer_is_the_examples_own(engine: Engine) -> None:
     request = form(methods=("vanilla", "nia"))
     with pytest.raises(InputError, match="Demo mode"):
-        next(stand(engine, request, document=0, answer="an answer of my own", settings=READ_ONLY))
-    assert next(stand(engine, request, document=0, answer=SHORT.answers[0], settings=READ_ONLY)).sentence
+        next(sweep(engine, request, document=0, answer="an answer of my own", settings=READ_ONLY))
+    assert next(sweep(engine, request, document=0, answer=SHORT.answers[0], settings=READ_ONLY)).sentence
 
 
 def test_only_the_rows_of_the_page_are_measured() -> None:

@@ -24,8 +24,8 @@ from viz.page.jobs.cost import Speed, Work, format_seconds, planned
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import RunLog, StopFlag
-from viz.page.shuffle.shuffling import shuffle
-from viz.page.sweep.sweeping import stand
+from viz.page.position_sweep_job import sweep
+from viz.page.shuffle_job import shuffle
 
 SENTINEL = "xylophone"
 FORM = Form(
@@ -141,7 +141,7 @@ def test_a_visitor_who_left_is_logged_as_such(source: EngineSource, caplog: pyte
     ("job", "orders"),
     [
         (lambda engine: shuffle(engine, FORM, count=2, seed=0, controls=False), 2),
-        (lambda engine: stand(engine, replace(FORM, methods=("vanilla", "nia")), document=0, answer="so"), 2),
+        (lambda engine: sweep(engine, replace(FORM, methods=("vanilla", "nia")), document=0, answer="so"), 2),
     ],
     ids=["shuffle", "standing"],
 )

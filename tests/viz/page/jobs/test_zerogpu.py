@@ -25,8 +25,8 @@ from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.jobs import zerogpu
 from viz.page.jobs.cost import Speed, Work, planned
-from viz.page.shuffle.shuffling import plan_shuffle
-from viz.page.sweep.sweeping import plan_sweep
+from viz.page.position_sweep_job import plan_sweep
+from viz.page.shuffle_job import plan_shuffle
 
 FORM = Form(
     "retrieval_qa",
@@ -181,9 +181,9 @@ def test_work_is_counted_in_prompts_tokens_and_answers(engine: Engine) -> None:
     assert shuffled == Work(12, 12 * tokens, 12 * 16, 6)
     controlled = plan_shuffle(engine, FORM, count=6, seed=0, controls=True)
     assert controlled.prompts > shuffled.prompts and controlled.orders == 6
-    values = plan_sweep(engine, FORM, answer=" green ")
+    values = plan_sweep(engine, FORM, document=0, answer=" green ")
     assert values == Work(6, 6 * (tokens + len("green")), 0, 3)
-    assert plan_sweep(engine, FORM, answer="").new_tokens == 16
+    assert plan_sweep(engine, FORM, document=0, answer="").new_tokens == 16
 
 
 def test_records_that_are_computed_once_count_once(engine: Engine) -> None:

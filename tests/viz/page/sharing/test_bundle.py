@@ -25,7 +25,6 @@ from viz.page.common.disk import Disk
 from viz.page.selection import first_selection
 from viz.page.sharing.bundle import NAME, bundle, write_bundle
 from viz.page.sharing.session import from_file
-from viz.page.sharing.sheets import Files
 
 DATE = datetime.date(2026, 3, 1)
 MOVED = (THREE[2], THREE[0], THREE[1])
@@ -144,16 +143,15 @@ def test_the_readme_names_what_is_there_and_nothing_else(files: dict[str, bytes]
 
 
 def test_a_shuffle_comes_with_its_orders_and_its_certificate(run: FinishedRun, tmp_path: Path) -> None:
-    certificate = Files(tmp_path)
-    certificate.certificate.write_text('{"a": 1}')
-    certificate.page.write_text("<p>page</p>")
+    (tmp_path / "certificate.json").write_text('{"a": 1}')
+    (tmp_path / "certificate.html").write_text("<p>page</p>")
     tried = replace(run, tried=(TriedOrder(run.order, "C A B", run.answer_records),))
-    files = packed(tried, certificate=certificate)
+    files = packed(tried, certificate=tmp_path)
     assert (files["certificate.json"], files["certificate.html"]) == (b'{"a": 1}', b"<p>page</p>")
     rows = list(csv.reader(io.StringIO(files["orders.csv"].decode(), newline="")))
     assert rows[1] == ["C A B", "vanilla", run.answer_records["vanilla"].text]
     assert "reproduce certificate.json" in files["README.txt"].decode()
-    assert "certificate.json" not in packed(run, certificate=certificate)  # it is of an earlier shuffle
+    assert "certificate.json" not in packed(run, certificate=tmp_path)  # it is of an earlier shuffle
 
 
 def test_oversized_files_are_omitted_with_a_note(files: dict[str, bytes], run: FinishedRun) -> None:

@@ -16,8 +16,8 @@ from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
-from viz.page.sweep.sweep_panel import compared_methods, document_choices, moved_at_first, work_sentence
-from viz.page.sweep.sweeping import stand
+from viz.page.position_sweep import compared_methods, document_choices, moved_at_first, work_sentence
+from viz.page.position_sweep_job import sweep
 
 THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
 
@@ -33,16 +33,16 @@ def form(*methods: str) -> Form:
 
 def test_a_letter_is_followed_and_every_value_is_the_engines(engine: Engine) -> None:
     request = form("vanilla", "nia", "pine")
-    views = list(stand(engine, request, document=0, answer=" so "))
-    assert [len(view.steps) for view in views if view.steps] == [1, 2, 3, 3]
+    views = list(sweep(engine, request, document=0, answer=" so "))
+    assert [len(view.steps) for view in views if view.finding] == [1, 2, 3, 3]
     last, layout = views[-1], form_layout(request, engine)  # B, A, C: the letters in the slots
     figure = plot_position_sweep(last.steps, slots=last.slots)
     for slot, order in enumerate([(1, 0, 2), (0, 1, 2), (0, 2, 1)]):
         expected = engine.score(layout.reorder(order), ["so"], methods=request.methods)
         for line in figure.data:
             assert line.y[slot] == np.float32(expected[line.name][0].total)
-    assert "As document A goes through all 3 slots" in last.finding
-    assert "it does not move at all (0.0) under PINE" in last.finding
+    assert "as document A moves through 3 slots" in last.finding
+    assert "PINE: constant (range 0.0)" in last.finding
     assert last.effects is not None
     for total, *parts in zip(last.effects.total, last.effects.rope, last.effects.causal, strict=True):
         assert total == pytest.approx(sum(parts), abs=1e-9)
@@ -55,19 +55,19 @@ def test_left_empty_the_answer_is_that_of_pine(engine: Engine) -> None:
         engine.run(form_layout(request, engine), methods=["pine"], max_new_tokens=3).answers["pine"].text
     )
     assert written.strip()
-    *_, last = stand(engine, request, document=2, answer="  ")
+    *_, last = sweep(engine, request, document=2, answer="  ")
     assert last.sentence.endswith(f"Reference answer: “{written.strip()}”")
 
 
 def test_invalid_sweep_shows_its_problem(engine: Engine) -> None:
     alone = replace(form("vanilla", "nia"), entries=THREE[:1])
     with pytest.raises(InputError, match="There is one document only; add another"):
-        next(stand(engine, alone, document=0, answer="so"))
+        next(sweep(engine, alone, document=0, answer="so"))
     with pytest.raises(InputError, match="There is no document D any more; choose another"):
-        next(stand(engine, form("vanilla", "nia"), document=3, answer="so"))
+        next(sweep(engine, form("vanilla", "nia"), document=3, answer="so"))
     silent = Engine(engine.model, engine.tokenizer, stop_token_ids=frozenset(range(97)))
     with pytest.raises(InputError, match="PINE answers with nothing; write a reference answer"):
-        list(stand(silent, form("vanilla", "nia"), document=0, answer=""))
+        list(sweep(silent, form("vanilla", "nia"), document=0, answer=""))
 
 
 def test_sweep_always_adds_vanilla_and_nia() -> None:

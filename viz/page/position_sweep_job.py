@@ -1,4 +1,4 @@
-"""Position sweep: a form goes in, curves that grow slot by slot come out. Imports torch.
+"""Position sweep: a form goes in, curves that grow slot by slot come out.
 
 Nothing is cached between slots.
 """
@@ -8,11 +8,8 @@ from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import RunFinished
+import pine_engine as pine
 from pine_engine.errors import InputError
-from pine_engine.invariance.position_sweep import OrderEffects, SlotScored, order_effects, sweep_document
-from pine_engine.methods.table import METHODS, get_methods
 from viz.drawing.identity import document_letter
 from viz.figures.position_sweep import sweep_sentence
 from viz.page.answers.answering import REDRAW_S, progress_sentence
@@ -30,27 +27,25 @@ REFERENCE_METHOD = "pine"
 
 @dataclass(frozen=True)
 class SweepView:
-    """State of the page during a sweep."""
+    """State of a sweep.
+
+    Attributes:
+        steps: Scores so far.
+        slots: Planned number of slots.
+        finding: Range of each method, in words; "" while no slot is new.
+        effects: Split of vanilla, at the end.
+    """
 
     sentence: str
-    done: Work | None = None
-    """Work so far."""
-
-    steps: tuple[SlotScored, ...] = ()
-    """Scores so far; empty if none was added."""
-
-    slots: int = 0
-    """Planned number of slots."""
-
+    slots: int
+    steps: "tuple[pine.SlotScored, ...]" = ()
     finding: str = ""
-    """Range of each method, in words."""
-
-    effects: OrderEffects | None = None
-    """Split of vanilla, at the end."""
+    effects: "pine.OrderEffects | None" = None
+    done: Work | None = None
 
 
-def stand(
-    engine: Engine, form: Form, *, document: int, answer: str, settings: HostSettings = DEFAULTS
+def sweep(
+    engine: "pine.Engine", form: Form, *, document: int, answer: str, settings: HostSettings = DEFAULTS
 ) -> Generator[SweepView, None, None]:
     """Move a document through all slots; closing the generator stops the model.
 
@@ -68,60 +63,60 @@ def stand(
     began = drawn = time.monotonic()
     answer = answer.strip()
     meter = Meter(layout.num_tokens)
+    view = SweepView("", layout.num_documents)
     if not answer:
         events = engine.generate(layout, methods=[REFERENCE_METHOD], max_new_tokens=form.max_new_tokens)
         with closing(events):
             for event in events:
                 meter.see(event)
-                if isinstance(event, RunFinished):
+                if isinstance(event, pine.RunFinished):
                     meter.finish(event.result)
                     answer = event.result.answers[REFERENCE_METHOD].text.strip()
                 elif time.monotonic() - drawn >= REDRAW_S:
                     drawn = time.monotonic()
-                    yield SweepView(f"The reference answer: {progress_sentence(event)}")
+                    yield replace(view, sentence=f"The reference answer: {progress_sentence(event)}")
     if not answer:
-        label = METHODS[REFERENCE_METHOD].label
+        label = pine.METHODS[REFERENCE_METHOD].label
         raise InputError(f"{label} answers with nothing; write a reference answer.")
 
-    slots = layout.num_documents
-    setting = f"{engine.model_name}, {engine.dtype} on {engine.device}"
-    scored: list[SlotScored] = []
     done, scoring = replace(meter.work, orders=0), time.monotonic()
-    results = sweep_document(
+    results = pine.sweep_document(
         engine, layout, document=form.order.index(document), answer=answer, methods=form.methods
     )
-    yield SweepView(f"Slot 1 of {slots}")
+    yield replace(view, sentence=f"Slot 1 of {view.slots}")
     with closing(results):
         for item in results:
-            if isinstance(item, SlotScored):
-                scored.append(item)
+            if isinstance(item, pine.SlotScored):
                 count = len(form.methods)
                 spent, scoring = time.monotonic() - scoring, time.monotonic()
                 done += Work(count, count * layout.num_tokens, orders=1, read_s=spent)
+                view = replace(view, steps=(*view.steps, item), done=done)
                 finding = sweep_sentence(
-                    scored,
-                    slots=slots,
+                    view.steps,
+                    slots=view.slots,
                     document=document,
                     answer=answer,
-                    setting=setting,
-                    labels={row.name: row.label for row in get_methods(form.methods)},
+                    setting=f"{engine.model_name}, {engine.dtype} on {engine.device}",
+                    labels={name: pine.METHODS[name].label for name in form.methods},
                 )
-                yield SweepView(f"Slot {len(scored)} done", done, tuple(scored), slots, finding)
+                yield replace(view, sentence=f"Slot {len(view.steps)} done", finding=finding)
             elif time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
-                yield SweepView(f"Slot {len(scored) + 1} of {slots}: {progress_sentence(item)}")
-    vanilla, nia = ([step.scores[name].total for step in scored] for name in ("vanilla", "nia"))
+                slot = f"Slot {len(view.steps) + 1} of {view.slots}"
+                yield replace(view, sentence=f"{slot}: {progress_sentence(item)}")
+    vanilla, nia = ([step.scores[name].total for step in view.steps] for name in ("vanilla", "nia"))
     seconds = time.monotonic() - began
-    yield SweepView(
-        f"Done: {slots} slots in {seconds:.1f} s. Reference answer: “{answer}”",
-        steps=tuple(scored),
-        slots=slots,
+    yield replace(
+        view,
+        sentence=f"Done: {view.slots} slots in {seconds:.1f} s. Reference answer: “{answer}”",
         finding=finding,
-        effects=order_effects(vanilla, nia),
+        effects=pine.order_effects(vanilla, nia),
     )
 
 
-def plan_sweep(engine: Engine, form: Form, *, answer: str, settings: HostSettings = DEFAULTS) -> Work:
+def plan_sweep(
+    engine: "pine.Engine", form: Form, *, document: int, answer: str, settings: HostSettings = DEFAULTS
+) -> Work:
     """Plan the work of a sweep, including the target answer if it is empty."""
     layout = form_layout(form, engine, settings)
     tokens, target = layout.num_tokens, answer.strip()

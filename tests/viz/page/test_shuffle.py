@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import ALL_ORDERS_UP_TO, OrderResult, compare_orders
-from pine_engine.invariance.certificate import read_certificate
+from pine_engine.invariance.certificate import Certificate, read_certificate
 from pine_engine.methods.table import METHODS
 from tests.support.runs import swapped
 from tests.support.tokenizers import letter_tokenizer
@@ -21,6 +21,7 @@ from tests.support.widgets import built
 from viz.page.answers.answering import FinishedRun
 from viz.page.answers.cards import is_correct_by
 from viz.page.answers.workspace import build_workspace
+from viz.page.certificate_files import form_request, write_certificate
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.form import documents, orders
@@ -32,9 +33,8 @@ from viz.page.form.orders import with_controls
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
 from viz.page.jobs.sources import Sources
-from viz.page.sharing.sheets import Files, form_comparison, remove_files, write_files
-from viz.page.shuffle.shuffle_panel import answer_behind, build_shuffle, wire_shuffle
-from viz.page.shuffle.shuffling import ShuffleOutcome, ShuffleView, Tried, caption_of, orders_for, shuffle
+from viz.page.shuffle import answer_behind, shuffle_tab
+from viz.page.shuffle_job import OrdersTried, caption_of, orders_for, shuffle
 
 THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
 FIGURES = ("shuffle-matrix", "shuffle-played", "shuffle-spread")
@@ -56,18 +56,18 @@ def engine(tiny_llama: Callable[..., Any]) -> Engine:
 
 
 @pytest.fixture(scope="module")
-def views(engine: Engine) -> list[ShuffleView]:
+def views(engine: Engine) -> list[OrdersTried]:
     return list(shuffle(engine, form(), count=6, seed=0, controls=True))
 
 
-def tried_in(views: Iterable[ShuffleView]) -> list[Tried]:
-    """Return the data of the figures, by view."""
-    return [view.tried for view in views if view.tried]
-
-
 @pytest.fixture(scope="module")
-def outcome(views: list[ShuffleView]) -> ShuffleOutcome:
-    return [view.outcome for view in views if view.outcome][-1]
+def last(views: list[OrdersTried]) -> OrdersTried:
+    return views[-1]
+
+
+def certificate_of(tried: OrdersTried) -> Certificate:
+    assert tried.certificate is not None
+    return tried.certificate
 
 
 def test_the_page_and_the_engine_agree_on_which_orders_are_tried() -> None:
@@ -84,38 +84,42 @@ def test_controls_follow_what_was_chosen_and_promise_nothing() -> None:
     assert not any(METHODS[name].is_order_invariant for name in with_controls([]))
 
 
-def test_without_controls_only_what_was_chosen_runs(engine: Engine) -> None:
+def test_without_controls_only_selected_methods_run(engine: Engine) -> None:
     *_, last = shuffle(engine, form(THREE[:2], methods=("pine",)), count=2, seed=0, controls=False)
     assert last.sentence.startswith("Done: 2 orders")
-    shown = tried_in(shuffle(engine, form(THREE[:2], methods=("pine",)), count=2, seed=0, controls=False))
-    assert [method.name for method in shown[-1].methods] == ["pine"]
-    assert [list(row.comparisons) for row in shown[-1].rows] == [["pine"]] * 2
+    assert [method.name for method in last.methods] == ["pine"]
+    assert [list(row.comparisons) for row in last.rows] == [["pine"]] * 2
 
 
-def test_rows_and_places_grow_by_an_order_and_letters_follow_their_documents(
-    views: list[ShuffleView],
-) -> None:
-    shown = tried_in(views)
-    assert [len(tried.rows) for tried in shown] == [len(tried.placed) for tried in shown] == list(range(7))
-    last = shown[-1]
-    assert [row.order for row in last.rows] == [placed.order for placed in last.placed]
+def test_orders_grow_by_one(views: list[OrdersTried], last: OrdersTried) -> None:
+    grown = [view for view in views if view.is_new and view.rows]
+    for number, view in enumerate(grown, start=1):
+        assert len(view.rows) == len(view.placed) == number == len(certificate_of(view).orders)
+        assert view.finished is not None and len(view.finished.tried) == number - 1
+        assert view.is_complete == (number == 6)
+    assert len(grown) == 6
+    assert [row.order for row in last.rows] == [placed.order for placed in last.placed] == list(last.orders)
     assert last.rows[0].order == (1, 0, 2)
     assert all(row.comparisons["pine"].bitwise_identical for row in last.rows)
     assert not all(row.comparisons["vanilla"].bitwise_identical for row in last.rows)
-    assert [method.label for method in last.methods] == [
-        "Vanilla", "PINE", "NIA", "Mask only", "Re-assignment only"
-    ]  # fmt: skip
+    assert [method.name for method in last.methods] == list(with_controls(("vanilla", "pine")))
+    assert not any(row.result.traces or row.result.logits for row in last.rows)
 
 
-def test_documents_stand_still_under_pine_and_move_under_vanilla(views: list[ShuffleView]) -> None:
-    placed = tried_in(views)[-1].placed
-    still, moving = ([tuple(one.starts[method]) for one in placed] for method in ("pine", "vanilla"))
+def test_without_traces_there_is_no_run(engine: Engine) -> None:
+    request = form(THREE[:2], methods=("pine",))
+    *_, last = shuffle(engine, request, count=2, seed=0, controls=False, trace=False)
+    assert last.is_complete and last.finished is None and last.placed == ()
+    assert certificate_of(last).traced is False
+
+
+def test_documents_stand_still_under_pine_alone(last: OrdersTried) -> None:
+    still, moving = ([tuple(one.starts[method]) for one in last.placed] for method in ("pine", "vanilla"))
     assert len(set(still)) == 1 and len(set(moving)) == 6
-    assert all((one.lengths == placed[0].lengths).all() for one in placed)
+    assert all((one.lengths == last.placed[0].lengths).all() for one in last.placed)
 
 
-def test_a_cell_shows_its_answer_beside_the_first_rows(views: list[ShuffleView]) -> None:
-    last = tried_in(views)[-1]
+def test_cell_shows_its_answer_beside_the_first(last: OrdersTried) -> None:
     number = next(place for place, row in enumerate(last.rows) if not row.comparisons["vanilla"].same_text)
     shown = read_html(answer_behind(last, {"tried": number, "method": "vanilla"}))
     answers = [part.text for part in shown.with_class("pine-answer-text")]
@@ -137,8 +141,8 @@ def test_a_cell_shows_its_answer_beside_the_first_rows(views: list[ShuffleView])
         {"tried": 0, "method": []},
     ],
 )
-def test_a_pick_of_nothing_shows_nothing(views: list[ShuffleView], what: dict[str, Any]) -> None:
-    assert answer_behind(tried_in(views)[-1], what) == ""
+def test_invalid_cell_shows_nothing(last: OrdersTried, what: dict[str, Any]) -> None:
+    assert answer_behind(last, what) == ""
 
 
 def test_answers_are_is_correct_by_the_rule_of_their_task() -> None:
@@ -148,9 +152,7 @@ def test_answers_are_is_correct_by_the_rule_of_their_task() -> None:
     assert is_correct_by("retrieval_qa", []) is None
 
 
-def test_every_printed_number_is_that_of_the_comparison(
-    engine: Engine, views: list[ShuffleView], outcome: ShuffleOutcome
-) -> None:
+def test_every_printed_number_is_that_of_the_comparison(engine: Engine, last: OrdersTried) -> None:
     sent_request = form(methods=with_controls(("vanilla", "pine")))
     rows = [
         event
@@ -164,22 +166,22 @@ def test_every_printed_number_is_that_of_the_comparison(
         )
         if isinstance(event, OrderResult)
     ]
-    for row, drawn in zip(rows, tried_in(views)[-1].rows, strict=True):
+    for row, drawn in zip(rows, last.rows, strict=True):
         assert drawn.order == tuple((1, 0, 2)[place] for place in row.order)
         for name, cell in row.comparisons.items():
             found = drawn.comparisons[name]
             assert (found.text, found.same_text) == (cell.text, cell.same_text)
             assert found.reference_logprob == cell.reference_logprob
             assert found.max_abs_logit_diff == cell.max_abs_logit_diff
-    for result in outcome.certificate.results:
+    for result in certificate_of(last).results:
         cells = [row.comparisons[result.method] for row in rows]
         assert result.logprobs == [cell.reference_logprob for cell in cells]
         assert result.max_abs_logit_diff == max(cell.max_abs_logit_diff for cell in cells)
         assert result.first_token_ids == list(cells[0].answer.token_ids)
 
 
-def test_it_ends_as_a_run_with_the_other_orders_tried(outcome: ShuffleOutcome) -> None:
-    run = outcome.finished
+def test_it_ends_as_a_run_with_the_other_orders_tried(last: OrdersTried) -> None:
+    run = last.finished
     assert isinstance(run, FinishedRun)
     assert run.order == (1, 0, 2) and run.titles == ("Senna", "Varo", "Orm")
     assert set(run.result.traces) == set(with_controls(("vanilla", "pine")))
@@ -196,62 +198,48 @@ def test_it_ends_as_a_run_with_the_other_orders_tried(outcome: ShuffleOutcome) -
     )
 
 
-def test_an_outcome_of_some_orders_is_one_of_these(views: list[ShuffleView]) -> None:
-    outcomes = [view.outcome for view in views if view.outcome]
-    assert [len(outcome.certificate.orders) for outcome in outcomes] == list(range(1, 7))
-    assert [len(outcome.finished.tried) for outcome in outcomes] == list(range(6))
-
-
 # The certificate
 
 
-def test_certificate_holds_the_request_of_the_form(engine: Engine, outcome: ShuffleOutcome) -> None:
-    certificate = outcome.certificate
+def test_certificate_holds_the_request_of_the_form(engine: Engine, last: OrdersTried) -> None:
+    certificate = certificate_of(last)
     lettered = certificate.request.tokenize(engine)
     assert lettered.reorder(certificate.orders[0]) == form_layout(form(), engine)
     assert certificate.orders[0] == [1, 0, 2] and len(certificate.orders) == 6
     assert (certificate.seed, certificate.max_new_tokens, certificate.traced) == (None, 3, True)
-    assert certificate.request == form_comparison(form())
+    assert certificate.request == form_request(form())
 
 
 def test_the_seed_is_certified_where_orders_were_drawn(engine: Engine) -> None:
     five = entries_from([("", f"text {number}") for number in range(5)])
     *_, view, _ = shuffle(engine, form(five, methods=("pine",)), count=2, seed=7, controls=False)
-    assert view.outcome is not None
-    assert view.outcome.certificate.seed == 7
-    assert [tuple(order) for order in view.outcome.certificate.orders] == orders_for(5, 2, 7)
+    assert certificate_of(view).seed == 7
+    assert [tuple(order) for order in certificate_of(view).orders] == orders_for(5, 2, 7)
 
 
-def test_both_files_hold_the_certificate(outcome: ShuffleOutcome, tmp_path: Path) -> None:
-    disk = Disk(tmp_path, 1e6)
-    files = write_files(outcome.certificate, disk.new_folder())
-    assert read_certificate(files.certificate) == outcome.certificate
-    page = read_html(files.page.read_text(encoding="utf-8"))
-    text = page.text
-    for result in outcome.certificate.results:
-        assert result.logits_sha256 in text and METHODS[result.method].label in text
-    assert outcome.certificate.command in text
+def test_both_files_hold_the_certificate(last: OrdersTried, tmp_path: Path) -> None:
+    certificate = certificate_of(last)
+    file, printable = write_certificate(certificate, tmp_path)
+    assert read_certificate(file) == certificate
+    page = read_html(printable.read_text(encoding="utf-8"))
+    for result in certificate.results:
+        assert result.logits_sha256 in page.text and METHODS[result.method].label in page.text
+    assert certificate.command in page.text
     cells = [[cell.text for cell in row] for row in table_cells(page.all("table")[0])]
     assert [row[0] for row in cells] == [
-        f"{result.num_matching_answers} of 6" for result in outcome.certificate.results
+        f"{result.num_matching_answers} of 6" for result in certificate.results
     ]
-    again = write_files(outcome.certificate, disk.new_folder())
-    assert again.folder != files.folder and files.folder.is_relative_to(tmp_path)
-    remove_files(files)
-    assert not files.folder.exists() and again.certificate.exists()
-    remove_files(None)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_stays_text(text: str, engine: Engine, tmp_path: Path) -> None:
+def test_hostile_text_is_escaped(text: str, engine: Engine, tmp_path: Path) -> None:
     hostile = entries_from([(text, text), ("", f"plain {text}")])
     sent_request = form(hostile, methods=("vanilla",), question=f"q {text}")
-    *_, view, _ = shuffle(engine, sent_request, count=2, seed=0, controls=False)
-    assert view.outcome is not None and view.tried is not None
-    assert_harmless(answer_behind(view.tried, {"tried": 1, "method": "vanilla"}))
-    files = write_files(view.outcome.certificate, tmp_path)
-    assert "<img" not in files.page.read_text() and "<script" not in files.page.read_text()
-    assert read_certificate(files.certificate).request.question == f"q {text}"
+    *_, view = shuffle(engine, sent_request, count=2, seed=0, controls=False)
+    assert_harmless(answer_behind(view, {"tried": 1, "method": "vanilla"}))
+    file, page = write_certificate(certificate_of(view), tmp_path)
+    assert "<img" not in page.read_text() and "<script" not in page.read_text()
+    assert read_certificate(file).request.question == f"q {text}"
 
 
 # The page
@@ -277,8 +265,8 @@ def event(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     def build() -> Any:
         with gr.Blocks() as blocks:
-            page, panel = build_workspace(load_examples()), build_shuffle()
-            pressed = wire_shuffle(panel, page, Sources(source), gr.State(None), DEFAULTS, disk)
+            page = build_workspace(load_examples())
+            pressed, _ = shuffle_tab(page, Sources(source), gr.State(None), DEFAULTS, disk)
         return blocks, pressed, page, page.shuffle_bar.run
 
     blocks, pressed, page, button = built(build)
@@ -287,7 +275,7 @@ def event(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return found
 
 
-def press(event: Any, stop: StopFlag, kept: Files | None, controls: bool, entries: Entries = B_A_C) -> Any:
+def press(event: Any, stop: StopFlag, kept: Path | None, controls: bool, entries: Entries = B_A_C) -> Any:
     """Presses Shuffle with these documents."""
     values = ("retrieval_qa", "Which?", "Answer.", ["pine"], 3, entries_json(entries))
     return event.fn(stop, None, kept, None, "No such answer", 6, 0, controls, *values)
@@ -318,9 +306,9 @@ def test_the_page_offers_certificate_and_pictures_after_a_shuffle(event: Any) ->
         == 6 * 5
     )
     assert set(views[-1]) <= set(event.outputs)
-    files = ended["Files"]
-    assert (ended["certificate"], ended["certificate-page"]) == (str(files.certificate), str(files.page))
-    assert len(read_certificate(files.certificate).methods) == 5
+    folder = ended["PosixPath"]
+    assert Path(ended["certificate"]).parent == Path(ended["certificate-page"]).parent == folder
+    assert len(read_certificate(Path(ended["certificate"])).methods) == 5
     assert len(ended["FinishedRun"].tried) == 5
     table = json.loads(ended["order-table"])
     assert [method["name"] for method in table["methods"]] == list(ended["FinishedRun"].result.answers)
@@ -333,9 +321,9 @@ def test_the_page_offers_certificate_and_pictures_after_a_shuffle(event: Any) ->
         assert card.attributes["data-method"] == answer.method
         assert answer.text.strip() in card.text
     # The next shuffle removes what this one offered, before it begins.
-    again = press(event, StopFlag(), files, False)
+    again = press(event, StopFlag(), folder, False)
     next(again)
-    assert not files.folder.exists()
+    assert not folder.exists()
     again.close()
 
 
@@ -347,9 +335,8 @@ def test_what_was_tried_before_stop_is_handed_on(event: Any) -> None:
         stop.requested = stop.requested or "Order 2 done" in str(last_values([view]).get("shuffle-status"))
     ended = last_values(views)
     assert "Stopped." in ended["shuffle-status"]
-    assert len(read_certificate(ended["Files"].certificate).orders) == 2
+    assert len(read_certificate(Path(ended["certificate"])).orders) == 2
     assert len(ended["FinishedRun"].tried) == 1
-    remove_files(ended["Files"])
 
 
 def test_a_shuffle_stopped_before_its_first_order_hands_on_nothing(event: Any) -> None:
@@ -358,11 +345,11 @@ def test_a_shuffle_stopped_before_its_first_order_hands_on_nothing(event: Any) -
     shown = [next(views), next(views)]
     stop.requested = True
     ended = last_values([*shown, *views])
-    assert "Stopped." in ended["shuffle-status"] and "FinishedRun" not in ended and "Files" not in ended
+    assert "Stopped." in ended["shuffle-status"] and "FinishedRun" not in ended and "certificate" not in ended
     assert ended["certificate-offer"]["visible"] is False
 
 
 def test_a_shuffle_that_fails_says_so_and_offers_nothing(event: Any) -> None:
     ended = last_values(list(press(event, StopFlag(), None, True, entries_from([("", " "), ("", "x")]))))
     assert "Document A is empty" in ended["shuffle-status"]
-    assert ended["certificate-offer"]["visible"] is False and "Files" not in ended
+    assert ended["certificate-offer"]["visible"] is False and "certificate" not in ended

@@ -1,9 +1,9 @@
-"""Position sweep: one document moves through all slots; question and target answer stay."""
+"""Tab "Position sweep": one document moves through all slots; question and target answer stay."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
@@ -21,17 +21,13 @@ from viz.page.common.figure_box import build_figure, figure_value
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.documents import DOCUMENTS, read_entries
 from viz.page.form.examples import FormExample
-from viz.page.form.form import Form, read_form
+from viz.page.form.form import read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS
 from viz.page.form.words import capital
-from viz.page.jobs.cost import Work
-from viz.page.jobs.job_bar import Job, JobBar, Updates, Views, build_bar, build_buttons, wire_job
+from viz.page.jobs.job_bar import Job, JobBar, Updates, build_bar, build_buttons, wire_job
+from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
-
-if TYPE_CHECKING:  # imports torch, which would keep the page waiting
-    from pine_engine.engine.engine import Engine
-    from viz.page.jobs.model_pool import Choice
-    from viz.page.sweep.sweeping import SweepView
+from viz.page.position_sweep_job import SweepView, plan_sweep, sweep
 
 LABELS = {row.name: row.label for row in METHODS.values()}
 
@@ -53,18 +49,12 @@ HOW_TO_READ = (
 
 
 @dataclass(frozen=True)
-class StandingPanel:
-    """Widgets of the tab."""
+class SweepTab:
+    """Widgets of the tab that follow changes of the form, and the event of a sweep."""
 
-    document: gr.Dropdown
-    answer: gr.Textbox
     bar: JobBar
     results: Results
-    finding: gr.HTML
-    """Range of each method, in words."""
-
-    lines: gr.HTML
-    effects: gr.HTML
+    event: Any
 
 
 def compared_methods(ticked: Sequence[str]) -> tuple[str, ...]:
@@ -92,8 +82,16 @@ def moved_at_first(identities: Sequence[int], picked: int | None, gold: int | No
     return next((one for one in (picked, gold) if one in identities), min(identities, default=None))
 
 
-def build_standing(num_documents: int, moved: int = 0) -> StandingPanel:
-    """Build the widgets for this number of documents."""
+def sweep_tab(
+    page: Workspace,
+    examples: Sequence[FormExample],
+    sources: Sources,
+    chosen: gr.State,
+    settings: HostSettings,
+) -> SweepTab:
+    """Build the tab for the first example and connect its events."""
+    num_documents = len(examples[0].documents)
+    golds = {example.name: example.gold for example in examples}
     with gr.Column(elem_id="standing-section", elem_classes="page-section"):
         gr.HTML(
             "<p class='page-about'>One document goes through all slots: a line that is not flat is position "
@@ -102,7 +100,7 @@ def build_standing(num_documents: int, moved: int = 0) -> StandingPanel:
         with gr.Row(elem_classes="page-row"):
             document = gr.Dropdown(
                 document_choices(range(num_documents)),
-                value=moved,
+                value=examples[0].gold,
                 label="Document to move",
                 elem_id="standing-document",
                 scale=1,
@@ -126,88 +124,67 @@ def build_standing(num_documents: int, moved: int = 0) -> StandingPanel:
         lines = build_figure("standing-lines", picks_itself=True)
         effects = build_figure("standing-effects", picks_itself=True)
         gr.HTML(render("how_to_read.html", name="standing", sentences=HOW_TO_READ))
-    return StandingPanel(document, answer, bar, results, finding, lines, effects)
 
-
-def wire_standing(
-    panel: StandingPanel,
-    page: Workspace,
-    examples: Sequence[FormExample],
-    sources: Sources,
-    chosen: gr.State,
-    settings: HostSettings,
-) -> Any:
-    """Connect the widgets; return the event of a sweep."""
-    golds = {example.name: example.gold for example in examples}
     # Under which example which document was picked. The list itself is not read where its choices change:
     # another answer of the server may have changed them meanwhile, and gradio would refuse its value.
     picked = gr.State((None, 0))
-    panel.document.input(
-        lambda name, document: (name, document), [page.example, panel.document], picked, **PRIVATE_EVENT
-    )
+    document.input(lambda name, document: (name, document), [page.example, document], picked, **PRIVATE_EVENT)
 
     def announce(
         documents: str, task: str, ticked: Sequence[str], name: str | None, picked: tuple[str | None, int]
-    ) -> dict[Any, Any]:
+    ) -> Updates:
         identities = [entry.identity for entry in read_entries(documents)]
         nouns = get_task(task).nouns
         own = picked[1] if picked[0] == name else None
         return {
-            panel.document: gr.update(
+            document: gr.update(
                 choices=document_choices(identities, nouns),
                 label=f"{capital(nouns.document)} to move",
                 value=moved_at_first(identities, own, golds.get(name or "")),
             ),
-            panel.bar.run: gr.update(value=f"Move the {nouns.document}"),
-            panel.bar.status: notice(work_sentence(len(identities), ticked, nouns)),
+            bar.run: gr.update(value=f"Move the {nouns.document}"),
+            bar.status: notice(work_sentence(len(identities), ticked, nouns)),
         }
 
     gr.on(
         [page.editor.cards.input, page.task.change, page.methods.change],
         announce,
         [page.editor.cards, page.task, page.methods, page.example, picked],
-        [panel.document, panel.bar.run, panel.bar.status],
+        [document, bar.run, bar.status],
         **PRIVATE_EVENT,
     )
 
-    def begin(choice: "Choice | None", document: int | None, answer: str | None, *values: Any) -> Job:
+    def begin(choice: Choice | None, moved: int | None, reference: str | None, *values: Any) -> Job:
         form = read_form(*values)
         origin = Origin(form, choice)
         form = replace(form, methods=compared_methods(form.methods))
 
-        def show_view(view: "SweepView") -> Updates:
-            shown: Updates = {panel.results.origin: origin}
-            if view.steps:
-                lines = plot_position_sweep(view.steps, slots=view.slots, labels=LABELS)
-                shown |= {panel.finding: notice(view.finding, kind="note"), panel.lines: figure_value(lines)}
+        def show(view: SweepView) -> Updates:
+            shown: Updates = {results.origin: origin}
+            if view.finding:
+                drawn = plot_position_sweep(view.steps, slots=view.slots, labels=LABELS)
+                shown |= {finding: notice(view.finding, kind="note"), lines: figure_value(drawn)}
             if view.effects is not None:
-                shown[panel.effects] = figure_value(plot_order_effects(view.effects))
+                shown[effects] = figure_value(plot_order_effects(view.effects))
             return shown
 
+        run: dict[str, Any] = {
+            "form": form,
+            "document": moved or 0,
+            "answer": reference or "",
+            "settings": settings,
+        }
         return Job(
             what="standing",
             methods=form.methods,
-            work=partial(_stand, form=form, document=document or 0, answer=answer or "", settings=settings),
-            plan=partial(_plan, form=form, answer=answer or "", settings=settings),
-            show=show_view,
+            work=partial(sweep, **run),
+            plan=partial(plan_sweep, **run),
+            show=show,
             task=lambda: form.task,
-            cleared={panel.finding: empty_panel(NOTHING_YET), panel.lines: "", panel.effects: ""}
-            | no_results(panel.results),
+            cleared={finding: empty_panel(NOTHING_YET), lines: "", effects: ""} | no_results(results),
             kept="The slots computed so far are kept.",
         )
 
-    inputs = [chosen, panel.document, panel.answer, *page.inputs]
-    outputs = [panel.finding, panel.lines, panel.effects, panel.results.origin, panel.results.note]
-    return wire_job(panel.bar, begin, inputs, outputs, sources, chosen)
-
-
-def _stand(engine: "Engine", form: Form, document: int, answer: str, settings: HostSettings) -> Views:
-    from viz.page.sweep.sweeping import stand  # imports torch, which is there by now
-
-    return stand(engine, form, document=document, answer=answer, settings=settings)
-
-
-def _plan(engine: "Engine", form: Form, answer: str, settings: HostSettings) -> Work:
-    from viz.page.sweep.sweeping import plan_sweep  # imports torch, as above
-
-    return plan_sweep(engine, form, answer=answer, settings=settings)
+    inputs = [chosen, document, answer, *page.inputs]
+    outputs = [finding, lines, effects, results.origin, results.note]
+    return SweepTab(bar, results, wire_job(bar, begin, inputs, outputs, sources, chosen))

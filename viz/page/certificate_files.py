@@ -1,0 +1,34 @@
+"""Certificate of a shuffle test as two files: JSON, and a page to print."""
+
+from pathlib import Path
+
+import pine_engine as pine
+from pine_engine.invariance.certificate import FILE_NAME
+from pine_engine.invariance.platform_facts import ASPECTS
+from viz.cards.certificate import certificate_page
+from viz.drawing.markup import figure_styles
+from viz.page.form.form import Form
+
+PAGE_NAME = "certificate.html"
+
+
+def form_request(form: Form) -> "pine.Request":
+    """Return the request of the form, with documents in the order of their letters."""
+    lettered = sorted(form.entries, key=lambda entry: entry.identity)
+    return pine.Request(
+        question=form.question,
+        documents=[pine.Document(entry.text, title=form.title(entry)) for entry in lettered],
+        instruction=form.instruction,
+        task=form.task,
+    )
+
+
+def write_certificate(certificate: "pine.Certificate", folder: Path) -> tuple[Path, Path]:
+    """Write JSON, which `reproduce` reads, and page into a folder of their own; return their paths."""
+    file, page = folder / FILE_NAME, folder / PAGE_NAME
+    file.write_text(certificate.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    platform = certificate.platform
+    facts = {name: str(getattr(platform, field) or "unknown") for field, name in ASPECTS.items()}
+    html = certificate_page(certificate, facts=facts, styles=figure_styles())
+    page.write_text(html, encoding="utf-8")
+    return file, page

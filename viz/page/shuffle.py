@@ -1,0 +1,191 @@
+"""Shuffle test: one request in several document orders, its figures and its certificate.
+
+button -> wire_job (queue, model) -> shuffle(engine, form) yields OrdersTried -> draw() -> widgets
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from viz.cards.shuffle import shuffle_answer, verdict_html
+from viz.drawing.markup import empty_panel
+from viz.figures.logprob_by_order import plot_logprob_by_order
+from viz.figures.positions_by_order import plot_document_positions
+from viz.figures.shuffle import plot_shuffle
+from viz.page.answers.cards import Shown, accepted_answers, is_correct_by
+from viz.page.answers.outdated import Origin
+from viz.page.answers.workspace import Workspace, has_text, show
+from viz.page.certificate_files import write_certificate
+from viz.page.common.disk import Disk, remove_folder
+from viz.page.common.event_options import PRIVATE_EVENT
+from viz.page.common.failures import notice
+from viz.page.common.figure_box import build_figure, figure_value
+from viz.page.common.host_settings import HostSettings
+from viz.page.form.documents import read_entries
+from viz.page.form.form import read_form
+from viz.page.form.orders import orders_label, tries_all, with_controls
+from viz.page.jobs.job_bar import Job, Updates, wire_job
+from viz.page.jobs.model_pool import Choice
+from viz.page.jobs.sources import Sources
+from viz.page.shuffle_job import OrdersTried, plan_shuffle, shuffle
+
+EMPTY_TEXT = (
+    "Run the orders to see a letter for each different answer, log-probabilities and the certificate."
+)
+
+
+def shuffle_tab(
+    page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings, disk: Disk
+) -> tuple[Any, gr.State]:
+    """Build the widgets below the table of answers and connect them.
+
+    Return the event of a shuffle test, and the state with the folder of its certificate.
+    """
+    with gr.Accordion(
+        "Shuffle test: logits, log-probabilities, positions", open=False, elem_id="shuffle-section"
+    ):
+        verdict = gr.HTML(empty_panel(EMPTY_TEXT), elem_id="shuffle-verdict")
+        matrix = build_figure("shuffle-matrix", picks_itself=True)
+        answer = gr.HTML("", elem_id="shuffle-answer")
+        played = build_figure("shuffle-played", picks_itself=True)
+        spread = build_figure("shuffle-spread", picks_itself=True)
+    with gr.Accordion(
+        "Reproducibility certificate", open=False, visible=False, elem_id="certificate-offer"
+    ) as offer:
+        gr.HTML(
+            '<p class="page-caption">Anyone can reproduce this shuffle test with the command in either file. '
+            "Both files contain everything you entered: question, instruction and all documents.</p>"
+        )
+        with gr.Row(elem_classes="page-row"):
+            certificate = gr.DownloadButton("Download JSON", elem_id="certificate", size="sm")
+            sheet = gr.DownloadButton("Printable page", elem_id="certificate-page", size="sm")
+    drawn, kept = gr.State(None), gr.State(None, delete_callback=remove_folder)
+    figures = [drawn, verdict, matrix, played, spread]
+
+    def announce(documents: str, count: int) -> Updates:
+        num_documents = len(read_entries(documents))
+        return {
+            page.sample: gr.update(visible=not tries_all(num_documents, settings.max_orders)),
+            page.shuffle_bar.run: orders_label(num_documents, count, settings.max_orders),
+        }
+
+    gr.on(
+        [page.editor.cards.input, page.num_orders.change],
+        announce,
+        [page.editor.cards, page.num_orders],
+        [page.shuffle_bar.run, page.sample],
+        **PRIVATE_EVENT,
+    )
+
+    def draw(tried: OrdersTried, task: str, accepted: str | None) -> Updates:
+        is_correct = is_correct_by(task, accepted_answers(accepted))
+        labels = {method.name: method.label for method in tried.methods}
+        rows, placed = tried.rows, tried.placed
+        return {
+            drawn: tried,
+            verdict: verdict_html(tried.methods, rows, caption=tried.caption, is_right=is_correct),
+            matrix: figure_value(plot_shuffle(rows, labels=labels, is_right=is_correct) if rows else None),
+            played: figure_value(plot_document_positions(placed, labels=labels) if placed else None),
+            spread: figure_value(plot_logprob_by_order(rows, labels=labels) if rows else None),
+        }
+
+    def judge(tried: Any, task: str, accepted: str | None) -> Any:
+        return gr.skip() if tried is None else draw(tried, task, accepted)
+
+    page.accepted.change(
+        judge, [drawn, page.task, page.accepted], figures, trigger_mode="always_last", **PRIVATE_EVENT
+    )
+
+    # gradio reads the hints of functions that take an event, so these name no type that is not imported.
+    def show_answer(event: gr.EventData, tried: Any) -> Any:
+        what = event._data if isinstance(event._data, dict) else {}
+        return gr.skip() if tried is None else answer_behind(tried, what)
+
+    for figure in (matrix, spread):
+        figure.select(show_answer, drawn, answer, **PRIVATE_EVENT)
+
+    def hand_over(tried: OrdersTried | None) -> Updates:
+        if tried is None or tried.certificate is None:
+            return {}
+        folder = disk.new_folder()
+        file, printable = write_certificate(tried.certificate, folder)
+        return {
+            page.finished: tried.finished,
+            kept: folder,
+            offer: gr.update(visible=True),
+            certificate: str(file),
+            sheet: str(printable),
+        }
+
+    def begin(
+        before: Path | None,
+        choice: Choice | None,
+        accepted: str | None,
+        count: float,
+        seed: float | None,
+        controls: bool,
+        *values: Any,
+    ) -> Job:
+        form = read_form(*values)
+        origin = Origin(form, choice, is_for_all_orders=True)
+        last: OrdersTried | None = None
+        remove_folder(before)
+
+        def show_view(tried: OrdersTried) -> Updates:
+            if not tried.is_new or not has_text(tried.cards):
+                return {}
+            shown = Shown(tried.cards, form.task, in_orders=tried.in_orders, order=form.order)
+            updates = show(page, shown, accepted) | {page.results.origin: origin}
+            return updates | draw(tried, form.task, accepted) if tried.rows else updates
+
+        def keep(tried: OrdersTried) -> None:
+            nonlocal last
+            last = tried
+
+        run: dict[str, Any] = {
+            "form": form,
+            "count": int(count),
+            "seed": int(seed or 0),
+            "controls": controls,
+            "settings": settings,
+        }
+        return Job(
+            what="shuffle",
+            methods=with_controls(form.methods) if controls else form.methods,
+            work=partial(shuffle, **run),
+            plan=partial(plan_shuffle, **run),
+            show=show_view,
+            keep=keep,
+            task=lambda: form.task,
+            cleared={
+                answer: "",
+                offer: gr.update(visible=False),
+                kept: None,
+                page.results.note: "",
+                page.bar.status: notice(""),
+            },
+            kept="The orders finished so far are kept.",
+            end=lambda: hand_over(last),
+        )
+
+    outputs: list[Any] = [*figures, answer, offer, certificate, sheet, kept]
+    outputs += [page.results.origin, page.results.note, page.finished, page.bar.status]
+    outputs += [page.answers, page.order_table, page.shown]
+    inputs = [kept, chosen, page.accepted, page.num_orders, page.seed, page.controls, *page.inputs]
+    return wire_job(page.shuffle_bar, begin, inputs, outputs, sources, chosen), kept
+
+
+def answer_behind(tried: OrdersTried, what: Mapping[str, Any]) -> str:
+    """Render the answer of a selected cell; "" for an invalid one.
+
+    `what` comes from the browser (untrusted): {"tried": index of the row, "method": ...}.
+    """
+    number = what.get("tried")
+    method = next((one for one in tried.methods if one.name == what.get("method")), None)
+    if method is None or type(number) is not int or not 0 <= number < len(tried.rows):
+        return ""
+    row = tried.rows[number]
+    return shuffle_answer(method, row, tried.rows[0]) if method.name in row.comparisons else ""

@@ -1,1 +1,0 @@
-"""Shuffle test: the same documents in other orders."""

@@ -1,0 +1,221 @@
+"""Shuffle test: a form goes in, the answers in one document order after the other come out.
+
+Nothing is cached between orders.
+"""
+
+import time
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import pine_engine as pine
+from pine_engine.engine.events import Event
+from viz.cards.answers import AnswerCard
+from viz.cards.shuffle import InOrders
+from viz.drawing.identity import document_letter
+from viz.figures.answer_tokens import answer_tokens
+from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions
+from viz.page.answers.answer_records import TriedOrder
+from viz.page.answers.answering import (
+    REDRAW_S,
+    FinishedRun,
+    advance,
+    finish_run,
+    finished_cards,
+    progress_sentence,
+)
+from viz.page.answers.cards import waiting_cards
+from viz.page.certificate_files import form_request
+from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.form.checks import form_layout
+from viz.page.form.form import Form
+from viz.page.form.limits import check_orders
+from viz.page.form.orders import tries_all, with_controls
+from viz.page.jobs.cost import Work, planned
+from viz.page.jobs.metering import Meter
+
+
+@dataclass(frozen=True)
+class OrdersTried:
+    """Document orders finished so far, without logits and traces.
+
+    Attributes:
+        orders: Document in each slot of each planned order, the order of the form first.
+        cards: Answers in the first order.
+        rows: Results of the finished orders.
+        placed: Positions of the documents in these orders.
+        finished: Run in the first order with the answers in the other ones, if it was traced.
+        certificate: Certificate of the finished orders.
+        is_new: True if an answer or an order is new since the last view.
+    """
+
+    sentence: str
+    methods: "tuple[pine.Method, ...]"
+    caption: str
+    orders: tuple[tuple[int, ...], ...]
+    cards: tuple[AnswerCard, ...]
+    rows: "tuple[pine.OrderResult, ...]" = ()
+    placed: tuple[DocumentPositions, ...] = ()
+    finished: FinishedRun | None = None
+    certificate: "pine.Certificate | None" = None
+    done: Work | None = None
+    is_new: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Return True if all orders are finished."""
+        return len(self.rows) == len(self.orders)
+
+    @property
+    def in_orders(self) -> InOrders:
+        """Return the answers of the finished orders."""
+        names = [method.name for method in self.methods]
+        answers = {name: tuple(row.comparisons[name].text for row in self.rows) for name in names}
+        return InOrders(self.orders, answers, positions=self.placed)
+
+
+def orders_for(
+    num_documents: int, count: int, seed: int, settings: HostSettings = DEFAULTS
+) -> list[tuple[int, ...]]:
+    """Return the orders, input order first: all orders of few documents, else a seeded sample.
+
+    Raises InputError if count is less than 1, or more than the host allows.
+    """
+    if tries_all(num_documents, settings.max_orders):
+        return pine.sample_orders(num_documents)
+    check_orders(count, settings)
+    return pine.sample_orders(num_documents, count - 1, seed)
+
+
+def shuffle(
+    engine: "pine.Engine",
+    form: Form,
+    *,
+    count: int,
+    seed: int,
+    controls: bool,
+    settings: HostSettings = DEFAULTS,
+    trace: bool = True,
+) -> Generator[OrdersTried, None, None]:
+    """Run the form in one order after another; closing the generator stops the model.
+
+    Raises InputError for an invalid form.
+    """
+    layout = form_layout(form, engine, settings)
+    if controls:
+        form = replace(form, methods=with_controls(form.methods))
+    slots = orders_for(layout.num_documents, count, seed, settings)
+    orders = tuple(tuple(form.order[slot] for slot in order) for order in slots)
+    meter = Meter(layout.num_tokens)
+    cards = {card.method: card for card in waiting_cards(form.methods)}
+    tried = OrdersTried(
+        f"Order 1 of {len(orders)}",
+        tuple(pine.get_methods(form.methods)),
+        caption_of(engine, form),
+        orders,
+        tuple(cards.values()),
+    )
+    yield tried
+    began = drawn = time.monotonic()
+    results = pine.compare_orders(
+        engine,
+        layout,
+        methods=form.methods,
+        orders=slots,
+        max_new_tokens=form.max_new_tokens,
+        trace=trace,
+    )
+    with closing(results):
+        for item in results:
+            if isinstance(item, pine.OrderResult):
+                meter.finish(item.result)
+                order = orders[len(tried.rows)]
+                if not tried.rows:
+                    hashes = pine.hash_logits(item.result)
+                    tried = replace(tried, cards=finished_cards(item.result))
+                if trace:
+                    if tried.finished is None:
+                        # Logits of a long answer take more memory than all the rest.
+                        finished = finish_run(engine, form, replace(item.result, logits={}))
+                        head = default_head(item.result.traces.values())
+                    else:
+                        others = (*tried.finished.tried, _tried_order(engine, item.result, order))
+                        finished = replace(tried.finished, tried=others)
+                    placed = document_positions(order, item.result.traces, *head)
+                    tried = replace(tried, finished=finished, placed=(*tried.placed, placed))
+                bare = replace(item, order=order, result=replace(item.result, traces={}, logits={}))
+                tried = replace(tried, rows=(*tried.rows, bare), done=meter.work)
+                certificate = pine.create_certificate(
+                    engine,
+                    form_request(form),
+                    orders=orders[: len(tried.rows)],
+                    comparisons=[row.comparisons for row in tried.rows],
+                    hashes=hashes,
+                    seed=None if tries_all(layout.num_documents, settings.max_orders) else seed,
+                    max_new_tokens=form.max_new_tokens,
+                    traced=trace,
+                )
+                tried = replace(tried, certificate=certificate)
+                yield replace(tried, sentence=f"Order {len(tried.rows)} done", is_new=True)
+                continue
+            meter.see(item)
+            if not tried.rows and not isinstance(item, pine.GenerationFinished | pine.RunFinished):
+                cards[item.method] = advance(cards[item.method], item)
+                tried = replace(tried, cards=tuple(cards.values()))
+            if time.monotonic() - drawn >= REDRAW_S:
+                drawn = time.monotonic()
+                num_read = meter.work.prompts // len(form.methods)
+                sentence = _progress(item, len(tried.rows), num_read, len(orders))
+                yield replace(tried, sentence=sentence, done=meter.work, is_new=not tried.rows)
+    yield replace(tried, sentence=f"Done: {len(orders)} orders in {time.monotonic() - began:.1f} s.")
+
+
+def _progress(event: Event, num_done: int, num_read: int, count: int) -> str:
+    """Describe the progress, from the numbers of orders with answers and with prefills."""
+    if isinstance(event, pine.PrefillProgress | pine.PrefillDone):
+        return f"Order {min(num_read + 1, count)} of {count}: {progress_sentence(event)}"
+    which = f"order {num_read}" if num_read == num_done + 1 else f"orders {num_done + 1} to {num_read}"
+    return f"{progress_sentence(event)} in {which} of {count}"
+
+
+def caption_of(engine: "pine.Engine", form: Form) -> str:
+    """Describe the settings of the comparison."""
+    invariance_warning = f"{engine.invariance_warning} " if engine.invariance_warning else ""
+    return (
+        f"{invariance_warning}{engine.model_name}, {engine.dtype} on {engine.device}, greedy decoding, "
+        f"at most {form.max_new_tokens} tokens. Every row is computed anew and compared with the first; Δ "
+        "logit is the largest over the question and the answer up to the first token that differs; the "
+        "log-probability is that of the method's own answer in the first row."
+    )
+
+
+def _tried_order(engine: "pine.Engine", result: "pine.RunResult", order: tuple[int, ...]) -> TriedOrder:
+    return TriedOrder(
+        order=order,
+        label=" ".join(map(document_letter, order)),
+        answer_records={
+            method: answer_tokens(engine.decode_tokens, result, method, order, pine.METHODS[method].label)
+            for method in result.answers
+        },
+    )
+
+
+def plan_shuffle(
+    engine: "pine.Engine",
+    form: Form,
+    *,
+    count: int,
+    seed: int,
+    controls: bool,
+    settings: HostSettings = DEFAULTS,
+    trace: bool = True,
+) -> Work:
+    """Plan the work of a shuffle test, from the arguments of `shuffle`."""
+    layout = form_layout(form, engine, settings)
+    methods = with_controls(form.methods) if controls else form.methods
+    return planned(
+        tokens=layout.num_tokens,
+        methods=len(methods),
+        orders=len(orders_for(layout.num_documents, count, seed, settings)),
+        new_tokens=form.max_new_tokens,
+    )

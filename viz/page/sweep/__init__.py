@@ -1,1 +1,0 @@
-"""Position sweep: one document in every slot."""
