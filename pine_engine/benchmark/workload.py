@@ -69,10 +69,8 @@ def sweep_over(work: Workload, sweep: Sweep, sizes: Sequence[int] | None = None)
         else:
             documents, tokens = size, work.documents * work.document_tokens // max(size, 1)
         if documents < 1 or tokens < 1:
-            message = (
-                f"size is too small for the sweep over {sweep}: got {size}, which leaves "
-                f"{max(documents, 0)} documents of {tokens} tokens. Give other --sizes or --document-tokens."
-            )
-            raise InputError(message, field="sizes")
+            left = f"{max(documents, 0)} documents of {tokens} tokens"
+            problem = f"size is too small for the sweep over {sweep}: got {size}, which leaves {left}"
+            raise InputError(f"{problem}. Give other --sizes or --document-tokens.", field="sizes")
         works.append(replace(work, documents=documents, document_tokens=tokens))
     return works

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from pine_engine.cli.output import CommandResult
-from pine_engine.debias.table import DEBIASERS, NAMING
+from pine_engine.debias.table import DEBIASERS, NAMING, Wrapper
 from pine_engine.errors import InputError
-from pine_engine.methods.table import METHODS, KeyWeighting, MaskKind, PositionKind
+from pine_engine.methods.table import METHODS, KeyWeighting, MaskKind, Method, PositionKind
+from pine_engine.prompts.request import read_text
 
 VISIBLE_DOCUMENTS: dict[MaskKind, str] = {"causal": "earlier ones", "none": "none", "bidirectional": "all"}
 """Other documents that a document attends to."""
@@ -61,17 +62,13 @@ def methods(markdown: bool = False, into: Path | None = None) -> CommandResult:
 
 def markdown_tables() -> str:
     """Return both tables in Markdown."""
-    method_table = _markdown_table("method", _method_rows())
-    return f"{method_table}\n\nAround any of them:\n\n{_markdown_table('wrapper', _wrapper_rows())}\n"
+    tables = _markdown_table("method", _method_rows()), _markdown_table("wrapper", _wrapper_rows())
+    return "\n\nAround any of them:\n\n".join(tables) + "\n"
 
 
 def write_into(path: Path) -> None:
     """Write the tables between the markers of a file; raise InputError for a file without them."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; give a file that exists") from error
-    before, begin, rest = text.partition(BEGIN)
+    before, begin, rest = read_text(path).partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise InputError(f"{path} has no place for the tables: expected a line {BEGIN} and later {END}")
@@ -79,20 +76,25 @@ def write_into(path: Path) -> None:
 
 
 def _method_rows() -> list[dict[str, Any]]:
-    rows = []
-    for method in METHODS.values():
-        looks = {"sees": VISIBLE_DOCUMENTS[method.mask], "positions": POSITIONS[method.positions]}
-        looks["weight"] = WEIGHTS[method.key_weighting]
-        rows.append({"name": method.name, "label": method.label} | looks | _facts(method))
-    return rows
+    return [
+        _row(
+            method,
+            sees=VISIBLE_DOCUMENTS[method.mask],
+            positions=POSITIONS[method.positions],
+            weight=WEIGHTS[method.key_weighting],
+        )
+        for method in METHODS.values()
+    ]
 
 
 def _wrapper_rows() -> list[dict[str, Any]]:
-    return [{"name": each.name, "label": each.label} | _facts(each) for each in DEBIASERS.values()]
+    return list(map(_row, DEBIASERS.values()))
 
 
-def _facts(described: Any) -> dict[str, str]:
-    return {key: getattr(described, key) for key in ("invariance", "cost", "source", "description")}
+def _row(described: Method | Wrapper, **looks: str) -> dict[str, Any]:
+    names = ("invariance", "cost", "source", "description")
+    facts = {name: getattr(described, name) for name in names}
+    return {"name": described.name, "label": described.label} | looks | facts
 
 
 def _markdown_table(kind: str, rows: Sequence[dict[str, Any]]) -> str:

@@ -45,9 +45,7 @@ def load(model: str | None, dtype: str, device: str, *, needs_tokenizer: bool = 
     from pine_engine.benchmark.random_models import is_synthetic, load_engine
 
     if needs_tokenizer and is_synthetic(model):
-        problem = f"{model} has random weights and no tokenizer, so it cannot process text"
-        use = "use it with `bench` and `verify --self-test`, and give a real model here"
-        raise ModelError(f"{problem}; {use}")
+        raise ModelError(f"{model} has no tokenizer; use it with `bench` and `verify --self-test` only")
     with _bar() as bar:
         task = bar.add_task("loading the model", total=None)
 

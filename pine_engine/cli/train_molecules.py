@@ -83,14 +83,12 @@ def train_molecules(
         resume: Continue from the checkpoint in the output folder.
     """
     if not SCRIPT.is_file():
-        needs = "train-molecules needs the repository of PINE Explorer: this installation has no"
-        script_name = SCRIPT.relative_to(SCRIPT.parents[1])
-        raise InputError(f"{needs} {script_name}; run the command in a clone of the repository")
+        missing = SCRIPT.relative_to(SCRIPT.parents[1])
+        raise InputError(f"this installation has no {missing}; run the command in a clone of the repository")
     found, sources = read_molecules(data)
     split = split_molecules(found)
     if not split["train"] or not split["held_out"]:
-        few = f"{data} has {len(found)} different molecules, too few to hold some out"
-        raise InputError(f"{few}; give more, such as 100")
+        raise InputError(f"{data} has too few molecules to hold some out: got {len(found)}; give 100 or more")
     if not epochs > 0:
         raise InputError(f"epochs is {epochs}; give more than 0", field="epochs")
     recipe.check()

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_engine.errors import InputError
-from pine_engine.extras import how_to_install
+from pine_engine.extras import import_extra
 from pine_engine.prompts.math_premises import split_problem
 from pine_engine.prompts.tasks import get_task
 
@@ -53,12 +52,7 @@ def read_csv(path: Path) -> Iterator[dict[str, str]]:
 
 def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
     """Read the rows of a Parquet file as dicts. Raises InputError if pyarrow is not installed."""
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        message = f"pyarrow is not installed, and this set needs it; {how_to_install('pyarrow')}"
-        raise InputError(message) from error
-    with parquet.ParquetFile(path) as file:
+    with import_extra("pyarrow.parquet", "pyarrow").ParquetFile(path) as file:
         for batch in file.iter_batches():
             yield from batch.to_pylist()
 

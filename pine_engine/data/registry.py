@@ -15,7 +15,7 @@ from typing import Any
 from pine_engine.data import readers
 from pine_engine.data.facts import generate_facts
 from pine_engine.errors import InputError, one_line
-from pine_engine.extras import how_to_install
+from pine_engine.extras import import_extra
 from pine_engine.input_validation import Registry
 
 Convert = Callable[[Iterable[readers.SourceRecord]], Iterator[readers.Row]]
@@ -56,12 +56,7 @@ def download(public_set: PublicSet, folder: Path) -> list[Path]:
     """
     if not public_set.files:
         return []
-    try:
-        import pooch
-        from requests.exceptions import RequestException
-    except ImportError as error:
-        message = f"pooch is not installed, and downloads need it; {how_to_install('pooch')}"
-        raise InputError(message) from error
+    pooch, requests = import_extra("pooch", "pooch"), import_extra("requests", "pooch")
     pooch.get_logger().setLevel("WARNING")
     target = folder / "downloads" / public_set.name
     source = pooch.create(
@@ -77,17 +72,13 @@ def download(public_set: PublicSet, folder: Path) -> list[Path]:
         name, url = file["name"], file["url"]
         try:
             paths.append(Path(source.fetch(name, downloader=downloader)))
-        except RequestException as error:
+        except requests.RequestException as error:
             status = None if error.response is None else f"status {error.response.status_code}"
-            raise InputError(
-                f"{url} cannot be downloaded ({status or type(error).__name__}); check the connection "
-                f"and run the same command again, or save a copy as {target / name}"
-            ) from error
+            problem = f"{url} cannot be downloaded ({status or type(error).__name__})"
+            raise InputError(f"{problem}; try again, or save a copy as {target / name}") from error
         except ValueError as error:  # of pooch
-            raise InputError(
-                f"{url} does not have the expected sha256 {file['sha256']}, and was not kept; run the same "
-                f"command again, or save the published file as {target / name}"
-            ) from error
+            problem = f"{url} does not have the expected sha256 {file['sha256']}"
+            raise InputError(f"{problem}; try again, or save a copy as {target / name}") from error
         except OSError as error:
             raise _not_written(target, error) from error
     return paths
@@ -117,9 +108,7 @@ def convert(
                 count += 1
                 advance(row["id"])
         if not count:
-            raise InputError(
-                f"{public_set.name} has no examples; delete {folder / 'downloads'} and try again"
-            )
+            raise InputError(f"{path.stem} has no examples; delete {folder / 'downloads'} and try again")
         part.replace(path)
     except OSError as error:
         raise _not_written(path, error) from error
@@ -131,10 +120,7 @@ def convert(
 def get_set(name: str) -> PublicSet:
     """Return the set with this name. Raises InputError if there is none, or no public copy of the set."""
     if name in NOT_PUBLIC:
-        raise InputError(
-            f"no public copy of {name} is known; use gsm8k, whose problems are split into premises in the "
-            "same way, or write your own rows as in docs/data.md"
-        )
+        raise InputError(f"no public copy of {name} is known; use gsm8k or your own rows, see docs/data.md")
     return PUBLIC_SETS[name]
 
 
@@ -152,16 +138,11 @@ def _rows(public_set: PublicSet, paths: Iterable[Path]) -> Iterator[readers.Row]
     try:
         yield from public_set.convert(records())
     except UNREADABLE as error:
-        raise InputError(
-            f"{where} cannot be read ({one_line(error)}); delete the file and run the same command again"
-        ) from error
+        raise InputError(f"{where} cannot be read ({one_line(error)}); delete it and try again") from error
 
 
 def _not_written(path: Path, error: OSError) -> InputError:
-    return InputError(
-        f"{path} cannot be written: {error.strerror}; free some space, or give another folder with "
-        "--output-dir"
-    )
+    return InputError(f"{path} cannot be written: {error.strerror}; give another folder with --output-dir")
 
 
 def _load_set(entry: dict[str, Any]) -> PublicSet:

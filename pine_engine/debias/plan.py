@@ -60,11 +60,8 @@ def document_orders(
                 orders[tuple(generator.sample(places, num_documents))] = None
             return list(orders)
     elif count > max_orders:
-        raise InputError(
-            f"too many orders: got {num_documents}! = {Decimal(count):.4g}, expected at most {max_orders}; "
-            "run the cyclic orders or sampled ones",
-            field="max_orders",
-        )
+        got = f"got {num_documents}! = {Decimal(count):.4g}, expected at most {max_orders}"
+        raise InputError(f"too many orders: {got}; use cyclic or sampled orders", field="max_orders")
     return list(itertools.permutations(places))
 
 
@@ -153,9 +150,8 @@ def plan_debias(
     if not requests:
         raise InputError("no request to answer: expected at least one", field="requests")
     if majority and not row.votes:
-        names = [other.name for other in DEBIASERS.values() if other.votes]
-        message = f"{wrapper} takes no majority of answers; choose from: {', '.join(names)}"
-        raise InputError(message, field="majority")
+        names = ", ".join(other.name for other in DEBIASERS.values() if other.votes)
+        raise InputError(f"{wrapper} takes no majority of answers; choose from: {names}", field="majority")
     _check_labels(row, requests)
     learned = prior_samples(len(requests), seed) if row.has_prior else set()
     orders = []

@@ -138,14 +138,11 @@ def measured_method(name: str) -> MeasuredMethod:
         return MeasuredMethod(METHODS[name])
     wrapper, separator, base = name.partition(SEPARATOR)
     if not separator and wrapper not in DEBIASERS:
-        known = (
-            f"{', '.join(METHODS)}, {ALL!r} alone, or WRAPPER{SEPARATOR}METHOD with {', '.join(DEBIASERS)}"
-        )
+        known = ", ".join([*METHODS, ALL, *(f"{wrapper}{SEPARATOR}METHOD" for wrapper in DEBIASERS)])
         raise InputError(f"unknown method {name!r}; choose from: {known}", field="methods")
     row = DEBIASERS[wrapper]
     if base.partition(SEPARATOR)[0] in DEBIASERS:
-        message = f"{name} is a wrapper around a wrapper; put {wrapper} around a method: {', '.join(METHODS)}"
-        raise InputError(message, field="methods")
+        raise InputError(f"{name} is a wrapper around a wrapper; name a method", field="methods")
     return MeasuredMethod(get_method(base if separator else DEFAULT_BASE), row)
 
 
@@ -158,8 +155,7 @@ def measured_methods(names: Sequence[str] | None = None) -> tuple[MeasuredMethod
         return tuple(map(MeasuredMethod, get_methods(names)))
     methods = tuple(map(measured_method, names))
     if len(set(methods)) < len(methods):
-        message = f"a method is named twice in {', '.join(names)}; name each method once"
-        raise InputError(message, field="methods")
+        raise InputError(f"a method is named twice in {', '.join(names)}", field="methods")
     return methods
 
 

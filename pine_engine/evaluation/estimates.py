@@ -59,8 +59,7 @@ def estimate_tasks(records: Sequence[Record]) -> tuple[Grid, ...]:
 def _estimate_task(records: Sequence[Record]) -> Grid:
     grid = make_grid(records)
     if not grid.examples:
-        problem = f"no example of {grid.task} has been measured with every method in every order"
-        raise InputError(f"{problem}; go on with `evaluate`, or look at the errors in its records")
+        raise InputError(f"no example of {grid.task} has a result of every method in every order")
     every_scores = [Scores(grid, method, metric) for method in grid.methods for metric in METRICS]
     all_scores = [
         scores

@@ -71,8 +71,7 @@ def read_examples(
     def read_once(number: int, line: Any) -> Example:
         example = read(number, line)
         if (first := first_line.setdefault(example.id, number)) != number:
-            message = f"id {example.id!r} was used in line {first}; give every example its own"
-            raise InputError(message, field="id")
+            raise InputError(f"id {example.id!r} was used in line {first}", field="id")
         return example
 
     examples: list[Example] = []
@@ -81,11 +80,9 @@ def read_examples(
         examples.append(example)
         num_documents += len(example.documents)
         if max_documents is not None and num_documents > max_documents:
-            raise InputError(
-                f"{path} has too many documents: got {num_documents:,} in the first {len(examples):,} rows, "
-                f"expected at most {max_documents:,} in all rows; give fewer rows or documents",
-                field="documents",
-            )
+            got = f"got {num_documents:,} in the first {len(examples):,} rows"
+            problem = f"{path} has too many documents: {got}, expected at most {max_documents:,} in all rows"
+            raise InputError(problem, field="documents")
     if sample is not None:
         random.Random(sample).shuffle(examples)
     return examples[:limit]
@@ -124,8 +121,8 @@ def _csv_reader(path: Path) -> tuple[Iterator[tuple[int, list[str]]], Callable[[
         row = csv_row(columns, cells)
         gold = row.get("gold_index", "").strip()
         if gold and not re.fullmatch(r"-?\d{1,9}", gold):
-            message = f"gold_index is {gold!r}; give the number of a document from 0, or nothing"
-            raise InputError(message, field="gold_index")
+            problem = f"gold_index is {gold!r}; give the number of a document from 0, or nothing"
+            raise InputError(problem, field="gold_index")
         documents = [Document(row[f"document{number}"], row.get(f"title{number}", "")) for number in numbers]
         while len(documents) > 1 and documents[-1] == Document(""):
             documents.pop()

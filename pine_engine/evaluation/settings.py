@@ -87,8 +87,7 @@ def choose(examples: Sequence[Example], *, methods: Sequence[str] | None = None,
     except ValidationError as error:
         raise InputError("; ".join(map(str, format_validation_errors(error)))) from error
     if not settings.generate and not settings.logprobs:
-        message = "nothing is to be measured; ask for generated answers, log-probabilities, or both"
-        raise InputError(message, field="metrics")
+        raise InputError("no metric; give generated answers, log-probabilities, or both", field="metrics")
     check_orders(settings.order_names, examples)
     for method in settings.measured:
         check_some(examples, partial(settings.check, method))

@@ -50,8 +50,7 @@ def parse_shard(text: str | None = None) -> Shard:
         return Shard(int(os.environ.get("RANK", "0")), count, is_launched=count > 1)
     found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
     if not found or int(found[1]) >= int(found[2]):
-        message = f"unknown shard: got {text!r}, expected i/n with i from 0 to n - 1, such as 0/4"
-        raise InputError(message, field="shard")
+        raise InputError(f"unknown shard: got {text!r}, expected i/n such as 0/4, with i < n", field="shard")
     return Shard(int(found[1]), int(found[2]))
 
 
@@ -63,8 +62,7 @@ def is_main_process() -> bool:
 def device_of_shard(device: str, shard: Shard) -> str:
     """Return the device of a shard: `cuda` is one GPU for each process of a launcher."""
     if device == TENSOR_PARALLEL:
-        message = f"device is not supported by `evaluate`: got {device!r}, expected another such as auto"
-        raise InputError(message, field="device")
+        raise InputError(f"`evaluate` does not support the device {device!r}; give auto", field="device")
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and shard.is_launched else device
 
 
@@ -81,9 +79,8 @@ def lock_shard(folder: Path, shard: Shard) -> Iterator[bool]:
             _try_locks(folder, [int(name) for name in names if name.isdecimal() and int(name) >= shard.count])
         lock = try_lock(_lock_file(folder, shard.index))
     except Timeout as error:
-        name = Path(error.lock_file).name
-        message = f"another `evaluate` is writing {folder}: it holds {name}; wait, or give another folder"
-        raise InputError(message) from None
+        problem = f"another `evaluate` is writing {folder}: it holds {Path(error.lock_file).name}"
+        raise InputError(f"{problem}; wait, or give another folder") from None
     except OSError as error:
         raise InputError(f"{folder} cannot be written: {error.strerror}; give another folder") from error
     try:

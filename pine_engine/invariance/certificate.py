@@ -176,14 +176,11 @@ def create_certificate(
     results = []
     for method, summary in summarize_orders(comparisons).items():
         first = comparisons[0][method].answer
+        fields = MethodResult.model_fields.keys() & vars(summary).keys()
         result = MethodResult(
+            **{field: getattr(summary, field) for field in fields},
             method=method,
-            num_distinct_answers=summary.num_distinct_answers,
-            num_matching_answers=summary.num_matching_answers,
-            max_abs_logit_diff=summary.max_abs_logit_diff,
-            bitwise_identical=summary.bitwise_identical,
             logprobs=[by_method[method].reference_logprob for by_method in comparisons],
-            logprob_spread=summary.logprob_spread,
             first_answer=first.text,
             first_token_ids=list(first.token_ids),
             logits_sha256=hashes[method],

@@ -1,7 +1,4 @@
-"""Position sweep: one document in every slot, with the log-probability of an answer.
-
-The paper's first figure, for any documents.
-"""
+"""Position sweep: one document in every slot, with the log-probability of an answer, as in the paper."""
 
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -65,10 +62,8 @@ def sweep_document(
     selected = get_methods(methods)
     layout = engine.tokenize(prompt)
     if not 0 <= document < layout.num_documents:
-        raise InputError(
-            f"invalid document: got {document}, expected 0 to {layout.num_documents - 1}, counted from 0",
-            field="document",
-        )
+        expected = f"0 to {layout.num_documents - 1}"
+        raise InputError(f"invalid document: got {document}, expected {expected}", field="document")
     ids = engine.tokenize_answer(answer)
     engine.check_length(layout, len(ids))
 

@@ -46,9 +46,8 @@ class Predictor:
     def __init__(self, molecules: Sequence[Molecule]) -> None:
         """Fit the regression. Raises InputError for too few molecules."""
         if len(molecules) < MIN_MOLECULES:
-            raise InputError(
-                f"the predictor has {len(molecules)} molecules to be fitted on; give {MIN_MOLECULES} or more"
-            )
+            problem = f"too few molecules for the predictor: got {len(molecules)}"
+            raise InputError(f"{problem}, expected {MIN_MOLECULES} or more")
         if len(molecules) > MAX_MOLECULES:
             molecules = random.Random(0).sample(molecules, MAX_MOLECULES)
         counts, *fingerprints = compute_descriptors([molecule.smiles for molecule in molecules])

@@ -151,6 +151,7 @@ def test_missing_package_is_refused_with_install_command(
     module: str, name: str, run: Run, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve(name, "")
-    monkeypatch.setitem(sys.modules, module, None)
+    for imported in (module, "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, imported, None)
     outcome = run(name, "--output-dir", tmp_path)
     assert outcome.status == 2 and f"pip install {module}==" in outcome.stderr
