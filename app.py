@@ -31,6 +31,8 @@ from viz.page.common.bounds import MAX_UPLOAD_MB
 from viz.page.common.host_settings import DEFAULTS, HostSettings, read_settings
 from viz.page.common.process_temp_dir import process_temp_dir, write_all_into
 from viz.page.common.theme import STYLESHEETS, page_head, page_theme
+from viz.page.gradio_patches.blocks import GuardedBlocks
+from viz.page.gradio_patches.tool_results import describe_results
 from viz.page.jobs import zerogpu
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.model_pool import Choice, ModelPool, shown
@@ -44,8 +46,6 @@ from viz.page.serving.middleware import RequestFilter, add_security_headers
 from viz.page.serving.request_limits import check_mcp_message, limit_body, limit_uploads
 from viz.page.serving.server import add_routes, end_process, end_signal, shut_down, wait_for_end
 from viz.page.serving.sessions import install_session_store
-from viz.page.upstream.guarded import GuardedBlocks
-from viz.page.upstream.tool_results import describe_results
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine

@@ -4,10 +4,10 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from viz.page.jobs.job_bar import run_on_model
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import LoggedRun, RunLog, StopFlag
-from viz.page.jobs.runner import run_on_model
 from viz.page.jobs.sources import Sources
 
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 import pine_engine as pine
 from pine_engine.errors import InputError
 from viz.page.answers.answering import REDRAW_S, FinishedRun, progress_sentence
-from viz.page.jobs.cost import Work, planned
-from viz.page.jobs.metering import Meter
+from viz.page.jobs.cost import Meter, Work, planned
 from viz.page.selection import Selection, shown_place
 
 MAX_ATTENTION_TOKENS = 2_000

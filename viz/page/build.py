@@ -21,6 +21,7 @@ from viz.page.evaluate import evaluate_tab
 from viz.page.files.reading_files import FileReader
 from viz.page.form.examples import load_examples
 from viz.page.form.read_only import NOTE, freeze
+from viz.page.gradio_patches.blocks import GuardedBlocks
 from viz.page.internals import internals_tab
 from viz.page.jobs.loading import Status
 from viz.page.jobs.model_pool import Choice
@@ -34,7 +35,6 @@ from viz.page.serving.sessions import lets_go
 from viz.page.sharing.download_panel import wire_download
 from viz.page.sharing.share_panel import build_share, wire_share
 from viz.page.shuffle import shuffle_tab
-from viz.page.upstream.guarded import GuardedBlocks
 from viz.page.why import build_why, wire_why
 
 TITLE = "PINE Explorer"

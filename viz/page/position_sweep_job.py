@@ -18,8 +18,7 @@ from viz.page.form.checks import form_layout
 from viz.page.form.form import Form
 from viz.page.form.limits import check_orders
 from viz.page.form.read_only import check_reference
-from viz.page.jobs.cost import Work, planned
-from viz.page.jobs.metering import Meter
+from viz.page.jobs.cost import Meter, Work, planned
 
 REFERENCE_METHOD = "pine"
 """Method whose answer is the default target: it favors no slot."""

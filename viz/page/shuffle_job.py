@@ -31,8 +31,7 @@ from viz.page.form.checks import form_layout
 from viz.page.form.form import Form
 from viz.page.form.limits import check_orders
 from viz.page.form.orders import tries_all, with_controls
-from viz.page.jobs.cost import Work, planned
-from viz.page.jobs.metering import Meter
+from viz.page.jobs.cost import Meter, Work, planned
 
 
 @dataclass(frozen=True)

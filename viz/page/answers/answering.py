@@ -24,8 +24,7 @@ from viz.page.answers.cards import waiting_cards
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout
 from viz.page.form.form import Form
-from viz.page.jobs.cost import Work, planned
-from viz.page.jobs.metering import Meter
+from viz.page.jobs.cost import Meter, Work, planned
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine

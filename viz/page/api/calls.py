@@ -33,7 +33,7 @@ from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.form.limits import check_answer_length, check_rows
 from viz.page.jobs.cost import Work
-from viz.page.jobs.runner import run_on_model
+from viz.page.jobs.job_bar import run_on_model
 from viz.page.jobs.sources import Sources
 
 USUAL_ORDERS = ("as-is", "reversed")

@@ -21,8 +21,7 @@ from viz.page.common.host_settings import HostSettings
 from viz.page.files.data_sets import DataSet
 from viz.page.form.checks import form_layout
 from viz.page.form.form import Form
-from viz.page.jobs.cost import Work
-from viz.page.jobs.metering import Meter
+from viz.page.jobs.cost import Meter, Work
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine

@@ -9,9 +9,9 @@ from pine_engine.errors import InputError, PineError
 from viz.page.files.file_button import by_name
 from viz.page.files.limited_process import LimitError, Limits, run_in_subprocess
 from viz.page.jobs.connection_tracker import current_client, listener_check, stop_if_disconnected
+from viz.page.jobs.job_bar import WAIT_S
 from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import SHUTTING_DOWN, LoggedRun, RunLog
-from viz.page.jobs.runner import WAIT_S
 
 Result = TypeVar("Result")
 Update = TypeVar("Update")

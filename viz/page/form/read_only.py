@@ -10,7 +10,7 @@ from pine_engine.prompts.tasks import get_task
 from viz.page.files.data_sets import OWN, built_in_choices, read_built_in
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
-from viz.page.upstream.guarded import GuardedBlocks
+from viz.page.gradio_patches.blocks import GuardedBlocks
 
 NOTE = "Demo mode: only the built-in examples can be run. Install PINE Explorer to use your own documents."
 

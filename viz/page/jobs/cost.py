@@ -1,9 +1,12 @@
-"""Work of a job, and an estimate of its duration from earlier runs."""
+"""Work of a job, summed from engine events, and an estimate of its duration from earlier runs."""
 
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from math import ceil
+from operator import add
+
+from pine_engine.engine.events import Event, PrefillDone, RunResult, TokenGenerated
 
 REMEMBERED = 20
 """Number of recent runs that the speed estimate uses."""
@@ -30,14 +33,7 @@ class Work:
     """Decode seconds; 0 if unknown."""
 
     def __add__(self, other: "Work") -> "Work":
-        return Work(
-            self.prompts + other.prompts,
-            self.prompt_tokens + other.prompt_tokens,
-            self.new_tokens + other.new_tokens,
-            self.orders + other.orders,
-            self.read_s + other.read_s,
-            self.write_s + other.write_s,
-        )
+        return Work(*map(add, astuple(self), astuple(other)))
 
     def times(self, factor: float) -> "Work":
         """Multiply the work by a factor, rounded to whole tokens."""
@@ -49,6 +45,28 @@ class Work:
             factor * self.read_s,
             factor * self.write_s,
         )
+
+
+class Meter:
+    """Completed work of runs over one prompt, summed from the events of the engine."""
+
+    def __init__(self, prompt_tokens: int) -> None:
+        self.work = Work()
+        self._prompt_tokens = prompt_tokens
+
+    def see(self, event: Event) -> None:
+        """Add an event."""
+        match event:
+            case PrefillDone(seconds=seconds):
+                self.work += Work(prompts=1, prompt_tokens=self._prompt_tokens, read_s=seconds)
+            case TokenGenerated():
+                self.work += Work(new_tokens=1)
+
+    def finish(self, result: RunResult) -> None:
+        """Add the results of one order; methods share their decoding steps."""
+        answers = result.answers.values()
+        steps = max(len(answer.token_ids) for answer in answers)
+        self.work += Work(orders=1, write_s=steps * max(answer.decode_s_per_token for answer in answers))
 
 
 def planned(*, tokens: int, methods: int, orders: int = 1, new_tokens: int = 0) -> Work:
@@ -66,19 +84,11 @@ class Speed:
 
     def learn(self, work: Work, seconds: float) -> None:
         """Add completed work and its total seconds."""
-        spent = work.read_s + work.write_s
-        if not spent:
-            return
-        scale = seconds / spent
-        with self._lock:
-            self._measured.append(
-                Work(
-                    prompt_tokens=work.prompt_tokens,
-                    new_tokens=work.new_tokens,
-                    read_s=scale * work.read_s,
-                    write_s=scale * work.write_s,
-                )
-            )
+        if spent := work.read_s + work.write_s:
+            scale = seconds / spent
+            scaled = replace(work, read_s=scale * work.read_s, write_s=scale * work.write_s)
+            with self._lock:
+                self._measured.append(scaled)
 
     def seconds(self, work: Work) -> float | None:
         """Estimate the seconds of planned work; None without earlier runs."""

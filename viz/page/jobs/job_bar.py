@@ -1,21 +1,29 @@
-"""Job of the page: a start button, Stop and progress."""
+"""Job of the page or the API: start button, Stop, and the run: queue -> engine -> work -> views."""
 
 from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import gradio as gr
 
+import pine_engine as pine
+from pine_engine.errors import Cancelled
 from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT
-from viz.page.common.failures import notice
+from viz.page.common.failures import explain, notice
+from viz.page.jobs.connection_tracker import current_client, listener_check, stop_if_disconnected
 from viz.page.jobs.cost import Work
-from viz.page.jobs.run_log import StopFlag
-from viz.page.jobs.runner import run_on_model
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.model_pool import Choice
+from viz.page.jobs.run_log import LoggedRun, StopFlag
 from viz.page.jobs.sources import Sources
+from viz.page.jobs.zerogpu import compute
 
-if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine.engine import Engine
-    from viz.page.jobs.model_pool import Choice
+View = TypeVar("View")
+Shown = TypeVar("Shown")
+
+WAIT_S = 0.8
+"""Seconds between two messages to a waiting client, which cost the server some milliseconds each."""
 
 Updates = dict[Any, Any]
 """Updates of widgets."""
@@ -60,10 +68,10 @@ class Job:
     methods: Sequence[str]
     """Methods in the log."""
 
-    work: Callable[["Engine"], Views]
+    work: "Callable[[pine.Engine], Views]"
     """Generator on an engine; closing it stops the model. It and its views can be pickled, see zerogpu.py."""
 
-    plan: Callable[["Engine"], Work]
+    plan: "Callable[[pine.Engine], Work]"
     """Return the planned work."""
 
     show: Callable[[Any], Updates]
@@ -128,7 +136,7 @@ def wire_job(
     def idle(html: str) -> Updates:
         return {bar.status: html, bar.stop: gr.update(interactive=False)}
 
-    def run(stop: StopFlag, choice: "Choice | None", *values: Any) -> Generator[Updates, None, None]:
+    def run(stop: StopFlag, choice: Choice | None, *values: Any) -> Generator[Updates, None, None]:
         job = begin(*values)
         current = sources.runs.new(job.what, job.methods, stop)
         sentence = ""
@@ -172,3 +180,56 @@ def wire_job(
         api_visibility="private",
         **MODEL_EVENT,
     )
+
+
+def run_on_model(
+    sources: Sources,
+    run: LoggedRun,
+    lease: Callable[[], AbstractContextManager[EngineSource]],
+    work: "Callable[[pine.Engine], Generator[View, None, None]]",
+    *,
+    plan: "Callable[[pine.Engine], Work]",
+    say: Callable[[str], Shown],
+    show: Callable[[View], Shown],
+    keep: Callable[[View], None] = lambda view: None,
+) -> Generator[Shown, None, None]:
+    """Yield say(sentence) while the run waits, then show(view) of each view.
+
+    `failure` or `why` of the run tell its outcome; without both it is done or has no client. Closing the
+    generator leaves the queue and stops the model.
+    """
+    try:
+        with sources.runs.watched(run), lease() as source:
+            if not source.for_all:
+                yield from _until_loaded(
+                    source, run, say
+                )  # before the queue, so that later runs do not wait for it
+            with sources.queue.join(current_client(), listener_check()) as ticket:
+                while not run.over() and (ahead := ticket.wait(WAIT_S)):
+                    stop_if_disconnected()
+                    yield say(ticket.sentence(ahead))
+                yield from _until_loaded(source, run, say)
+                engine = None if run.over() else source.wait(0)
+                if engine is None:
+                    return
+                run.start(engine)
+                with closing(compute(engine, work, plan=plan)) as views:
+                    for view in views:
+                        shown = show(view)
+                        stop_if_disconnected()
+                        if run.over():
+                            return
+                        yield shown
+                        keep(view)
+    except Cancelled:
+        return
+    except Exception as error:
+        run.failure = explain(error)
+
+
+def _until_loaded(
+    source: EngineSource, run: LoggedRun, say: Callable[[str], Shown]
+) -> Generator[Shown, None, None]:
+    while not run.over() and source.wait(WAIT_S) is None:
+        stop_if_disconnected()
+        yield say(source.status.sentence)

@@ -5,12 +5,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import pine_engine as pine
 from pine_engine.errors import Cancelled, PineError
-
-if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 
@@ -28,13 +26,13 @@ class Status:
 class EngineSource:
     """Loader of one engine; `for_all` is True for the model of the host."""
 
-    def __init__(self, load: "Callable[[], Engine]", name: str, *, for_all: bool = True) -> None:
+    def __init__(self, load: "Callable[[], pine.Engine]", name: str, *, for_all: bool = True) -> None:
         self.for_all = for_all
         self._load = load
         self._name = name
         self._settled = threading.Event()
         self._starting = threading.Lock()
-        self._engine: Engine | None = None
+        self._engine: pine.Engine | None = None
         self._described = ""
         self._failure = ""
         self._step = ""
@@ -49,7 +47,7 @@ class EngineSource:
                 self._started = time.monotonic()
                 self._thread.start()
 
-    def load_here(self) -> "Engine":
+    def load_here(self) -> "pine.Engine":
         """Load in this thread and return the engine; only for a loader that has not started.
 
         Raises PineError if loading fails.
@@ -61,7 +59,7 @@ class EngineSource:
         assert engine is not None
         return engine
 
-    def wait(self, seconds: float) -> "Engine | None":
+    def wait(self, seconds: float) -> "pine.Engine | None":
         """Return the engine, or None if it is still loading after `seconds`.
 
         Raises PineError if loading failed.

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pine_engine as pine
 from pine_engine.errors import InputError, ModelError
 from pine_engine.models.dtypes import Dtype, RequestedDtype, known_dtype, resolve_dtype
 from pine_engine.models.embedded import Progress
@@ -18,9 +18,6 @@ from pine_engine.models.listing import LoadableModel, describe
 from pine_engine.models.load import fetch
 from pine_engine.models.resources import free_memory, in_words, release_memory
 from viz.page.jobs.loading import EngineSource, Status
-
-if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine.engine import Engine
 
 WAIT_S = 0.5
 """Seconds between two checks whether a waiting load was cancelled."""
@@ -67,7 +64,7 @@ class ModelPool:
         host: Choice,
         main: EngineSource,
         *,
-        load: "Callable[[Choice, Progress], Engine]",
+        load: "Callable[[Choice, Progress], pine.Engine]",
         device: str = "cpu",
         allowed: Collection[str] | None = None,
         describe: Callable[[str], LoadableModel] = describe,
@@ -139,7 +136,7 @@ class ModelPool:
                     held.source.give_up()
                     self._take_off(choice, held)
 
-    def loaded(self, choice: Choice) -> "Engine | None":
+    def loaded(self, choice: Choice) -> "pine.Engine | None":
         """Return the engine if it is loaded. Raises PineError if the model of the host failed."""
         source = self._source(choice)
         return source.wait(0) if source else None
@@ -162,7 +159,7 @@ class ModelPool:
         return held.source if held else None
 
     def _put_on_shelf(self, choice: Choice) -> _CachedModel:
-        def load() -> "Engine":
+        def load() -> "pine.Engine":
             try:
                 return self._load(choice, held)
             except Exception:
@@ -178,7 +175,7 @@ class ModelPool:
         if self._shelf.get(choice) is held:
             del self._shelf[choice]
 
-    def _load(self, choice: Choice, held: _CachedModel) -> "Engine":
+    def _load(self, choice: Choice, held: _CachedModel) -> "pine.Engine":
         report = held.source.report
         while not self.is_open:
             report(0.0, "waiting until the model of this page is loaded")

@@ -3,8 +3,10 @@
 The log has no user text: no question, document, title, answer or file name.
 """
 
+import ctypes
 import json
 import logging
+import sys
 import threading
 import time
 from collections import Counter, defaultdict
@@ -12,19 +14,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+import pine_engine as pine
 from pine_engine.debias.table import find_measured
 from pine_engine.errors import Cancelled, PineError
 from viz.page.jobs.cost import Speed, Work
-from viz.page.jobs.memory import trim_memory
-
-if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine.engine import Engine
 
 log = logging.getLogger("pine_explorer.runs")
 
 SHUTTING_DOWN = "The page is being shut down."
+
+
+def trim_memory() -> None:
+    """Release memory that glibc keeps after a run, which can be hundreds of megabytes; no-op elsewhere."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 @dataclass
@@ -74,7 +79,7 @@ class LoggedRun:
 
     _began: float = field(default_factory=time.monotonic)
 
-    def start(self, engine: "Engine") -> None:
+    def start(self, engine: "pine.Engine") -> None:
         """Start the timeout once the model is loaded."""
         self.model = engine.model_name
         self._began = time.monotonic()

@@ -2,17 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+import pine_engine as pine
 from pine_engine.errors import PineError
 from pine_engine.prompts.tasks import get_task
 from viz.page.jobs.loading import EngineSource, Status
 from viz.page.jobs.model_pool import Choice, ModelPool
 from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import RunLog
-
-if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine.engine import Engine
 
 SMALL_MODEL_S = 20.0
 """Maximum wait, in seconds, for the model of a task, which has some megabytes."""
@@ -64,7 +61,7 @@ class Sources:
         self._own[name].start()
         return self._own[name]
 
-    def now(self, task: str, chosen: Choice | None = None) -> "Engine | None":
+    def now(self, task: str, chosen: Choice | None = None) -> "pine.Engine | None":
         """Return the engine of a task, None if it is not loaded; a small one is waited for.
 
         Raises PineError if loading failed.

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import gradio as gr
 
@@ -19,12 +19,10 @@ try:
 except ImportError:  # not there, or a folder of that name in which there is none
     GPU = None
 
+import pine_engine as pine
 from pine_engine.errors import InputError, ModelError, PineError
 from viz.page.common.failures import explain
 from viz.page.jobs.cost import Speed, Work, format_seconds
-
-if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine.engine import Engine
 
 View = TypeVar("View")
 
@@ -48,7 +46,7 @@ class _Failed:
     sentence: str
 
 
-_placed: "list[Engine]" = []
+_placed: "list[pine.Engine]" = []
 """Engines inherited by forks; an engine cannot be pickled."""
 
 
@@ -56,17 +54,17 @@ _speed = Speed()
 """Speed on the GPU, without the wait for it."""
 
 
-def place(engine: "Engine") -> None:
+def place(engine: "pine.Engine") -> None:
     """Place an engine for forks of this process, before the launch."""
     engine.allow_forks()
     _placed.append(engine)
 
 
 def compute(
-    engine: "Engine",
-    work: "Callable[[Engine], Generator[View, None, None]]",
+    engine: "pine.Engine",
+    work: "Callable[[pine.Engine], Generator[View, None, None]]",
     *,
-    plan: "Callable[[Engine], Work]",
+    plan: "Callable[[pine.Engine], Work]",
 ) -> Generator[View, None, None]:
     """Yield the views of `work(engine)`; closing the generator stops the model.
 
@@ -123,7 +121,7 @@ def gpu_request_seconds(work: Work, speed: Speed) -> int:
 
 
 def _compute_placed(
-    index: int, work: "Callable[[Engine], Generator[Any, None, None]]", seconds: int
+    index: int, work: "Callable[[pine.Engine], Generator[Any, None, None]]", seconds: int
 ) -> Generator[Any, None, None]:
     """Yield the views of the work, then its failure, if any; `index` is the engine in _placed."""
     try:

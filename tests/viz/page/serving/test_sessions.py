@@ -7,9 +7,9 @@ import gradio as gr
 import pytest
 
 from tests.support.widgets import built
+from viz.page.gradio_patches.blocks import GuardedBlocks
 from viz.page.jobs.connection_tracker import ConnectionTracker
 from viz.page.serving.sessions import KEPT, KEPT_NEW, NEW_S, Sessions, lets_go
-from viz.page.upstream.guarded import GuardedBlocks
 
 Kept = tuple[Sessions, ConnectionTracker, gr.State, list[object]]
 """The sessions, who is there, a state of each session, and what was deleted of it."""

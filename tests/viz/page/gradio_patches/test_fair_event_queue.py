@@ -8,9 +8,9 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from tests.support.widgets import built, whole_page
+from viz.page.gradio_patches import fair_event_queue
+from viz.page.gradio_patches.fair_event_queue import FairEventQueue
 from viz.page.jobs.connection_tracker import ConnectionTracker
-from viz.page.upstream import fair_event_queue
-from viz.page.upstream.fair_event_queue import FairEventQueue
 
 NUM_WORKERS = 8
 

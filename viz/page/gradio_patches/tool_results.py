@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from pine_engine.errors import InputError
 from viz.page.common.failures import explain
-from viz.page.upstream.guarded import refuse_files
+from viz.page.gradio_patches.blocks import refuse_files
 
 
 def describe_results(page: gr.Blocks, results: Mapping[str, type[BaseModel]]) -> None:

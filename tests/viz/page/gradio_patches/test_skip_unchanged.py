@@ -9,19 +9,19 @@ import pytest
 from gradio.state_holder import SessionState
 
 from tests.support.widgets import built
-from viz.page.upstream.skip_unchanged import SkipUnchangedBlocks
+from viz.page.gradio_patches.blocks import GuardedBlocks
 
 Widgets = tuple[gr.HTML, gr.Button, gr.State, gr.HTML]
 
 
-def page_with(outputs: int) -> tuple[SkipUnchangedBlocks, Any, Widgets]:
+def page_with(outputs: int) -> tuple[GuardedBlocks, Any, Widgets]:
     """A page with a function that changes that many widgets; the function, and all widgets."""
 
-    def build() -> tuple[SkipUnchangedBlocks, Widgets]:
-        with SkipUnchangedBlocks(analytics_enabled=False) as page:
+    def build() -> tuple[GuardedBlocks, Widgets]:
+        with GuardedBlocks(analytics_enabled=False) as page:
             widgets = gr.HTML("text"), gr.Button("press"), gr.State(1), gr.HTML("other")
             page.load(lambda: None, None, list(widgets[:outputs]))
-        assert isinstance(page, SkipUnchangedBlocks)
+        assert isinstance(page, GuardedBlocks)
         return page, widgets
 
     page, widgets = built(build)

@@ -4,18 +4,18 @@ import logging
 import math
 import re
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any, Self
 
 import gradio as gr
+from gradio.blocks import Block
 from markupsafe import escape
 
 from pine_engine.errors import InputError
 from viz.page.common.disk import Disk
 from viz.page.common.failures import explain
+from viz.page.gradio_patches.fair_event_queue import FairEventQueue
 from viz.page.jobs.connection_tracker import ConnectionTracker
-from viz.page.upstream.fair_event_queue import FairEventQueue
-from viz.page.upstream.full_update import FullUpdateBlocks
-from viz.page.upstream.skip_unchanged import SkipUnchangedBlocks
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ FILE_OBJECT = (
 NOT_FROM_THE_PAGE = "This page did not send what was received; reload it and try again."
 
 
-class GuardedBlocks(SkipUnchangedBlocks, FullUpdateBlocks):
+class GuardedBlocks(gr.Blocks):
     """Blocks for untrusted clients.
 
     Gradio hides a failure from the user and logs its traceback, also for invalid calls of private events,
@@ -90,6 +90,53 @@ class GuardedBlocks(SkipUnchangedBlocks, FullUpdateBlocks):
         finally:
             if not goes_on:
                 self.disk.was_read(paths_in(inputs))
+
+    async def postprocess_data(self, block_fn: Any, predictions: Any, state: Any) -> list[Any]:
+        """Return the data of each output, and skip widgets that the function did not return.
+
+        Gradio recreates every output of an event, 1 to 2 ms each (gradio issue 12831).
+        """
+        match predictions:
+            case {"__type__": "update", **more} if not more:  # gr.skip()
+                mentioned = set()
+            case dict() if predictions and all(isinstance(key, Block) for key in predictions):
+                mentioned = {widget._id for widget in predictions}
+            case _:
+                sent: list[Any] = await super().postprocess_data(block_fn, predictions, state)
+                return sent
+        changed = copy(block_fn)
+        changed.outputs = [widget for widget in block_fn.outputs if widget._id in mentioned]
+        shown = iter(await super().postprocess_data(changed, predictions, state) if mentioned else ())
+        return [
+            next(shown) if widget._id in mentioned else None if widget.stateful else gr.skip()
+            for widget in block_fn.outputs
+        ]
+
+    def handle_streaming_diffs(
+        self,
+        block_fn: Any,
+        data: list[Any],
+        session_hash: str | None,
+        run: str | None,
+        final: bool,
+        simple_format: bool = False,
+    ) -> list[Any]:
+        """Return the value of each output, first and last; differences for texts in between.
+
+        Gradio sends differences to the previous update, which the browser applies to that update before it
+        was shown; a busy browser then loses the previous one. Texts are still sent as differences.
+        """
+        values = list(data)
+        is_first = session_hash is None or run not in self.pending_diff_streams[session_hash]
+        sent: list[Any] = super().handle_streaming_diffs(
+            block_fn, data, session_hash, run, final, simple_format
+        )
+        if is_first or final or simple_format:
+            return sent
+        return [
+            [["replace", [], value]] if any(path for _, path, _ in edits) else edits
+            for value, edits in zip(values, sent, strict=True)
+        ]
 
 
 def paths_in(values: Sequence[Any]) -> Iterator[str]:

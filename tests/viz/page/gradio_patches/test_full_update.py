@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.widgets import built
-from viz.page.upstream.full_update import FullUpdateBlocks
+from viz.page.gradio_patches.blocks import GuardedBlocks
 
 UPDATES = st.one_of(
     st.text(max_size=3),
@@ -32,7 +32,7 @@ def page_of(kind: type[gr.Blocks]) -> gr.Blocks:
     return built(build)
 
 
-PAGES = {kind: page_of(kind) for kind in (gr.Blocks, FullUpdateBlocks)}
+PAGES = {kind: page_of(kind) for kind in (gr.Blocks, GuardedBlocks)}
 
 
 def edited(value: Any, action: str, path: Sequence[Any], new: Any) -> Any:
@@ -75,13 +75,13 @@ def read_late(kind: type[gr.Blocks], updates: Sequence[Sequence[Any]]) -> list[l
 
 @given(st.lists(st.lists(UPDATES, min_size=2, max_size=2), min_size=1, max_size=5))
 def test_a_late_browser_shows_every_update(updates: list[list[Any]]) -> None:
-    assert read_late(FullUpdateBlocks, updates) == updates
+    assert read_late(GuardedBlocks, updates) == updates
 
 
 def test_gradio_loses_properties_of_a_single_update() -> None:
     updates = [[{"interactive": True}, "a"], [{}, "ab"]]
     assert read_late(gr.Blocks, updates)[0] != updates[0]
-    assert read_late(FullUpdateBlocks, updates) == updates
+    assert read_late(GuardedBlocks, updates) == updates
 
 
 @pytest.mark.parametrize("kind", PAGES)
