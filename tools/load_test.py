@@ -47,7 +47,7 @@ ARRIVAL_S = 20.0
 HOST = "load.test"
 """A name that this machine does not have: the page is a public one."""
 
-FULL = "The line for the model is full"
+FULL = "The queue for the model is full"
 WORDS = ("maple", "river", "copper", "violin", "candle", "harbor", "lemon", "saddle", "tunnel", "walnut")
 OWNER = re.compile(r"guest number (\d{4})")
 

@@ -52,23 +52,6 @@ class LimitError(Exception):
         self.which = which
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Output of a subprocess."""
-
-    result: bytes = b""
-    """Pickled result."""
-
-    refused: PineError | None = None
-    """Error that the function raised for the user."""
-
-    limit: Literal["memory", "answer"] | None = None
-    """Exceeded limit, as in LimitError."""
-
-    failed: str = ""
-    """Traceback of an internal error, without its message."""
-
-
 def run_in_subprocess(
     function: Callable[..., Result], *arguments: Any, limits: Limits, look: Callable[[], object]
 ) -> Result:
@@ -100,14 +83,10 @@ def run_in_subprocess(
             process.kill()
     if process.returncode:
         raise _ended(process.returncode)
-    outcome: Outcome = pickle.loads(answer)
-    if outcome.refused is not None:
-        raise outcome.refused
-    if outcome.limit is not None:
-        raise LimitError(outcome.limit)
-    if outcome.failed:
-        raise RuntimeError(f"in the process that computes {function.__name__}: {outcome.failed}")
-    result: Result = pickle.loads(outcome.result)
+    outcome: bytes | Exception = pickle.loads(answer)
+    if isinstance(outcome, Exception):
+        raise outcome
+    result: Result = pickle.loads(outcome)
     return result
 
 
@@ -122,20 +101,22 @@ def _ended(status: int) -> Exception:
 
 
 def serve() -> None:
-    """Run in the subprocess: read one job from stdin, write its outcome to stdout."""
+    """Run in the subprocess: read one job from stdin, write the pickled result or an error to stdout."""
     function, arguments, limits = pickle.load(sys.stdin.buffer)
     logging.disable()
     _limit(limits)
+    outcome: bytes | Exception
     try:
-        result = pickle.dumps(function(*arguments))
-        outcome = Outcome(result) if len(result) <= limits.answer else Outcome(limit="answer")
+        outcome = pickle.dumps(function(*arguments))
+        if len(outcome) > limits.answer:
+            outcome = LimitError("answer")
     except PineError as error:
-        outcome = Outcome(refused=error)
+        outcome = error
     except MemoryError:
-        outcome = Outcome(limit="memory")
-    except Exception as error:
+        outcome = LimitError("memory")
+    except Exception as error:  # without its message, which may quote the file
         where = "".join(traceback.format_tb(error.__traceback__))
-        outcome = Outcome(failed=f"{type(error).__name__}\n{where}")
+        outcome = RuntimeError(f"{function.__name__} failed: {type(error).__name__}\n{where}")
     sys.stdout.buffer.write(pickle.dumps(outcome))
 
 

@@ -59,7 +59,7 @@ class FileReader:
             try:
                 return run_in_subprocess(function, *arguments, limits=self._limits, look=lambda: _go_on(run))
             except LimitError as error:
-                run.outcome, run.why = _OUTCOMES[error.which], self._sentence(error, files)
+                run.outcome, run.why = self._reason(error, files)
                 raise InputError(run.why) from error
             except InputError as error:
                 sentence = by_name(str(error), files)
@@ -67,21 +67,18 @@ class FileReader:
                     sentence = f"{sentence[:MAX_MESSAGE_CHARACTERS]} ..."
                 raise InputError(sentence) from error
 
-    def _sentence(self, error: LimitError, files: Sequence[Path]) -> str:
+    def _reason(self, error: LimitError, files: Sequence[Path]) -> tuple[str, str]:
+        """Return the outcome for the log and the sentence for the user."""
         named = f"the file {files[0].name}" if len(files) == 1 else f"one of the {len(files)} files"
         limits = self._limits
         memory, text = f"{limits.memory // 1_000_000:,} MB", f"{limits.answer // 1_000_000:,} MB"
         less = "give a part of it, or its text as .txt"
         return {
-            "time": f"{named} takes more than {limits.cpu_s:g} s to read; {less}",
-            "memory": f"{named} takes more than {memory} of memory to read; {less}",
-            "answer": f"{named} holds more than {text} of text; give a part of it",
-            "died": f"{named} is damaged, and ended the process that reads files; save it anew",
+            "time": ("timeout", f"{named} takes more than {limits.cpu_s:g} s to read; {less}"),
+            "memory": ("out_of_memory", f"{named} takes more than {memory} of memory to read; {less}"),
+            "answer": ("rejected", f"{named} holds more than {text} of text; give a part of it"),
+            "died": ("rejected", f"{named} is damaged, and ended the process that reads files; save it anew"),
         }[error.which]
-
-
-_OUTCOMES = {"time": "timeout", "memory": "out_of_memory", "answer": "rejected", "died": "rejected"}
-"""Log outcome of each exceeded limit."""
 
 
 def without_progress(words: Generator[Any, None, Result]) -> Result:

@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pine_engine.errors import PineError
 from viz.page.jobs.connection_tracker import Client
@@ -23,7 +24,31 @@ KNOWN = 1000
 
 ANONYMOUS = Client()
 
-KEPT = "What you typed is kept"
+KEPT = "Your input is kept. Try again in a minute."
+
+
+@dataclass(eq=False)
+class Ticket:
+    """Place in a queue."""
+
+    queue: "FairQueue"
+    client: Client
+    is_ready: Callable[[], bool]
+    began: float | None = None
+    """Time of the start of the run, in seconds of time.monotonic(); None before."""
+
+    def wait(self, seconds: float) -> int:
+        """Wait up to `seconds` and return the number of runs ahead; 0 once it is the turn of this run.
+
+        Raises PineError if the run was removed from the queue.
+        """
+        return self.queue.wait(self, seconds)
+
+    def sentence(self, ahead: int) -> str:
+        """Describe the number of runs ahead and the estimated wait."""
+        seconds = self.queue.seconds(ahead)
+        guess = "" if seconds is None else f", about {max(1, round(seconds))} s"
+        return f"Waiting for the model: {ahead} run{'s' if ahead != 1 else ''} before yours{guess}."
 
 
 class FairQueue:
@@ -47,7 +72,7 @@ class FairQueue:
     @contextmanager
     def join(
         self, client: Client = ANONYMOUS, is_ready: Callable[[], bool] = lambda: True
-    ) -> Iterator["Ticket"]:
+    ) -> Iterator[Ticket]:
         """Enter the queue while the block runs; runs that are not ready let others pass.
 
         Raises PineError if there is no place.
@@ -71,7 +96,7 @@ class FairQueue:
         """Return the number of waiting runs."""
         return max(0, len(self._tickets) - 1)
 
-    def wait(self, ticket: "Ticket", seconds: float) -> int:
+    def wait(self, ticket: Ticket, seconds: float) -> int:
         """Wait as Ticket.wait does."""
         end = time.monotonic() + seconds
         with self._moved:
@@ -79,8 +104,8 @@ class FairQueue:
                 self._moved.wait(left if ticket.is_ready() else min(left, READY_S))
             if ticket not in self._tickets:
                 raise PineError(
-                    f"The line {self._what} is full, and others had fewer runs in it: yours gave up its "
-                    f"place. {KEPT}; try again in a minute."
+                    f"Your run was removed from the queue {self._what}, which is full: others have fewer "
+                    f"runs in it. {KEPT}"
                 )
             ahead = self._ahead(ticket)
             if not ahead and ticket.began is None:
@@ -99,14 +124,14 @@ class FairQueue:
         share = None if client == ANONYMOUS else self._share
         if share is not None and len(own) >= share:
             raise PineError(
-                f"You have {len(own)} runs here already, as many as one page, or the scripts of one address, "
-                "may have at once; wait until one of them has ended."
+                f"Too many runs: got {len(own)} of one page, or of the scripts of one address. Wait until "
+                "one has ended."
             )
         scripts = [ticket for ticket in self._tickets[1:] if not ticket.client.page]
         if share is not None and not client.page and len(scripts) >= max(1, self._most // 2):
             raise PineError(
-                f"The line {self._what} is full: {len(scripts)} runs of scripts wait already, and the other "
-                "places are kept for open pages; try again in a minute."
+                f"The queue {self._what} is full for scripts: {len(scripts)} waiting, and the other "
+                f"places are for open pages. {KEPT}"
             )
         if len(self._tickets) <= self._most:
             return
@@ -116,10 +141,7 @@ class FairQueue:
             default=None,
         )
         if heaviest is None or self._count(heaviest.client) <= self._count(client) + 1:
-            raise PineError(
-                f"The line {self._what} is full: {self._most} wait already, as many as may. {KEPT}; try "
-                "again in a minute."
-            )
+            raise PineError(f"The queue {self._what} is full: {self._most} waiting. {KEPT}")
         last = [ticket for ticket in self._tickets if ticket.client.address == heaviest.client.address][-1]
         self._tickets.remove(last)
         self._moved.notify_all()
@@ -128,14 +150,14 @@ class FairQueue:
         """Count the places of the address of a client."""
         return sum(ticket.client.address == client.address for ticket in self._tickets)
 
-    def _ahead(self, ticket: "Ticket") -> int:
+    def _ahead(self, ticket: Ticket) -> int:
         """Count the runs ahead of this one."""
         if ticket.began is not None:
             return 0
         running = sum(other.began is not None for other in self._tickets)
         return running + self._order().index(ticket) + (not ticket.is_ready())
 
-    def _order(self) -> list["Ticket"]:
+    def _order(self) -> list[Ticket]:
         """Return the waiting runs in the order in which they start."""
         waiting = [ticket for ticket in self._tickets if ticket.began is None]
         turns, ordered = dict(self._turns), []
@@ -153,7 +175,7 @@ class FairQueue:
             turns[first.client.address] = turns[first.client.name] = turn
         return ordered
 
-    def _take_turn(self, ticket: "Ticket") -> None:
+    def _take_turn(self, ticket: Ticket) -> None:
         self._tickets.remove(ticket)
         self._tickets.insert(0, ticket)
         self._taken += 1
@@ -162,27 +184,3 @@ class FairQueue:
             self._turns.move_to_end(name)
         while len(self._turns) > KNOWN:
             self._turns.popitem(last=False)
-
-
-class Ticket:
-    """Place in the queue."""
-
-    def __init__(self, queue: FairQueue, client: Client, is_ready: Callable[[], bool]) -> None:
-        self._queue = queue
-        self.client = client
-        self.is_ready = is_ready
-        self.began: float | None = None
-        """When its turn came, in seconds of time.monotonic(); None before."""
-
-    def wait(self, seconds: float) -> int:
-        """Wait up to `seconds` and return the number of runs ahead; 0 once it is the turn of this run.
-
-        Raises PineError if the run was removed from the queue.
-        """
-        return self._queue.wait(self, seconds)
-
-    def sentence(self, ahead: int) -> str:
-        """Describe the number of runs ahead and the estimated wait."""
-        seconds = self._queue.seconds(ahead)
-        guess = "" if seconds is None else f", about {max(1, round(seconds))} s"
-        return f"Waiting for the model: {ahead} run{'s' if ahead != 1 else ''} before yours{guess}."

@@ -216,7 +216,7 @@ def test_too_many_who_wait_are_refused(sleeper: tuple[FileReader, Path], tmp_pat
     waiting = [words(reader, file) for _ in range(reading_files.MAX_WAITING_UPLOADS)]
     for one in waiting:
         next(one)
-    with pytest.raises(PineError, match="The line for files to be read is full: 8 wait already"):
+    with pytest.raises(PineError, match="full: 8 waiting"):
         next(words(reader, file))
     for one in waiting:
         one.close()
@@ -236,7 +236,7 @@ def test_who_brings_much_makes_room_for_others(
     monkeypatch.setattr(reading_files, "current_client", lambda: Client("192.0.2.2"))
     other = words(reader, file)
     assert next(other) == "Waiting: 2 uploads are read before yours."
-    with pytest.raises(PineError, match="for files to be read is full, and others"):
+    with pytest.raises(PineError, match="removed from the queue"):
         next(waiting[-1])
     for one in (other, *waiting):
         one.close()

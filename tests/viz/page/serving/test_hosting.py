@@ -267,7 +267,7 @@ def test_a_process_under_load_is_watched_refuses_and_ends_cleanly(served: Served
     with urllib.request.urlopen(request, timeout=10) as response:
         event_id = json.load(response)["event_id"]
     with urllib.request.urlopen(f"{request.full_url}/{event_id}", timeout=10) as response:
-        assert "The line for the model is full: 1 " in response.read().decode()
+        assert "The queue for the model is full: 1 " in response.read().decode()
 
     served.process.send_signal(signal.SIGTERM)
     began = time.monotonic()
