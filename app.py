@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 # Read by gradio: the page makes no request to anyone else, and after each event no statistics of the last ten
 # thousand, which take pandas longer than the event; /metrics has its own.
@@ -22,6 +22,7 @@ from gradio.routes import App
 from starlette.middleware import Middleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+import pine_engine as pine
 from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.prompts.tasks import TASKS
 from viz.page.api.results import RESULTS
@@ -47,9 +48,6 @@ from viz.page.serving.request_limits import check_mcp_message, limit_body, limit
 from viz.page.serving.server import add_routes, end_process, end_signal, shut_down, wait_for_end
 from viz.page.serving.sessions import install_session_store
 
-if TYPE_CHECKING:
-    from pine_engine.engine.engine import Engine
-
 LOOK: dict[str, Any] = {
     "theme": page_theme(),
     "css_paths": STYLESHEETS,
@@ -59,14 +57,11 @@ LOOK: dict[str, Any] = {
     "ssr_mode": False,
 }
 
-
 THREADS = 40
 """Threads for all requests except runs, which each have a thread of their own. A client gets at most half."""
 
-
 SWITCH_S = 1e-4
 """Switch interval of the interpreter, in seconds; the default of 5 ms slows the model under load."""
-
 
 SESSIONS = 500
 """Maximum number of sessions in memory: about 50 KB each, and some megabytes with a run."""
@@ -92,7 +87,7 @@ def all_sources(
 ) -> Sources:
     """Build the engine registry, with the queue in front of it and the log of runs."""
 
-    def load(choice: Choice, progress: Progress) -> "Engine":
+    def load(choice: Choice, progress: Progress) -> "pine.Engine":
         return load_engine(choice.name, choice.dtype, settings.device, progress)
 
     host = Choice(settings.model or EMBEDDED_NAME, settings.dtype)
@@ -105,19 +100,15 @@ def all_sources(
     )
 
 
-def load_engine(name: str | None, dtype: str, device: str, progress: Progress) -> "Engine":
+def load_engine(name: str | None, dtype: str, device: str, progress: Progress) -> "pine.Engine":
     """Load the engine of a model; see Engine.load."""
-    from pine_engine.engine.engine import (
-        Engine,  # torch takes seconds to import; the page does not wait for it
-    )
-
-    return Engine.load(name, dtype=dtype, device=device, progress=progress)
+    return pine.Engine.load(name, dtype=dtype, device=device, progress=progress)
 
 
 def engine_source(name: str | None, dtype: str, device: str) -> EngineSource:
     """Return an engine source of the named model; None is the embedded one."""
-    called = shown(name) if name else "the embedded model"
-    source = EngineSource(lambda: load_engine(name, dtype, device, source.report), called)
+    label = shown(name) if name else "the embedded model"
+    source = EngineSource(lambda: load_engine(name, dtype, device, source.report), label)
     return source
 
 
