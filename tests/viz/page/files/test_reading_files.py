@@ -6,10 +6,10 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 
@@ -18,7 +18,6 @@ from pine_engine.evaluation.examples import read_examples
 from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.prompt import Document
 from tests.support import apart
-from tests.support.serving import Serve, ServedApp
 from tools.fuzz.corpus import PDF_BOMB, PDF_OF_COMMENTS
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.files import reading_files
@@ -33,14 +32,19 @@ SECRET = "Xylophone"
 """In names and texts that no log may have."""
 
 
-def words(reader: FileReader, *paths: Path) -> Generator[str, None, list[Document]]:
+def read(reader: FileReader, *paths: Path) -> Generator[str, None, list[Document]]:
     return reader.read(read_documents, paths, MAX_DOCUMENTS + 1, what="read documents", files=paths, say=str)
 
 
 def message_of(reader: FileReader, *paths: Path) -> str:
     with pytest.raises(InputError) as raised:
-        without_progress(words(reader, *paths))
+        without_progress(read(reader, *paths))
     return str(raised.value)
+
+
+@pytest.fixture(autouse=True)
+def log_runs(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> dict[str, Any]:
@@ -54,11 +58,11 @@ def children() -> int:
 
 
 @pytest.fixture
-def sleeper(tmp_path: Path) -> Iterator[tuple[FileReader, Path]]:
-    """A reader that is busy for the whole test, and the file that its process has written."""
+def sleeper(tmp_path: Path) -> Iterator[FileReader]:
+    """A reader that is busy for the whole test."""
     reader, file, over = FileReader(RunLog()), tmp_path / "process", threading.Event()
 
-    def read() -> None:
+    def sleep() -> None:
         with pytest.raises(Cancelled):
             without_progress(reader.read(apart.sleep_as, file, what="read documents", files=[], say=str))
 
@@ -68,79 +72,83 @@ def sleeper(tmp_path: Path) -> Iterator[tuple[FileReader, Path]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading_files, "stop_if_disconnected", left)
-        thread = threading.Thread(target=read)
+        thread = threading.Thread(target=sleep)
         thread.start()
         while not file.exists():
             time.sleep(0.02)
-        yield reader, file
+        yield reader
         over.set()
         thread.join()
 
 
 def test_files_are_read_as_the_library_reads_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
     file = tmp_path / f"{SECRET}.txt"
     file.write_text(f"The {SECRET} sleeps.")
     runs = RunLog()
-    assert without_progress(words(FileReader(runs), file)) == [Document(f"The {SECRET} sleeps.", SECRET)]
+    assert without_progress(read(FileReader(runs), file)) == [Document(f"The {SECRET} sleeps.", SECRET)]
     line = logged(caplog)
     assert (line["operation"], line["outcome"], line["model"]) == ("read documents", "done", "")
     assert SECRET not in caplog.text and runs.outcomes == {"done": 1}
 
 
-def test_file_error_names_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    file = tmp_path / "rows.jsonl"
-    file.write_text('{"text": "one"}\n{"text": " "}\n')
-    shown_text = message_of(FileReader(RunLog()), file)
-    assert shown_text == "the file rows.jsonl, line 2: it has no text; write some, or remove it"
-    assert logged(caplog)["outcome"] == "rejected" and "rows.jsonl" not in caplog.text
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits memory")
 
 
-def test_message_is_short_for_a_long_file(tmp_path: Path) -> None:
-    file = tmp_path / "wide.csv"
-    file.write_text(f"{','.join(map(str, range(40_000)))}\n1\n")
-    shown_text = message_of(FileReader(RunLog()), file)
-    assert (
-        shown_text.startswith("the file wide.csv has no column 'text', its header reads '0, 1")
-        and len(shown_text) < 1100
-    )
+@pytest.mark.parametrize(
+    ("files", "limits", "words", "outcome"),
+    [
+        (
+            {"rows.jsonl": b'{"text": "one"}\n{"text": " "}\n'},
+            Limits(),
+            "the file rows.jsonl, line 2:",
+            "rejected",
+        ),
+        (
+            {"wide.csv": ",".join(map(str, range(40_000))).encode() + b"\n1\n"},
+            Limits(),
+            "the file wide.csv has no column 'text'",
+            "rejected",
+        ),
+        (
+            {f"{SECRET}.pdf": PDF_OF_COMMENTS},
+            SHORT,
+            f"the file {SECRET}.pdf takes more than 1 s",
+            "timeout",
+        ),
+        pytest.param(
+            {"many.jsonl": json.dumps({"documents": ["a b"] * 1_000_000}).encode(), "few.txt": b"few"},
+            Limits(memory=50 * MB),
+            "one of the 2 files takes more than 50 MB of memory",
+            "out_of_memory",
+            marks=ON_LINUX,
+        ),
+        (
+            {"long.txt": b"x" * 2 * MB},
+            Limits(answer=MB),
+            "the file long.txt holds more than 1 MB",
+            "rejected",
+        ),
+    ],
+    ids=["invalid row", "long message", "time", "memory", "text"],
+)
+def test_file_rejected_is_named_and_logged(
+    files: dict[str, bytes],
+    limits: Limits,
+    words: str,
+    outcome: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    paths = [tmp_path / name for name in files]
+    for path, content in zip(paths, files.values(), strict=True):
+        path.write_bytes(content)
+    message = message_of(FileReader(RunLog(), limits), *paths)
+    assert message.startswith(words) and len(message) < 1100
+    assert logged(caplog)["outcome"] == outcome
+    assert not any(name in caplog.text for name in files)
 
 
 # bombs
-
-
-def test_a_pdf_without_operands_ends_with_its_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    file = tmp_path / f"{SECRET}.pdf"
-    file.write_bytes(PDF_OF_COMMENTS)
-    shown_text = message_of(FileReader(RunLog(), SHORT), file)
-    assert shown_text == (
-        f"the file {SECRET}.pdf takes more than 1 s to read; give a part of it, or its text as .txt"
-    )
-    assert logged(caplog)["outcome"] == "timeout" and SECRET not in caplog.text
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits memory")
-def test_a_file_that_takes_too_much_memory_is_refused(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    files = [tmp_path / "many.jsonl", tmp_path / "few.txt"]
-    files[0].write_text(json.dumps({"documents": ["a b"] * 1_000_000}))
-    files[1].write_text("few")
-    shown_text = message_of(FileReader(RunLog(), Limits(memory=50 * MB)), *files)
-    assert shown_text == (
-        "one of the 2 files takes more than 50 MB of memory to read; give a part of it, or its text as .txt"
-    )
-    assert logged(caplog)["outcome"] == "out_of_memory"
-
-
-def test_more_text_than_a_page_could_show_is_not_handed_over(tmp_path: Path) -> None:
-    file = tmp_path / "long.txt"
-    file.write_text("x" * 2 * MB)
-    shown_text = message_of(FileReader(RunLog(), Limits(answer=MB)), file)
-    assert shown_text == "the file long.txt holds more than 1 MB of text; give a part of it"
 
 
 @pytest.mark.slow
@@ -180,7 +188,7 @@ def test_the_columns_of_a_large_file_are_read_in_time_that_grows_with_it(
 def test_a_file_of_millions_of_rows_is_refused_at_the_first_that_is_too_many(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     file.write_text("text\n" + "a\n" * 4_900_000)
-    found = without_progress(words(FileReader(RunLog(), Limits(memory=150 * MB)), file))
+    found = without_progress(read(FileReader(RunLog(), Limits(memory=150 * MB)), file))
     assert len(found) == MAX_DOCUMENTS + 1
 
 
@@ -193,14 +201,18 @@ def test_what_is_behind_the_last_document_is_not_parsed(tmp_path: Path, rows: st
         read_documents([file])
 
 
-# who waits, and who leaves
+# clients that wait or disconnect
 
 
-def test_waiting_upload_shows_its_place(sleeper: tuple[FileReader, Path], tmp_path: Path) -> None:
-    reader, _ = sleeper
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
     file = tmp_path / "a.txt"
     file.write_text("a")
-    first, second = words(reader, file), words(reader, file)
+    return file
+
+
+def test_waiting_upload_shows_its_place(sleeper: FileReader, small: Path) -> None:
+    first, second = read(sleeper, small), read(sleeper, small)
     assert next(first) == "Waiting: 1 upload is read before yours."
     assert next(second) == "Waiting: 2 uploads are read before yours."
     first.close()
@@ -209,43 +221,29 @@ def test_waiting_upload_shows_its_place(sleeper: tuple[FileReader, Path], tmp_pa
 
 
 @pytest.mark.slow
-def test_too_many_who_wait_are_refused(sleeper: tuple[FileReader, Path], tmp_path: Path) -> None:
-    reader, _ = sleeper
-    file = tmp_path / "a.txt"
-    file.write_text("a")
-    waiting = [words(reader, file) for _ in range(reading_files.MAX_WAITING_UPLOADS)]
-    for one in waiting:
-        next(one)
-    with pytest.raises(PineError, match="full: 8 waiting"):
-        next(words(reader, file))
-    for one in waiting:
-        one.close()
-
-
-@pytest.mark.slow
-def test_who_brings_much_makes_room_for_others(
-    sleeper: tuple[FileReader, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_full_upload_queue_serves_other_clients(
+    sleeper: FileReader, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader, _ = sleeper
-    file = tmp_path / "a.txt"
-    file.write_text("a")
     monkeypatch.setattr(reading_files, "current_client", lambda: Client("192.0.2.1"))
-    waiting = [words(reader, file) for _ in range(reading_files.MAX_WAITING_UPLOADS)]
-    for one in waiting:
-        next(one)
-    monkeypatch.setattr(reading_files, "current_client", lambda: Client("192.0.2.2"))
-    other = words(reader, file)
-    assert next(other) == "Waiting: 2 uploads are read before yours."
-    with pytest.raises(PineError, match="removed from the queue"):
-        next(waiting[-1])
-    for one in (other, *waiting):
-        one.close()
+    with ExitStack() as stack:
+        waiting = [
+            stack.enter_context(closing(read(sleeper, small)))
+            for _ in range(reading_files.MAX_WAITING_UPLOADS)
+        ]
+        for one in waiting:
+            next(one)
+        with pytest.raises(PineError, match="full: 8 waiting"):
+            next(read(sleeper, small))
+        monkeypatch.setattr(reading_files, "current_client", lambda: Client("192.0.2.2"))
+        other = stack.enter_context(closing(read(sleeper, small)))
+        assert next(other) == "Waiting: 2 uploads are read before yours."
+        with pytest.raises(PineError, match="removed from the queue"):
+            next(waiting[-1])
 
 
 def test_the_process_ends_with_its_visitor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
     file = tmp_path / "process"
 
     def left() -> None:
@@ -259,71 +257,20 @@ def test_the_process_ends_with_its_visitor(
     assert not psutil.pid_exists(int(file.read_text())) and logged(caplog)["outcome"] == "client_disconnected"
 
 
-def test_the_process_ends_with_the_page(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+def test_shutdown_ends_the_process(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file, runs = tmp_path / "process", RunLog()
-    reader, shown_text = FileReader(runs), []
+    messages: list[str] = []
 
-    def read() -> None:
-        with pytest.raises(PineError, match=SHUTTING_DOWN) as raised:
-            without_progress(reader.read(apart.sleep_as, file, what="read rows", files=[], say=str))
-        shown_text.append(raised.value)
+    def sleep() -> None:
+        with pytest.raises(PineError) as raised:
+            without_progress(FileReader(runs).read(apart.sleep_as, file, what="read rows", files=[], say=str))
+        messages.append(str(raised.value))
 
-    thread = threading.Thread(target=read)
+    thread = threading.Thread(target=sleep)
     thread.start()
     while not file.exists():
         time.sleep(0.02)
     assert not runs.close(0) and runs.wait(30)
     thread.join()
-    assert shown_text and not psutil.pid_exists(int(file.read_text()))
+    assert messages == [SHUTTING_DOWN] and not psutil.pid_exists(int(file.read_text()))
     assert logged(caplog)["outcome"] == "shutdown"
-
-
-# over HTTP
-
-
-@pytest.fixture(scope="module")
-def served(
-    serve: Serve, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[ServedApp, httpx.Client]]:
-    with (
-        serve(tmp_path_factory.mktemp("app") / "app.log") as app,
-        httpx.Client(base_url=f"{app.url}gradio_api/", timeout=60) as http,
-    ):
-        yield app, http
-        assert "Traceback" not in app.log.read_text()
-
-
-def request(http: httpx.Client, name: str, content: bytes) -> dict[str, Any]:
-    """The body of the event that brings a file of that content."""
-    events = http.get("../config").json()["dependencies"]
-    (event,) = (one for one in events if one["api_name"] == name)
-    (path,) = http.post("upload", files={"files": ("a.pdf", content)}).json()
-    file = {"path": path, "meta": {"_type": "gradio.FileData"}}
-    data = [[file] if name == "upload" else file]
-    return {"fn_index": event["id"], "data": data, "session_hash": name}
-
-
-def test_who_closes_the_page_takes_the_process_along(served: tuple[ServedApp, httpx.Client]) -> None:
-    app, http = served
-    page = psutil.Process(app.process.pid)
-    body = request(http, "upload", PDF_OF_COMMENTS)
-    assert http.post("queue/join", json=body).status_code == 200
-    with http.stream("GET", "queue/data", params={"session_hash": "upload"}):
-        while not page.children():
-            time.sleep(0.05)
-    left = time.monotonic()
-    while page.children():
-        assert time.monotonic() - left < Limits().cpu_s / 2
-        time.sleep(0.05)
-    while '"operation": "read documents"' not in app.log.read_text():
-        time.sleep(0.05)
-    assert '"outcome": "client_disconnected"' in app.log.read_text()
-
-
-@pytest.mark.parametrize("name", ["upload", "bring"])
-def test_no_file_is_parsed_outside_the_queue(served: tuple[ServedApp, httpx.Client], name: str) -> None:
-    """Of such a caller it is not heard that he has left."""
-    _, http = served
-    answer = http.post("run/predict", json=request(http, name, b"text\na\n"))
-    assert answer.status_code == 404 and "join the queue" in answer.text

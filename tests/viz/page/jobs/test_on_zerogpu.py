@@ -1,13 +1,14 @@
 """The app on ZeroGPU, for which a module stands in that enforces its rules (tests/support/zerogpu/spaces)."""
 
+import asyncio
 import re
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
@@ -17,6 +18,8 @@ from pine_engine.evaluation.examples import Example
 from pine_engine.prompts.prompt import as_documents
 from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
+from tests.support.visiting import visiting
+from tools.load_clients import Question, Visitor
 from viz.page.api.calls import USUAL_ORDERS, _form
 from viz.page.api.works import CallView, compare, measure, shuffle
 from viz.page.common.host_settings import DEFAULTS
@@ -32,6 +35,7 @@ ARGUMENTS: dict[str, Any] = {
     "methods": METHODS,
     "max_new_tokens": 4,
 }
+SENT = Question(QUESTION, tuple(DOCUMENTS), tuple(METHODS), 8)
 ROWS = [
     {
         "id": "a",
@@ -73,49 +77,6 @@ def client(app: ServedApp) -> Iterator[Client]:
     client = Client(app.url, verbose=False)
     yield client
     client.close()
-
-
-class Visitor:
-    """Client that presses buttons of the page. Widgets keep their initial values unless `press` sets them."""
-
-    def __init__(self, app: ServedApp, name: str) -> None:
-        self._http = httpx.Client(base_url=app.url, timeout=PATIENCE_S)
-        self._name = name
-        config = self._http.get("config").json()
-        self._events = config["dependencies"]
-        self._widgets = {widget["id"]: widget["props"] for widget in config["components"]}
-        for event in self._events:
-            if event["queue"] and any(kind == "load" for _, kind in event["targets"]):
-                list(self._events_of(self._body(event)))
-
-    def close(self) -> None:
-        self._http.close()
-
-    def _click_body(self, button: str, **values: Any) -> dict[str, Any]:
-        number = next(id for id, props in self._widgets.items() if props.get("elem_id") == button)
-        return self._body(next(one for one in self._events if [number, "click"] in one["targets"]), **values)
-
-    def _body(self, event: dict[str, Any], **values: Any) -> dict[str, Any]:
-        widgets = [self._widgets[widget] for widget in event["inputs"]]
-        data = [values.get(props.get("elem_id"), props.get("value")) for props in widgets]
-        return {"data": data, "fn_index": event["id"], "session_hash": self._name}
-
-    def press(self, button: str, **values: Any) -> Generator[str, None, None]:
-        """Press a button that queues for the model, and yield the server events until the last."""
-        yield from self._events_of(self._click_body(button, **values))
-
-    def _events_of(self, body: dict[str, Any]) -> Generator[str, None, None]:
-        self._http.post("gradio_api/queue/join", json=body).raise_for_status()
-        path = f"gradio_api/queue/data?session_hash={self._name}"
-        with self._http.stream("GET", path) as response:
-            for line in response.iter_lines():
-                yield line
-                if '"process_completed"' in line:
-                    return
-
-    def press_at_once(self, button: str) -> None:
-        """Presses a button that does not wait for the model."""
-        self._http.post("gradio_api/run/predict", json=self._click_body(button)).raise_for_status()
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -163,24 +124,37 @@ def test_the_public_calls_answer_as_they_do_without(app: ServedApp, client: Clie
     assert lines.count("spaces: process ended with 0") == 4
 
 
-def test_a_run_of_the_page_is_answered(app: ServedApp) -> None:
-    with closing(Visitor(app, "runs")) as visitor:
-        record = "".join(visitor.press("run", length=8))
-    assert "Done:" in record and "Something went wrong" not in record
+def test_page_run_on_zerogpu_is_answered(app: ServedApp) -> None:
+    async def run() -> str:
+        async with visiting(app) as (client, page):
+            visitor = Visitor(client, page)
+            await visitor.open()
+            return (await visitor.run(replace(SENT, tokens=8))).status
+
+    assert "Done:" in asyncio.run(run())
     assert message(app)[-2].startswith("spaces: done after")
 
 
 @pytest.mark.parametrize("how", ["stop", "leave"])
-def test_who_stops_or_leaves_ends_the_process_that_has_the_gpu(app: ServedApp, how: str) -> None:
+def test_page_stop_or_disconnect_ends_gpu_process(app: ServedApp, how: str) -> None:
     before = len(message(app))
-    with closing(Visitor(app, how)) as visitor:
-        record = visitor.press("shuffle", length=64)
-        assert any("layer" in line for line in record)
-        if how == "stop":
-            visitor.press_at_once("stop-shuffle")
-            assert "Stopped" in "".join(record)
-        else:
-            record.close()
+
+    async def interrupt() -> str:
+        async with visiting(app) as (client, page):
+            visitor = Visitor(client, page)
+            await visitor.open()
+            status, is_stopped = "", False
+            async with aclosing(visitor.shown("shuffle", replace(SENT, tokens=64))) as shown:
+                async for status, _ in shown:
+                    if "layer" in status and not is_stopped:
+                        if how == "leave":
+                            break
+                        is_stopped = True
+                        await visitor.send(page.pressed("stop-shuffle"))
+            return status
+
+    status = asyncio.run(interrupt())
+    assert how == "leave" or "Stopped" in status
     wait_until(lambda: message(app)[-1].startswith("spaces: process ended"))
     request, stopped, ended = message(app)[before:]
     assert request.startswith("spaces: asked for")

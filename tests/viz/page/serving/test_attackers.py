@@ -19,32 +19,19 @@ from mcp import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.support.serving import Serve, ServedApp
-from tests.viz.page.serving.test_holding_up import LONG, visiting
+from tests.support.serving import ServedApp
+from tests.support.visiting import LONG, visiting
 from tools.abusive_clients import ask_and_never_listen, attack, flood_events, invent_sessions
-from tools.load_clients import LostError, Visitor, compare
+from tools.fuzz.corpus import PDF_OF_COMMENTS
+from tools.load_clients import LostError, Visitor
 from tools.load_test import question_of
+from viz.page.files.limited_process import Limits
 from viz.page.jobs.connection_tracker import LISTENING_S
 
 FLOOD_S = 3.0
 
 SLOW_S = 30.0
 """Timeout of a few layers, in seconds, on a busy machine."""
-
-
-@pytest.fixture(scope="module")
-def app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
-    folder = tmp_path_factory.mktemp("app")
-    environment = {"PINE_ALLOWED_HOSTS": "127.0.0.1,load.test", "GRADIO_TEMP_DIR": str(folder / "files")}
-    with serve(folder / "app.log", environment=environment) as served:
-        asyncio.run(ask_once(served))  # the model is there
-        yield served
-        assert "Traceback" not in served.log.read_text()
-
-
-async def ask_once(app: ServedApp) -> dict[str, str]:
-    async with visiting(app) as (client, _):
-        return await compare(client, question_of(1))
 
 
 def health(app: ServedApp) -> dict[str, Any]:
@@ -291,3 +278,44 @@ def test_api_call_with_file_object_is_rejected(app: ServedApp) -> None:
         answers.add(httpx.get(f"{call}/{event}", timeout=60).text)
     (answer,) = answers
     assert "event: error" in answer and "path" in answer
+
+
+# files
+
+
+def event_of_file(http: httpx.Client, name: str, content: bytes) -> dict[str, Any]:
+    """The body of the event that brings a file of that content."""
+    events = http.get("../config").json()["dependencies"]
+    (event,) = (one for one in events if one["api_name"] == name)
+    (path,) = http.post("upload", files={"files": ("a.pdf", content)}).json()
+    file = {"path": path, "meta": {"_type": "gradio.FileData"}}
+    data = [[file] if name == "upload" else file]
+    return {"fn_index": event["id"], "data": data, "session_hash": name}
+
+
+@pytest.fixture
+def http(app: ServedApp) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"{app.url}gradio_api/", timeout=60) as client:
+        yield client
+
+
+def test_closed_page_ends_parsing(app: ServedApp, http: httpx.Client) -> None:
+    page = psutil.Process(app.process.pid)
+    body = event_of_file(http, "upload", PDF_OF_COMMENTS)
+    assert http.post("queue/join", json=body).status_code == 200
+    with http.stream("GET", "queue/data", params={"session_hash": "upload"}):
+        while not page.children():
+            time.sleep(0.05)
+    left = time.monotonic()
+    while page.children():
+        assert time.monotonic() - left < Limits().cpu_s / 2
+        time.sleep(0.05)
+    while ("read documents", "client_disconnected") not in outcomes(app):
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("name", ["upload", "bring"])
+def test_no_file_is_parsed_outside_the_queue(http: httpx.Client, name: str) -> None:
+    """The end of such a request is not noticed."""
+    answer = http.post("run/predict", json=event_of_file(http, name, b"text\na\n"))
+    assert answer.status_code == 404 and "join the queue" in answer.text

@@ -2,16 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 
-from tests.support.serving import Serve, ServedApp
-from tools.load_clients import Page, Question, Visitor, compare
+from tests.support.serving import ServedApp
+from tests.support.visiting import LONG, ask, visiting
+from tools.load_clients import Visitor, compare
 from tools.load_test import measure, question_of
 
 IDLE_SHARE = 0.4
@@ -19,36 +19,6 @@ IDLE_SHARE = 0.4
 
 MOST_STEPS_S = 10.0
 """Timeout of a few layers of a long prompt, in seconds, on a busy machine."""
-
-LONG = Question(
-    "What is the password?",
-    tuple(f"{'The lighthouse keeper wrote a letter about the storm. ' * 12}Number {n}." for n in range(3)),
-    ("vanilla", "pine"),
-    256,
-)
-"""Takes long."""
-
-
-@pytest.fixture(scope="module")
-def app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
-    flags = ("--queue-size", "3", "--allowed-hosts", "127.0.0.1,load.test")
-    with serve(tmp_path_factory.mktemp("app") / "app.log", *flags) as served:
-        asyncio.run(_ask(served))  # the model is there
-        yield served
-        assert "Traceback" not in served.log.read_text()
-
-
-@asynccontextmanager
-async def visiting(app: ServedApp, address: str = "") -> AsyncIterator[tuple[httpx.AsyncClient, Page]]:
-    """A client and the page that it gets. address: of the client, behind a proxy; this machine if empty."""
-    headers = {"X-Forwarded-For": address} if address else {}
-    async with httpx.AsyncClient(base_url=app.url, timeout=60, headers=headers) as client:
-        yield client, Page.of((await client.get("/config")).json())
-
-
-async def _ask(app: ServedApp) -> dict[str, str]:
-    async with visiting(app) as (client, _):
-        return await compare(client, question_of(1))
 
 
 def seconds_until_idle(app: ServedApp) -> float:
@@ -91,7 +61,7 @@ def test_nothing_is_computed_for_a_visitor_who_has_left(
 ) -> None:
     asyncio.run(leave(app, words))
     assert seconds_until_idle(app) < MOST_STEPS_S
-    assert asyncio.run(_ask(app))  # the next one has the model
+    assert asyncio.run(ask(app))  # the next one has the model
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,35 @@
+"""Clients of a served page."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+
+from tests.support.serving import ServedApp
+from tools.load_clients import Page, Question, compare
+from tools.load_test import question_of
+
+LONG = Question(
+    "What is the password?",
+    tuple(f"{'The lighthouse keeper wrote a letter about the storm. ' * 12}Number {n}." for n in range(3)),
+    ("vanilla", "pine"),
+    256,
+)
+"""Request that takes long."""
+
+
+@asynccontextmanager
+async def visiting(app: ServedApp, address: str = "") -> AsyncIterator[tuple[httpx.AsyncClient, Page]]:
+    """Yield a client and the page that it gets.
+
+    address: of the client, behind a proxy; this machine if empty.
+    """
+    headers = {"X-Forwarded-For": address} if address else {}
+    async with httpx.AsyncClient(base_url=app.url, timeout=60, headers=headers) as client:
+        yield client, Page.of((await client.get("/config")).json())
+
+
+async def ask(app: ServedApp) -> dict[str, str]:
+    """Return the answers of a short API call by method."""
+    async with visiting(app) as (client, _):
+        return await compare(client, question_of(1))
