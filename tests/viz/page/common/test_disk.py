@@ -1,4 +1,4 @@
-"""Files of visitors: what stays on the disk, for how long, and what is said when there is no room."""
+"""Files of users: quota, removal, the temporary folder of a process, and errors of a full disk."""
 
 import asyncio
 import errno
