@@ -7,9 +7,9 @@
   const STEPS = [
     { name: "See it", tabs: ["See it"] },
     { name: "Why", tabs: ["Why"] },
-    { name: "Attention masks", tabs: ["Lab", "Internals", "Masks"], figure: "#figure-token-masks" },
-    { name: "RoPE positions", tabs: ["Lab", "Internals", "Positions"], figure: "#figure-method-positions" },
-    { name: "What the answer attended to", tabs: ["Lab", "Internals", "What changed"], figure: "#figure-answer-shares" },
+    { name: "Attention masks", tabs: ["Lab", "Internals", "Attention masks"], figure: "#figure-token-masks" },
+    { name: "RoPE positions", tabs: ["Lab", "Internals", "RoPE positions"], figure: "#figure-method-positions" },
+    { name: "What the answer attended to", tabs: ["Lab", "Internals", "Compare answers"], figure: "#figure-answer-shares" },
     { name: "Tutorial", tabs: ["Tutorial"] },
   ];
   const PATIENCE_MS = 3000;

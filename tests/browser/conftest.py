@@ -176,7 +176,7 @@ def finished_page(open_page: OpenPage) -> Iterator[Page]:
         open_tab(page, "Position sweep")
         page.locator("#standing-run").click()
         expect(page.locator("#standing-status")).to_contain_text("Done: 2 slots", timeout=RUN_MS)
-        open_tab(page, "Masks")
+        open_tab(page, "Attention masks")
         yield page
 
 
@@ -196,7 +196,7 @@ def drawn(finished_page: Page, first_selection: dict[str, str]) -> Iterator[Page
     page.mouse.move(0, 0)
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("Escape")  # leaves the presentation
-    open_tab(page, "Masks")
+    open_tab(page, "Attention masks")
     page.keyboard.press("Escape")
     for label, value in first_selection.items():
         expect(control(page, label)).to_have_value(value)

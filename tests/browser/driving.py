@@ -17,10 +17,10 @@ RUN_MS = 180_000
 
 INSIDE_TABS = {
     "Attention": "attention",
-    "Masks": "masks",
-    "Positions": "positions",
-    "Importance": "importance",
-    "What changed": "change",
+    "Attention masks": "masks",
+    "RoPE positions": "positions",
+    "Document importance": "importance",
+    "Compare answers": "change",
 }
 """Tabs of the pictures, each with the id of what it shows."""
 
@@ -39,7 +39,7 @@ TABS = tuple(PATHS)
 DRAWN = ":is(.pine-picture, .pine-plot .main-svg, .pine-empty):visible"
 """Something that is drawn in a tab of the pictures, or why nothing is."""
 
-SELECTION = ("Method", "Query: whose view", "Layer", "Head")
+SELECTION = ("Method", "Query token", "Layer", "Head")
 """Dropdowns of what the pictures show."""
 
 

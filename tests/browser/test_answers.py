@@ -71,7 +71,7 @@ def test_two_answers_stand_beside_each_other_with_their_differences_marked(drawn
     drawn.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
     expect(opener).to_be_focused()
-    open_tab(drawn, "Masks")
+    open_tab(drawn, "Attention masks")
     assert query.input_value() == chosen  # Escape was the dialog's alone
 
 

@@ -77,7 +77,7 @@ def test_in_a_frame_on_another_site_everything_works_but_the_draft(
         unfold(frame, "#shuffle-section")
         frame.locator("#shuffle").click()
         expect(frame.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
-        open_tab(frame, "Masks")
+        open_tab(frame, "Attention masks")
 
         open_tab(frame, "See it")
         text(frame, 1).fill("Typed in the frame.")

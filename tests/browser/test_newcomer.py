@@ -57,7 +57,7 @@ def test_new_page_shows_recorded_answers(page: Page) -> None:
     expect(page.locator("#header")).to_contain_text("Same documents, another order")
     expect(page.locator("#order-table")).to_contain_text("Precomputed with")
     expect(page.locator("#order-table tbody tr").last).to_contain_text("1913")
-    open_tab(page, "Masks")
+    open_tab(page, "Attention masks")
     expect(page.locator("#inside-summary")).to_contain_text("Precomputed with")
     expect(plot(page, "token-masks").locator(".heatmaplayer image")).to_have_count(3)
     open_tab(page, "Tutorial")
@@ -89,14 +89,14 @@ def test_from_an_example_to_four_answers_and_the_pictures(page: Page) -> None:
         expect(shown).to_contain_text(re.compile(r"prefill\s*[\d.]+ s"))
         expect(shown.locator(".pine-answer-text")).to_have_text(re.compile(r"\w"))
 
-    open_tab(page, "Masks")
+    open_tab(page, "Attention masks")
     expect(page.locator("#masks")).to_contain_text("Not run: SP")  # its mask needs no run
-    open_tab(page, "Positions")
+    open_tab(page, "RoPE positions")
     count = len(DEFAULT.documents)
     expect(plot(page, "method-positions").locator(".ytick")).to_have_text(["PINE", "PCW", "NIA", "Vanilla"])
-    open_tab(page, "Importance")
+    open_tab(page, "Document importance")
     assert len(numbers(page, "figure-importance")) == count
-    open_tab(page, "What changed")
+    open_tab(page, "Compare answers")
     expect(picture(page, "answers").locator(".pine-card")).to_have_count(2)
     assert len(numbers(page, "figure-answer-shares")) == 2 * (count + 2)
 
@@ -282,7 +282,7 @@ def test_hostile_text_is_shown_and_never_executed(
         expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
         for tab in TABS:
             open_tab(page, tab)
-        open_tab(page, "Masks")
+        open_tab(page, "Attention masks")
         expect(page.locator("#inside-summary")).to_contain_text("<img src=x")
         open_tab(page, "See it")
         give(page, "#add-files", paper)

@@ -64,7 +64,7 @@ def test_no_room_is_left_below_squares_of_tokens(drawn: Page, width: int) -> Non
 
 
 def test_positions_have_a_row_a_layer_and_a_row_a_method(drawn: Page) -> None:
-    open_tab(drawn, "Positions")
+    open_tab(drawn, "RoPE positions")
     bars = [row for row in numbers(drawn, "figure-positions") if row[0].startswith("document")]
     assert len(bars) == DOCUMENTS * LAYERS
     drawn.get_by_role("button", name="a head", exact=True).click()
@@ -77,7 +77,7 @@ def test_positions_have_a_row_a_layer_and_a_row_a_method(drawn: Page) -> None:
 
 
 def test_importance_has_a_cell_a_head_and_a_row_an_answer_token(drawn: Page) -> None:
-    open_tab(drawn, "Importance")
+    open_tab(drawn, "Document importance")
     heads = numbers(drawn, "figure-decisive-heads")
     assert [len(row) for row in heads] == [LAYERS + 2] * HEADS
     documents = [row[2:] for row in numbers(drawn, "figure-importance")]
@@ -94,7 +94,7 @@ def test_masks_are_drawn_token_by_token_over_the_whole_prompt(drawn: Page) -> No
     drawn.locator("#figure-token-masks").scroll_into_view_if_needed()
     # Somewhere in the documents: the last third of what stands before the question.
     click_cell(masks, 11, 2, 20, 20)
-    expect(control(drawn, "Query: whose view")).to_have_value(re.compile("^Document"))
+    expect(control(drawn, "Query token")).to_have_value(re.compile("^Document"))
 
 
 @pytest.mark.slow
@@ -112,12 +112,12 @@ def test_attention_is_computed_on_request(drawn: Page) -> None:
     expect(message).to_contain_text("Vanilla: query")
     drawn.keyboard.press("+")
     drawn.keyboard.press("Enter")
-    expect(control(drawn, "Query: whose view")).to_have_value(re.compile("^Document"))
+    expect(control(drawn, "Query token")).to_have_value(re.compile("^Document"))
     expect(weights).to_be_focused()
     # What is drawn is not what is chosen any more, and stays.
     control(drawn, "Layer").click()
     drawn.get_by_role("option", name="layer 1", exact=True).click()
-    expect(drawn.locator("#attention")).to_contain_text("press Compute")
+    expect(drawn.locator("#attention")).to_contain_text("Click “Compute attention”")
     expect(weights.locator(".heatmaplayer image")).to_have_count(2)
     weights.press("Escape")
 
@@ -126,7 +126,7 @@ def test_attention_is_computed_on_request(drawn: Page) -> None:
 
 
 def test_keys_walk_over_the_cells_of_a_figure(drawn: Page) -> None:
-    open_tab(drawn, "Importance")
+    open_tab(drawn, "Document importance")
     heads = plot(drawn, "decisive-heads")
     heads.focus()
     for key in ("Home", "PageUp", *["ArrowDown"] * 2, *["ArrowRight"] * 5):
@@ -139,7 +139,7 @@ def test_keys_walk_over_the_cells_of_a_figure(drawn: Page) -> None:
 
 @pytest.mark.slow
 def test_a_query_is_selected_by_keyboard_and_marked_in_every_figure(drawn: Page) -> None:
-    query = control(drawn, "Query: whose view")
+    query = control(drawn, "Query token")
     first = query.input_value()
     masks = plot(drawn, "token-masks")
     masks.focus()
@@ -147,7 +147,7 @@ def test_a_query_is_selected_by_keyboard_and_marked_in_every_figure(drawn: Page)
         drawn.keyboard.press(key)
     expect(query).to_have_value(re.compile("^Document"))
     expect(masks).to_be_focused()
-    open_tab(drawn, "Importance")
+    open_tab(drawn, "Document importance")
     chosen = plot(drawn, "importance").locator(".shapelayer path")
     expect(chosen).to_have_count(1)
     drawn.keyboard.press("Escape")
@@ -157,7 +157,7 @@ def test_a_query_is_selected_by_keyboard_and_marked_in_every_figure(drawn: Page)
 
 @pytest.mark.slow
 def test_keys_step_through_the_queries_and_the_lesson(drawn: Page) -> None:
-    query = control(drawn, "Query: whose view")
+    query = control(drawn, "Query token")
     query.click()
     names = drawn.get_by_role("option").all_inner_texts()
     drawn.get_by_role("option").nth(1).click()
@@ -182,13 +182,13 @@ def test_keys_step_through_the_queries_and_the_lesson(drawn: Page) -> None:
     drawn.keyboard.press("Alt+Comma")
     expect(message).to_have_text("Step 1 of 9")
     drawn.locator("#question textarea").press("Alt+Period")
-    open_tab(drawn, "Masks")
+    open_tab(drawn, "Attention masks")
     assert query.input_value() == names[1].strip()  # there the keys write
 
 
 @pytest.mark.slow
 def test_of_quick_picks_every_one_counts(drawn: Page) -> None:
-    query = control(drawn, "Query: whose view")
+    query = control(drawn, "Query token")
     sent: list[str] = []
     drawn.on("request", lambda request: sent.append(request.post_data or ""))
     drawn.evaluate("[{ layer: 3 }, { layer: 7 }, { query: 'document 0' }, { turn: 1 }].forEach(pinePick)")
@@ -202,7 +202,7 @@ def test_of_quick_picks_every_one_counts(drawn: Page) -> None:
 
 
 def test_a_head_is_chosen_by_click_or_key_and_stays_from_tab_to_tab(drawn: Page) -> None:
-    open_tab(drawn, "Importance")
+    open_tab(drawn, "Document importance")
     heads = plot(drawn, "decisive-heads")
     click_cell(heads, 4, 7, HEADS, LAYERS)
     layer, head = control(drawn, "Layer"), control(drawn, "Head")
@@ -213,7 +213,7 @@ def test_a_head_is_chosen_by_click_or_key_and_stays_from_tab_to_tab(drawn: Page)
     drawn.keyboard.press("Enter")
     expect(layer).to_have_value("layer 8")
     expect(heads).to_be_focused()
-    for tab, place in (("Positions", "position-map"), ("Importance", "answer-importance")):
+    for tab, place in (("RoPE positions", "position-map"), ("Document importance", "answer-importance")):
         open_tab(drawn, tab)
         title = drawn.locator(f"#figure-{place} .pine-figure-title")
         expect(title).to_contain_text("layer 8, head 4")
@@ -222,7 +222,7 @@ def test_a_head_is_chosen_by_click_or_key_and_stays_from_tab_to_tab(drawn: Page)
 
 @pytest.mark.slow
 def test_a_zoom_outlives_another_head_and_another_scale(drawn: Page) -> None:
-    open_tab(drawn, "Importance")
+    open_tab(drawn, "Document importance")
     heads = plot(drawn, "decisive-heads")
     ticks = heads.locator(".xtick")
     every = ticks.count()
@@ -240,19 +240,19 @@ def test_a_zoom_outlives_another_head_and_another_scale(drawn: Page) -> None:
 
 @pytest.mark.slow
 def test_a_token_of_the_answer_chooses_its_step(drawn: Page) -> None:
-    open_tab(drawn, "Importance")
+    open_tab(drawn, "Document importance")
     words = len(numbers(drawn, "figure-answer-importance"))
     click_cell(plot(drawn, "answer-importance"), 2, 0, words, DOCUMENTS)
-    expect(control(drawn, "Query: whose view")).to_have_value(re.compile("^Answer token 3"))
+    expect(control(drawn, "Query token")).to_have_value(re.compile("^Answer token 3"))
     title = drawn.locator("#figure-attention-shares .pine-figure-title")
     expect(title).to_contain_text("token 3 of the answer")
-    open_tab(drawn, "What changed")
+    open_tab(drawn, "Compare answers")
     expect(picture(drawn, "answers").locator(".pine-chip.pine-chosen").first).to_contain_text("token 3")
 
 
 @pytest.mark.slow
 def test_an_answer_is_compared_with_the_orders_that_were_tried(drawn: Page) -> None:
-    open_tab(drawn, "What changed")
+    open_tab(drawn, "Compare answers")
     orders = drawn.get_by_role("group", name="Or with the same method, order").get_by_role("button")
     expect(orders).to_have_count(1)
     orders.first.click()
@@ -270,7 +270,7 @@ def test_an_answer_is_compared_with_the_orders_that_were_tried(drawn: Page) -> N
 
 @pytest.mark.slow
 def test_bars_of_two_answers_are_walked_and_drawn_again_in_place(drawn: Page) -> None:
-    open_tab(drawn, "What changed")
+    open_tab(drawn, "Compare answers")
     drawn.get_by_role("group", name="Compare with").get_by_role("button", name="Vanilla", exact=True).click()
     bars = plot(drawn, "token-shares")
     expect(bars.locator(".ytick")).to_have_text(["SYS", "A", "B", "SUF"])
@@ -304,7 +304,7 @@ def saved(page: Page, name: str, form: str, folder: Path) -> Path:
 
 
 def test_numbers_are_saved_as_they_are_shown(drawn: Page, tmp_path: Path) -> None:
-    open_tab(drawn, "What changed")
+    open_tab(drawn, "Compare answers")
     shown = json.loads(saved(drawn, "answers", "JSON", tmp_path).read_text())
     table = list(csv.reader(io.StringIO(saved(drawn, "answers", "CSV", tmp_path).read_text())))
     assert shown["columns"] == table[0] and len(shown["rows"]) == len(table) - 1 > 0
@@ -312,7 +312,7 @@ def test_numbers_are_saved_as_they_are_shown(drawn: Page, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_figure_numbers_download_as_shown(drawn: Page, tmp_path: Path) -> None:
-    open_tab(drawn, "Importance")
+    open_tab(drawn, "Document importance")
     record = numbers(drawn, "figure-importance")
     figure = drawn.locator("#figure-importance")
     figure.locator(".pine-figure-save summary").click()
@@ -326,7 +326,7 @@ def test_figure_numbers_download_as_shown(drawn: Page, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_picture_is_saved_as_a_drawing_of_itself(drawn: Page, tmp_path: Path) -> None:
-    open_tab(drawn, "What changed")
+    open_tab(drawn, "Compare answers")
     name = "answers"
     drawing = ElementTree.parse(saved(drawn, name, "SVG", tmp_path)).getroot()
     words = [text.text for text in drawing.iter(f"{SVG}text")]
@@ -340,7 +340,7 @@ def test_a_picture_is_saved_as_a_drawing_of_itself(drawn: Page, tmp_path: Path) 
 
 
 def test_a_saved_page_needs_no_server(drawn: Page, offline: Page, tmp_path: Path) -> None:
-    open_tab(drawn, "What changed")
+    open_tab(drawn, "Compare answers")
     path = saved(drawn, "answers", "HTML", tmp_path)
     offline.goto(path.as_uri())
     expect(offline.locator(".pine-chip").first).to_be_visible()

@@ -65,7 +65,7 @@ def test_link_opens_the_same_page_elsewhere(page: Page, open_page: OpenPage) -> 
     unfold(page, "#answers-in-full")
     answers = page.locator("#answers .pine-answer-text").all_inner_texts()
     assert len(answers) == 3
-    open_tab(page, "Importance")
+    open_tab(page, "Document importance")
     control(page, "Layer").click()
     page.get_by_role("option", name="layer 7", exact=True).click()
     expect(page.locator("#figure-importance .pine-figure-title")).to_contain_text("layer 7")

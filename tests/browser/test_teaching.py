@@ -27,7 +27,7 @@ def test_the_lesson_leads_to_a_quiz_and_to_the_live_picture(drawn: Page) -> None
     expect(quiz.locator(".pine-plot .main-svg").first).to_be_visible()
     lesson.get_by_role("button", name=re.compile("^Step 5")).click()
     lesson.locator(".pine-current").get_by_role("link", name="See it live").click()
-    expect(drawn.get_by_role("tab", name="Importance")).to_have_attribute("aria-selected", "true")
+    expect(drawn.get_by_role("tab", name="Document importance")).to_have_attribute("aria-selected", "true")
     expect(plot(drawn, "importance")).to_be_visible()
 
 
@@ -52,7 +52,7 @@ def test_the_lesson_is_saved_with_the_run_of_the_class(drawn: Page, browser: Bro
 
 @pytest.mark.slow
 def test_a_word_explains_itself_and_escape_ends_only_that(drawn: Page) -> None:
-    query = control(drawn, "Query: whose view")
+    query = control(drawn, "Query token")
     drawn.evaluate("pinePick({ query: 'document 0' })")
     expect(query).to_have_value(re.compile("^Document A"))
     drawn.locator("#masks-how summary").click()
@@ -62,7 +62,7 @@ def test_a_word_explains_itself_and_escape_ends_only_that(drawn: Page) -> None:
     expect(explanation).to_contain_text("which keys a query can attend to")
     drawn.keyboard.press("Escape")
     expect(explanation).to_be_hidden()
-    open_tab(drawn, "Positions")  # a clear would have been answered by now
+    open_tab(drawn, "RoPE positions")  # a clear would have been answered by now
     expect(query).to_have_value(re.compile("^Document A"))
 
 

@@ -79,8 +79,8 @@ def attend(engine: "pine.Engine", request: AttentionRequest) -> Generator[Attent
         )
     if engine.model_name != request.model:
         raise InputError(
-            f"This run is of {request.model}, and the model is {engine.model_name} now; press Run, or choose "
-            "that model again."
+            f"This run used {request.model}, but the current model is {engine.model_name}. Run again or "
+            f"switch back to {request.model}."
         )
     config = pine.TraceConfig((pine.TokenRange(request.layer, request.head, 0, total),))
     meter = Meter(total)

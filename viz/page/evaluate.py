@@ -57,11 +57,11 @@ FIRST_ORDERS = ["as-is", "reversed"]
 DEFAULT_LENGTH = 48
 
 WHAT_WILL_BE = (
-    "Here will be the score of every method in every order with its interval, how often the order changes an "
-    "answer, and a curve over the slots."
+    "Click “Evaluate” to score all methods and orders with confidence intervals, answer-change rates and a "
+    "curve by slot."
 )
 
-WHAT = [("Write answers", "generate"), ("Log-probabilities", "logprob")]
+WHAT = [("Generated answers", "generate"), ("Log-probabilities", "logprob")]
 
 
 def chosen_rows(name: str, own: DataSet | None) -> DataSet:
@@ -69,7 +69,7 @@ def chosen_rows(name: str, own: DataSet | None) -> DataSet:
     if name != OWN:
         return read_built_in(name)
     if own is None:
-        raise InputError("You have not brought any rows yet; press “Upload rows”, or choose another set.")
+        raise InputError("No dataset uploaded. Click “Upload dataset” or select another one.")
     return own
 
 
@@ -85,7 +85,7 @@ def read_request(
 ) -> MeasureRequest:
     """Return the request of the values of the widgets."""
     if not all(isinstance(name, str) for name in (*(orders or ()), *(wrapped or ()))):
-        raise InputError("an order or a method that is not in words was given; choose those of the lists")
+        raise InputError("Invalid order or method: expected a string. Select values from the lists.")
     return MeasureRequest(
         rows=chosen_rows(name, own),
         limit=int(limit),
@@ -118,14 +118,14 @@ def evaluate_tab(
     own, kept = gr.State(None), gr.State(None, delete_callback=remove_folder)
     with gr.Column(elem_id="measure-section", elem_classes="page-section"):
         gr.HTML(
-            "<p class='page-about'>Every row of a small set, answered by every method in several orders. For "
-            "large sets: <code>python -m pine_engine evaluate</code>.</p>"
+            "<p class='page-about'>Runs a small dataset with every method in several document orders. For "
+            "large datasets: <code>python -m pine_engine evaluate</code>.</p>"
         )
         with gr.Row(elem_classes="page-row page-measure-rows"):
             rows = gr.Dropdown(
-                [*sets, ("Rows of my own", OWN)],
+                [*sets, ("My own dataset", OWN)],
                 value=sets[0][1],
-                label="Rows",
+                label="Dataset",
                 elem_id="measure-rows",
                 scale=3,
                 min_width=220,
@@ -135,13 +135,13 @@ def evaluate_tab(
                 settings.max_rows,
                 value=min(6, settings.max_rows),
                 step=1,
-                label="How many",
+                label="Number of examples",
                 elem_id="measure-limit",
                 scale=2,
                 min_width=200,
             )
             upload = gr.UploadButton(
-                "Upload rows",
+                "Upload dataset",
                 file_types=[".jsonl", ".csv"],
                 size="sm",
                 scale=0,
@@ -168,7 +168,7 @@ def evaluate_tab(
             what = gr.CheckboxGroup(
                 WHAT,
                 value=[name for _, name in WHAT],
-                label="What to measure",
+                label="Metrics",
                 elem_id="measure-what",
                 scale=3,
                 min_width=240,
@@ -178,14 +178,14 @@ def evaluate_tab(
                 settings.max_new_tokens,
                 value=min(DEFAULT_LENGTH, settings.max_new_tokens),
                 step=4,
-                label="Longest answer (tokens)",
+                label="Max new tokens",
                 elem_id="measure-length",
                 scale=3,
                 min_width=240,
             )
         with gr.Row(elem_classes="page-row"):
-            buttons = build_buttons("Measure", run_id="measure-run", stop_id="measure-stop")
-        bar = build_bar(buttons, "Press Measure.", status_id="measure-status")
+            buttons = build_buttons("Evaluate", run_id="measure-run", stop_id="measure-stop")
+        bar = build_bar(buttons, "", status_id="measure-status")
         with gr.Row(elem_classes="page-row page-measured"):
             tables = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="measure-tables", min_width=300)
             curve = build_figure("measure-curve", picks_itself=True, min_width=300)
@@ -198,8 +198,8 @@ def evaluate_tab(
                 "Report (HTML)", elem_id="measure-report", size="sm", scale=0, min_width=160
             )
             gr.HTML(
-                '<p class="page-caption">A record is one row under one method in one order, with the answer '
-                "that was written. The report has all tables with their intervals, and the curves.</p>"
+                '<p class="page-caption">One record per example, method and order, with the generated '
+                "answer. The report contains all tables, intervals and curves.</p>"
             )
 
     # The dataset
@@ -223,7 +223,7 @@ def evaluate_tab(
     def bring(file: str | None) -> Generator[Updates, None, None]:
         try:
             if file is None:
-                raise InputError("no file was given; choose one with rows")
+                raise InputError("No file selected. Select a dataset file.")
             data = yield from read_brought(
                 reader, Path(file), what="read rows", say=lambda sentence: {message: notice(sentence)}
             )
@@ -233,9 +233,9 @@ def evaluate_tab(
             yield {message: notice(explain(error), kind="error"), upload: None}
             return
         count = len(data.examples)
-        sentence = f"{data.name}: {count} row{'s' if count != 1 else ''} of “{data.task.label}”."
+        sentence = f"{data.name}: {count} example{'s' if count != 1 else ''} (task: {data.task.label})."
         if count >= settings.max_rows:
-            sentence += f" Only the first {settings.max_rows} rows are measured here."
+            sentence += f" Only the first {settings.max_rows} examples are evaluated."
         yield fit(data) | {own: data, rows: OWN, message: notice(sentence), upload: None}
 
     fitted = [limit, wrapped, orders]
@@ -332,7 +332,7 @@ def evaluate_tab(
                 offer: gr.update(visible=False),
                 kept: None,
             },
-            kept="The records so far are kept.",
+            kept="Completed records are kept.",
             end=lambda: hand_over(last),
         )
 

@@ -52,21 +52,21 @@ SAMPLED = 4
 RECORDS, REPORT = "records.jsonl", "report.html"
 
 TITLES: dict[Metric, str] = {
-    "generated": "Accepted answers",
-    "chosen": "Accepted choices: the most likely of those that the task knows",
-    "logprob": "How likely the accepted answer is (log-probability, nats)",
+    "generated": "Accuracy (generated answers)",
+    "chosen": "Accuracy (most likely choice)",
+    "logprob": "Log-probability of the accepted answer (nats)",
 }
 
 CURVE_TITLES: dict[Metric, str] = {
-    "logprob": "log-probability, nats",
-    "generated": "accepted answers, %",
-    "chosen": "accepted choices, %",
+    "logprob": "log-probability (nats)",
+    "generated": "accuracy (%)",
+    "chosen": "choice accuracy (%)",
 }
 """Title of the y axis by metric, the preferred metric first: log-probabilities show small changes."""
 
 _INTERVALS = (
-    "Below each mean stands its 95 % interval: other rows of the same kind might move it so far. "
-    f"Log-probabilities have one from {MIN_EXAMPLES} rows on. The report has the intervals of all numbers."
+    f"Below each mean: its 95% confidence interval (for log-probabilities from {MIN_EXAMPLES} examples on). "
+    "The report lists all intervals."
 )
 
 
@@ -90,7 +90,7 @@ class MeasureRequest:
     def settings(self, host: HostSettings = DEFAULTS) -> Settings:
         """Return the validated settings. Raises InputError for the first invalid value."""
         if not self.methods:
-            raise InputError("No method is chosen; tick at least one.")
+            raise InputError("No method selected. Select at least one.")
         check_rows(len(self.examples), host)
         if host.read_only:
             check_rows_shipped(self.examples)
@@ -147,9 +147,9 @@ def work_sentence(request: MeasureRequest, host: HostSettings = DEFAULTS) -> str
     settings = request.settings(host)
     planned = settings.keys(request.examples)
     orders = {name for _, _, name in planned}
-    counts = {"row": len(request.examples), "method": len(settings.methods), "order": len(orders)}
+    counts = {"example": len(request.examples), "method": len(settings.methods), "order": len(orders)}
     product = " × ".join(f"{count} {noun}{'s' if count != 1 else ''}" for noun, count in counts.items())
-    return f"{product}: {len(planned)} record{'s' if len(planned) != 1 else ''}."
+    return f"{product} = {len(planned)} record{'s' if len(planned) != 1 else ''}"
 
 
 def planned_work(engine: "pine.Engine", request: MeasureRequest, host: HostSettings = DEFAULTS) -> Work:
@@ -189,7 +189,7 @@ def measure_rows(
     if host.max_prompt_tokens is not None:  # without a limit the engine makes too long rows records
         for example in request.examples:
             if why := too_long(example.comparison().tokenize(engine).num_tokens, host):
-                raise InputError(f"Row {example.id}: {why}")
+                raise InputError(f"Example {example.id}: {why}")
     info = run_info(settings, engine, data=request.rows.name, data_sha256=request.rows.sha256)
     began = heard = time.monotonic()
     drawn = began - BEAT_S  # so that the first of all is shown at once
@@ -204,10 +204,10 @@ def measure_rows(
                 yield replace(view, sentence=_progress(view, began), is_new=True)
             elif event == BEAT:
                 is_silent = now - heard > 2 * BEAT_S
-                yield replace(view, sentence=f"{counted} · writing the answers" if is_silent else counted)
+                yield replace(view, sentence=f"{counted}, generating answers" if is_silent else counted)
             elif now - drawn >= BEAT_S:
                 drawn = now
-                yield replace(view, sentence=f"{counted} · {progress_sentence(event)}")
+                yield replace(view, sentence=f"{counted}; {progress_sentence(event)}")
             if event != BEAT:
                 heard = now
     sentence = f"Done: {len(view.records)} records in {time.monotonic() - began:.1f} s."
@@ -295,7 +295,7 @@ def tables_html(view: MeasureView, run: MeasuredRun | None) -> str:
     done = run if view.is_complete else None
     errors = [record.error for record in view.records if record.error]
     notes = [_INTERVALS] if done else []
-    notes += [f"{len(errors)} records could not be measured: {errors[0]}."] if errors else []
+    notes += [f"{len(errors)} records failed: {errors[0]}."] if errors else []
     return measured_tables(
         tabulate(view.records, view.planned, done.tasks if done else ()),
         done=len(view.records),
@@ -407,13 +407,13 @@ def _curve(metric: Metric, rows: Sequence[Row], size: int, setting: str) -> Curv
     levels = [(row, level) for row, means in lines if (level := _level(row, size, means))]
     return Curve(
         name="measured-by-slot",
-        title="Where the answer stood",
-        x_title=f"slot of the answer, of {size}",
+        title="Result by slot of the gold document",
+        x_title=f"slot of the gold document (1–{size})",
         y_title=CURVE_TITLES[metric],
         places=tuple(str(slot + 1) for slot in slots),
         lines=tuple(_line(row, map(means.get, slots)) for row, means in lines),
         levels=tuple(_line(row, [level], ", shuffled") for row, level in levels),
-        note=f"Mean over the rows that are done; a thin line: shuffled. {setting}.",
+        note=f"Mean over completed examples. Thin line: shuffled order. {setting}.",
     )
 
 

@@ -34,11 +34,10 @@ from viz.page.selection import (
 )
 
 NO_RUN = (
-    "Here will be pictures of the last finished run: who reads whom, at which positions, what is found "
-    "important, and what changed between two answers."
+    "Run a question to see its attention masks, positions and document importance, and to compare answers."
 )
 
-WHAT_IS_COMPUTED = "Reads the prompt again, under two methods, in the layer and head above."
+WHAT_IS_COMPUTED = "Runs two more prefills for the selected layer and head."
 
 FIRST_TAB = "masks"
 """Initial tab, which needs no job."""
@@ -109,7 +108,7 @@ def new_picks(sent: str, heard: int) -> list[tuple[int, dict[str, Any]]]:
     try:
         picks = _PICKS.validate_json(sent or "[]")
     except ValidationError as error:
-        raise InputError(f"the picks cannot be read: {first_problem(error)}") from error
+        raise InputError(f"Invalid selection: {first_problem(error)}.") from error
     return [(number, what) for number, what in picks if number > heard]
 
 
@@ -147,7 +146,7 @@ def summary_html(run: FinishedRun) -> str:
     documents = run_documents(run)
     titles = [title or segment.name for segment, title in zip(documents, run.titles, strict=True)]
     tokens = f"{run.result.layout.num_tokens:,} prompt tokens"
-    live = f"The last run: {tokens}, {run.model}, {run.dtype}."
+    live = f"Last run: {run.model}, {run.dtype}, {tokens}."
     sentence = f"{run.recorded}: {tokens}." if run.recorded else live
     content = legend(documents, titles) + notice(sentence, kind="count")
     return f'<div class="page-summary">{content}</div>'
@@ -167,7 +166,7 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
         with gr.Column(visible=False, elem_id="inside-pictures") as body:
             with gr.Row(elem_classes="page-row page-selection"):
                 method = gr.Dropdown([], label="Method", elem_id="selected-method", min_width=140)
-                query = gr.Dropdown([], label="Query: whose view", elem_id="query", min_width=200, scale=2)
+                query = gr.Dropdown([], label="Query token", elem_id="query", min_width=200, scale=2)
                 layer = gr.Dropdown([], label="Layer", elem_id="layer", min_width=130)
                 head = gr.Dropdown([], label="Head", elem_id="head", min_width=130)
             with gr.Tabs(elem_id="inside-tabs", selected=FIRST_TAB, overflow_behavior="wrap") as tabs:
@@ -176,12 +175,9 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
                         if name not in DRAWING:
                             with gr.Row(elem_classes="page-row page-shuffle-bar"):
                                 buttons = build_buttons(
-                                    "Compute", run_id="attend", stop_id="stop-attend", min_width=120
+                                    "Compute attention", run_id="attend", stop_id="stop-attend", min_width=120
                                 )
-                            sentence = (
-                                "Reads the prompt again, under two methods, in the layer and head above."
-                            )
-                            bar = build_bar(buttons, sentence, status_id="attend-status")
+                            bar = build_bar(buttons, WHAT_IS_COMPUTED, status_id="attend-status")
                         pictures[name] = gr.HTML("", elem_id=f"{name}-html")
                         with gr.Row(elem_classes="page-row"):
                             for column in FIGURES.get(name, ()):
@@ -273,7 +269,7 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
 
     def begin(run: FinishedRun | None, selection: Selection | None) -> Job:
         if run is None or selection is None:
-            raise gr.Error("There is no run to look into; press Run.", print_exception=False)
+            raise gr.Error("No run yet. Click Run first.", print_exception=False)
         request = attention_request(run, selection)
         return Job(
             what="attention",
@@ -283,7 +279,7 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
             show=lambda view: {attended: view} if view.weights else {},
             task=lambda: run.form.task if run.form else USUAL_TASK,
             cleared={},
-            kept="What was drawn before stays.",
+            kept="The previous figure is kept.",
         )
 
     computed = wire_job(bar, begin, [finished, selected], [attended], sources, chosen)

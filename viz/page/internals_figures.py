@@ -34,10 +34,10 @@ from viz.page.selection import (
 
 TABS = (
     ("attention", "Attention"),
-    ("masks", "Masks"),
-    ("positions", "Positions"),
-    ("importance", "Importance"),
-    ("change", "What changed"),
+    ("masks", "Attention masks"),
+    ("positions", "RoPE positions"),
+    ("importance", "Document importance"),
+    ("change", "Compare answers"),
 )
 """Name and label of each tab; `DRAWING` maps names to functions, except for "Attention"."""
 
@@ -51,16 +51,15 @@ FIGURES: dict[str, tuple[tuple[str, ...], ...]] = {
 """Figures of each tab, in columns."""
 
 NOT_COMPUTED = (
-    "Here will be the attention of every token of the prompt on every other one, vanilla beside the chosen "
-    "method."
+    "Click “Compute attention” to compare token-level attention of vanilla and the selected method."
 )
-NOT_RANKED = "No method of this run ranks the documents; tick PINE and run again."
-ALONE = "There is one document, so there is nothing to rank."
-NOT_WRITTEN = "No token of the answer was written."
-OVER = "This answer was over before that token. Choose another query or method."
+NOT_RANKED = "None of these methods ranks documents. Select PINE and run again."
+ALONE = "Ranking needs at least two documents."
+NOT_WRITTEN = "The answer is empty."
+OVER = "This answer ended before the selected token. Select another query or method."
 
 SCALED = {"documents": "documents", "documents_and_prefix": "documents and prefix"}
-NORMALIZATIONS = {"raw": "raw", "share": "share of the row", "log": "log scale"}
+NORMALIZATIONS = {"raw": "raw", "share": "row-normalized", "log": "log scale"}
 
 ORDER_WIDTH = 16
 """Maximum characters of an order name on a button."""
@@ -105,14 +104,14 @@ def draw_attention(run: FinishedRun, selection: Selection, attended: AttentionVi
         order=run.order,
         labels={method: pine.METHODS[method].label for method in attended.weights},
     )
-    figure.update_layout(title_text=f"Attention, token by token, layer {shown.layer}, head {shown.head}")
+    figure.update_layout(title_text=f"Token-level attention, layer {shown.layer}, head {shown.head}")
     html = _switch(
-        "First token, the sink", "with_sink", {False: "left out", True: "drawn"}, selection.with_sink
+        "First token (attention sink)", "with_sink", {False: "hidden", True: "shown"}, selection.with_sink
     )
     if shown != request:
         label = pine.METHODS[request.methods[-1]].label
         html += notice(
-            f"Chosen are {label}, layer {request.layer}, head {request.head}: press Compute to draw them."
+            f"Selected: {label}, layer {request.layer}, head {request.head}. Click “Compute attention”."
         )
     return TabContent(html, {"attention": figure})
 
@@ -131,12 +130,12 @@ def draw_masks(run: FinishedRun, selection: Selection) -> TabContent:
     )
     count = len(run.order)
     remarks = [
-        f"{row.label} scales the attention of the suffix to {SCALED[row.key_weighting]} by 1/{count}."
+        f"{row.label}: suffix attention to {SCALED[row.key_weighting]} is scaled by 1/{count}."
         for row in shown
         if row.key_weighting in SCALED and count > 1
     ]
     if not_run := [row.label for row in shown if row.name not in run.result.traces]:
-        remarks.append(f"Not run: {join_words(not_run)}. A mask needs no run.")
+        remarks.append(f"Not run: {join_words(not_run)}. Masks are computed without a run.")
     return TabContent("".join(map(notice, remarks)), {"token-masks": figure})
 
 
@@ -166,14 +165,12 @@ def draw_positions(run: FinishedRun, selection: Selection) -> TabContent:
         remark = ""
         if trace.suffix_importance is None:
             ranked = ranked_trace(run)
-            other = (
-                f" Choose {pine.METHODS[ranked.method].label} to see how its heads differ." if ranked else ""
-            )
-            remark = notice(f"{label} places the documents alike in every layer and head.{other}")
+            other = f" Select {pine.METHODS[ranked.method].label} to compare its heads." if ranked else ""
+            remark = notice(f"{label} uses the same document positions in every layer and head.{other}")
         elif None in (selection.layer, selection.head):
             here = f"layer {place.layer}, head {place.head}"
-            remark = notice(f"Positions have no mean; shown is {here}, which decides most.")
-    rows = _switch("A row is", "rows", {"layer": "a layer", "head": "a head"}, selection.rows)
+            remark = notice(f"Positions cannot be averaged. Shown: {here} (most decisive).")
+    rows = _switch("Rows", "rows", {"layer": "layers", "head": "heads"}, selection.rows)
     return TabContent(rows + remark, figures)
 
 
@@ -224,15 +221,18 @@ def _importance_switches(selection: Selection, trace: "pine.Trace") -> str:
     options: list[tuple[str, dict[str, Any]]] = []
     if trace.suffix_importance is not None:
         layer, head = most_decisive(decisiveness(trace))
-        options.append((f"most decisive: layer {layer}, head {head}", {"layer": layer, "head": head}))
-    options += [("mean over heads", {"head": None}), ("mean over all", {"layer": None, "head": None})]
+        options.append((f"Most decisive head: layer {layer}, head {head}", {"layer": layer, "head": head}))
+    options += [
+        ("Mean over heads", {"head": None}),
+        ("Mean over layers and heads", {"layer": None, "head": None}),
+    ]
     here = {"layer": selection.layer, "head": selection.head}
     if selection.head is None and selection.layer is not None:
         here = {"head": None}
     prefix = {True: "everything", False: "documents only"}
     return (
         switch("Head", options, next((text for text, what in options if what == here), ""))
-        + _switch("Importance as", "normalization", NORMALIZATIONS, selection.normalization)
+        + _switch("Importance scale", "normalization", NORMALIZATIONS, selection.normalization)
         + _switch("Attention on", "with_prefix", prefix, selection.with_prefix)
     )
 
@@ -246,19 +246,19 @@ def draw_change(run: FinishedRun, selection: Selection) -> TabContent:
     other = chosen_other(run, selection)
     left = run.answer_records[selection.method]
     if other and other.startswith("order:"):
-        left = replace(left, label=f"{left.label} (as run)")
+        left = replace(left, label=f"{left.label} (last run)")
     answers = [left, others[other][1]] if other else [left]
-    prefix = {True: "shown", False: "left out"}
+    prefix = {True: "shown", False: "hidden"}
     html = _other_switches(others, other)
     if len(run.order) > 1 and not any(key.startswith("order:") for key in others):
-        html += notice("Press Shuffle above to compare orders.")
+        html += notice("To compare orders, run all orders in the tab “See it” first.")
     html += answers_picture(
         answers,
         dtype=run.dtype,
         queries=[str(query_of_step(run, step)) for step in range(len(left.tokens))],
         chosen=step_of(run, selection.query),
     )
-    html += _switch("Attention on the prefix (SYS)", "with_prefix", prefix, selection.with_prefix)
+    html += _switch("Prefix", "with_prefix", prefix, selection.with_prefix)
     if not any(record.tokens for record in answers):
         return TabContent(html + empty_panel(NO_TOKENS))
     show = {"with_prefix": selection.with_prefix}
@@ -304,7 +304,7 @@ def chosen_other(run: FinishedRun, selection: Selection) -> str | None:
 
 def _other_switches(others: Mapping[str, tuple[str, AnswerTokens]], chosen: str | None) -> str:
     html = ""
-    for kind, label in (("method:", "Compare with"), ("order:", "Or with the same method, order")):
+    for kind, label in (("method:", "Compare with method"), ("order:", "Or with another order")):
         if buttons := {key: button for key, (button, _) in others.items() if key.startswith(kind)}:
             html += _switch(label, "other", buttons, chosen)
     return html
@@ -321,43 +321,40 @@ DRAWING: dict[str, Callable[[FinishedRun, Selection], TabContent]] = {
 
 HOW_TO_READ: dict[str, Sequence[str]] = {
     "attention": (
-        "A point is how much of its attention the token of its row gives to that of its column, in one layer "
-        "and head, on a logarithmic scale; grey is masked. Drag to zoom, both panels follow; a click chooses "
-        "the query of a row. Of a long prompt several tokens are one point, which has the largest of their "
-        "weights.",
-        "The first token takes most of the attention of most heads, whatever it is: it is called a sink. It "
-        "is left out unless you ask for it.",
+        "Each cell is the attention weight from a query token (row) to a key token (column) in one layer and "
+        "head, on a log scale. Gray: masked. Drag to zoom both panels; click to select a query. In long "
+        "prompts, one cell covers several tokens and shows their maximum.",
+        "Most heads attend mainly to the first token (the attention sink). It is hidden by default.",
     ),
     "masks": (
         Markup(
-            "A panel is a {}: a point is blue where the token of its row can attend to that of its column. "
-            "Methods with the same mask share a panel; they differ in positions or weights. Drag to zoom, "
-            "all panels follow; a click selects the query of a row."
+            "Each panel shows one {} by token: queries in rows, keys in columns; blue cells are allowed. "
+            "Methods with the same mask share a panel; they differ in positions or weights. Drag to zoom; "
+            "click a row to select the query."
         ).format(term("mask")),
     ),
     "positions": (
         Markup(
-            "A bar is a document at the {} where one query sees it, so it may stand elsewhere for another "
-            "query, layer or head. What ends nearest to the query is nearest to it. Bars that overlap share "
-            "positions."
+            "Each bar shows the {} of a document for the selected query. Other queries, layers or heads can "
+            "assign other positions. The document whose bar ends closest to the query is the nearest one. "
+            "Overlapping bars share positions."
         ).format(term("position")),
-        "Positions have no mean. Where a mean over layers or heads is chosen, the head is drawn that decides "
-        "most between documents.",
+        "Positions cannot be averaged. If a mean is selected, the most decisive head is shown.",
     ),
     "importance": (
         Markup(
-            "{} is what PINE ranks by: attention weights without positions, summed over the tokens that "
-            "read, divided by the length of the document that is read, in tokens. No document ranks itself."
+            "{} is the score PINE ranks documents by: attention weights computed without positions, summed "
+            "over the query document’s tokens and divided by the key document’s length. A document is not "
+            "ranked against itself."
         ).format(term("importance", "Importance")),
-        "A head decides if it finds documents unequally important and reads documents at all: the largest "
-        "less the smallest share of importance, times the share of attention that documents get.",
+        "Decisiveness of a head = (largest − smallest importance share) × share of attention on documents.",
         "Attention weights are not a full explanation of the answer.",
     ),
     "change": (
-        "Above, both answers with the words that only one of them has. Below, the first token in which they "
-        "differ: how probable each candidate was, and what was read to write it. Of equal answers it is the "
-        "token whose probability differs most. A token without a bar was not among the most likely ones.",
-        "Of two orders, “slot 1 → 2” is where a document stands for the first answer, and for the second.",
+        "Top: both answers with differing words highlighted. Bottom: the first differing token, with "
+        "candidate probabilities and the attention at that step. For identical answers: the token whose "
+        "probability differs most. Candidates without a bar were not among the most likely tokens.",
+        "“Slot 1 → 2”: the document’s slot in the first and in the second order.",
         "Attention weights are not a full explanation of the answer.",
     ),
 }

@@ -178,7 +178,7 @@ def query_choices(run: FinishedRun, method: str) -> list[tuple[str, str]]:
     The query of an answer token is the token before it, which generates it.
     """
     choices = [
-        (f"Document {segment.label}" + (f" · {title}" if title else ""), str(Query("document", slot)))
+        (f"Document {segment.label}" + (f": {title}" if title else ""), str(Query("document", slot)))
         for slot, (segment, title) in enumerate(zip(run_documents(run), run.titles, strict=True))
     ]
     layout, answer = run.result.layout, traced_answer(run, method)
@@ -187,9 +187,9 @@ def query_choices(run: FinishedRun, method: str) -> list[tuple[str, str]]:
         query = Query("suffix", index)
         step = step_of(run, query)
         if step is None:
-            label = f"Suffix token {index + 1} · {_visible(question[index])}"
+            label = f"Question token {index + 1}: {_visible(question[index])}"
         elif step < len(answer):
-            label = f"Answer token {step + 1} · {_visible(answer[step])}"
+            label = f"Answer token {step + 1}: {_visible(answer[step])}"
         else:
             label = "End of the answer"
         choices.append((label, str(query)))

@@ -77,7 +77,7 @@ def test_what_is_drawn_is_what_was_computed(
     layout = run.result.layout
     marked = {shape.y0 for shape in figure.layout.shapes if shape.type == "line"}
     assert marked == {layout.document_starts[1] + layout.lengths[1] - 1}
-    assert "press Compute" not in drawn.html
+    assert "Selected:" not in drawn.html
 
 
 def test_a_button_draws_the_sink(run: FinishedRun, selection: Selection, attended: AttentionView) -> None:
@@ -86,14 +86,14 @@ def test_a_button_draws_the_sink(run: FinishedRun, selection: Selection, attende
     assert not np.isnan(drawn.figures["attention"].data[0].z[:, 0]).any()
     [buttons] = [switch.all("button") for switch in read_html(drawn.html).with_class("pine-switch")]
     pressed = [button.text for button in buttons if button.attributes["aria-pressed"] == "true"]
-    assert pressed == ["drawn"]
+    assert pressed == ["shown"]
 
 
 def test_what_is_chosen_later_is_not_taken_for_what_is_drawn(
     run: FinishedRun, selection: Selection, attended: AttentionView
 ) -> None:
     other = draw_attention(run, replace(selection, layer=0), attended)
-    assert "Chosen are PINE, layer 0, head 2: press Compute" in other.html
+    assert "Selected: PINE, layer 0, head 2. Click" in other.html
     assert other.figures["attention"].layout.title.text.endswith("layer 1, head 2")
     layout = run.result.layout.reorder((1, 0, 2))
     moved = replace(run, result=replace(run.result, layout=layout))
@@ -116,7 +116,7 @@ def test_what_a_run_was_recorded_with_is_drawn_until_something_is_computed(
     assert drawn.html == expected.html
     assert drawn.figures["attention"].to_dict() == expected.figures["attention"].to_dict()
     picked = replace(selection, layer=0)
-    assert "layer 0, head 2: press Compute" in draw_attention(recorded, picked, None).html
+    assert "layer 0, head 2. Click" in draw_attention(recorded, picked, None).html
     newer = replace(attended, request=replace(attended.request, layer=0))
     title = draw_attention(recorded, picked, newer).figures["attention"].layout.title.text
     assert title.endswith("layer 0, head 2")
@@ -136,7 +136,7 @@ def test_what_cannot_be_computed_is_refused_in_a_sentence(
     engine: Engine, run: FinishedRun, selection: Selection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = attention_request(run, selection)
-    with pytest.raises(InputError, match="This run is of another, and the model is tiny now; press Run"):
+    with pytest.raises(InputError, match="This run used another, but the current model is tiny"):
         next(attend(engine, replace(request, model="another")))
     monkeypatch.setattr(attention_job, "MAX_ATTENTION_TOKENS", 10)
     with pytest.raises(InputError, match="up to 10"):

@@ -49,7 +49,7 @@ def test_built_in_rows_are_scored_by_their_task(name: str) -> None:
 
 def test_built_in_rows_favor_no_slot() -> None:
     assert {"retrieval_qa", "judge_pair", "math_reasoning"} <= set(SETS)
-    assert dict(built_in_choices())["Judge two answers (6 rows)"] == "judge_pair"
+    assert dict(built_in_choices())["Judge two answers (6 examples)"] == "judge_pair"
     rows = read_built_in("retrieval_qa")
     assert len({example.gold_index for example in rows.examples}) > 2
     for example in rows.examples:
@@ -109,7 +109,7 @@ def test_uploaded_rows_are_read_up_to_a_limit(tmp_path: Path) -> None:
 def test_invalid_row_is_named_by_file_and_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="^the file mine.jsonl, line 2: gold_index is 2"):
         uploaded(rows_file(tmp_path, ROW, ROW | {"id": "b", "gold_index": 2}))
-    with pytest.raises(InputError, match="mine.jsonl has rows of retrieval_qa and kv_retrieval"):
+    with pytest.raises(InputError, match="mine.jsonl mixes tasks: retrieval_qa, kv_retrieval"):
         read_set(rows_file(tmp_path, ROW, ROW | {"id": "b", "task": "kv_retrieval"}))
 
 

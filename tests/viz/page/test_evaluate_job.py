@@ -46,7 +46,7 @@ from viz.page.jobs.cost import format_seconds
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
 
-SLOT = "slot of the answer"
+SLOT = "slot of the gold document"
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_wrapped_method_is_measured_beside_ticked_ones(engine: Engine) -> None:
     picked = ["permutation_full:vanilla", "pride:pine"]
     read = read_request("judge_pair", None, 1.0, ["pine"], picked, ["as-is", "swapped"], ["logprob"], 16.0)
     assert read.methods == ("pine", *picked)
-    assert work_sentence(read).endswith(" 6 records.")
+    assert work_sentence(read).endswith(" 6 records")
     html = last_tables(engine, read)
     tables = read_html(html).all("tbody")
     labels = [row.all("th")[0].text.split("order")[0].strip() for row in tables[0].all("tr")]
@@ -170,16 +170,16 @@ def test_shared_work_is_counted_once(engine: Engine) -> None:
 
 
 def test_work_sentence_counts_the_records() -> None:
-    assert work_sentence(sent_request()) == "2 rows × 2 methods × 2 orders: 8 records."
+    assert work_sentence(sent_request()) == "2 examples × 2 methods × 2 orders = 8 records"
     single = sent_request(limit=1, methods=("pine",), orders=("as-is",))
-    assert work_sentence(single) == "1 row × 1 method × 1 order: 1 record."
-    assert work_sentence(sent_request(orders=("gold-all",))).endswith("4 orders: 16 records.")
+    assert work_sentence(single) == "1 example × 1 method × 1 order = 1 record"
+    assert work_sentence(sent_request(orders=("gold-all",))).endswith("4 orders = 16 records")
 
 
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"methods": ()}, "No method is chosen"),
+        ({"methods": ()}, "No method selected"),
         ({"orders": ()}, "no order was chosen"),
         ({"orders": ("sideways",)}, "unknown order 'sideways'"),
         ({"generate": False, "logprobs": False}, "nothing is to be measured"),
@@ -237,7 +237,7 @@ def test_pine_changes_no_answer_and_is_flat(views: list[MeasureView]) -> None:
     assert (by_label["PINE"].changed, by_label["PINE"].compared) == (0, 2)
     assert logprobs.rows[1].changed is None and last.run is not None
     (curve,) = slot_curves(last.run)
-    assert (curve.places, curve.x_title, curve.levels) == (("1", "4"), f"{SLOT}, of 4", ())
+    assert (curve.places, curve.x_title, curve.levels) == (("1", "4"), f"{SLOT} (1–4)", ())
     vanilla, pine = (means(line.values) for line in curve.lines)
     assert pine[0] == pine[1] and vanilla[0] != vanilla[1]
 
@@ -318,7 +318,7 @@ def test_failed_records_are_counted_and_explained(engine: Engine) -> None:
     rows = read_built_in("retrieval_qa")
     long = rows.examples[0].model_copy(update={"question": "why " * 900})
     html = last_tables(engine, sent_request(rows=replace(rows, examples=(long, rows.examples[1]))))
-    assert "4 records could not be measured: the prompt has" in read_html(html).text
+    assert "4 records failed: the prompt has" in read_html(html).text
 
 
 # Stop

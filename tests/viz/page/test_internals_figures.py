@@ -158,7 +158,7 @@ def test_every_tab_has_a_drawing_function() -> None:
 def test_remarks_name_scaled_methods_and_those_not_run(engine: Engine, run: FinishedRun) -> None:
     few = finish(engine, THREE, methods=("pine_reversed", "pine"))
     html = draw_masks(few, first_selection(few)).html
-    assert "Not run: Vanilla, NIA, PCW and SP." in html and "SP scales" in html
+    assert "Not run: Vanilla, NIA, PCW and SP." in html and "SP: suffix attention" in html
     every = draw_masks(run, first_selection(run)).html
     assert "Not run" not in every and every.count("by 1/3.") == 3 and "documents and prefix" in every
 
@@ -216,10 +216,10 @@ def test_a_mean_is_said_to_be_drawn_at_its_most_decisive_head(run: FinishedRun) 
     assert "Positions have no mean" not in draw_positions(run, Selection("pine", last, 1, 3)).html
     mean = draw_positions(run, Selection("pine", last))
     layer, head = most_decisive(decisiveness(run.result.traces["pine"]))
-    assert f"Positions have no mean; shown is layer {layer}, head {head}" in mean.html
+    assert f"Shown: layer {layer}, head {head}" in mean.html
     assert f"layer {layer}, head {head}" in mean.figures["position-map"].layout.title.text
     vanilla = draw_positions(run, Selection("vanilla", last, 1, 3))
-    assert "alike in every layer and head. Choose PINE" in vanilla.html
+    assert "same document positions in every layer and head. Select PINE" in vanilla.html
     assert "layer" not in vanilla.figures["position-map"].layout.title.text
 
 
@@ -244,7 +244,7 @@ def test_bars_stand_where_the_trace_says(run: FinishedRun, query: Query) -> None
 
 def test_an_answer_that_was_over_says_so(run: FinishedRun) -> None:
     drawn = draw_positions(run, Selection("pine", Query("suffix", num_suffix_queries(run, "pine")), 0, 0))
-    assert "This answer was over before that token" in drawn.html and not drawn.figures
+    assert "This answer ended before the selected token" in drawn.html and not drawn.figures
 
 
 def test_methods_whose_answer_was_over_are_left_out(run: FinishedRun) -> None:
@@ -258,7 +258,9 @@ def test_methods_whose_answer_was_over_are_left_out(run: FinishedRun) -> None:
     without = draw_positions(cut, Selection("pine", last, 0, 0)).figures["method-positions"].data[0].y
     assert set(whole) - set(without) == {"Vanilla"}
     over = draw_positions(cut, Selection("vanilla", last, 0, 0))
-    assert "This answer was over before that token" in over.html and set(over.figures) == {"method-positions"}
+    assert "This answer ended before the selected token" in over.html and set(over.figures) == {
+        "method-positions"
+    }
 
 
 def test_the_map_has_a_row_for_the_chosen_query(run: FinishedRun) -> None:
@@ -280,7 +282,7 @@ def test_row_is_a_layer_or_a_head(run: FinishedRun) -> None:
     selection = Selection("pine", Query("suffix", 1), 1, 0)
     for rows in ("layer", "head"):
         html = draw_positions(run, selection.picked({"rows": rows}, run)).html
-        assert pressed(html) == [f"a {rows}"]
+        assert pressed(html) == [f"{rows}s"]
 
 
 @pytest.mark.slow
@@ -297,7 +299,7 @@ def test_queries_everywhere_can_be_drawn_under_every_method(run: FinishedRun) ->
 def test_a_run_without_ranking_has_nothing_to_choose(engine: Engine) -> None:
     alone = finish(engine, THREE, methods=("vanilla",))
     html = draw_positions(alone, Selection("vanilla", Query("document", 0))).html
-    assert "alike in every layer and head." in html and "Choose" not in html
+    assert "same document positions in every layer and head." in html and "Choose" not in html
 
 
 # Importance
@@ -335,7 +337,7 @@ def test_the_most_decisive_head_is_chosen_first(run: FinishedRun) -> None:
     first = first_selection(run)
     assert (first.layer, first.head) == most_decisive(decisiveness(run.result.traces["pine"]))
     html = draw_importance(run, first).html
-    assert pressed(html)[0] == f"most decisive: layer {first.layer}, head {first.head}"
+    assert pressed(html)[0] == f"Most decisive head: layer {first.layer}, head {first.head}"
 
 
 def test_documents_are_drawn_as_the_trace_has_them(run: FinishedRun, selection: Selection) -> None:
@@ -424,8 +426,11 @@ def test_a_prompt_without_a_prefix_has_no_bar_for_it(run: FinishedRun, selection
     ("changes", "buttons"),
     [
         ({"normalization": "log", "with_prefix": False}, ["log scale", "documents only"]),
-        ({"head": None}, ["mean over heads", "raw", "everything"]),
-        ({"layer": None, "head": None, "normalization": "share"}, ["mean over all", "share of the row"]),
+        ({"head": None}, ["Mean over heads", "raw", "everything"]),
+        (
+            {"layer": None, "head": None, "normalization": "share"},
+            ["Mean over layers and heads", "row-normalized"],
+        ),
     ],
 )
 def test_the_switches_show_what_is_selected(
@@ -437,11 +442,11 @@ def test_the_switches_show_what_is_selected(
 def test_the_buttons_lead_back_to_what_they_say(run: FinishedRun, selection: Selection) -> None:
     layer, head = most_decisive(decisiveness(run.result.traces["pine"]))
     assert picks(draw_importance(run, selection).html) == {
-        f"most decisive: layer {layer}, head {head}": {"layer": layer, "head": head},
-        "mean over heads": {"head": None},
-        "mean over all": {"layer": None, "head": None},
+        f"Most decisive head: layer {layer}, head {head}": {"layer": layer, "head": head},
+        "Mean over heads": {"head": None},
+        "Mean over layers and heads": {"layer": None, "head": None},
         "raw": {"normalization": "raw"},
-        "share of the row": {"normalization": "share"},
+        "row-normalized": {"normalization": "share"},
         "log scale": {"normalization": "log"},
         "everything": {"with_prefix": True},
         "documents only": {"with_prefix": False},
@@ -504,7 +509,7 @@ def test_every_pick_is_understood_by_the_page(run: FinishedRun, selection: Selec
 def test_a_run_without_ranking_says_so_and_shows_attention(engine: Engine) -> None:
     run = finish(engine, THREE, methods=("vanilla", "nia"))
     drawn = draw_importance(run, first_selection(run))
-    assert "No method of this run ranks the documents" in drawn.html
+    assert "None of these methods ranks documents" in drawn.html
     assert set(drawn.figures) == {"attention-shares", "answer-importance"}
     assert not any("decisive" in label for label in pressed(drawn.html))
 
@@ -512,7 +517,7 @@ def test_a_run_without_ranking_says_so_and_shows_attention(engine: Engine) -> No
 def test_one_document_is_said_to_have_nothing_to_rank(engine: Engine) -> None:
     run = finish(engine, THREE[:1], methods=("pine",))
     drawn = draw_importance(run, first_selection(run))
-    assert "nothing to rank" in drawn.html and "importance" not in drawn.figures
+    assert "at least two documents" in drawn.html and "importance" not in drawn.figures
 
 
 # What changed
@@ -603,12 +608,12 @@ def test_switches_offer_other_methods_and_orders(tried: FinishedRun, compared: S
         "1: A B C": {"other": "order:0"},
         "3: A C B": {"other": "order:2"},
         "shown": {"with_prefix": True},
-        "left out": {"with_prefix": False},
+        "hidden": {"with_prefix": False},
     }
     assert pressed(html) == ["3: A C B", "shown"] and "Press Shuffle" not in html
     other = replace(compared, other="method:pine", with_prefix=False)
-    assert pressed(html_of(tried, other)) == ["PINE", "left out"]
-    assert "Press Shuffle above to compare orders." in html_of(replace(tried, tried=()), compared)
+    assert pressed(html_of(tried, other)) == ["PINE", "hidden"]
+    assert "To compare orders, run all orders" in html_of(replace(tried, tried=()), compared)
     for text, what in picks(html).items():
         assert text in pressed(html_of(tried, compared.picked(what, tried)))
 
@@ -616,7 +621,7 @@ def test_switches_offer_other_methods_and_orders(tried: FinishedRun, compared: S
 def test_other_order_is_compared_with_its_numbers(tried: FinishedRun, compared: Selection) -> None:
     chosen = replace(compared, other="order:2")
     rows = numbers(html_of(tried, chosen))["answers"]
-    labels = ["Vanilla (as run)", "Vanilla (order 3: A C B)"]
+    labels = ["Vanilla (last run)", "Vanilla (order 3: A C B)"]
     for figure in draw_change(tried, chosen).figures.values():
         assert [bars.name for bars in figure.data] == labels
     assert list(dict.fromkeys(row[0] for row in rows)) == labels

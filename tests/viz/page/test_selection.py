@@ -66,7 +66,9 @@ def test_answer_tokens_are_queries_of_their_method(run: FinishedRun) -> None:
     short = cut(run, "vanilla", 1)
     for method, count in (("vanilla", 1), ("pine", 3)):
         answers = [one for one in query_choices(short, method) if one[0].startswith("Answer token")]
-        assert [label.split()[2] for label, _ in answers] == [str(step + 1) for step in range(count)]
+        assert [label.split()[2].rstrip(":") for label, _ in answers] == [
+            str(step + 1) for step in range(count)
+        ]
         expected = [str(query_of_step(run, step)) for step in range(count)]
         assert [value for _, value in answers] == expected
 
@@ -87,7 +89,7 @@ def test_first_selection_is_a_token_of_the_answer(run: FinishedRun) -> None:
 
 def test_every_query_of_a_method_is_listed(run: FinishedRun) -> None:
     choices = query_choices(run, "pine")
-    assert choices[0] == ("Document B · Senna", "document 0")
+    assert choices[0] == ("Document B: Senna", "document 0")
     assert len(choices) == 3 + num_suffix_queries(run, "pine")
     assert all(has_query(run, "pine", query) for _, value in choices if (query := Query.parse(value)))
     ended = replace(run, answer_records=run.answer_records | {
@@ -239,7 +241,7 @@ def test_waiting_picks_all_count() -> None:
 
 @pytest.mark.parametrize("sent", ["[", '[["a", {}]]', "[[1, 2]]", json.dumps([[1, {}]] * 21)])
 def test_invalid_picks_raise(sent: str) -> None:
-    with pytest.raises(InputError, match="the picks cannot be read: "):
+    with pytest.raises(InputError, match="Invalid selection: "):
         new_picks(sent, 0)
 
 

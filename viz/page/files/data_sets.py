@@ -49,7 +49,9 @@ def built_in_choices(folder: Path = FOLDER) -> list[tuple[str, str]]:
     """Return (label, name) of the built-in datasets, in the order of the tasks."""
     files = {file.stem: file for file in folder.glob("*.jsonl")}
     return [
-        (f"{row.label} ({_count(files[name])} rows)", name) for name, row in TASKS.items() if name in files
+        (f"{row.label} ({_count(files[name])} examples)", name)
+        for name, row in TASKS.items()
+        if name in files
     ]
 
 
@@ -78,7 +80,9 @@ def read_brought(
 def _data_set(file: Path, examples: Sequence[Example]) -> DataSet:
     tasks = list(dict.fromkeys(example.task for example in examples))
     if len(tasks) > 1:
-        raise InputError(f"the file {file.name} has rows of {' and '.join(tasks)}; give a file for each")
+        raise InputError(
+            f"{file.name} mixes tasks: {', '.join(tasks)} (expected one). Upload one file per task."
+        )
     return DataSet(file.name, hashlib.sha256(file.read_bytes()).hexdigest(), tuple(examples))
 
 
