@@ -1,7 +1,9 @@
 """Table of inference methods: all that the engine does differently for two methods follows from it."""
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from pine_engine.errors import InputError
@@ -82,182 +84,12 @@ class Method:
         return self.mask, positions, self.importance
 
 
-_ISOLATED = "less than vanilla: documents skip each other"
-_ALL_PAIRS = "all pairs of documents, keys arranged again for each document"
-_RANKED = "all pairs of documents twice: unrotated scores to rank, then attention"
+_TABLE = tomllib.loads(Path(__file__).with_name("methods.toml").read_text(encoding="utf-8"))["method"]
 
-_PINE = "Wang et al. 2025, wzq016/PINE"
-_PCW = "Ratner et al. 2023, AI21Labs/Parallel-Context-Windows"
-_SP = "Hao et al. 2022, microsoft/LMOps structured_prompting"
+METHODS: dict[str, Method] = Registry("method", (Method(**entry) for entry in _TABLE))
+"""Methods by name, from methods.toml."""
 
-_METHODS = (
-    Method(
-        name="vanilla",
-        label="Vanilla",
-        mask="causal",
-        positions="input",
-        description="The unmodified model: tokens attend to all earlier tokens, positions count from "
-        "the start.",
-        cost="the reference",
-        source="the model's own attention, documents tokenized separately",
-        is_default=True,
-        in_tutorial=True,
-    ),
-    Method(
-        name="nia",
-        label="NIA",
-        mask="none",
-        positions="input",
-        description="No inter-document attention: documents do not attend to each other, positions stay.",
-        cost=_ISOLATED,
-        source="PINE paper, section 4 (no code released)",
-        is_default=True,
-        in_tutorial=True,
-    ),
-    Method(
-        name="pcw",
-        label="PCW",
-        mask="none",
-        positions="shared",
-        description="Parallel context windows: documents do not attend to each other and share their "
-        "positions.",
-        cost=_ISOLATED,
-        source=_PCW,
-        is_default=True,
-        in_tutorial=True,
-    ),
-    Method(
-        name="sp",
-        label="SP",
-        mask="none",
-        positions="shared",
-        key_weighting="documents",
-        description="Structured prompting: as PCW, but the suffix weights documents by 1/k.",
-        cost=_ISOLATED,
-        source=f"{_SP}; documents by 1/N as the PINE paper states",
-        in_tutorial=True,
-    ),
-    Method(
-        name="pine",
-        label="PINE",
-        mask="bidirectional",
-        positions="importance",
-        description="Documents attend to each other both ways; every query places the important ones close.",
-        cost=_RANKED,
-        source=_PINE,
-        is_default=True,
-        in_tutorial=True,
-    ),
-    Method(
-        name="pine_input_order",
-        label="PINE, input order",
-        mask="bidirectional",
-        positions="own_last",
-        description="PINE without re-assignment: other documents keep the input order, the query's document "
-        "is last.",
-        cost=_ALL_PAIRS,
-        source="PINE paper, ablations (no code released)",
-    ),
-    Method(
-        name="pine_reversed",
-        label="PINE, reversed",
-        mask="bidirectional",
-        positions="importance_reversed",
-        description="PINE reversed: every query places the important documents far.",
-        cost=_RANKED,
-        source="PINE paper, ablations (no code released)",
-    ),
-    Method(
-        name="mask_only",
-        label="Mask only",
-        mask="bidirectional",
-        positions="input",
-        role="control",
-        description="Documents attend to each other both ways, at vanilla's positions.",
-        cost="all pairs of documents",
-        source="specification 3.8",
-    ),
-    Method(
-        name="reassignment_only",
-        label="Re-assignment only",
-        mask="causal",
-        positions="importance",
-        role="control",
-        description="PINE's positions, but a document attends only to the earlier ones.",
-        cost="earlier documents once, all pairs once to rank",
-        source="specification 3.8",
-    ),
-    Method(
-        name="pcw_right",
-        label="PCW, right-aligned",
-        mask="none",
-        positions="shared_right",
-        role="variant",
-        description="As PCW, except that all documents end at the same position for the suffix.",
-        cost=_ISOLATED,
-        source=f"{_PCW}, right_indentation",
-    ),
-    Method(
-        name="sp_right",
-        label="SP, right-aligned",
-        mask="none",
-        positions="shared_right",
-        key_weighting="documents",
-        role="variant",
-        description="As SP, except that all documents end at the same position for the suffix.",
-        cost=_ISOLATED,
-        source=f"{_SP}, fairseq version",
-    ),
-    Method(
-        name="sp_prefix",
-        label="SP, prefix scaled",
-        mask="none",
-        positions="shared",
-        key_weighting="documents_and_prefix",
-        role="variant",
-        description="As SP, but the suffix weights the prefix by 1/k too.",
-        cost=_ISOLATED,
-        source=f"{_SP}, as released",
-    ),
-    Method(
-        name="pine_literal_order",
-        label="PINE, literal order",
-        mask="bidirectional",
-        positions="own_at_end",
-        role="variant",
-        description="PINE without re-assignment, literally: other documents keep their positions, even after "
-        "the query.",
-        cost=_ALL_PAIRS,
-        source="specification 3.6",
-    ),
-    Method(
-        name="pine_sum",
-        label="PINE, summed importance",
-        mask="bidirectional",
-        positions="importance",
-        role="variant",
-        description="PINE with importance as the sum of attention on a document: longer documents come "
-        "closer.",
-        cost=_RANKED,
-        source="PINE paper, footnote 3 (no code released)",
-        importance="sum",
-    ),
-    Method(
-        name="pine_max",
-        label="PINE, largest importance",
-        mask="bidirectional",
-        positions="importance",
-        role="variant",
-        description="PINE with importance as the largest attention on one of a document's tokens.",
-        cost=_RANKED,
-        source="PINE paper, footnote 3 (no code released)",
-        importance="max",
-    ),
-)
-
-METHODS: dict[str, Method] = Registry("method", _METHODS)
-
-TUTORIAL_METHODS = tuple(method for method in _METHODS if method.in_tutorial)
+TUTORIAL_METHODS = tuple(method for method in METHODS.values() if method.in_tutorial)
 
 ALL = "all"
 """Name that selects every method."""
@@ -273,7 +105,7 @@ def get_methods(methods: str | Method | Iterable[str | Method] | None = None) ->
         InputError: A name is unknown or occurs twice, or there is none.
     """
     if methods is None:
-        return tuple(method for method in _METHODS if method.is_default)
+        return tuple(method for method in METHODS.values() if method.is_default)
     known = ", ".join(METHODS)
     methods = tuple(methods) if isinstance(methods, Mapping) else methods  # METHODS itself
     items = as_tuple_of(methods, (str, Method), "method", f"choose from: {known}", least=0)
@@ -281,7 +113,7 @@ def get_methods(methods: str | Method | Iterable[str | Method] | None = None) ->
         raise InputError(f"no method was chosen; choose at least one of: {known}", field="methods")
     names = [item.name if isinstance(item, Method) else item for item in items]
     if names == [ALL]:
-        return _METHODS
+        return tuple(METHODS.values())
     if ALL in names:
         raise InputError(f"{ALL!r} selects every method; name it alone", field="methods")
     if len(set(names)) < len(names):

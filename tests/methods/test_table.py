@@ -3,11 +3,12 @@
 import dataclasses
 import re
 from pathlib import Path
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
 from pine_engine.errors import InputError
-from pine_engine.methods.table import METHODS, TUTORIAL_METHODS, get_method, get_methods
+from pine_engine.methods.table import METHODS, TUTORIAL_METHODS, Method, get_method, get_methods
 from tests.support.errors import has_field
 
 SPECIFICATION = Path(__file__).parents[2] / "docs" / "specification.md"
@@ -44,6 +45,16 @@ def test_columns_agree_with_the_specification(name: str, row: str) -> None:
     assert METHODS[name].positions == ("own_last" if own_last else start[cells[5]])
     assert (METHODS[name].key_weighting == "documents") == ("ln k" in cells[5])
     assert METHODS[name].is_order_invariant == (cells[6] == "yes")
+
+
+def test_table_has_declared_values_only() -> None:
+    hints = get_type_hints(Method)
+    choices = {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Literal}
+    assert len(choices) == 5
+    for method in METHODS.values():
+        for name, hint in hints.items():
+            value = getattr(method, name)
+            assert value in choices[name] if name in choices else type(value) is hint, (method.name, name)
 
 
 def test_invariance_needs_mask_and_positions() -> None:
