@@ -71,6 +71,11 @@ def score_number(text: str, answers: Sequence[str]) -> float:
     return float(normalize_number(number) in [answer.replace(",", "") for answer in answers])
 
 
+def lower_case(text: str) -> str:
+    """Return the text in lower case."""
+    return text.lower()
+
+
 def parse_value(text: str) -> str | None:
     """Return the first line that is not empty without its surrounding quotation marks and commas, or None."""
     lines = (line.strip(" \t\r\"',") for line in text.split("\n"))

@@ -1,10 +1,12 @@
-"""Tasks: the prompt templates, and the parser and score of their answers.
+"""Tasks: the prompt templates of tasks.toml, and the parser and score of their answers.
 
-The wording and the scores follow docs/specification.md section 9. Text that fills a template is data.
+The scores follow docs/specification.md section 9. Text that fills a template is data.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from pine_engine.errors import InputError
@@ -135,123 +137,17 @@ def document_letter(index: int) -> str:
     return (document_letter(rest - 1) if rest else "") + chr(ord("A") + letter)
 
 
-_ANSWER_BLOCK = (
-    "\n[The Start of Assistant {letter}'s Answer]\n{text}\n[The End of Assistant {letter}'s Answer]\n"
-)
+def _load_tasks() -> Iterator[Task]:
+    for entry in tomllib.loads(Path(__file__).with_name("tasks.toml").read_text(encoding="utf-8"))["task"]:
+        functions = {
+            key: getattr(scoring, entry[key]) for key in ("parse", "score", "normalize") if key in entry
+        }
+        nouns, choices = Nouns(**entry.pop("nouns", {})), tuple(entry.pop("choices", ()))
+        yield Task(**entry | functions, nouns=nouns, choices=choices)
 
-_RETRIEVAL_QA = Task(
-    name="retrieval_qa",
-    label="Question over documents",
-    instruction=(
-        "Write a high-quality one-sentence answer for the given question using only the provided "
-        "search results (some of which might be irrelevant)."
-    ),
-    titled_document="Document (Title: {title}) {text}\n",
-    untitled_document="Document: {text}\n",
-    suffix="\nQuestion: {question}",
-    parse=scoring.parse_text,
-    score=scoring.best_subspan_em,
-    normalize=scoring.normalize_answer,
-)
 
-_MOLECULE_GENERATION = Task(
-    name="molecule_generation",
-    label="Molecule from properties",
-    instruction="Write the SMILES string of a small organic molecule with these properties.",
-    titled_document="{title}: {text}\n",
-    untitled_document="{text}\n",
-    suffix="",
-    nouns=Nouns(document="property", documents="properties", title="name", finding="molecule"),
-    drawn_as="molecule",
-    parse=scoring.parse_word,
-    score=scoring.score_word,
-    max_new_tokens=48,
-)
-
-_ROWS = (
-    _RETRIEVAL_QA,
-    # The original of lost-in-the-middle. Its numbers reveal the slots, so it is a control for vanilla.
-    replace(
-        _RETRIEVAL_QA,
-        name="retrieval_qa_numbered",
-        label="Numbered documents",
-        instruction=_RETRIEVAL_QA.instruction.replace("one-sentence ", ""),
-        titled_document="Document [{number}](Title: {title}) {text}\n",
-        untitled_document="Document [{number}] {text}\n",
-        suffix="\nQuestion: {question}\nAnswer:",
-    ),
-    Task(
-        name="judge_pair",
-        label="Judge two answers",
-        instruction=(
-            "Please act as an impartial judge and evaluate the quality of the responses provided by two "
-            "AI assistants to the user question displayed below. You should choose the assistant that "
-            "follows the user's instructions and answers the user's question better. Your evaluation "
-            "should consider factors such as the helpfulness, relevance, accuracy, depth, creativity, and"
-            " level of detail of their responses. Begin your evaluation by comparing the two responses "
-            "and provide a short explanation. Avoid any position biases and ensure that the order in "
-            "which the responses were presented does not influence your decision. Do not allow the length"
-            " of the responses to influence your evaluation. Do not favor certain names of the "
-            "assistants. Be as objective as possible. After providing your explanation, output your final"
-            ' verdict by strictly following this format: "[[A]]" if assistant A is better, "[[B]]" if '
-            "assistant B is better."
-        ),
-        instruction_role="system",
-        prefix="[User Question]\n {question} \n",
-        titled_document=_ANSWER_BLOCK,
-        untitled_document=_ANSWER_BLOCK,
-        suffix="",
-        nouns=Nouns("answer", "answers to compare", "of assistant", "", "user’s question", "verdict"),
-        parse=scoring.parse_verdict,
-        score=scoring.score_verdict,
-        max_new_tokens=500,
-        choices=("[[A]]", "[[B]]"),
-    ),
-    Task(
-        name="math_reasoning",
-        label="Conditions of a math problem",
-        instruction=(
-            "Solve this math problem. Give the reasoning steps before giving the final answer on the last"
-            ' line by itself in the format of "Answer:". Do not add anything other than the integer '
-            'answer after "Answer:".'
-        ),
-        titled_document="{title} {text} ",
-        untitled_document="{text} ",
-        suffix="{question}",
-        nouns=Nouns(document="condition", documents="conditions", title="", finding="number"),
-        splits=True,
-        parse=scoring.parse_number,
-        score=scoring.score_number,
-        normalize=scoring.normalize_number,
-        max_new_tokens=500,
-    ),
-    _MOLECULE_GENERATION,
-    replace(
-        _MOLECULE_GENERATION,
-        name="qm9",
-        label="Molecule from properties, by the molecule model",
-        instruction="",
-        prefix="{instruction}",
-        titled_document="{title}*{text}* ",
-        untitled_document="{text}* ",
-        model="molecules",
-    ),
-    Task(
-        name="kv_retrieval",
-        label="Value of a key",
-        instruction="Extract the value corresponding to the specified key in the JSON object below.",
-        prefix="{instruction}\n\nJSON data:\n",
-        titled_document='"{title}": "{text}",\n',
-        untitled_document='"{text}",\n',
-        suffix='\nKey: "{question}"\nCorresponding value:',
-        nouns=Nouns(document="value", documents="values", title="key", question="key", finding="value"),
-        parse=scoring.parse_value,
-        score=scoring.contains_value,
-        normalize=str.lower,
-    ),
-)
-
-TASKS: dict[str, Task] = Registry("task", _ROWS)
+TASKS: dict[str, Task] = Registry("task", _load_tasks())
+"""Tasks by name, from tasks.toml."""
 
 USUAL_TASK = "retrieval_qa"
 """Task of requests that name none."""
