@@ -365,7 +365,7 @@ def test_registry_rejects_unknown_name_with_choices(registry: dict[str, Any], ki
     [(known_dtype, torch.float64), *((resolve, name) for name in (5, ["a"], b"a", Path("/no/such")))],
     ids=case_id,
 )
-def test_wrong_name_or_dtype_of_model_raises_model_error(function: Callable[[Any], Any], value: Any) -> None:
+def test_wrong_model_name_or_dtype_raises(function: Callable[[Any], Any], value: Any) -> None:
     with pytest.raises(ModelError):
         function(value)
 

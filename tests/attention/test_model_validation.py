@@ -56,9 +56,7 @@ SCALED_LATER = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4, "llama_4_
         ),
     ],
 )
-def test_context_limit_is_shortest_of_config(
-    family: str, options: dict[str, Any], limit: int, words: str
-) -> None:
+def test_context_limit_is_the_shortest(family: str, options: dict[str, Any], limit: int, words: str) -> None:
     tokens, reason = context_limit(make(family, **options).config) or (None, "")
     assert tokens == limit and reason.startswith(f"{words} {limit} ")
 

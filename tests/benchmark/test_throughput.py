@@ -37,9 +37,7 @@ ROUNDS = {
 
 
 @pytest.mark.parametrize("trace", [False, True])
-def test_report_has_medians_of_ratios_of_each_round(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, trace: bool
-) -> None:
+def test_report_has_medians_of_ratios(engine: Engine, monkeypatch: pytest.MonkeyPatch, trace: bool) -> None:
     rounds = {name: iter(times) for name, times in ROUNDS.items()}
     measured: list[str] = []
 
@@ -79,7 +77,7 @@ def test_report_has_medians_of_ratios_of_each_round(
     assert report["together"] == {"methods": names, "decode_s_per_step": 0.3, "decode_ratio": 3.0}
 
 
-def test_sweep_over_tokens_adds_documents_and_over_documents_splits_them() -> None:
+def test_sweep_changes_number_or_length_of_documents() -> None:
     work = dataclasses.replace(WORK, documents=20, document_tokens=140, new_tokens=64)
     by_tokens = sweep_over(work, "tokens")
     assert [each.documents for each in by_tokens] == [6, 13, 28, 57]
@@ -107,9 +105,7 @@ def test_workload_draws_same_tokens_that_fit_context(engine: Engine) -> None:
         dataclasses.replace(WORK, document_tokens=8000).layout(engine)
 
 
-def test_stock_model_uses_fused_attention_and_same_steps(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stock_model_uses_fused_attention(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     layout, before = WORK.layout(engine), engine.model.config._attn_implementation
     passes: list[tuple[str, int]] = []
     hook = engine.model.model.embed_tokens.register_forward_hook(

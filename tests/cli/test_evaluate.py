@@ -143,9 +143,7 @@ def test_resumed_run_and_shards_equal_one_run(case_name: str, request: pytest.Fi
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_stops_with_130_and_keeps_records(
-    case: Case, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
-) -> None:
+def test_signal_keeps_records(case: Case, monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
     extend, steps = passes.extend, iter(range(1000))
 
     def stop_at_step_20(*arguments: Any, **options: Any) -> Any:

@@ -54,7 +54,7 @@ CASES: list[Row] = [{"case": "a", "problem": "one two three four\nfive", "path":
         (CASES, 80, "│ /a/path │ -    │"),
     ],
 )
-def test_rows_are_table_where_it_fits_and_blocks_otherwise(rows: list[Row], width: int, part: str) -> None:
+def test_rows_are_blocks_where_no_table_fits(rows: list[Row], width: int, part: str) -> None:
     assert part in printed(rows, width)
 
 

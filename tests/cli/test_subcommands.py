@@ -240,7 +240,7 @@ def test_help_lists_and_refusals_load_no_torch(folder: Path) -> None:
         ("debias labeled.json --wrapper permutation_full --labels one,two", ("'one'",)),
     ],
 )
-def test_prompt_that_model_cannot_process_is_refused_in_one_line(
+def test_unusable_prompt_is_refused_in_one_line(
     pine: Run, folder: Path, line: str, words: tuple[str, ...]
 ) -> None:
     write(folder / "long.json", {**COMPARISON, "documents": ["a" * 1000]})
@@ -317,7 +317,7 @@ def test_self_test_runs_checks_with_every_thread_count(pine: Run, monkeypatch: p
 
 
 @pytest.mark.parametrize(("changed", "damaged", "status"), [(2, None, 1), (None, 2, 2), (3, 2, 1)])
-def test_conformance_exits_1_beyond_tolerance_and_2_for_invalid_case(
+def test_conformance_exit_status_distinguishes_deviation_and_damage(
     pine: Run, tmp_path: Path, changed: int | None, damaged: int | None, status: int
 ) -> None:
     names = ("s1_llama_k2", "s2_llama_k3", "s3_qwen2_k5")

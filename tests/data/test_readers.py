@@ -194,7 +194,7 @@ def test_gsm8k_splits_premises_and_omits_others(build: Build) -> None:
     assert [other.answers for other in others] == [[result] for result in lines.values()]
 
 
-def test_qm9_converts_energies_to_ev_and_omits_repeated_smiles(build: Build) -> None:
+def test_qm9_has_energies_in_ev_without_repeats(build: Build) -> None:
     first, second = build("qm9", content=TABLE.encode())
     assert (first.id, second.id) == ("qm9-000006", "qm9-000021")
     assert (first.task, first.question, first.answers) == ("molecule_generation", "", ["C=C=O"])

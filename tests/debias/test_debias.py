@@ -251,7 +251,7 @@ def test_majority_counts_the_documents_that_answers_name(
     assert texts[1] == engine.run(swapped, methods="vanilla", max_new_tokens=2).answers["vanilla"].text
 
 
-def test_prompt_that_does_not_fit_is_refused_before_the_first_prefill(engine: Engine) -> None:
+def test_long_prompt_is_refused_before_the_first_prefill(engine: Engine) -> None:
     requests = [REQUEST, changed(documents=["x" * 900, "y", "z"])]
     with pytest.raises(InputError):
         next(run_debias(engine, plan_debias(requests, wrapper="permutation_cyclic")))

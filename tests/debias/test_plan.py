@@ -45,7 +45,7 @@ def test_sampled_orders_are_distinct_and_seeded(count: int, samples: int, seed: 
 
 
 @given(count=st.integers(1, 300), seed=st.integers(0, 3))
-def test_prior_is_learned_from_a_seeded_twentieth_of_samples(count: int, seed: int) -> None:
+def test_prior_samples_are_a_seeded_twentieth(count: int, seed: int) -> None:
     samples = prior_samples(count, seed)
     assert len(samples) == max(1, count * 5 // 100)
     assert samples <= set(range(count)) and samples == prior_samples(count, seed)

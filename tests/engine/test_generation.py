@@ -122,7 +122,7 @@ def test_batch_is_lazy_and_stops_when_closed(tiny_llama: TinyLlama, calls: list[
 
 
 @pytest.mark.parametrize(("stop_ids", "tokens", "reason"), [((), 1, "length"), (range(97), 0, "stop")])
-def test_answers_of_one_token_or_none_need_no_step(
+def test_answers_below_two_tokens_need_no_step(
     tiny_llama: TinyLlama, calls: list[Any], stop_ids: Any, tokens: int, reason: str
 ) -> None:
     engine = Engine(tiny_llama(), stop_token_ids=stop_ids)

@@ -115,7 +115,7 @@ def logprob_of(engine: Engine, layout: TokenLayout, method: str, ids: tuple[int,
 
 @pytest.mark.parametrize("methods", [["vanilla", "pcw", "pine"], ["pine"]], ids=["three", "one"])
 @pytest.mark.parametrize(("orders_at_once", "largest"), [(1, 1), (3, 3), (5, 5)])
-def test_results_are_identical_for_any_number_of_orders_per_batch(
+def test_results_are_identical_for_any_batch_size(
     engine: Engine, methods: list[str], orders_at_once: int, largest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = engine.shuffle(LAYOUT, methods=methods, **FIXED, return_logits=True)

@@ -65,7 +65,7 @@ def test_documents_are_reused_for_other_question_and_order(engine: Engine, metho
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_documents_of_pcw_are_reused_by_pcw_and_sp_only(engine: Engine, method: str) -> None:
+def test_pcw_documents_serve_only_pcw_and_sp(engine: Engine, method: str) -> None:
     cached = prefill(engine, LAYOUT, "pcw")[0]
     is_reused = num_fed(engine, LAYOUT, method, cached) == LAYOUT.suffix_length
     assert is_reused == (METHODS[method].document_encoding == METHODS["pcw"].document_encoding)

@@ -60,7 +60,7 @@ STRUCTURE: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", [*VALUES, "inference tensors"])
-def test_engine_4bit_after_weight_change_decodes_with_new_weights(change: str) -> None:
+def test_engine_4bit_decodes_with_changed_weights(change: str) -> None:
     with torch.inference_mode(change == "inference tensors"):
         model = synthetic_model("random:tiny", dtype="4bit", device="cpu")
     engine = Engine(model, decode_in_4bit=True)

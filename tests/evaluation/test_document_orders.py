@@ -25,9 +25,7 @@ def example(
 
 
 @given(st.integers(1, 12), st.sampled_from(TASKS), st.data())
-def test_arrange_gold_document_moves_and_others_keep_their_order(
-    count: int, task: str, data: st.DataObject
-) -> None:
+def test_arrange_gold_moves_only_that_document(count: int, task: str, data: st.DataObject) -> None:
     gold, slot = data.draw(st.tuples(*[st.integers(0, count - 1)] * 2))
     one = example(count, gold=gold, task=task)
     for name, expected in (("gold-first", 0), ("gold-last", count - 1), (f"gold-at:{slot}", slot)):
@@ -37,7 +35,7 @@ def test_arrange_gold_document_moves_and_others_keep_their_order(
 
 
 @given(st.integers(1, 12), st.sampled_from(TASKS), st.integers(0, 99))
-def test_arrange_shuffle_is_a_permutation_by_seed_and_example(count: int, task: str, seed: int) -> None:
+def test_arrange_shuffle_depends_on_seed_and_example(count: int, task: str, seed: int) -> None:
     one, name = example(count, task=task), f"shuffled:{seed}"
     order = arrange(one, name)
     assert sorted(order.slots) == list(range(count)) and order == arrange(one, name)
@@ -59,9 +57,7 @@ def test_arrange_shuffle_is_a_permutation_by_seed_and_example(count: int, task: 
         ),
     ],
 )
-def test_arrange_all_returns_each_single_order_once(
-    spec: list[str], slots: dict[str, tuple[int, ...]]
-) -> None:
+def test_arrange_all_returns_each_order_once(spec: list[str], slots: dict[str, tuple[int, ...]]) -> None:
     orders = arrange_all(example(3, gold=1), spec)
     assert [(order.name, order.slots) for order in orders] == list(slots.items())
     assert len({order.slots for order in arrange_all(example(5), ["all"])}) == 120
@@ -120,7 +116,7 @@ def test_arrange_order_that_does_not_fit_is_refused(name: str, one: Example) -> 
     assert refused.value.field == "orders"
 
 
-def test_check_orders_each_must_fit_one_of_the_examples() -> None:
+def test_check_orders_must_each_fit_an_example() -> None:
     check_orders(["as-is", "gold-first"], [example(2), example(2, gold=1)])
     for spec in (["gold-at:2"], [], ["as-is", "as-is"]):
         with pytest.raises(InputError):

@@ -111,7 +111,7 @@ def test_letters_and_places_are_distinguished() -> None:
     assert [means(task, "changed", method) for method in preferences] == [[1], [1], [0]]
 
 
-def test_a_swap_is_compared_with_the_stored_order_of_any_name() -> None:
+def test_swap_is_compared_with_the_stored_order() -> None:
     """This judge says A. Gold first is the stored order of the first pair, and swaps the second one."""
     records = [
         judged(f"p-{better}", "vanilla", swap, "A", better=better).model_copy(update={"order_name": name})
@@ -124,7 +124,7 @@ def test_a_swap_is_compared_with_the_stored_order_of_any_name() -> None:
     assert group(task_of(without_stored), "order changed") == {}
 
 
-def test_an_unparsed_verdict_counts_half_and_is_no_change() -> None:
+def test_unparsed_verdict_counts_half_without_change() -> None:
     verdicts = {"p-0": (None, None), "p-1": (None, "A"), "p-2": ("B", "A")}
     records = [
         judged(example, "vanilla", name, verdict)
@@ -151,7 +151,7 @@ def test_an_unparsed_verdict_counts_half_and_is_no_change() -> None:
         ([(-1.0, -1.0), (-2.0, -2.0)], {"changed": [0], "says A": [0, 0], "says first": [0, 0]}),
     ],
 )
-def test_most_likely_choice_is_a_verdict(
+def test_likeliest_choice_is_verdict(
     logprobs: Sequence[tuple[float, float]], expected: dict[str, list[float]]
 ) -> None:
     """Equally likely choices are a verdict that names neither answer."""
@@ -175,7 +175,7 @@ def in_sections(parts: Sequence[tuple[str, str, float | None, str]]) -> Grid:
     return task_of(records)
 
 
-def test_sections_weigh_subsets_and_the_total_is_their_plain_mean() -> None:
+def test_sections_weigh_subsets_and_total_does_not() -> None:
     """Reasoning: (1 x 984 + 0 x 328) / 1312 = 0.75. Chat: one subset, 0.5."""
     task = in_sections(
         [
@@ -223,7 +223,7 @@ def test_published_subsets_make_published_sections() -> None:
     assert 100 * safety[0] == pytest.approx(73.2, abs=0.1), "the control: later weights differ"
 
 
-def test_pairs_judged_in_one_order_are_in_no_scenario() -> None:
+def test_scenarios_need_pairs_in_both_orders() -> None:
     alone = [judged(f"p-{index}", "vanilla", "as-is", "A", better=index % 2) for index in range(4)]
     assert not group(task_of(alone), "scenario")
     swaps = [judged(f"p-{index}", "vanilla", name, "A", better=index % 2)
@@ -248,7 +248,7 @@ def test_incomplete_examples_are_left_out_for_all_methods() -> None:
 
 @settings(max_examples=8)
 @given(st.permutations(range(120)))
-def test_methods_are_compared_example_by_example_in_any_order_of_records(order: list[int]) -> None:
+def test_methods_are_compared_example_by_example(order: list[int]) -> None:
     """PINE is 0.5 nats better in each example, and the examples differ much more."""
 
     def logprob(index: int, method: str, slot: int) -> float:

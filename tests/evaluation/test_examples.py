@@ -73,7 +73,7 @@ def test_line_without_id_has_its_number_as_id(file: Path) -> None:
     assert [line for line, _ in mistakes(write(file, {**unnamed, "id": "line 2"}, unnamed))] == [2]
 
 
-def test_sample_is_from_the_whole_file_and_begins_as_a_smaller_one(file: Path) -> None:
+def test_larger_sample_begins_with_a_smaller_one(file: Path) -> None:
     write(file, PLAIN, FULL, {"id": "not read"})
     assert [example.id for example in read_examples(file, limit=2)] == ["a-1", "a-2"]
     write(file, *({**PLAIN, "id": str(number)} for number in range(50)))
@@ -84,7 +84,7 @@ def test_sample_is_from_the_whole_file_and_begins_as_a_smaller_one(file: Path) -
     assert [example.id for example in read_examples(file, 5, 4)] != samples[0]
 
 
-def test_documents_of_one_row_and_of_all_rows_are_limited(file: Path, table: Path) -> None:
+def test_documents_per_row_and_file_are_limited(file: Path, table: Path) -> None:
     documents = ["d"] * MAX_DOCUMENTS
     assert len(read_examples(write(file, {**PLAIN, "documents": documents}))[0].documents) == MAX_DOCUMENTS
     assert mistakes(write(file, {**PLAIN, "documents": [*documents, 5]})) == [(1, "documents")]
@@ -155,7 +155,7 @@ def test_table_has_the_fields_of_an_example(table: Path) -> None:
         (f"{HEADER}a,Why?,1\n", 2),
     ],
 )
-def test_line_of_a_mistake_in_a_table_is_named(table: Path, content: str, line: int) -> None:
+def test_line_of_a_table_mistake_is_named(table: Path, content: str, line: int) -> None:
     table.write_text(content)
     assert [found for found, _ in mistakes(table)] == [line]
 

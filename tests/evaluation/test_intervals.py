@@ -104,7 +104,7 @@ def test_share_of_sections_with_weights_is_covered(
     assert coverage(sample, truth, lambda values: share(values, each)) > 0.93
 
 
-def test_share_of_values_that_vary_less_has_a_narrower_interval() -> None:
+def test_share_interval_is_narrower_for_similar_values() -> None:
     samples = (np.array([0.0, 1.0] * 16), np.array([0.4, 0.6] * 16), np.full(32, 0.5))
     widths = [high - low for low, high in (ends(share(values)) for values in samples)]
     assert widths[0] > 2 * widths[1] > 2 * widths[2] > 0.1
@@ -197,9 +197,7 @@ def test_fewer_than_ten_examples_have_no_interval(count: int) -> None:
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=MIN_EXAMPLES, max_size=30), st.integers(0, 5))
-def test_bootstrap_interval_contains_the_mean_and_is_within_the_values(
-    values: list[float], seed: int
-) -> None:
+def test_bootstrap_interval_lies_within_the_values(values: list[float], seed: int) -> None:
     drawn = draw(len(values), num_resamples=FEW, seed=seed)
     estimate = mean(np.array(values), drawn)
     low, high = ends(estimate)

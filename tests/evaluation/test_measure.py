@@ -42,7 +42,7 @@ def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
         (PAIR, ["vanilla", "pine"], ["as-is", "swapped"]),
     ],
 )
-def test_measure_record_agrees_with_engine(
+def test_record_agrees_with_engine(
     engine: Engine, example: Example, methods: list[str], names: list[str]
 ) -> None:
     found = evaluate_records(engine, [example], methods=methods, order_names=names)
@@ -78,16 +78,14 @@ def test_measure_invariant_method_is_computed_once(engine: Engine) -> None:
         assert all((record.seconds > 0) == record.was_computed for record in of_method)
 
 
-def test_measure_without_invariance_computes_every_order(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_measure_without_invariance_computes_all(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Engine, "invariance_warning", "Equal bits are not promised.")
     options: dict[str, Any] = {"order_names": ["as-is", "reversed"], "generate": False}
     found = evaluate_records(engine, [QUESTION], methods=["pine"], **options)
     assert all(record.was_computed for record in found.values())
 
 
-def test_measure_labels_change_the_prompt_of_pine_and_slots_do_not(engine: Engine) -> None:
+def test_measure_labels_but_not_slots_change_pine(engine: Engine) -> None:
     """Twins have equal documents: swapped they are the same tokens, and another letter is accepted."""
     twins = PAIR.model_copy(update={"id": "twins", "documents": [PAIR.documents[0]] * 2})
     methods = ["vanilla", "pine", "permutation_full"]
@@ -116,7 +114,7 @@ def test_measure_labels_change_the_prompt_of_pine_and_slots_do_not(engine: Engin
         (PAIR, ["vanilla", "pine", *DEBIASERS, *(f"{name}:pine" for name in DEBIASERS)], torch.float32),
     ],
 )
-def test_measure_record_is_independent_of_other_methods_and_interruptions(
+def test_measure_record_is_independent_of_other_records(
     tiny_llama: Callable[..., LlamaForCausalLM], example: Example, methods: list[str], dtype: torch.dtype
 ) -> None:
     engine = Engine(tiny_llama(max_context_length=900, head_dim=32, dtype=dtype), letter_tokenizer())

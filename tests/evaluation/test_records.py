@@ -42,7 +42,7 @@ def test_read_records_returns_what_was_written(run: Path) -> None:
     assert read_records(run) == [failed, full]
 
 
-def test_read_records_of_all_shards_are_sorted_and_the_first_of_a_key_counts(run: Path) -> None:
+def test_read_records_sorts_shards_without_duplicates(run: Path) -> None:
     names = ["as-is", "gold-at:0", "gold-at:1"]
     expected = [record(e, m, a) for e in ("q1", "q2", "q3") for a in names for m in ("vanilla", "pine")]
     for shard in (10, 2, 0):

@@ -41,7 +41,7 @@ def test_parse_shard_takes_the_text_or_the_environment(monkeypatch: pytest.Monke
         ("auto", Shard(5, 8, is_launched=True), "auto"),
     ],
 )
-def test_device_of_shard_is_one_gpu_for_each_launched_process(
+def test_device_of_shard_follows_the_launcher(
     monkeypatch: pytest.MonkeyPatch, device: str, shard: Shard, expected: str
 ) -> None:
     monkeypatch.delenv("LOCAL_RANK", raising=False)
@@ -52,7 +52,7 @@ def test_device_of_shard_is_one_gpu_for_each_launched_process(
         device_of_shard("tp", shard)
 
 
-def test_lock_shard_refuses_a_second_writer_and_no_other_shard(tmp_path: Path) -> None:
+def test_lock_shard_refuses_only_a_second_writer(tmp_path: Path) -> None:
     with lock_shard(tmp_path, Shard(0, 2)), lock_shard(tmp_path, Shard(1, 2)):
         for index, count in ((0, 1), (0, 2), (1, 2), (0, 3)):
             with pytest.raises(InputError), lock_shard(tmp_path, Shard(index, count)):
@@ -66,7 +66,7 @@ def test_lock_shard_refuses_a_second_writer_and_no_other_shard(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EIO])
-def test_lock_shard_yields_false_on_a_file_system_without_locks(
+def test_lock_shard_without_file_locks_yields_false(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     def flock(*_: int) -> None:

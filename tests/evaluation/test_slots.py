@@ -85,7 +85,7 @@ def test_group_by_slot_differs_by_the_slot_alone(case: tuple[list[Example], list
         ([None, None], ["as-is", "reversed"], None),
     ],
 )
-def test_group_by_slot_has_slots_of_orders_that_can_be_compared(
+def test_group_by_slot_has_comparable_slots_only(
     golds: list[int | None], spec: list[str], slots: tuple[int, ...] | None
 ) -> None:
     records = []
@@ -99,7 +99,7 @@ def test_group_by_slot_has_slots_of_orders_that_can_be_compared(
         assert [*np.isfinite(scores)] == [gold is not None for gold in golds]
 
 
-def test_group_by_slot_has_the_mean_of_all_orders_of_the_others() -> None:
+def test_group_by_slot_averages_orders_of_others() -> None:
     one = example(0, 1, 3)
     scores = {arranged.name: index / 10 for index, arranged in enumerate(arrange_all(one, ["all"]))}
     table = slots_of([record(one, name, "pine", score) for name, score in scores.items()])[3]
@@ -108,7 +108,7 @@ def test_group_by_slot_has_the_mean_of_all_orders_of_the_others() -> None:
         assert table[slot] == pytest.approx([expected])
 
 
-def test_group_by_slot_sizes_have_slots_and_shuffles_of_their_own() -> None:
+def test_group_by_slot_separates_sizes() -> None:
     """Of several shuffles the mean counts."""
     scores = {"shuffled:3": 0.0, "shuffled:4": 0.5}
     records = [

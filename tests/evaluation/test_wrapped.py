@@ -182,7 +182,7 @@ def test_combine_votes_are_normalized_as_by_the_task(
 
 @pytest.mark.usefixtures("parsable")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_full_permutation_is_bitwise_invariant(
+def test_full_permutation_is_invariant(
     tiny_llama: Callable[..., LlamaForCausalLM], dtype: torch.dtype
 ) -> None:
     engine = Engine(tiny_llama(max_context_length=900, head_dim=32, dtype=dtype), letter_tokenizer())
@@ -242,7 +242,7 @@ def test_calibrated_choices_are_divided_by_content_free_choices(engine: Engine, 
 # PriDe
 
 
-def test_prior_is_learned_from_the_first_and_from_selected_examples(
+def test_prior_is_learned_from_first_and_selected_examples(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Computed from the records of vanilla: examples 0, 3 and 4 are learned from, the others are divided."""
@@ -295,7 +295,7 @@ def test_prior_is_independent_of_shards_limits_and_interruptions(
         assert {record.key: outcome(record) for record in made} == expected
 
 
-def test_prior_is_not_learned_from_an_example_that_is_too_long(engine: Engine) -> None:
+def test_prior_skips_an_example_beyond_the_context(engine: Engine) -> None:
     examples = pairs(3)
     long = [examples[0].documents[0], Document(text="You, or he. " * 60)]
     examples[0] = examples[0].model_copy(update={"documents": long})
@@ -332,7 +332,7 @@ def test_measure_invalid_option_is_refused_before_prefill(
         measuring.measure(engine, [example], methods=["vanilla", method], **options)
 
 
-def test_wrapper_without_result_for_one_example_is_an_error_record(engine: Engine) -> None:
+def test_wrapper_without_result_has_error_record(engine: Engine) -> None:
     methods = ["vanilla", "permutation_full"]
     found = evaluate_records(engine, [MANY, QUESTION], methods=methods, max_new_tokens=2)
     errors = [key for key, record in found.items() if record.error]

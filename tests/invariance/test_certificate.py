@@ -123,9 +123,7 @@ def test_read_certificate_other_file_raises(text: str, tmp_path: Path) -> None:
         ((*PINE, "num_matching_answers"), 0, "results.2.num_matching_answers"),
     ],
 )
-def test_invalid_certificate_raises(
-    path: tuple[str | int, ...], value: Any, keyword: str, file: Path
-) -> None:
+def test_invalid_value_raises(path: tuple[str | int, ...], value: Any, keyword: str, file: Path) -> None:
     with pytest.raises(InputError) as raised:
         read_certificate(write_changes(file, {path: value}))
     message = str(raised.value)

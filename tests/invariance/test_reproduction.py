@@ -131,7 +131,7 @@ def test_reproduction_finds_each_changed_result(
     assert problems(compare_certificates(changed, certified)) == {method: [label]}
 
 
-def test_equal_nan_holds_and_logprobs_of_other_answer_are_unchecked(certified: Certificate) -> None:
+def test_equal_nan_holds_and_other_answers_are_unchecked(certified: Certificate) -> None:
     values = {"max_abs_logit_diff": math.nan, "logprobs": [-math.inf] * 6, "logprob_spread": math.nan}
     infinite = with_results(certified, 0, **values)
     assert compare_certificates(infinite, infinite).holds
@@ -146,7 +146,7 @@ PLATFORM_FIELDS = [field for field in ASPECTS if field not in MODEL_FIELDS]
 
 
 @pytest.mark.parametrize("field", PLATFORM_FIELDS)
-def test_numbers_must_be_equal_unless_platform_and_logits_differ(field: str, certified: Certificate) -> None:
+def test_other_platform_is_tolerated_only_with_other_logits(field: str, certified: Certificate) -> None:
     other = 99 if field == "threads" else "other"
     there = with_platform(certified, **{field: other})
     compared = compare_certificates(there, certified)
@@ -210,7 +210,7 @@ def test_selected_orders_are_found(
         ("4bit", "4bit", (1.0, 0.3)),
     ],
 )
-def test_tolerance_is_of_coarser_dtype(
+def test_tolerance_follows_dtype(
     theirs: str, ours: str, tolerance: tuple[float, float], certified: Certificate
 ) -> None:
     there = with_results(with_platform(certified, dtype=theirs), logits_sha256="0" * 64)
@@ -278,7 +278,7 @@ def test_reproduce_uses_certified_threads_up_to_cores(
     assert torch.get_num_threads() == before
 
 
-def test_reproduce_other_dtype_is_an_override_and_other_model_fails(
+def test_reproduce_overrides_dtype_but_not_model(
     reproduced: Run, file: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = reproduced(file, "--model", tiny, "--dtype", "bfloat16", "--json").json

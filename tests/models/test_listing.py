@@ -109,9 +109,7 @@ def test_describe_gguf_reads_its_header(tmp_path: Path) -> None:
     ("context", "dtype", "num_bytes", "num_tokens"),
     [(8192, "bfloat16", 2, 4096), (8192, "float32", 4, 4096), (1024, "bfloat16", 2, 1024)],
 )
-def test_memory_has_weights_and_four_states(
-    context: int, dtype: Dtype, num_bytes: int, num_tokens: int
-) -> None:
+def test_memory_is_weights_and_states(context: int, dtype: Dtype, num_bytes: int, num_tokens: int) -> None:
     model = LoadableModel("m", "hub", 0, context, "llama", True, "", 8_000_000_000, 65_536)
     expected = num_bytes * (8_000_000_000 + 65_536 * num_tokens * 4) + 500_000_000
     assert model.memory_bytes(dtype) == expected

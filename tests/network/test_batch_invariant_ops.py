@@ -42,7 +42,7 @@ def test_linear_is_batch_invariant(inner: int, outer: int, dtype: torch.dtype) -
     torch.testing.assert_close(expected, functional.linear(rows, weight, bias), rtol=2e-2, atol=2e-2)
 
 
-def test_single_row_is_doubled_except_in_its_own_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_row_is_doubled_outside_single_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, rows = normal(97, 203), normal(5, 203)
     batch_sizes: list[int] = []
     onednn = ops._onednn
@@ -175,7 +175,7 @@ def test_callers_and_unreached_experts_are_patched(monkeypatch: pytest.MonkeyPat
     assert calls == 2 * ["linear", "sigmoid", "gelu", "silu"]
 
 
-def test_batched_gemm_in_invariant_mode_is_a_stack_of_linear_layers() -> None:
+def test_batched_gemm_is_a_stack_of_linear_layers() -> None:
     rows, weights = normal(4, 5, 8), normal(4, 8, 3)
     with ops.BatchInvariantMode():
         result = torch.bmm(rows, weights)

@@ -56,7 +56,7 @@ def find_rope(model: nn.Module, pairing: Pairing, sign: int = 1) -> Rope:
     ],
 )
 @pytest.mark.parametrize("rope_type", ["default", "linear", "llama3", "yarn"])
-def test_rotation_equals_transformers(
+def test_rotation_equals_reference(
     kind: Any, pairing: Pairing, expected_rotation: Any, rope_type: str
 ) -> None:
     parameters = {"rope_type": rope_type, "rope_theta": 10_000.0, "factor": 4.0}

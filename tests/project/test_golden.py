@@ -39,7 +39,7 @@ def test_golden_compare_detects_changed_value_and_other_platform(
     assert "another processor" in capsys.readouterr().out
 
 
-def test_renamed_applies_to_keys_names_and_options_but_not_to_sentences() -> None:
+def test_renamed_leaves_sentences_unchanged() -> None:
     old = {"order": ["/call/order", "order-2", "reorder", "the order of documents"], "orders": {"order": 1}}
     new = {"slot": ["/call/slot", "order-2", "reorder", "the order of documents"], "orders": {"slot": 1}}
     assert golden.renamed(old, {"order": "slot"}) == new

@@ -44,7 +44,7 @@ def test_every_package_is_pinned_and_hashed(name: str) -> None:
         assert hashes and all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes), requirement
 
 
-def test_builds_of_torch_are_newest_allowed_version_and_share_the_lock() -> None:
+def test_torch_builds_are_newest_and_share_the_lock() -> None:
     options = [(name, line) for name in FILES for line in lines(name) if line.startswith("-")]
     assert options == [(TORCH["cpu"], "--index-url https://download.pytorch.org/whl/cpu")]
     (taken,) = [each.specifier for each, _ in entries("requirements.txt") if each.name == "torch"]

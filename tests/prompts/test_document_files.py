@@ -68,7 +68,7 @@ def test_documents_follow_the_order_of_their_files(write: Write) -> None:
     assert read_documents(paths[::-1]) == documents[::-1]
 
 
-def test_json_line_is_a_document_or_a_row_of_several(write: Write) -> None:
+def test_json_line_holds_one_or_several_documents(write: Write) -> None:
     several = [{"text": "two", "title": "T"}, {"text": "three"}]
     lines = [{"text": "one", "url": "ignored"}, {"id": "a-1", "documents": several}, "four", ["five"]]
     found = read_documents([write("a.jsonl", "\n\n".join(map(json.dumps, lines)))])
@@ -111,7 +111,7 @@ def test_written_csv_is_read_back(
         ("a.csv", '"text\n', [(1, "")]),
     ],
 )  # fmt: skip
-def test_wrong_lines_are_all_named(
+def test_each_wrong_line_is_named(
     write: Write, name: str, content: str, problems: list[tuple[int, str]]
 ) -> None:
     path = write(name, content)
@@ -154,9 +154,7 @@ def test_unusable_file_is_rejected_with_path_or_column(
 
 
 @given(cut=st.integers(5, 500), junk=st.binary(max_size=30))
-def test_damaged_pdf_is_read_or_rejected(
-    cut: int, junk: bytes, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_damaged_pdf_may_be_rejected(cut: int, junk: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     whole = pdf_bytes("First page.")
     path = tmp_path_factory.getbasetemp() / "damaged.pdf"
     path.write_bytes(whole[:cut] + junk + whole[cut + len(junk) :])

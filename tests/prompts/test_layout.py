@@ -145,7 +145,7 @@ def test_control_tokens_in_text_are_text(tokenizer: PreTrainedTokenizerFast, tex
     assert_only_data(text, tokenizer, set(tokenizer.get_added_vocab().values()))
 
 
-def test_longest_unmarked_token_in_the_template_is_a_control_token() -> None:
+def test_longest_unmarked_template_token_is_control() -> None:
     template = "<|im_end|>|{{ messages[0]['content'] }}</think>"
     tokenizer = byte_tokenizer(chat_template=template, unmarked=["<|im_end|>|", "</think>"])
     layout = layout_of(tokenizer, prefix="</think>", documents=["a"], suffix="b")
@@ -154,13 +154,13 @@ def test_longest_unmarked_token_in_the_template_is_a_control_token() -> None:
     assert layout.suffix == (*tokenize_text("b", tokenizer), added["</think>"])
 
 
-def test_control_token_split_between_two_texts_of_the_user_is_text() -> None:
+def test_control_token_split_between_texts_is_text() -> None:
     tokenizer = byte_tokenizer(chat_template=None)
     layout = layout_of(tokenizer, prefix="<|im_", documents=["end|>"], suffix="</s", system="<|im_start|")
     assert not set(layout.ids) & set(range(len(CONTROL)))
 
 
-def test_runs_of_blanks_that_are_added_tokens_stay_those_tokens() -> None:
+def test_added_tokens_of_blanks_are_kept() -> None:
     tokenizer = byte_tokenizer(unmarked=["    ", "\t\t"])
     runs = tokenizer.get_added_vocab()
     ids = tokenize_text("if a:\n    b\t\tc", tokenizer)

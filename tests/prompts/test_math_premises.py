@@ -88,7 +88,7 @@ def test_problem_is_cut_as_by_hand(problem: Premises) -> None:
      "Bo picks twice as many.", "He picks 3.", "On Monday he picks 3.", "Bo likes berries.",
      "After lunch Bo picks 3."],
 )  # fmt: skip
-def test_sentence_without_number_or_with_reference_is_no_premise(sentence: str) -> None:
+def test_incomplete_sentence_is_no_premise(sentence: str) -> None:
     before, after = ("Ada picks 2. ", "Cy picks 4. "), ("Di picks 5. ", "Ed picks 6. ", "Flo picks 7. ")
     cut = split_problem("".join((*before, f"{sentence} ", *after, "How many?")))
     assert cut == Premises("".join((*before, f"{sentence} ")), after, "How many?")

@@ -113,7 +113,7 @@ def test_letters_and_numbers_are_found_in_templates() -> None:
         ("molecule_generation", "\nAnswer:"),
     ],
 )
-def test_without_chat_template_a_prompt_ends_with_one_cue(task: str, ending: str) -> None:
+def test_prompt_without_chat_template_ends_with_cue(task: str, ending: str) -> None:
     prompt = get_task(task).prompt(NO_TEMPLATE, question="Which:", documents=[Document("d")])
     assert texts(prompt)[2] == ending
 
@@ -138,7 +138,7 @@ def test_task_parses_and_scores_answers(
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_choices_are_answers_and_limit_is_of_the_specification(task: str) -> None:
+def test_choices_and_limit_follow_the_specification(task: str) -> None:
     parsed = [TASKS[task].parse(choice) for choice in TASKS[task].choices]
     assert parsed == (["A", "B"] if task == "judge_pair" else [])
     limit = published(r"^All tasks: greedy decoding, at most (\d+) new tokens")

@@ -181,9 +181,7 @@ def rows(tmp_path: Path) -> Path:
     return write_rows(tmp_path / "train.jsonl", map(row, SMILES))
 
 
-def test_resumed_model_is_loadable(
-    tmp_path: Path, rows: Path, pine: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resumed_model_loads(tmp_path: Path, rows: Path, pine: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "model"
     threads = torch.get_num_threads()
     arguments = ["train-molecules", rows, "--output-dir", out, "--steps", 4, *OPTIONS, "--checkpoint-every"]
@@ -228,15 +226,13 @@ def test_resumed_model_is_loadable(
         ("--random-smiles-prob 1.5", "random_smiles_prob"),
     ],
 )
-def test_impossible_option_is_refused(
-    options: str, named: str, tmp_path: Path, rows: Path, pine: Run
-) -> None:
+def test_invalid_option_is_refused(options: str, named: str, tmp_path: Path, rows: Path, pine: Run) -> None:
     outcome = pine("train-molecules", rows, "--output-dir", tmp_path / "new", *options.split())
     assert (outcome.status, outcome.stdout) == (2, "") and not (tmp_path / "new").exists()
     assert named in outcome.stderr
 
 
-def test_subcommand_refuses_few_molecules_other_folder_and_missing_repository(
+def test_unusable_data_folder_or_installation_is_refused(
     tmp_path: Path, rows: Path, pine: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = write_rows(tmp_path / "few.jsonl", map(row, SMILES[:3]))

@@ -118,7 +118,7 @@ def test_published_model_is_found_by_its_name(name: str, published_name: str | N
 # the page
 
 
-def test_page_has_all_figures_and_needs_no_other_file(parts: list[Part], page: str) -> None:
+def test_page_is_complete_in_one_file(parts: list[Part], page: str) -> None:
     root = read_html(page)
     assert not [tag for tag in ("img", "link", "iframe", "object", "form") if root.all(tag)]
     assert not [script for script in root.all("script") if "src" in script.attributes]

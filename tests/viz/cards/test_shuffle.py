@@ -28,9 +28,7 @@ ROWS = [
         ({"pine": PARIS}, ("every order: PINE.", "“Include control methods”")),
     ],
 )
-def test_verdict_names_methods_and_controls(
-    cells: dict[str, OrderComparison], parts: tuple[str, ...]
-) -> None:
+def test_verdict_names_methods_and_control(cells: dict[str, OrderComparison], parts: tuple[str, ...]) -> None:
     verdict = shuffle.verdict_sentence(METHODS_SHOWN, [ROWS[0], order_row([1, 0], cells)])
     assert all(part in verdict for part in parts), verdict
     assert ("Bitwise identical" in verdict) == cells["pine"].bitwise_identical

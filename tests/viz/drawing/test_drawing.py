@@ -39,7 +39,7 @@ def test_badge_text_meets_wcag_aa() -> None:
     assert ink_on("#FFFFFF") == "#000000" and ink_on("#000000") == "#FFFFFF"
 
 
-def test_letter_belongs_to_the_document_and_slot_to_the_order() -> None:
+def test_letter_follows_document_and_slot_the_order() -> None:
     assert [segment.label for segment in (PREFIX, document_segment(2), SUFFIX)] == ["SYS", "C", "SUF"]
     assert [one.name for one in (document_segment(1), DECODED)] == ["document B", "answer"]
     badge = segment_badge(document_segment(2, slot=0))

@@ -65,9 +65,7 @@ def test_answer_tokens_are_those_of_the_run(tiny_shuffle: ShuffleResult) -> None
     ("other", "difference", "step"),
     [(RIGHT, 2, 2), (SAME, None, 2), (SHORTER, 3, 3), (EMPTY, 0, 0), (LEFT, None, 0)],
 )
-def test_step_is_first_difference_or_largest_gap(
-    other: AnswerTokens, difference: int | None, step: int
-) -> None:
+def test_step_is_first_difference_or_gap(other: AnswerTokens, difference: int | None, step: int) -> None:
     assert first_difference(LEFT, other) == first_difference(other, LEFT) == difference
     assert comparison_step(LEFT, other) == comparison_step(other, LEFT) == step
     assert comparison_step(EMPTY, EMPTY) == 0
@@ -103,7 +101,7 @@ def test_shortened_candidates_keep_a_row_each() -> None:
 
 
 @pytest.mark.parametrize("with_prefix", [True, False])
-def test_attention_is_that_of_a_step_or_their_mean(with_prefix: bool) -> None:
+def test_attention_is_of_a_step_or_mean(with_prefix: bool) -> None:
     skipped = 0 if with_prefix else 1
     rows = LEFT.attention[:, skipped:] / LEFT.attention[:, skipped:].sum(1, keepdims=True).clip(1e-9)
     for step, expected in ((2, rows[2]), (None, rows.mean(0))):

@@ -45,7 +45,7 @@ def test_attention_without_sink_scales_to_the_other_keys() -> None:
     assert viz.plot_attention(weights, LAYOUT, with_sink=True).layout.coloraxis.cmax > -1
 
 
-def test_long_prompt_is_binned_by_maximum_into_a_small_figure() -> None:
+def test_long_prompt_is_binned_by_maximum() -> None:
     count = 2 * MAX_BINS + 1
     weights = causal(count)
     figure = viz.plot_attention(weights, TokenLayout((1,), ((2,) * (count - 2),), (3,)), with_sink=True)
@@ -56,7 +56,7 @@ def test_long_prompt_is_binned_by_maximum_into_a_small_figure() -> None:
     assert len(figure.to_json()) < MAX_BINS**2 * 4 * 4 / 3 + 20_000
 
 
-def test_bands_mark_the_segments_and_a_line_the_query() -> None:
+def test_bands_mark_segments_and_line_the_query() -> None:
     figure = viz.plot_attention(causal(COUNT + 2), LAYOUT, order=[1, 0], query=4)
     assert list(figure.layout.xaxis.ticktext) == ["SYS", "B", "A", "SUF", "OUT"]
     assert list(figure.layout.xaxis.tickvals) == [0.5, 3, 5.5, 7.5, 9.5]
@@ -78,7 +78,7 @@ def test_query_attention_is_a_row_of_the_weights() -> None:
     assert rest.x[0] == 1
 
 
-def test_masks_equal_the_plans_and_equal_masks_share_a_panel() -> None:
+def test_masks_equal_the_plans_and_share_panels() -> None:
     plans = [build_plan(method, LAYOUT) for method in METHODS.values()]
     masks = _masks_info(plans)
     assert next(iter(masks)) == "Vanilla; Re-assignment only" and len(masks) == 3
@@ -88,7 +88,7 @@ def test_masks_equal_the_plans_and_equal_masks_share_a_panel() -> None:
         assert plan.method.label in label.split("; ")
 
 
-def test_masks_of_a_result_are_those_of_its_methods(tiny_shuffle: ShuffleResult) -> None:
+def test_masks_of_result_show_its_methods(tiny_shuffle: ShuffleResult) -> None:
     result = replace(tiny_shuffle.first, traces={})
     plans = [build_plan(METHODS[name], result.layout) for name in result.answers]
     for source in (result, plans, iter(plans)):
@@ -101,6 +101,6 @@ PINES = [build_plan(METHODS["pine"], layout) for layout in (LAYOUT, OTHER_PROMPT
 
 
 @pytest.mark.parametrize("source", [[], ["pine"], {}, causal(3), PINES])
-def test_masks_without_plans_of_one_prompt_raise_input_error(source: Any) -> None:
+def test_masks_without_common_prompt_raise(source: Any) -> None:
     with pytest.raises(InputError):
         viz.plot_masks(source)

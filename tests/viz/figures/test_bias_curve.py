@@ -34,7 +34,7 @@ def test_means_have_their_intervals_and_gaps(has_bars: bool) -> None:
     assert (area_start.y.tolist(), area_end.y.tolist()) == ([1, 2, 3], [2, 1, 5])
 
 
-def test_curves_are_below_each_other_and_share_a_legend() -> None:
+def test_curves_are_stacked_and_share_a_legend() -> None:
     figure = viz.plot_bias_curve([CURVE, CURVE])
     assert figure.layout.yaxis.domain[0] > figure.layout.yaxis2.domain[1]
     assert [line.showlegend for line in figure.data if line.name == "PINE"] == [True, False]

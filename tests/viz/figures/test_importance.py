@@ -29,7 +29,7 @@ def test_normalize_keeps_nan_and_zero_rows() -> None:
     np.testing.assert_allclose(normalize(np.array([[100, 0]], np.float32), "log"), [[2, NAN]], rtol=1e-6)
 
 
-def test_selection_is_the_mean_over_what_is_not_selected() -> None:
+def test_selection_averages_unselected_layers_and_heads() -> None:
     values = np.arange(2 * 3 * 1 * 2, dtype=np.float32).reshape(2, 3, 1, 2)
     assert select_importance(values, 1, 2).tolist() == [[10, 11]]
     assert select_importance(values, 0, None).tolist() == [[2, 3]]
@@ -37,7 +37,7 @@ def test_selection_is_the_mean_over_what_is_not_selected() -> None:
     assert place_name(3, None) == "layer 3, mean over heads"
 
 
-def test_importance_is_the_trace_and_blank_on_the_diagonal(trace: Trace) -> None:
+def test_importance_is_the_trace_without_diagonal(trace: Trace) -> None:
     assert trace.document_importance is not None
     raw = _importance_info(trace, 1, 2, "raw")
     np.testing.assert_array_equal(raw, trace.document_importance[1, 2])
@@ -59,9 +59,7 @@ def test_scale_begins_at_zero_except_log(trace: Trace, normalization: Normalizat
 
 
 @pytest.mark.parametrize(("method", "is_ranking"), [("pine", True), ("vanilla", False)])
-def test_answer_begins_at_last_question_token(
-    tiny_shuffle: ShuffleResult, method: str, is_ranking: bool
-) -> None:
+def test_answer_begins_at_last_query(tiny_shuffle: ShuffleResult, method: str, is_ranking: bool) -> None:
     trace = tiny_shuffle.first.traces[method]
     assert trace.suffix_attention is not None
     expected = trace.suffix_importance if is_ranking else trace.suffix_attention[..., 1:-1]

@@ -41,7 +41,7 @@ def test_query_is_at_the_position_of_the_plan(tiny_shuffle: ShuffleResult, metho
         assert set(marker.x) == {expected[layout.document_starts[slot] + layout.lengths[slot] - 1]}
 
 
-def test_masked_document_has_no_bar_and_selected_row_a_mark(tiny_shuffle: ShuffleResult) -> None:
+def test_masked_document_has_no_bar(tiny_shuffle: ShuffleResult) -> None:
     bars = viz.plot_positions(tiny_shuffle.first.traces["vanilla"], document=1).data[:3]
     assert [np.isnan(np.asarray(one.base, dtype=float)).all() for one in bars] == [False, False, True]
     assert np.isnan(bars[2].x).all()
@@ -59,9 +59,7 @@ def test_masked_document_has_no_bar_and_selected_row_a_mark(tiny_shuffle: Shuffl
         ([0, 2, 4, MASKED], [3, 3, 2, 9], [0, 1, 0, MASKED]),
     ],
 )
-def test_lanes_separate_overlapping_documents(
-    starts: list[int], lengths: list[int], lanes: list[int]
-) -> None:
+def test_lanes_separate_overlapping_bars(starts: list[int], lengths: list[int], lanes: list[int]) -> None:
     assert document_lanes(np.array(starts), np.array(lengths)).tolist() == lanes
 
 

@@ -44,7 +44,7 @@ def test_cell_selects_its_order_and_method() -> None:
     assert viz.plot_logprob_by_order(ROWS).data[0].meta["x"][1] == {"tried": 1, "method": "vanilla"}
 
 
-def test_logprobs_are_those_of_the_first_answer_unless_empty() -> None:
+def test_logprobs_are_of_the_first_answer() -> None:
     numbers, logprobs = _logprob_by_order_info(ROWS, "vanilla")
     assert (numbers, logprobs.tolist()) == ([0, 1], [-1, -3.5])
     rows = [order_row([0], {"pine": cell("")}), order_row([1], {"pine": cell("x")})]
