@@ -141,9 +141,6 @@ def test_peak_memory_is_that_of_a_new_process(engine: Engine) -> None:
         assert 50 < peak_memory(engine, WORK, method) < 50 + held.nbytes / 2**20 + 400
 
 
-# whole jobs and profiles
-
-
 def test_jobs_are_those_of_page_beside_busy_process(monkeypatch: pytest.MonkeyPatch) -> None:
     others = {child.pid for child in psutil.Process().children()}
     calls: list[tuple[str, dict[str, Any], int]] = []
@@ -180,9 +177,6 @@ def test_profile_shares_add_up_and_largest_is_first(engine: Engine) -> None:
         shares = [place["share"] for place in part]
         assert sum(shares) == pytest.approx(1) and shares == sorted(shares, reverse=True)
         assert any(place["where"].startswith("aten::") for place in part)
-
-
-# random models
 
 
 def test_random_weights_are_reproducible_without_side_effects() -> None:

@@ -119,9 +119,6 @@ def test_table_shows_no_accuracy_without_parsed_answers(case: Case, monkeypatch:
     assert "none parsed" in table and "0.5" not in table
 
 
-# Resuming
-
-
 @pytest.mark.parametrize("case_name", ["case", "wrapped"])
 def test_resumed_run_and_shards_equal_one_run(case_name: str, request: pytest.FixtureRequest) -> None:
     case: Case = request.getfixturevalue(case_name)
@@ -213,9 +210,6 @@ def test_task_option_overrides_task_of_examples(case: Case) -> None:
     assert record.choice_logprobs is not None and read_run(case.folder).task == "judge_pair"
 
 
-# Settings of a folder
-
-
 def test_auto_dtype_is_of_folder(
     case: Case, loaded: Engine, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,9 +240,6 @@ def test_folder_of_another_run_or_writer_is_refused(case: Case, monkeypatch: pyt
     monkeypatch.setattr(shards, "try_lock", lambda *_, **__: None)
     outcome = case.run()
     assert outcome.json["records"] == NUM_RECORDS and "without locks" in outcome.stderr
-
-
-# Several processes
 
 
 def launched(rank: int) -> dict[str, str]:
@@ -293,9 +284,6 @@ def test_accelerate_launch_computes_records_of_one_process(case: Case) -> None:
     lines = [(shared.folder / f"records.{index}.jsonl").read_text().splitlines() for index in (0, 1)]
     examples = [{json.loads(line)["example"] for line in own} for own in lines]
     assert examples == [{"q0", "q2", "q4"}, {"q1", "q3"}]
-
-
-# Wrapped methods
 
 
 def test_wrapped_methods_have_records_metrics_and_costs(wrapped: Case) -> None:

@@ -138,8 +138,6 @@ def test_dtype_default_is_auto_everywhere() -> None:
     assert defaults == {DEFAULTS.dtype} == {"auto"}
 
 
-# Refusals
-
 REFUSALS = {
     "nonsense": "No such command",
     "compare": "Missing argument",
@@ -249,9 +247,6 @@ def test_unusable_prompt_is_refused_in_one_line(
     assert all(word in outcome.stderr for word in words)
 
 
-# compare
-
-
 @pytest.mark.parametrize(
     ("options", "names"), [("", ["vanilla", "nia", "pcw", "pine"]), ("--methods all", list(METHODS))]
 )
@@ -260,9 +255,6 @@ def test_compare_uses_methods_and_dtype(pine: Run, folder: Path, options: str, n
     report = run(pine, line).json
     assert (report["model"], report["dtype"]) == ("tiny", "bfloat16")
     assert [result["method"] for result in report["results"]] == names
-
-
-# verify
 
 
 def test_verify_finds_invariance_by_method_and_example(pine: Run, folder: Path) -> None:
@@ -313,9 +305,6 @@ def test_self_test_runs_checks_with_every_thread_count(pine: Run, monkeypatch: p
     assert pine(*line.split(), "--json").json["passed"] is True
 
 
-# conformance
-
-
 @pytest.mark.parametrize(("changed", "damaged", "status"), [(2, None, 1), (None, 2, 2), (3, 2, 1)])
 def test_conformance_exit_status_distinguishes_deviation_and_damage(
     pine: Run, tmp_path: Path, changed: int | None, damaged: int | None, status: int
@@ -335,9 +324,6 @@ def test_conformance_exit_status_distinguishes_deviation_and_damage(
     assert [case["conforms"] for case in outcome.json["cases"]] == [n not in bad for n in (1, 2, 3)]
     assert [case["case"] for case in outcome.json["cases"] if "problem" in case] == [names[1]] * bool(damaged)
     assert (names[1] in outcome.stderr) == bool(damaged)
-
-
-# debias
 
 
 @pytest.mark.parametrize(
@@ -364,9 +350,6 @@ def test_debias_has_an_answer_for_each_file(
             assert result["answer"] == max(labels, key=result["scores"].get)
 
 
-# bench
-
-
 def test_bench_json_has_times_ratios_and_memory(pine: Run, folder: Path) -> None:
     line = f"bench {SMALL} --repeats 1 --trace --sweep documents --sizes 2,5 --json"
     report = run(pine, line).json
@@ -378,9 +361,6 @@ def test_bench_json_has_times_ratios_and_memory(pine: Run, folder: Path) -> None
             ratios = ("prefill_ratio", "decode_ratio", "end_to_end_ratio")
             assert values["memory_over_stock_mb"] == 0
             assert all(values[key] > 0 for key in (*ratios, *(f"trace_{key}" for key in ratios)))
-
-
-# methods
 
 
 def test_methods_writes_tables_between_markers(pine: Run, tmp_path: Path) -> None:

@@ -71,9 +71,6 @@ def run(engine: Engine, *requests: LabeledRequest, **options: Any) -> list[Debia
     return [event for event in run_debias(engine, plan) if isinstance(event, DebiasResult)]
 
 
-# arithmetic
-
-
 @given(st.lists(st.floats(-60, 0), min_size=1, max_size=12), st.randoms(use_true_random=False))
 def test_log_mean_is_independent_of_order(logs: list[float], random: Any) -> None:
     mean = log_mean(logs)
@@ -143,9 +140,6 @@ def test_chosen_token_by_hand() -> None:
 )  # fmt: skip
 def test_named_label_is_in_brackets_or_first(text: str, place: int | None) -> None:
     assert named_label(text, ["A", "B"]) == place
-
-
-# run_debias
 
 
 @pytest.mark.parametrize("wrapper", DEBIASERS)

@@ -192,8 +192,6 @@ def test_prompt_longer_than_context_raises(tiny_llama: TinyLlama) -> None:
     assert (answer.token_ids, answer.finish_reason) == ((), "length")
 
 
-# a prompt or its parts, and options
-
 PARTS: dict[str, Any] = {
     "question": "Who?",
     "documents": ["red", {"title": "G", "text": "green"}, pine.Document("blue", "B")],

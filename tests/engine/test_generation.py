@@ -162,8 +162,6 @@ def test_batch_with_invalid_options_raises_at_call(
     assert raised.value.field == field and calls == []
 
 
-# logits that are not finite
-
 WITHOUT_52 = TokenLayout((5,), ((61, 62), (63,)), (64,))
 
 

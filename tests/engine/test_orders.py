@@ -41,9 +41,6 @@ def test_seed_determines_sampled_orders() -> None:
     assert sampled[0][1] == (3, 5, 0, 1, 2, 4)  # certificates contain the seed
 
 
-# a model in several orders
-
-
 @pytest.fixture(scope="module")
 def engine(tiny_llama: TinyLlama) -> Engine:
     return Engine(tiny_llama(head_dim=32), letter_tokenizer())
@@ -159,9 +156,6 @@ def test_shuffle_stops_at_eos(engine: Engine, stop_at_eos: bool, tokens: int) ->
     stopping = Engine(engine.model, stop_token_ids=range(97))
     found = stopping.shuffle(LAYOUT, methods="pcw", count=1, max_new_tokens=3, stop_at_eos=stop_at_eos)
     assert len(found.first.answers["pcw"].token_ids) == tokens
-
-
-# comparisons of results made by hand
 
 
 # statistics and result

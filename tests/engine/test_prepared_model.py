@@ -101,9 +101,6 @@ def test_engine_of_unchanged_model_keeps_its_networks(tiny_llama: TinyLlama) -> 
     assert engine.patched_models is patched_models
 
 
-# the check of order invariance
-
-
 class DependsOnPosition(nn.Module):
     """A layer whose output depends on the index of a token."""
 

@@ -34,9 +34,6 @@ def means(task: Grid, name: str, method: str = "vanilla", metric: str = "generat
     return [mean for mean, _ in group(task, name, method, metric).values()]
 
 
-# orders
-
-
 def test_each_order_and_their_mean_are_estimated() -> None:
     """Four pairs, the first answer better. Vanilla says A in three of four, in any order."""
     verdicts = {"vanilla": {"as-is": "AAAB", "swapped": "AAAB"}, "pine": {"as-is": "AABB", "swapped": "BBAA"}}
@@ -87,9 +84,6 @@ def test_answers_without_letters_change_with_their_words() -> None:
     task = task_of(records)
     assert means(task, "changed") == [0.5]
     assert group(task, "order changed") == {"gold-at:1": (0.5, 4)}, "gold-at:0 is the stored order"
-
-
-# verdicts
 
 
 def test_letters_and_places_are_distinguished() -> None:
@@ -162,9 +156,6 @@ def test_likeliest_choice_is_verdict(
     assert {name: means(task_of(records), name, "pine", "chosen") for name in expected} == expected
 
 
-# sections and scenarios
-
-
 def in_sections(parts: Sequence[tuple[str, str, float | None, str]]) -> Grid:
     """Return the estimates of pairs with these sections, subsets, weights and verdicts; A is right."""
     records = [
@@ -232,9 +223,6 @@ def test_scenarios_need_pairs_in_both_orders() -> None:
     assert found == {FIRST: (1.0, 4), SECOND: (0.0, 4), BOTH: (0.5, 4), CHANGED: (1.0, 4)}
     questions = task_of([*sweep(3, ["pine"], lambda *_: -1.0, k=2)])
     assert not group(questions, "scenario", "pine"), "a task without letters"
-
-
-# pairing and costs
 
 
 def test_incomplete_examples_are_left_out_for_all_methods() -> None:

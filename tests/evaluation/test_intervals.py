@@ -40,9 +40,6 @@ def coverage(
     return sum(low <= truth + 1e-9 and truth - 1e-9 <= high for low, high in found) / trials
 
 
-# shares
-
-
 @pytest.mark.parametrize(
     ("right", "count", "expected"),
     [
@@ -136,9 +133,6 @@ def test_example_without_value_is_not_counted() -> None:
     drawn = draw(3, num_resamples=FEW)
     assert mean(np.array([np.nan, 2.0, 2.0]), drawn) == Estimate(2, None, None, 2)
     assert mean(np.array([np.nan]), draw(1, num_resamples=FEW)) is None
-
-
-# numbers without bounds
 
 
 @pytest.mark.parametrize("count", [10, 31])

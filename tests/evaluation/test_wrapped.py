@@ -80,9 +80,6 @@ def likely(logprobs: Mapping[str, float] | None) -> list[float]:
     return [float(weight) for weight in weights / weights.sum()]
 
 
-# permutation
-
-
 @pytest.mark.parametrize(
     ("example", "name", "names"),
     [
@@ -200,9 +197,6 @@ def test_full_permutation_is_invariant(
         assert len(meant) == 1
 
 
-# calibration
-
-
 @pytest.mark.parametrize("base", ["vanilla", "pine"])
 def test_calibrated_answers_are_those_of_run_debias(engine: Engine, base: str) -> None:
     names = [f"calibration_{steps}:{base}" for steps in ("first", "every")]
@@ -237,9 +231,6 @@ def test_calibrated_choices_are_divided_by_content_free_choices(engine: Engine, 
         accepted = "AB".index(record.answers[0])
         assert record.choice_score == float(corrected[accepted] == corrected.max())
         assert (record.text, record.score, record.answer_logprob, record.prompts) == (None, None, None, 4)
-
-
-# PriDe
 
 
 def test_prior_is_learned_from_first_and_selected_examples(
@@ -303,8 +294,6 @@ def test_prior_skips_an_example_beyond_the_context(engine: Engine) -> None:
     assert [record.error is not None for record in found.values()] == [True, False, False]
     assert [record.prompts for record in found.values() if not record.error] == [2, 1]
 
-
-# refusals
 
 MANY = QUESTION.model_copy(update={"id": "many", "documents": QUESTION.documents * 3})
 THREE_ANSWERS = PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 3})

@@ -86,9 +86,6 @@ def test_hardware_is_first_processor_and_instruction_set(tmp_path: Path) -> None
     assert "sources" in installed_version("no-such-package")
 
 
-# invalid files
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -92,8 +92,6 @@ def test_case_conforms_within_tolerance(
         assert not conforms(untouched | values)
 
 
-# invalid cases
-
 Damage = Callable[[Path], object]
 
 

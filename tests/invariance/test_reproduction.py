@@ -62,9 +62,6 @@ def problems(compared: Reproduction) -> dict[str | None, list[str]]:
     return labels
 
 
-# the same platform
-
-
 def test_reproduce_unchanged_certificate_confirms_all(reproduced: Run, file: Path, tiny: Path) -> None:
     outcome = reproduced(file, "--model", tiny, "--json")
     report = outcome.json
@@ -139,8 +136,6 @@ def test_equal_nan_holds_and_other_answers_are_unchecked(certified: Certificate)
     assert problems(compared) == {"vanilla": ["the first answer"]}
     assert unchecked(compared) == {"the log-probabilities": ["vanilla"]}
 
-
-# other platforms
 
 PLATFORM_FIELDS = [field for field in ASPECTS if field not in MODEL_FIELDS]
 
@@ -237,9 +232,6 @@ def test_lost_invariance_on_other_platform_is_found(certified: Certificate) -> N
     compared = compare_certificates(certified, with_platform(other, torch="9"))
     assert problems(compared) == {"pine": ["bitwise identity"]}
     assert unchecked(compared)["the logits"] == ["pine"]
-
-
-# the subcommand on another platform
 
 
 def test_reproduce_on_other_platform_names_unchecked(reproduced: Run, file: Path, tiny: Path) -> None:

@@ -118,8 +118,6 @@ def test_prompts_match_their_labels() -> None:
     assert layouts["a prompt of a few tokens"].num_tokens == 9
 
 
-# single operations
-
 CPU = torch.device("cpu")
 
 

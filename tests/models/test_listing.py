@@ -165,8 +165,6 @@ def test_list_has_reason_of_unsupported_model(cache: Path, config: str | None, k
     assert (listed.name, listed.supported) == ("org/other", False) and keyword in listed.reason
 
 
-# memory and disk of this machine, and of a container
-
 GIB = 2**30
 
 

@@ -300,9 +300,6 @@ def test_load_is_quiet_and_restores_progress_bars(tiny: Path, capfd: pytest.Capt
     assert transformers_logging.is_progress_bar_enabled()
 
 
-# the hub
-
-
 def answer(monkeypatch: pytest.MonkeyPatch, outcome: Exception | str) -> None:
     """Let the hub answer with a commit, or fail."""
 
@@ -344,9 +341,6 @@ def test_load_cached_hub_model_has_its_commit(
     assert loaded.source == ModelSource("tiny", "org/tiny", COMMIT, "hub")
     assert loaded.max_context_length == 700
     assert (COMMIT in caplog.text) == (not is_online)
-
-
-# the embedded model
 
 
 def test_embedded_model_has_a_name(embedded_folder: Path) -> None:

@@ -32,9 +32,6 @@ def canonical(smiles: str) -> str:
     return found
 
 
-# SMILES
-
-
 @pytest.mark.parametrize("spelling", ["CCO", "OCC", "C(O)C", "[CH3]CO"])
 def test_canonical_smiles_is_one_per_molecule(spelling: str) -> None:
     assert canonical_smiles(spelling) == "CCO"
@@ -56,9 +53,6 @@ def test_missing_package_raises_with_install_command(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(InputError, match="pip install"):
         call()
-
-
-# Rows and split
 
 
 def test_read_molecules_returns_each_molecule_once(tmp_path: Path) -> None:
@@ -109,9 +103,6 @@ def test_random_orders_are_distinct_and_seeded_per_molecule() -> None:
     assert len(set(orders)) == 720
     assert random_orders(MOLECULES[1], 5, 0) == orders[:5] != random_orders(MOLECULES[1], 5, 1)
     assert random_orders(MOLECULES[0], 5, 0) != orders[:5]
-
-
-# Metrics
 
 
 class LengthPredictor:
@@ -177,9 +168,6 @@ def test_compute_references_pairs_each_request_with_another() -> None:
     assert {error.mean for error in found["predictor"].values()} == {0}
     mean = found["mismatched_baseline"]["alpha"].mean
     assert mean == pytest.approx((3 + 4 + 7) / 3)  # the same for both cycles
-
-
-# Predictor
 
 
 def test_predictor_learns_properties_of_atom_counts() -> None:

@@ -96,8 +96,6 @@ def test_python_blocks_of_page_have_a_test(name: str) -> None:
     assert name != "api.md" or len(blocks(PAGES[name])) == 1
 
 
-# library.md
-
 LIBRARY = blocks(PAGES["library.md"])
 
 

@@ -15,7 +15,6 @@ from pine_engine.debias.table import DEBIASERS, Wrapper
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
-# docs/architecture.md
 
 TOUR = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 STOPS = re.findall(r"`((?:pine_engine|viz)/[\w/]+\.py)` `([\w.]+)`", TOUR)
@@ -38,8 +37,6 @@ def test_files_and_functions_of_tour_exist() -> None:
     assert [(path, name) for path, name in STOPS if name not in defined(sources[path])] == []
 
 
-# docs/specification.md
-
 SPECIFICATION = (ROOT / "docs" / "specification.md").read_text(encoding="utf-8")
 QUOTED = [
     name
@@ -61,9 +58,6 @@ def test_options_and_names_of_specification_exist() -> None:
     assert {"pcw_right", "pine_input_order", "retrieval_qa_numbered", "calibration_first"} <= names
     for name in names - EXTERNAL - {*METHODS, *TASKS, *DEBIASERS}:
         assert re.search(rf"\bdef {name}\b|^    {name}: ", sources, re.MULTILINE), name
-
-
-# README and all pages
 
 
 def test_docs_have_current_method_tables(tmp_path: Path) -> None:

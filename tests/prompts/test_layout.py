@@ -20,8 +20,6 @@ from tests.support.tokenizers import BLANK, CONTROL, Blanks, byte_tokenizer, sen
 
 LAYOUT = TokenLayout((1, 2, 3), ((10, 11), (20,), (30, 31, 32)), (40, 41))
 
-# the record
-
 
 def test_layout_has_the_indices_of_its_segments() -> None:
     assert LAYOUT.ids == (1, 2, 3, 10, 11, 20, 30, 31, 32, 40, 41)
@@ -97,9 +95,6 @@ def test_id_outside_the_vocabulary_is_rejected(layout: TokenLayout, field: str) 
         layout.check_vocabulary(41)
 
 
-# text is data
-
-
 def layout_of(tokenizer: PreTrainedTokenizerFast, **parts: Any) -> TokenLayout:
     return tokenize(build_prompt(tokenizer, **parts), tokenizer)
 
@@ -169,9 +164,6 @@ def test_added_tokens_of_blanks_are_kept() -> None:
     assert list(ids) == tokenizer("if a:\n    b\t\tc", add_special_tokens=False)["input_ids"]
 
 
-# BOS
-
-
 WITH_BOS = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{% endfor %}!"
 WITHOUT_BOS = WITH_BOS.removeprefix("{{ bos_token }}")
 
@@ -196,9 +188,6 @@ def test_eos_of_tokenizer_is_in_no_segment() -> None:
     assert tokenizer("p")["input_ids"][-1] == tokenizer.eos_token_id
     assert tokenizer.eos_token_id not in layout.ids
     assert tokenizer.eos_token_id not in tokenize_text("yes", tokenizer)
-
-
-# tokenizers that put a blank in front
 
 
 NEWLINES = ("\n", "\n")

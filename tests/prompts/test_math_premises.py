@@ -13,8 +13,6 @@ WORDS = ["Ann", "She", "3", "has", "Then", "Mr.", "J.", '"', "“", "”", ".", 
 TEXTS = st.one_of(st.text(max_size=60), st.lists(st.sampled_from(WORDS), max_size=40).map("".join))
 """Any text, and texts that are dense in what the rules look for."""
 
-# sentences
-
 
 @pytest.mark.parametrize(
     "sentences",
@@ -38,8 +36,6 @@ TEXTS = st.one_of(st.text(max_size=60), st.lists(st.sampled_from(WORDS), max_siz
 def test_sentences_end_as_cut_by_hand(sentences: list[str]) -> None:
     assert list(split_sentences("".join(sentences))) == sentences
 
-
-# problems
 
 SUBJECTS = Premises(
     "Some friends pick berries. ",

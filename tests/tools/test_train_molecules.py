@@ -46,9 +46,6 @@ OPTIONS = [
 ]
 
 
-# Tokenizer
-
-
 @given(st.text(st.sampled_from(CHARACTERS), max_size=30))
 def test_tokenizer_round_trips_smiles(text: str) -> None:
     smiles = text.replace(".", "").replace("* ", "")
@@ -65,9 +62,6 @@ def test_training_prompt_has_tokens_of_task_prompt(names: list[str], texts: list
     items = [script.item(name, text) for name, text in zip(names, texts, strict=True)]
     assert list(layout.ids) == TOKENIZER(script.prompt(items))["input_ids"]
     assert (len(layout.prefix), len(layout.suffix)) == (1, 1)
-
-
-# Examples
 
 
 def batches(**changes: Any) -> TrainingBatches:
@@ -114,9 +108,6 @@ def test_random_spelling_follows_own_separator() -> None:
     assert set(map(canonical_smiles, random_spelling)) <= set(map(canonical_smiles, smiles))
     canonical = [answer for text, answer in pairs if text.endswith(CANONICAL)]
     assert len(canonical) + len(random_spelling) == len(pairs) and set(canonical) <= smiles
-
-
-# Training
 
 
 def finish(training: Generator[TrainingStep, None, Trained]) -> tuple[list[TrainingStep], Trained]:
@@ -171,9 +162,6 @@ def test_checkpoint_of_other_training_is_refused(tmp_path: Path) -> None:
     for recipe, molecules in ((replace(RECIPE, steps=8), TRAINING), (RECIPE, TRAINING[1:])):
         with pytest.raises(InputError, match="other options or data"):
             next(train(recipe, molecules, HELD_OUT, tmp_path, resume=True))
-
-
-# The subcommand
 
 
 @pytest.fixture

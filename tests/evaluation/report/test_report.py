@@ -54,9 +54,6 @@ def page(parts: list[Part]) -> str:
     return report_page(parts, title="A report", made="2026-01-02T03:04:05+00:00")
 
 
-# the golden report
-
-
 def test_report_equals_the_golden_report(parts: list[Part]) -> None:
     """All texts and numbers. `python -m tests.support.report_runs` writes the file."""
     assert golden_text([*parts, *edge_parts()]) == GOLDEN.read_text(encoding="utf-8")
@@ -80,9 +77,6 @@ def test_page_has_the_tables_of_the_report(parts: list[Part], page: str) -> None
         assert all(row.all("th") for row in rows)
         cells = [cell.text for row in rows for cell in row.children if cell.tag in ("th", "td")]
         assert cells == cells_of(table)
-
-
-# the paper
 
 
 def test_table_of_no_rows_has_no_lines() -> None:
@@ -113,9 +107,6 @@ def test_published_averages_are_means_of_sections() -> None:
 )
 def test_published_model_is_found_by_its_name(name: str, published_name: str | None) -> None:
     assert published_model(name) == published_name
-
-
-# the page
 
 
 def test_page_is_complete_in_one_file(parts: list[Part], page: str) -> None:
@@ -190,9 +181,6 @@ def test_heads_span_their_rows() -> None:
     table = Table("t", ("a", "b", "c"), rows, heads=3)
     assert row_spans(table) == [[3, 2, 1], [0, 0, 1], [0, 1, 1], [2, 2, 1], [0, 0, 1]]
     assert cells_of(table) == [*"abc", *"rx1", *"2", *"y3", *"sy4", *"4"]
-
-
-# runs and the subcommand
 
 
 def test_labels_of_runs_are_short_and_unique() -> None:
