@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pine_engine import TokenLayout
 from pine_engine.attention.blocks import MIN_LENGTH_RATIO, BlockLayout, build_blocks
-from pine_engine.prompts.layout import TokenLayout
 
 CPU = torch.device("cpu")
 

@@ -9,13 +9,10 @@ import psutil
 import pytest
 import torch
 
+from pine_engine import METHODS, Engine, InputError, ModelError, TokenLayout
 from pine_engine.benchmark import end_to_end, random_models, throughput
 from pine_engine.benchmark.throughput import Timing, peak_memory, stock_attention, time_methods, time_stock
 from pine_engine.benchmark.workload import Sweep, Workload, sweep_over
-from pine_engine.engine.engine import Engine
-from pine_engine.errors import InputError, ModelError
-from pine_engine.methods.table import METHODS
-from pine_engine.prompts.layout import TokenLayout
 
 WORK = Workload("random:tiny", "float32", "cpu", documents=3, document_tokens=7, new_tokens=4)
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from pine_engine import TASKS
 from pine_engine.data.registry import PUBLIC_SETS, PublicSet
 from pine_engine.evaluation.examples import read_examples
-from pine_engine.prompts.tasks import TASKS
 from tests.data.test_readers import COMPARED, TABLE
 from tests.support.commands import Run
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import torch
 
+from pine_engine import Engine
 from pine_engine.cli import output
 from pine_engine.debias.plan import is_prior_example
 from pine_engine.engine import passes
-from pine_engine.engine.engine import Engine
 from pine_engine.evaluation import shards
 from pine_engine.evaluation.records import read_records, read_run
 from pine_engine.evaluation.settings import Key

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from pine_engine import Engine
 from pine_engine.cli import output
 from pine_engine.cli.reproduce_paper import STUDIES
 from pine_engine.data.registry import PUBLIC_SETS
-from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.records import read_records, read_run
 from tests.support.commands import Run
 from tests.support.measured_rows import pairs

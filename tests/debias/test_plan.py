@@ -8,17 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pine_engine.debias.plan import (
-    content_free_prompts,
-    document_orders,
-    is_prior_example,
-    plan_debias,
-    prior_samples,
-)
-from pine_engine.debias.table import DEBIASERS
-from pine_engine.errors import InputError
-from pine_engine.prompts.prompt import Document, segment_text
-from pine_engine.prompts.request import LabeledRequest
+from pine_engine import DEBIASERS, Document, InputError, LabeledRequest, plan_debias
+from pine_engine.debias.plan import content_free_prompts, document_orders, is_prior_example, prior_samples
+from pine_engine.prompts.prompt import segment_text
 from tests.support.tokenizers import letter_tokenizer
 
 

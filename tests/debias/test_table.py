@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
+from pine_engine import DEBIASERS, METHODS, InputError, get_methods
 from pine_engine.debias.table import (
-    DEBIASERS,
     NUM_MEASURED,
     find_measured,
     measured_method,
@@ -15,9 +15,7 @@ from pine_engine.debias.table import (
     method_mark,
     method_rank,
 )
-from pine_engine.errors import InputError
 from pine_engine.evaluation.grid import make_grid
-from pine_engine.methods.table import METHODS, get_methods
 from tests.support.records import swept
 
 ALL_NAMES = [*METHODS, *(f"{wrapper}:{base}" for wrapper, base in product(DEBIASERS, METHODS))]

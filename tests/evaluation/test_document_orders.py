@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pine_engine.errors import InputError
+from pine_engine import Document, InputError
 from pine_engine.evaluation.document_orders import ORDERS, arrange, arrange_all, check_orders, names_of
 from pine_engine.evaluation.examples import Example
-from pine_engine.prompts.prompt import Document
 
 TASKS = ["retrieval_qa", "judge_pair", "retrieval_qa_numbered"]
 

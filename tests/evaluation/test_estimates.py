@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pine_engine.errors import InputError
+from pine_engine import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.grid import Grid
 from pine_engine.evaluation.intervals import share

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from pine_engine.errors import InputError
+from pine_engine import Document, InputError
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.prompts.parse_errors import ValidationErrors
-from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.request import MAX_DOCUMENTS
 
 PLAIN = {

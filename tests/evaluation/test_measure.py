@@ -8,17 +8,14 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine.debias.table import DEBIASERS
+from pine_engine import DEBIASERS, METHODS, Engine, PrefillProgress
 from pine_engine.engine import passes
-from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import PrefillProgress
 from pine_engine.errors import Cancelled
 from pine_engine.evaluation.document_orders import arrange
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import measure, run_evaluation
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.settings import Key, choose
-from pine_engine.methods.table import METHODS
 from tests.support.measured_rows import PAIR, QUESTION, evaluate_records, outcome, watch_prefills
 from tests.support.tokenizers import letter_tokenizer
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pine_engine.errors import InputError
+from pine_engine import InputError
 from pine_engine.evaluation.records import Record, open_run, read_records, read_run, write_records
 from pine_engine.evaluation.rewardbench import WEIGHTS, find_subset
 from tests.support.records import run_info

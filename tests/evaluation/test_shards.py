@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pine_engine.errors import InputError
+from pine_engine import InputError
 from pine_engine.evaluation.shards import (
     Shard,
     device_of_shard,

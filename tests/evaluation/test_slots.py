@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pine_engine import Document
 from pine_engine.evaluation.document_orders import arrange, arrange_all
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.grid import Scores, make_grid
 from pine_engine.evaluation.records import Record, blank_record
 from pine_engine.evaluation.slots import group_by_slot, is_flat
-from pine_engine.prompts.prompt import Document
 
 
 def example(index: int, gold: int | None, size: int = 10, task: str = "retrieval_qa") -> Example:

@@ -7,8 +7,8 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from pine_engine.errors import InputError
-from pine_engine.methods.table import METHODS, TUTORIAL_METHODS, Method, get_method, get_methods
+from pine_engine import METHODS, InputError, Method, get_methods
+from pine_engine.methods.table import TUTORIAL_METHODS, get_method
 from tests.support.errors import has_field
 
 SPECIFICATION = Path(__file__).parents[2] / "docs" / "specification.md"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pine_engine.errors import ModelError
+from pine_engine import ModelError
 from pine_engine.models import checkpoint, embedded
 from pine_engine.models.embedded import MANIFEST_NAME, cached_copy, is_complete
 from tests.support.errors import has_field

@@ -18,7 +18,8 @@ import torch
 from transformers import LlamaForCausalLM
 from transformers.utils import hub as transformers_hub
 
-from pine_engine.errors import Cancelled, ModelError
+from pine_engine import ModelError
+from pine_engine.errors import Cancelled
 from pine_engine.models import hub
 from pine_engine.models.hub import bring
 from pine_engine.models.listing import describe

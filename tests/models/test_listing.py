@@ -13,7 +13,7 @@ import torch
 from gguf import GGUFWriter
 from safetensors.torch import save_file
 
-from pine_engine.errors import ModelError
+from pine_engine import ModelError
 from pine_engine.models import resources
 from pine_engine.models.dtypes import Dtype
 from pine_engine.models.listing import LoadableModel, describe, list_models

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from pine_engine.errors import InputError
+from pine_engine import InputError
 from pine_engine.molecules import metrics
 from pine_engine.molecules.chemistry import canonical_smiles
 from pine_engine.molecules.generate import random_orders

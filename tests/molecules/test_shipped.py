@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from pine_engine import Engine
 from pine_engine.engine import passes
-from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import get_method
 from pine_engine.models.load import SHIPPED
 from pine_engine.molecules.chemistry import canonical_smiles

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pine_engine.engine.engine import Engine
+from pine_engine import Engine
 from tests.support.families import FAMILIES, LAYOUT, by_tier, make
 from tests.support.forward import prefill_logits
 from tests.support.reference import reference_logits

@@ -12,7 +12,7 @@ from transformers.models.gemma3.modeling_gemma3 import Gemma3RotaryEmbedding
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as rotate_halves
 
-from pine_engine.errors import ModelError
+from pine_engine import ModelError
 from pine_engine.network.rope import Pairing, Rope, as_pairs, from_pairs, possible_ropes
 from tests.support.families import FAMILIES, make
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pine_engine import Request
 from pine_engine.evaluation.records import read_records, read_run
-from pine_engine.prompts.request import Request, read_request
+from pine_engine.prompts.request import read_request
 from tests.support.commands import Run
 from tools import golden, golden_cases
 from viz.page.sharing.session import from_code, from_file

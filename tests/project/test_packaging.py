@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import pine_engine
+from pine_engine import METHODS, get_methods
 from pine_engine.extras import VERSIONS
-from pine_engine.methods.table import METHODS, get_methods
 from tests.support.pages import PAGES, blocks
 from tests.support.source_copy import run_in_source_copy
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import pine_engine
-from pine_engine import METHODS, TASKS, Method
+from pine_engine import DEBIASERS, METHODS, TASKS, Method
 from pine_engine.cli.methods import write_into
-from pine_engine.debias.table import DEBIASERS, Wrapper
+from pine_engine.debias.table import Wrapper
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from pine_engine.errors import InputError
-from pine_engine.prompts.layout import TokenLayout, moved_order, tokenize, tokenize_text
+from pine_engine import InputError, TokenLayout
+from pine_engine.prompts.layout import moved_order, tokenize, tokenize_text
 from pine_engine.prompts.prompt import build_prompt
 from tests.support.errors import has_field
 from tests.support.tokenizers import BLANK, CONTROL, Blanks, byte_tokenizer, sentencepiece_tokenizer

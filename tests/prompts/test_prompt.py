@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from pine_engine.errors import InputError, ModelError
+from pine_engine import InputError, ModelError, Prompt
 from pine_engine.prompts import chat_template
 from pine_engine.prompts.layout import tokenize
-from pine_engine.prompts.prompt import Piece, Prompt, build_prompt, segment_text
+from pine_engine.prompts.prompt import Piece, build_prompt, segment_text
 from tests.support.tokenizers import CHAT_TEMPLATE, byte_tokenizer
 
 NO_SYSTEM_ROLE = (

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pine_engine import TASKS, Document, Engine, InputError
+from pine_engine import TASKS, Document, Engine, InputError, Request
 from pine_engine.prompts.parse_errors import MAX_SHOWN, ValidationErrors
-from pine_engine.prompts.request import DataRow, Request, read_request, read_rows
+from pine_engine.prompts.request import DataRow, read_request, read_rows
 from tests.support.errors import has_field
 from tests.support.families import TinyLlama
 from tests.support.tokenizers import letter_tokenizer

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pine_engine.errors import InputError
-from pine_engine.prompts.prompt import Document, Prompt, segment_text
-from pine_engine.prompts.tasks import TASKS, document_letter, get_task
+from pine_engine import TASKS, Document, InputError, Prompt
+from pine_engine.prompts.prompt import segment_text
+from pine_engine.prompts.tasks import document_letter, get_task
 from tests.support.errors import has_field
 from tests.support.tokenizers import byte_tokenizer
 

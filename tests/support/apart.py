@@ -7,7 +7,7 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-from pine_engine.errors import InputError
+from pine_engine import InputError
 
 
 def double(number: int) -> int:

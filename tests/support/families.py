@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 
-from pine_engine.prompts.layout import TokenLayout
+from pine_engine import TokenLayout
 
 TinyLlama = Callable[..., Any]
 """Fixture `tiny_llama`, which returns a LlamaForCausalLM; its methods take more than their annotations."""

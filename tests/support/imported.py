@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 import app
-from pine_engine.engine.engine import Engine
+from pine_engine import Engine
 from pine_engine.models.embedded import EMBEDDED_NAME, find_embedded_gguf
 from tests.support import commands  # noqa: F401 - for the subcommands
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, LlamaForCausalLM, PreTrainedModel
 
-from pine_engine.prompts.layout import TokenLayout
+from pine_engine import TokenLayout
 
 
 class ExactRotary(nn.Module):

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from pine_engine import TokenLayout
 from pine_engine.methods.plan import MASKED
-from pine_engine.prompts.layout import IntArray, TokenLayout
+from pine_engine.prompts.layout import IntArray
 
 FILE = Path(__file__).parents[1] / "golden" / "worked_matrices.txt"
 

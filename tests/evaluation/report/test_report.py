@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pine_engine import InputError
 from pine_engine.cli import main as cli
 from pine_engine.cli import report as report_command
 from pine_engine.cli.output import BAD_INPUT
 from pine_engine.cli.report import report
-from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.report.molecule_tables import read_molecule_report

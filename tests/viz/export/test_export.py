@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import viz
-from pine_engine.engine.orders import ShuffleResult
+from pine_engine import ShuffleResult
 from tests.support.viz_reading import HOSTILE, read_html
 from viz.drawing.picture import Numbers, picture, switch
 from viz.export.numbers import as_csv, figure_numbers, picture_numbers

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import viz
-from pine_engine.engine.orders import ShuffleResult
+from pine_engine import ShuffleResult
 from tests.support.figure_records import answer_with
 from viz.figures.answer_attention import _answer_attention_info
 from viz.figures.answer_tokens import AnswerTokens, answer_tokens, comparison_step, first_difference
