@@ -1,18 +1,18 @@
 """The subcommand `download-data`: list, download, checksum and offline behavior."""
 
-import dataclasses
 import hashlib
 import json
 import re
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+import requests
 
 from pine_engine import TASKS
 from pine_engine.data.registry import PUBLIC_SETS, PublicSet
@@ -20,18 +20,7 @@ from pine_engine.evaluation.examples import read_examples
 from tests.data.test_readers import COMPARED, TABLE
 from tests.support.commands import Run
 
-REQUESTS: list[str] = []
-"""Requests of the running test."""
-
-Serve = Callable[..., PublicSet]
-
-
-class Handler(SimpleHTTPRequestHandler):
-    """Handler that records requests."""
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Record a request or an error."""
-        REQUESTS.append(format % args)
+Publish = Callable[..., PublicSet]
 
 
 @pytest.fixture
@@ -41,37 +30,34 @@ def run(pine: Run) -> Run:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Path:
-    (tmp_path / "served").mkdir()
-    return tmp_path / "served"
+def requested() -> list[str]:
+    """Return the URLs that the test has requested."""
+    return []
 
 
 @pytest.fixture
-def serve(served: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    """Serve the files of a set locally, all with the same content; without content they are missing."""
+def publish(requested: list[str], monkeypatch: pytest.MonkeyPatch) -> Publish:
+    """Replace the files of a set, all by the same content; without content they are missing."""
     monkeypatch.setattr(time, "sleep", lambda _: None)  # between retries
-    REQUESTS.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=served)) as local:
 
-        def put(name: str, content: str | None, sha256: str | None = None) -> PublicSet:
-            public = PUBLIC_SETS[name]
-            url = f"http://127.0.0.1:{local.server_port}/"
-            pinned = {"sha256": sha256} if sha256 else {}
-            files = [
-                {"name": file["name"], "part": file.get("part", ""), "url": url + file["name"], **pinned}
-                for file in public.files
-            ]
-            for file in files if content is not None else ():
-                (served / file["name"]).write_text(content or "")
-            changed = dataclasses.replace(public, files=tuple(files))
-            monkeypatch.setitem(PUBLIC_SETS, name, changed)
-            return changed
+    def replace_files(name: str, content: str | None, sha256: str | None = None) -> PublicSet:
+        def get(url: str, **_: object) -> requests.Response:
+            requested.append(url)
+            response = requests.Response()
+            response.status_code = 404 if content is None else 200
+            response.raw = BytesIO((content or "").encode())
+            return response
 
-        thread = threading.Thread(target=local.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield put
-        local.shutdown()
-        thread.join()
+        pinned = {"sha256": sha256} if sha256 else {}
+        files = [
+            {"name": file["name"], "part": file.get("part", ""), "url": file["url"], **pinned}
+            for file in PUBLIC_SETS[name].files
+        ]
+        monkeypatch.setattr(requests, "get", get)
+        monkeypatch.setitem(PUBLIC_SETS, name, replace(PUBLIC_SETS[name], files=tuple(files)))
+        return PUBLIC_SETS[name]
+
+    return replace_files
 
 
 def sha256(content: str) -> str:
@@ -98,9 +84,11 @@ def test_sources_are_pinned() -> None:
         assert len({file.get("part") for file in public.files}) == len(public.files)
 
 
-def test_data_downloads_and_converts_set_once(run: Run, serve: Serve, served: Path, tmp_path: Path) -> None:
+def test_data_downloads_and_converts_set_once(
+    run: Run, publish: Publish, requested: list[str], tmp_path: Path
+) -> None:
     content = json.dumps([COMPARED])
-    public = serve("llmbar", content)
+    public = publish("llmbar", content)
     output = tmp_path / "out"
     report = run("llmbar", "--output-dir", output, "--json").json
     path = output / "llmbar.jsonl"
@@ -111,16 +99,17 @@ def test_data_downloads_and_converts_set_once(run: Run, serve: Serve, served: Pa
     for one, file, download in zip(report["downloads"], public.files, downloads, strict=True):
         assert (one["file"], one["bytes"], one["sha256"]) == (str(download), len(content), sha256(content))
         assert (one["checked"], one["from"]) == ("no published checksum", file["url"])
-    for served_file in served.iterdir():
-        served_file.unlink()
+    publish("llmbar", None)
     outcome = run("llmbar", "--output-dir", output, "--limit", 2)
     assert outcome.status == 0 and public.license in outcome.stderr
-    assert len(read_examples(path)) == 2 and len(REQUESTS) == 5
+    assert len(read_examples(path)) == 2 and len(requested) == 5
     assert sorted(entry.name for entry in output.iterdir()) == ["downloads", "llmbar.jsonl"]
 
 
-def test_hash_mismatch_is_refused_and_damaged_file_replaced(run: Run, serve: Serve, tmp_path: Path) -> None:
-    serve("qm9", TABLE.replace("1.50", "1.51"), sha256=sha256(TABLE))
+def test_hash_mismatch_is_refused_and_damaged_file_replaced(
+    run: Run, publish: Publish, tmp_path: Path
+) -> None:
+    publish("qm9", TABLE.replace("1.50", "1.51"), sha256=sha256(TABLE))
     output = tmp_path / "out"
     outcome = run("qm9", "--output-dir", output)
     assert (outcome.status, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)
@@ -128,14 +117,14 @@ def test_hash_mismatch_is_refused_and_damaged_file_replaced(run: Run, serve: Ser
     folder = output / "downloads" / "qm9"
     assert not list(folder.iterdir()) and not (output / "qm9.jsonl").exists()
     (folder / "qm9.csv").write_text(TABLE[:-9])
-    serve("qm9", TABLE, sha256=sha256(TABLE))
+    publish("qm9", TABLE, sha256=sha256(TABLE))
     report = run("qm9", "--output-dir", output, "--json").json
     assert [one["checked"] for one in report["downloads"]] == ["as published"]
     assert (folder / "qm9.csv").read_text() == TABLE
 
 
-def test_failed_download_names_place_for_copy(run: Run, serve: Serve, tmp_path: Path) -> None:
-    serve("qm9", None)
+def test_failed_download_names_place_for_copy(run: Run, publish: Publish, tmp_path: Path) -> None:
+    publish("qm9", None)
     path = tmp_path / "out" / "downloads" / "qm9" / "qm9.csv"
     outcome = run("qm9", "--output-dir", tmp_path / "out")
     assert (outcome.status, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)
@@ -148,9 +137,9 @@ def test_failed_download_names_place_for_copy(run: Run, serve: Serve, tmp_path: 
 
 @pytest.mark.parametrize(("module", "name"), [("pooch", "llmbar"), ("pyarrow", "rewardbench")])
 def test_missing_package_is_refused_with_install_command(
-    module: str, name: str, run: Run, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: str, name: str, run: Run, publish: Publish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    serve(name, "")
+    publish(name, "")
     for imported in (module, "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, imported, None)
     outcome = run(name, "--output-dir", tmp_path)
