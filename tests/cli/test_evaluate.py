@@ -19,7 +19,7 @@ from pine_engine import Engine
 from pine_engine.cli import output
 from pine_engine.debias.plan import is_prior_example
 from pine_engine.engine import passes
-from pine_engine.evaluation import shards
+from pine_engine.evaluation import measure, shards
 from pine_engine.evaluation.records import read_records, read_run
 from pine_engine.evaluation.settings import Key
 from pine_engine.evaluation.shards import Shard, lock_shard
@@ -120,8 +120,11 @@ def test_table_shows_no_accuracy_without_parsed_answers(case: Case, monkeypatch:
 
 
 @pytest.mark.parametrize("case_name", ["case", "wrapped"])
-def test_resumed_run_and_shards_equal_one_run(case_name: str, request: pytest.FixtureRequest) -> None:
+def test_resumed_run_and_shards_equal_one_run(
+    case_name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case: Case = request.getfixturevalue(case_name)
+    monkeypatch.setattr(measure, "is_prior_example", {"p2", "p3"}.__contains__)
     num_records = case.run("--limit 5").json["records"]
     expected = case.records()
 

@@ -1,7 +1,6 @@
 """Wrapped methods on a tiny model: their records follow from those of the base method alone."""
 
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,9 +21,8 @@ from pine_engine.evaluation.combine import combine
 from pine_engine.evaluation.document_orders import DocumentOrder, arrange
 from pine_engine.evaluation.example_runs import BaseRun, Generation, Prefill
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.measure import run_evaluation
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.settings import Key, choose, max_visited
+from pine_engine.evaluation.settings import Key, max_visited
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Document
@@ -32,7 +30,7 @@ from pine_engine.prompts.request import LabeledRequest
 from pine_engine.prompts.scoring import parse_verdict
 from pine_engine.prompts.tasks import TASKS
 from tests.support import measured_rows
-from tests.support.measured_rows import PAIR, evaluate_records, outcome
+from tests.support.measured_rows import PAIR, evaluate_records
 from tests.support.tokenizers import letter_tokenizer
 
 ROUNDING = 1e-9
@@ -262,28 +260,6 @@ def test_prior_is_learned_from_first_and_selected_examples(
             assert likely(record.choice_logprobs) == pytest.approx(expected, abs=ROUNDING)
             assert record.prompts == (2 if is_learned else 1)
             assert record.was_computed == (not is_learned or name == "as-is")
-
-
-def test_prior_is_independent_of_shards_limits_and_interruptions(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(measuring, "is_prior_example", {"p2"}.__contains__)
-    examples = pairs(4)
-    settings = choose(examples, methods=["pride:pine"], order_names=["as-is", "swapped"], generate=False)
-
-    def work(own: Sequence[Example], found: Sequence[Record] = ()) -> list[Record]:
-        made: list[Any] = []
-        run_evaluation(engine, own, settings, made.append, threading.Event(), found=found, dataset=examples)
-        return [item for item in made if isinstance(item, Record)]
-
-    whole = work(examples)
-    expected = {record.key: outcome(record) for record in whole}
-    shards = [record for index in range(2) for record in work(examples[index::2])]
-    resumed = work(examples, whole[:5]) + whole[:5]
-    limited = work(examples[:2])
-    rest = work(examples[2:], limited) + limited
-    for made in (shards, resumed, rest):
-        assert {record.key: outcome(record) for record in made} == expected
 
 
 def test_prior_skips_an_example_beyond_the_context(engine: Engine) -> None:
