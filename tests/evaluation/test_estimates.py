@@ -257,8 +257,7 @@ def test_times_are_compared_where_both_were_computed() -> None:
     """Vanilla takes 2 s in each order; PINE 6 s in the first, and its second is taken from the first."""
     records = [
         swept(f"q-{index}", method, slot, k=2, score=None if method == "pride:vanilla" else 1.0,
-              seconds=seconds, computed=computed)
-        .model_copy(update={"decode_s": 1.0})
+              seconds=seconds, was_computed=computed, decode_s=1.0)
         for index in range(5)
         for method, slot, seconds, computed in (
             ("vanilla", 0, 2.0, True),

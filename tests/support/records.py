@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from pine_engine.evaluation.records import Record, RunInfo, open_run, write_records
 from pine_engine.invariance.platform_facts import Platform
@@ -24,11 +25,8 @@ def judged(
     *,
     better: int = 0,
     logprobs: tuple[float, float] | None = None,
-    section: str | None = None,
-    subset: str | None = None,
-    weight: float | None = None,
     seconds: float = 1.0,
-    computed: bool = True,
+    **fields: Any,
 ) -> Record:
     """Return the record of a judged pair. better: index of the better stored answer."""
     entered, order = SWAPS[order_name]
@@ -53,10 +51,7 @@ def judged(
         prefill_s=seconds * 0.75,
         decode_s=seconds * 0.25,
         seconds=seconds,
-        was_computed=computed,
-        section=section,
-        subset=subset,
-        weight=weight,
+        **fields,
     )
 
 
@@ -69,10 +64,8 @@ def swept(
     score: float | None = None,
     logprob: float | None = None,
     text: str = "Paris",
-    order_name: str | None = None,
     seconds: float = 1.0,
-    computed: bool = True,
-    error: str | None = None,
+    **fields: Any,
 ) -> Record:
     """Return the record of a question over k documents, the first stored one gold and in this slot."""
     others = iter(range(1, k))
@@ -81,7 +74,6 @@ def swept(
         example=example,
         task="retrieval_qa",
         method=method,
-        order_name=order_name or f"gold-at:{slot}",
         input_order=tuple(range(k)),
         permutation=order,
         gold_slot=slot,
@@ -93,11 +85,7 @@ def swept(
         answer_logprob=logprob,
         prompt_tokens=60,
         answer_tokens=None if score is None else 4,
-        prefill_s=seconds if computed else 0.0,
-        decode_s=0.0,
-        seconds=seconds if computed else 0.0,
-        was_computed=computed,
-        error=error,
+        **{"order_name": f"gold-at:{slot}", "prefill_s": seconds, "seconds": seconds, **fields},
     )
 
 
