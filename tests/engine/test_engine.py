@@ -2,8 +2,8 @@
 
 import inspect
 import itertools
-import time
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from pine_engine.engine.run import RunOptions
 from tests.engine.conftest import LAYOUT
 from tests.support.errors import has_field
 from tests.support.families import TinyLlama
-from tests.support.forward import count_tokens, prefill_logits
+from tests.support.forward import prefill_logits
 from tests.support.reference import exact_llama, reference_logits
 from tests.support.tokenizers import letter_tokenizer
 
@@ -171,15 +171,39 @@ def test_finished_answer_does_not_change_others(engine: Engine) -> None:
     assert torch.equal(result.logits["pine"], full.logits["pine"])
 
 
-def test_closing_generate_stops_model_within_a_layer(tiny_llama: TinyLlama) -> None:
-    engine = Engine(tiny_llama(layers=8))
-    with count_tokens(engine.patched_models[0].network.model.layers[0].mlp) as calls:
-        run = engine.generate(LAYOUT, methods=["vanilla"], max_new_tokens=400, stop_at_eos=False)
-        next(event for event in run if isinstance(event, pine.TokenGenerated))
-        run.close()
-        num_calls = len(calls)
-        time.sleep(0.2)
-    assert len(calls) == num_calls < 100
+OPTIONS: dict[str, Any] = {"methods": ["vanilla", "pine"], "max_new_tokens": 5}
+STREAMS: dict[str, Callable[[Engine], Iterator[Any]]] = {
+    "generate": lambda engine: engine.generate(LAYOUT, **OPTIONS, stop_at_eos=False),
+    "sweep": lambda engine: pine.sweep_document(
+        engine, LAYOUT, document=0, answer="ab", methods=OPTIONS["methods"]
+    ),
+}
+
+
+@pytest.mark.parametrize("last", [2, 4, 8])
+@pytest.mark.parametrize("start", STREAMS.values(), ids=STREAMS)
+def test_closing_stops_within_one_layer(
+    engine: Engine, start: Callable[[Engine], Iterator[Any]], last: int
+) -> None:
+    """One layer is blocked while the stream is closed: of a prefill, a decoding step or a score."""
+    started: list[None] = []
+    reached, released = threading.Event(), threading.Event()
+
+    def hold(*_: object) -> None:
+        started.append(None)
+        if len(started) == last:
+            reached.set()
+            assert released.wait(30)
+
+    hooks = [layer.register_forward_pre_hook(hold) for layer in engine.patched_models[0].network.model.layers]
+    events: Any = start(engine)
+    next(events)
+    assert reached.wait(30)
+    threading.Timer(0.2, released.set).start()  # after close() has set the stop flag
+    events.close()
+    for hook in hooks:
+        hook.remove()
+    assert len(started) == last
 
 
 def test_prompt_longer_than_context_raises(tiny_llama: TinyLlama) -> None:
@@ -199,7 +223,6 @@ PARTS: dict[str, Any] = {
     "instruction": "Say.",
     "system": "Be brief.",
 }
-OPTIONS: dict[str, Any] = {"methods": ["vanilla", "pine"], "max_new_tokens": 2}
 
 
 def test_parts_become_prompt_of_task(engine: Engine) -> None:

@@ -8,12 +8,12 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine import DEBIASERS, METHODS, Engine, PrefillProgress
+from pine_engine import DEBIASERS, METHODS, Engine
 from pine_engine.engine import passes
 from pine_engine.errors import Cancelled
 from pine_engine.evaluation.document_orders import arrange
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.measure import measure, run_evaluation
+from pine_engine.evaluation.measure import run_evaluation
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.settings import Key, choose
 from tests.support.measured_rows import PAIR, QUESTION, evaluate_records, outcome, watch_prefills
@@ -264,14 +264,6 @@ def test_measure_stop_takes_effect_in_the_next_layer(engine: Engine, layer: int,
     with pytest.raises(Cancelled):
         run_evaluation(engine, [QUESTION], settings, emit, cancelled)
     assert len(seen) == layer
-
-
-def test_measure_closed_iterator_stops_the_model(engine: Engine) -> None:
-    events = measure(engine, [QUESTION], methods=["sp"], max_new_tokens=6)
-    first = next(events)
-    assert isinstance(first, PrefillProgress) and first.method == "sp"
-    events.close()
-    assert list(events) == []
 
 
 def test_measure_batch_size_is_fixed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
