@@ -63,15 +63,6 @@ def test_example_has_the_fields_of_its_line(file: Path) -> None:
     assert example.question == ""
 
 
-def test_line_without_id_has_its_number_as_id(file: Path) -> None:
-    unnamed = {"question": "Who?", "documents": ["one"], "answers": ["1"]}
-    file.write_text(f"\n{json.dumps(unnamed)}\n{json.dumps(unnamed)}\n")
-    first, second = read_examples(file)
-    assert (first.id, second.id, first.task) == ("line 2", "line 3", "retrieval_qa")
-    assert first.documents == [Document(text="one")]
-    assert [line for line, _ in mistakes(write(file, {**unnamed, "id": "line 2"}, unnamed))] == [2]
-
-
 def test_larger_sample_begins_with_a_smaller_one(file: Path) -> None:
     write(file, PLAIN, FULL, {"id": "not read"})
     assert [example.id for example in read_examples(file, limit=2)] == ["a-1", "a-2"]
@@ -106,9 +97,6 @@ def test_documents_per_row_and_file_are_limited(file: Path, table: Path) -> None
         ({"answers": "two"}, "answers"),
         ({"answers": [2]}, "answers.0"),
         ({"meta": None}, "meta"),
-        ({"question": " "}, "question"),
-        ({"documents": [{"text": "one"}, {"text": "\n"}]}, "documents.1"),
-        ({"task": "poetry"}, "task"),
     ],
 )
 def test_line_and_field_of_a_mistake_are_named(file: Path, change: dict[str, Any], field: str) -> None:

@@ -5,14 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
 from pine_engine import Engine
-from pine_engine.engine import passes
-from pine_engine.methods.table import get_method
 from pine_engine.models.load import SHIPPED
 from pine_engine.molecules.chemistry import canonical_smiles
-from pine_engine.molecules.generate import generate_molecules, request_layout
+from pine_engine.molecules.generate import generate_molecules
 from pine_engine.molecules.request_rows import PROPERTIES, GeneratedMolecule, Molecule
 
 ASSETS = Path(__file__).parents[2] / "assets"
@@ -52,22 +49,7 @@ def test_shipped_model_answers_page_example(engine: Engine, method: str) -> None
     assert 5 <= len(answer.text) <= 30
 
 
-def test_pine_molecule_is_invariant_to_order(engine: Engine) -> None:
-    """Prefill logits of every 24th of the 720 orders, and answers of every 90th."""
-    layout = request_layout(engine, page_example())
-    assert len(ALL_ORDERS) == 720
-    with torch.inference_mode():
-        read = [
-            passes.prefill(
-                engine.patched_models,
-                layout.reorder(order),
-                get_method("pine"),
-                reserved_tokens=1,
-                logits_to_keep=1,
-            )[1]
-            for order in ALL_ORDERS[::24]
-        ]
-    assert all(torch.equal(read[0], logits) for logits in read)
-    some = ALL_ORDERS[::90]
-    assert len({answer.text for answer in generate(engine, "pine", some)}) == 1
-    assert len({answer.text for answer in generate(engine, "vanilla", some)}) > 1
+@pytest.mark.parametrize(("method", "changes"), [("vanilla", True), ("pine", False)])
+def test_page_example_depends_on_order_under_vanilla_only(engine: Engine, method: str, changes: bool) -> None:
+    texts = {answer.text for answer in generate(engine, method, ALL_ORDERS[::90])}
+    assert (len(texts) > 1) == changes

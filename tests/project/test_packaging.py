@@ -149,12 +149,14 @@ WITHOUT_TORCH = (
 
 
 @pytest.mark.parametrize(
-    ("modules", "heavy"),
+    ("code", "heavy"),
     [
-        (("pine_engine",), {"torch", "transformers", "numpy", "pydantic"}),
-        (WITHOUT_TORCH, {"torch", "transformers"}),
+        ("import pine_engine", {"torch", "transformers", "numpy", "pydantic"}),
+        (f"import {', '.join(WITHOUT_TORCH)}", {"torch", "transformers"}),
+        ("import viz", {"numpy", "plotly"}),
+        ("import viz\nfor name in viz.__all__: getattr(viz, name)", {"torch", "transformers", "gradio"}),
     ],
 )
-def test_import_is_lazy(modules: tuple[str, ...], heavy: set[str]) -> None:
-    code = f"import sys, {', '.join(modules)}\nprint({heavy} & set(sys.modules))"
+def test_import_is_lazy(code: str, heavy: set[str]) -> None:
+    code += f"\nimport sys\nprint({heavy} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"

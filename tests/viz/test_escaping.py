@@ -7,9 +7,11 @@ import pytest
 from plotly.graph_objects import Figure
 
 import pine_engine as pine
+from pine_engine.evaluation.report.tables import Part, Table
 from tests.support.figure_records import answer_with, cell, order_row
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.viz.cards.test_certificate import RECORDED
+from tests.viz.figures.test_bias_curve import CURVE
 from viz.cards.answers import AnswerCard, Reading, answer_grid
 from viz.cards.certificate import certificate_page
 from viz.cards.compare import answers_picture
@@ -18,6 +20,7 @@ from viz.cards.shuffle import shuffle_answer, verdict_html
 from viz.cards.tutorial import Step, figure_html, quiz, run_html, tutorial
 from viz.drawing.identity import document_segment, legend
 from viz.drawing.picture import Numbers, picture, switch
+from viz.export.report import report_page
 
 
 def certificate(text: str) -> str:
@@ -29,6 +32,12 @@ def certificate(text: str) -> str:
     results = [one.model_copy(update={"first_answer": text}) for one in recorded.results]
     changed = recorded.model_copy(update={"request": request, "results": results, "command": text})
     return certificate_page(changed, facts={text: text}, styles="")
+
+
+def report(text: str) -> str:
+    table = Table(text, (text, text), ((text, text),), 1, text)
+    curve = replace(CURVE, title=text, x_title=text, y_title=text, places=(text, "2", "3"), note=text)
+    return report_page([Part(text, (text,), (table,), (curve,), (text,))], title=text, made=text)
 
 
 DRAWINGS: dict[str, Callable[[str], str]] = {
@@ -47,6 +56,7 @@ DRAWINGS: dict[str, Callable[[str], str]] = {
     "picture": lambda text: picture("", Numbers((text,), ((text,),), "x", text), readout=text),
     "quiz": lambda text: quiz(text, {text: [text]}, figure="", explanation=""),
     "figure": lambda text: figure_html({text: Figure(), "b": Figure()}, label=text, note=text),
+    "report": report,
     "run": lambda text: run_html(text, [(document_segment(0), text)], {text: text}),
     "shuffle answer": lambda text: shuffle_answer(
         replace(pine.METHODS["pine"], label=text),
@@ -65,7 +75,7 @@ DRAWINGS: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_hostile_text_stays_text(name: str, text: str) -> None:
     html = DRAWINGS[name](text)
-    if name not in ("certificate", "figure", "tutorial"):  # these have links or scripts
+    if name not in ("certificate", "figure", "report", "tutorial"):  # these have links or scripts
         assert_harmless(html)
     root = read_html(html)
     assert text in root.text and not root.all("img")

@@ -4,7 +4,6 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -21,12 +20,11 @@ from pine_engine.cli import report as report_command
 from pine_engine.cli.output import BAD_INPUT
 from pine_engine.cli.report import report
 from pine_engine.evaluation.estimates import estimate_tasks
-from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.evaluation.report.parts import report_parts
 from pine_engine.evaluation.report.published import gains, published, published_model
 from pine_engine.evaluation.report.runs import MeasuredRun, read_runs, repeat_command, run_labels
-from pine_engine.evaluation.report.tables import HEADS, Curve, CurveLine, Part, Table, pivot, task_label
+from pine_engine.evaluation.report.tables import HEADS, Part, Table, pivot, task_label
 from tests.support.records import run_info, write_run
 from tests.support.report_runs import (
     GOLDEN,
@@ -39,7 +37,7 @@ from tests.support.report_runs import (
     molecule_json,
     qa_records,
 )
-from tests.support.viz_reading import HOSTILE, read_html
+from tests.support.viz_reading import read_html
 from viz.export import report as report_export
 from viz.export.report import report_page, row_spans
 
@@ -138,29 +136,6 @@ def markdown_table(table: Table) -> list[list[str]]:
             for line in lines]  # fmt: skip
     assert len({len(row) for row in rows}) == 1 and set(rows.pop(1)) == {"---"}
     return rows
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_texts_are_escaped(text: str) -> None:
-    table = Table(text, (text, text), ((text, text),), 1, text)
-    curve = Curve(text, text, text, text, (text,), (CurveLine(text, 0, (Estimate(1, None, None, 1),)),))
-
-    def tags_of(part: str) -> list[str]:
-        parts = [Part(part, (part,), (replace(table, title=part),), (curve,), (part,))]
-        pending, found = [*read_html(report_page(parts, title=part, made=part)).children], []
-        while pending:
-            element = pending.pop(0)
-            assert not [name for name in element.attributes if name.startswith("on")]
-            found.append(element.tag)
-            pending += element.children
-        return found
-
-    assert tags_of(text) == tags_of("plain")
-    html = report_page([Part(text, (text,), (table,), (curve,), (text,))], title=text, made=text)
-    root = read_html(html)
-    assert len(figures_of(html)) == 1
-    assert [cell.text for cell in root.all("td")] == [text] == [code.text for code in root.all("code")]
-    assert markdown_table(table) == [[text, text]] * 2
 
 
 @given(st.text(alphabet="a |\\`*_<>[]~$&#\n-", max_size=12))
