@@ -211,7 +211,7 @@ def test_a_prompt_without_a_prefix_has_no_row_for_it(run: FinishedRun) -> None:
 # Positions
 
 
-def test_a_mean_is_said_to_be_drawn_at_its_most_decisive_head(run: FinishedRun) -> None:
+def test_mean_names_its_most_decisive_head(run: FinishedRun) -> None:
     last = Query("suffix", run.result.layout.suffix_length - 1)
     assert "Positions have no mean" not in draw_positions(run, Selection("pine", last, 1, 3)).html
     mean = draw_positions(run, Selection("pine", last))
@@ -514,7 +514,7 @@ def test_a_run_without_ranking_says_so_and_shows_attention(engine: Engine) -> No
     assert not any("decisive" in label for label in pressed(drawn.html))
 
 
-def test_one_document_is_said_to_have_nothing_to_rank(engine: Engine) -> None:
+def test_single_document_is_described_as_unranked(engine: Engine) -> None:
     run = finish(engine, THREE[:1], methods=("pine",))
     drawn = draw_importance(run, first_selection(run))
     assert "at least two documents" in drawn.html and "importance" not in drawn.figures
@@ -534,7 +534,7 @@ def numbers(html: str) -> dict[str, list[list[object]]]:
 
 
 def shares_of(run: FinishedRun, selection: Selection) -> dict[str, dict[str, float]]:
-    """What carried each answer: shares by the name of their row, by answer."""
+    """Return the shares behind each answer, by answer and row name."""
     figure = draw_change(run, selection).figures["answer-shares"]
     rows = figure.layout.yaxis.ticktext
     return {bars.name: dict(zip(rows, bars.x.tolist(), strict=True)) for bars in figure.data}
@@ -584,10 +584,10 @@ def test_attention_of_a_token_is_that_of_its_query(engine: Engine, tried: Finish
 
 def test_default_is_the_first_answer_that_differs(tried: FinishedRun, compared: Selection) -> None:
     vanilla = tried.answer_records["vanilla"]
-    alike = with_answer(tried, "nia", vanilla)
-    assert chosen_other(with_answer(alike, "pine", shortened(vanilla, 1)), compared) == "method:pine"
+    equal = with_answer(tried, "nia", vanilla)
+    assert chosen_other(with_answer(equal, "pine", shortened(vanilla, 1)), compared) == "method:pine"
     # Where all methods agree, the first of them; not an order that differs.
-    assert chosen_other(with_answer(alike, "pine", vanilla), compared) == "method:nia"
+    assert chosen_other(with_answer(equal, "pine", vanilla), compared) == "method:nia"
     orders = (
         TriedOrder((0, 1, 2), "A B C", {"vanilla": vanilla}),
         TriedOrder((0, 2, 1), "A C B", {"vanilla": shortened(vanilla, 2)}),

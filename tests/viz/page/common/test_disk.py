@@ -168,7 +168,7 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def gone(folder: Path) -> bool:
-    """Whether all of them go within some seconds."""
+    """Return whether all files are removed within a few seconds."""
     deadline = time.monotonic() + 20
     while files_in(folder) and time.monotonic() < deadline:
         time.sleep(0.05)
