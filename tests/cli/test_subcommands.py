@@ -77,7 +77,7 @@ RUNS = {
     "evaluate": (
         "evaluate one.jsonl --output-dir run --orders as-is,reversed --max-new-tokens 2",
         "folder dtype run records computed errors missing wall_s seconds summary",
-        "mean [95 %]",
+        "mean over orders",
     ),
     "bench": (f"bench {SMALL} --repeats 1", "n documents dtype stock methods together", "all together"),
     "bench --sweep": (
