@@ -126,6 +126,11 @@ class MeasureView:
         return work_of(self.records)
 
     @property
+    def progress(self) -> tuple[int, int]:
+        """Return the number of records, and of all planned ones."""
+        return len(self.records), len(self.planned)
+
+    @property
     def is_complete(self) -> bool:
         """Return True if all planned records are there."""
         return len(self.records) == len(self.planned)

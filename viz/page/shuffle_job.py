@@ -61,6 +61,11 @@ class OrdersTried:
     is_new: bool = False
 
     @property
+    def progress(self) -> tuple[int, int]:
+        """Return the number of finished orders, and of all."""
+        return len(self.rows), len(self.orders)
+
+    @property
     def is_complete(self) -> bool:
         """Return True if all orders are finished."""
         return len(self.rows) == len(self.orders)

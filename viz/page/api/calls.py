@@ -6,11 +6,12 @@ Their docstrings are shown under *Use via API* and as MCP tool descriptions.
 import inspect
 import json
 import tempfile
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Protocol, TypedDict, TypeVar
 
 import gradio as gr
 from gradio.events import api
@@ -21,23 +22,44 @@ from pine_engine.methods.table import get_methods
 from pine_engine.prompts.parse_errors import MAX_SHOWN, format_validation_errors
 from pine_engine.prompts.prompt import Document, DocumentInput
 from pine_engine.prompts.tasks import USUAL_TASK
-from viz.page.api import works
-from viz.page.api.results import MethodName
-from viz.page.api.works import CallView
+from viz.page.answers.answering import plan_answers
+from viz.page.api.results import ApiResult, MethodName, compared, measured, shuffled, traced
+from viz.page.api.runs import run_form
 from viz.page.common.event_options import MODEL_EVENT
 from viz.page.common.failures import explain
 from viz.page.common.host_settings import HostSettings
+from viz.page.evaluate_job import MeasureRequest, measure_rows, plan_measurement
 from viz.page.files.data_sets import DataSet, read_brought
 from viz.page.files.reading_files import FileReader, without_progress
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.form.limits import check_answer_length, check_rows
 from viz.page.jobs.cost import Work
-from viz.page.jobs.job_bar import run_on_model
+from viz.page.jobs.job_bar import JobView, run_on_model
 from viz.page.jobs.sources import Sources
+from viz.page.shuffle_job import plan_shuffle
+from viz.page.shuffle_job import shuffle as run_orders
+
+PROGRESS_S = 1.0
+"""Seconds between two messages of progress to a client."""
 
 USUAL_ORDERS = ("as-is", "reversed")
 """Default orders of /measure."""
+
+
+class CallView(JobView, Protocol):
+    """State of the work of a call."""
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Return the completed and the total steps."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Return True if the result is complete."""
+
+
+View = TypeVar("View", bound=CallView)
 
 
 class TitledDocument(TypedDict, total=False):
@@ -74,8 +96,9 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             Model, dtype, and for each method the text of its answer, its correctness, tokens and times.
         """
         form = _form(settings, question, documents, methods, max_new_tokens, instruction)
-        arguments: dict[str, Any] = {"form": form, "accepted": tuple(answers or ()), "settings": settings}
-        return _answer(sources, "api compare", form.methods, works.compare, works.plan_run, arguments)
+        report = partial(compared, accepted=tuple(answers or ()))
+        run = {"form": form, "settings": settings}
+        return _answer(sources, "api compare", form.methods, run_form, plan_answers, report, run)
 
     def shuffle(
         question: str,
@@ -106,14 +129,16 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             and bitwise identity; and each order with the answer of every method.
         """
         form = _form(settings, question, documents, methods, max_new_tokens, instruction)
-        arguments: dict[str, Any] = {
+        run: dict[str, Any] = {
             "form": form,
             "count": orders,
             "seed": seed,
-            "accepted": tuple(answers or ()),
+            "controls": False,
             "settings": settings,
+            "trace": False,
         }
-        return _answer(sources, "api shuffle", form.methods, works.shuffle, works.plan_shuffle, arguments)
+        report = partial(shuffled, accepted=tuple(answers or ()))
+        return _answer(sources, "api shuffle", form.methods, run_orders, plan_shuffle, report, run)
 
     def trace(
         question: str,
@@ -139,8 +164,9 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             `starts` and `importance` [layer][head][document] and `attention` [layer][head][segment].
         """
         form = _form(settings, question, documents, methods, max_new_tokens, instruction)
-        arguments: dict[str, Any] = {"form": form, "arrays": arrays, "settings": settings}
-        return _answer(sources, "api trace", form.methods, works.trace, works.plan_run, arguments)
+        work, report = partial(run_form, trace=True), partial(traced, arrays=arrays)
+        run = {"form": form, "settings": settings}
+        return _answer(sources, "api trace", form.methods, work, plan_answers, report, run)
 
     def measure(
         rows: list[dict[str, Any]],
@@ -162,15 +188,18 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         Returns:
             A summary of all methods and orders, paired over the same examples, and every record.
         """
-        chosen = tuple(methods or (row.name for row in get_methods()))
-        arguments: dict[str, Any] = {
-            "rows": _data_set(reader, rows, settings),
-            "methods": chosen,
-            "orders": tuple(orders or USUAL_ORDERS),
-            "max_new_tokens": max_new_tokens,
-            "settings": settings,
-        }
-        return _answer(sources, "api measure", chosen, works.measure, works.plan_measurement, arguments)
+        data = _data_set(reader, rows, settings)
+        request = MeasureRequest(
+            rows=data,
+            limit=len(data.examples),
+            methods=tuple(methods or (row.name for row in get_methods())),
+            orders=tuple(orders or USUAL_ORDERS),
+            generate=True,
+            logprobs=True,
+            max_new_tokens=max_new_tokens,
+        )
+        run = {"request": request, "host": settings}
+        return _answer(sources, "api measure", request.methods, measure_rows, plan_measurement, measured, run)
 
     for call in (compare, shuffle, trace, measure):
         api(_checked(call), api_name=call.__name__, **MODEL_EVENT)
@@ -250,22 +279,25 @@ def _answer(
     sources: Sources,
     what: str,
     methods: Sequence[str],
-    work: Callable[..., Generator[CallView, None, None]],
+    work: Callable[..., Generator[View, None, None]],
     plan: Callable[..., Work],
+    report: Callable[[View], ApiResult | None],
     arguments: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Run the work in the queue and return its result; an early stop sets `stop_reason`.
+    """Run the work with these arguments in the queue and report its last view; see `stop_reason` for a stop.
 
     Raises gr.Error if the run fails or has no result yet.
     """
     run = sources.runs.new(what, methods)
     progress = gr.Progress()
-    answer = None
+    last: View | None = None
+    informed = 0.0
 
-    def take(view: CallView) -> None:
-        nonlocal answer
-        run.done, run.complete, answer = view.done, view.is_last, view.answer or answer
-        if view.progress:
+    def take(view: View) -> None:
+        nonlocal last, informed
+        last, run.done, run.complete = view, view.done or run.done, view.is_complete
+        if time.monotonic() - informed >= PROGRESS_S:
+            informed = time.monotonic()
             progress(view.progress, desc=view.sentence)
 
     steps = run_on_model(
@@ -279,6 +311,8 @@ def _answer(
     )
     for _ in steps:
         pass
-    if run.failure or answer is None:
+    result = None if run.failure or last is None else report(last)
+    if result is None:
         raise gr.Error(run.failure or run.why or "The model gave no answer.", print_exception=False)
-    return answer() | ({"stop_reason": run.why} if run.why else {})
+    stop_reason = {"stop_reason": run.why} if run.why else {}
+    return result.model_dump(mode="json", exclude={"stop_reason"}) | stop_reason

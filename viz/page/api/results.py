@@ -1,11 +1,22 @@
-"""Schemas of the JSON results of the API endpoints."""
+"""JSON results of the API endpoints: their schemas, and their values for the state of a run."""
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, Field
 
+import pine_engine as pine
+from pine_engine.engine.events import answers_report, trace_report
+from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.records import Record
+from pine_engine.evaluation.task_estimates import nested
 from pine_engine.methods.table import METHODS
+from pine_engine.prompts.tasks import USUAL_TASK, get_task
+from viz.page.api.runs import AnswersView
+from viz.page.evaluate_job import MeasureView
+from viz.page.shuffle_job import OrdersTried
 
 if TYPE_CHECKING:
     MethodName = str
@@ -135,3 +146,111 @@ RESULTS: dict[str, type[ApiResult]] = {
     "measure": Measured,
 }
 """Result type of each endpoint."""
+
+
+def compared(view: AnswersView, accepted: Sequence[str]) -> Compared | None:
+    """Return the answers of all methods; None before the end of the run."""
+    if view.result is None:
+        return None
+    report = answers_report(view.result)
+    for answer in report["results"]:
+        answer["is_correct"] = _is_correct(answer["text"], accepted)
+    return Compared.model_validate({"model": view.model, "dtype": view.dtype, **report})
+
+
+def shuffled(view: OrdersTried, accepted: Sequence[str]) -> Shuffled | None:
+    """Return the answers of the finished orders; None before the first."""
+    if view.certificate is None:
+        return None
+    orders = [
+        AnswersInOrder(
+            order=list(row.order),
+            answers=[
+                OrderAnswer(
+                    method=method,
+                    text=cell.answer.text,
+                    is_correct=_is_correct(cell.answer.text, accepted),
+                    same_as_first=cell.same_text,
+                    max_abs_logit_diff=_number(cell.max_abs_logit_diff),
+                    bitwise_identical=cell.bitwise_identical,
+                )
+                for method, cell in row.comparisons.items()
+            ],
+        )
+        for row in view.rows
+    ]
+    methods = []
+    stats = pine.summarize_orders([row.comparisons for row in view.rows])
+    for place, (method, found) in enumerate(stats.items()):
+        right = [bool(order.answers[place].is_correct) for order in orders]
+        methods.append(
+            MethodOrders(
+                method=method,
+                orders=found.orders,
+                num_distinct_answers=found.num_distinct_answers,
+                num_correct=sum(right) if accepted else None,
+                max_abs_logit_diff=_number(found.max_abs_logit_diff),
+                bitwise_identical=found.bitwise_identical,
+                invariance_held=found.bitwise_identical if METHODS[method].is_order_invariant else None,
+            )
+        )
+    platform = view.certificate.platform
+    return Shuffled(model=platform.model, dtype=platform.dtype, methods=methods, orders=orders)
+
+
+def traced(view: AnswersView, *, arrays: bool) -> Traced | None:
+    """Return the trace over all layers and heads, optionally with arrays; None before the end of the run."""
+    if view.result is None:
+        return None
+    report = trace_report(view.result)
+    lengths = report.pop("document_tokens")
+    results = [_method_trace(seen, lengths, arrays=arrays) for seen in report.pop("results")]
+    return Traced(model=view.model, dtype=view.dtype, **report, results=results)
+
+
+def _method_trace(seen: dict[str, Any], lengths: Sequence[int], *, arrays: bool) -> MethodTrace:
+    starts = np.array(seen["starts"])
+    importance, attention = (
+        None if seen[name] is None else np.array(seen[name]).mean((0, 1))
+        for name in ("importance", "attention")
+    )
+    shares = [None] * (len(lengths) + 2) if attention is None else attention.tolist()
+    documents = [
+        DocumentSeen(
+            tokens=length,
+            starts=(
+                int(starts[..., place].min()),
+                float(starts[..., place].mean()),
+                int(starts[..., place].max()),
+            ),
+            importance=None if importance is None else float(importance[place]),
+            attention=shares[1 + place],
+        )
+        for place, length in enumerate(lengths)
+    ]
+    return MethodTrace(
+        method=seen["method"],
+        text=seen["text"],
+        documents=documents,
+        prefix_attention=shares[0],
+        suffix_attention=shares[-1],
+        **{name: seen[name] if arrays else None for name in ("starts", "importance", "attention")},
+    )
+
+
+def measured(view: MeasureView) -> Measured | None:
+    """Return the records so far with a summary; None before the first."""
+    if not view.records:
+        return None
+    platform, records = view.info.platform, list(view.records)
+    summary = nested(estimate_tasks(records))
+    return Measured(model=platform.model, dtype=platform.dtype, summary=summary, records=records)
+
+
+def _is_correct(text: str, accepted: Sequence[str]) -> bool | None:
+    """Check whether an answer contains an accepted one; None without accepted answers."""
+    return get_task(USUAL_TASK).score(text, accepted) == 1 if accepted else None
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

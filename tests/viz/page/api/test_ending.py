@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Generator
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -12,7 +12,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.api.calls import _answer
-from viz.page.api.works import CallView
+from viz.page.api.results import ApiResult
 from viz.page.jobs.cost import Work
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import RunLog
@@ -31,61 +31,81 @@ def source(tiny_llama: Callable[..., Any]) -> EngineSource:
     return source
 
 
-def counted(_: Engine, to: int, of: int) -> Generator[CallView, None, None]:
+class Count(ApiResult):
+    """Result of the calls of this file."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Counted:
+    """State of these calls; 0 is nothing yet."""
+
+    number: int
+    is_complete: bool = False
+    sentence: str = "counting"
+    progress: tuple[int, int] = (0, 1)
+    done: Work | None = None
+
+    def result(self) -> Count | None:
+        return Count(model="tiny", dtype="float32", number=self.number) if self.number else None
+
+
+def counted(_: Engine, to: int, of: int) -> Generator[Counted, None, None]:
     """Begins with nothing, and then counts; it is done at the last number."""
-    yield CallView(Work())
+    yield Counted(0)
     for number in range(1, to + 1):
-        yield CallView(Work(orders=number), partial(dict, number=number), number == of)
+        yield Counted(number, number == of)
 
 
 def request(
     source: EngineSource, work: Callable[..., Any], max_seconds: float | None = None, **values: int
 ) -> Any:
     sources = Sources(source, runs=RunLog(max_seconds))
-    return _answer(sources, "api count", ("pine",), work, lambda engine, **values: Work(), values)
+    return _answer(sources, "api count", ("pine",), work, lambda engine, **_: Work(), Counted.result, values)
 
 
-def test_a_call_is_answered_with_its_last_word(source: EngineSource) -> None:
-    assert request(source, counted, to=3, of=3) == {"number": 3}
+def test_call_returns_its_last_result(source: EngineSource) -> None:
+    assert request(source, counted, to=3, of=3) == {"model": "tiny", "dtype": "float32", "number": 3}
 
 
-def test_a_whole_answer_has_not_ended_early_even_if_the_time_is_over(
+def test_complete_result_is_not_stopped_by_the_time_limit(
     source: EngineSource, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    def at_once(engine: Engine) -> Generator[CallView, None, None]:
-        yield CallView(Work(), lambda: {"number": 1}, True)
+    def at_once(engine: Engine) -> Generator[Counted, None, None]:
+        yield Counted(1, is_complete=True)
 
-    assert request(source, at_once, NO_TIME) == {"number": 1}
+    assert "stop_reason" not in request(source, at_once, NO_TIME)
     assert '"outcome": "done"' in caplog.text
 
 
-def test_what_was_there_when_the_time_was_over_is_answered_with_the_reason(
+def test_partial_result_has_the_reason_of_the_stop(
     source: EngineSource, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    def began(engine: Engine) -> Generator[CallView, None, None]:
-        yield CallView(Work(), lambda: {"number": 1})
+    def began(engine: Engine) -> Generator[Counted, None, None]:
+        yield Counted(1)
         pytest.fail("it went on")
 
     answer = request(source, began, NO_TIME)
-    assert answer["number"] == 1 and answer["stop_reason"].startswith("The time limit of 1e-09 s was reached")
+    assert answer["number"] == 1 and "1e-09 s" in answer["stop_reason"]
     assert '"outcome": "timeout"' in caplog.text
 
 
-def test_with_nothing_to_answer_the_reason_is_the_answer(source: EngineSource) -> None:
-    with pytest.raises(gr.Error, match="The time limit of 1e-09 s was reached"):
+def test_without_a_result_the_reason_is_raised(source: EngineSource) -> None:
+    with pytest.raises(gr.Error, match="1e-09 s"):
         request(source, counted, NO_TIME, to=3, of=3)
 
 
-def test_a_failure_is_the_answer_whatever_came_before(
+def test_failure_is_raised_after_partial_results(
     source: EngineSource, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    def failing(engine: Engine) -> Generator[CallView, None, None]:
+    def failing(engine: Engine) -> Generator[Counted, None, None]:
         yield from counted(engine, to=1, of=2)
         raise InputError("the rows are torn; mend them")
 

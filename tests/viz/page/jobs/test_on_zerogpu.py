@@ -21,9 +21,12 @@ from tests.support.tokenizers import letter_tokenizer
 from tests.support.visiting import visiting
 from tools.load_clients import Question, Visitor
 from viz.page.api.calls import USUAL_ORDERS, _form
-from viz.page.api.works import CallView, compare, measure, shuffle
+from viz.page.api.results import compared, shuffled
+from viz.page.api.runs import run_form
 from viz.page.common.host_settings import DEFAULTS
+from viz.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.files.data_sets import DataSet
+from viz.page.shuffle_job import shuffle
 
 STAND_IN = Path(__file__).parents[3] / "support" / "zerogpu"
 QUESTION = "Who has the key to the boat shed?"
@@ -91,34 +94,37 @@ def message(app: ServedApp) -> list[str]:
     return [line for line in app.log.read_text().splitlines() if line.startswith("spaces: ")]
 
 
-def reported(work: Generator[CallView, None, None]) -> dict[str, Any]:
-    *_, last = work
-    assert last.answer is not None
-    return last.answer()
-
-
 def texts(report: dict[str, Any]) -> list[tuple[str, str, int]]:
     return [(result["method"], result["text"], result["tokens"]) for result in report["results"]]
 
 
 def test_the_public_calls_answer_as_they_do_without(app: ServedApp, client: Client, engine: Engine) -> None:
     form = _form(DEFAULTS, QUESTION, as_documents(DOCUMENTS), METHODS, 4, "")
-    compared = client.predict(**ARGUMENTS, api_name="/compare")
-    assert (
-        texts(compared) == texts(reported(compare(engine, form, (), DEFAULTS)))
-        and compared["results"][1]["text"]
-    )
-    shuffled = client.predict(**ARGUMENTS, orders=6, seed=0, api_name="/shuffle")
-    for row, own in zip(
-        shuffled["methods"], reported(shuffle(engine, form, 6, 0, (), DEFAULTS))["methods"], strict=True
-    ):
+    answers = client.predict(**ARGUMENTS, api_name="/compare")
+    *_, run = run_form(engine, form, DEFAULTS)
+    expected = compared(run, ())
+    assert expected is not None and answers["results"][1]["text"]
+    assert texts(answers) == texts(expected.model_dump())
+    orders = client.predict(**ARGUMENTS, orders=6, seed=0, api_name="/shuffle")
+    *_, tried = shuffle(engine, form, count=6, seed=0, controls=False, trace=False)
+    own_orders = shuffled(tried, ())
+    assert own_orders is not None
+    for row, own in zip(orders["methods"], own_orders.model_dump()["methods"], strict=True):
         assert row == own | {"max_abs_logit_diff": pytest.approx(own["max_abs_logit_diff"])}
-    traced = client.predict(**ARGUMENTS, api_name="/trace")
-    assert len(traced["results"]) == 2
+    traces = client.predict(**ARGUMENTS, api_name="/trace")
+    assert len(traces["results"]) == 2
     measured = client.predict(rows=ROWS, methods=METHODS, orders=[], max_new_tokens=8, api_name="/measure")
-    rows = DataSet("rows.jsonl", "", tuple(map(Example.model_validate, ROWS)))
-    expected = reported(measure(engine, rows, tuple(METHODS), USUAL_ORDERS, 8, DEFAULTS))
-    assert [one["text"] for one in measured["records"]] == [one["text"] for one in expected["records"]]
+    request = MeasureRequest(
+        rows=DataSet("rows.jsonl", "", tuple(map(Example.model_validate, ROWS))),
+        limit=1,
+        methods=tuple(METHODS),
+        orders=USUAL_ORDERS,
+        generate=True,
+        logprobs=True,
+        max_new_tokens=8,
+    )
+    *_, last = measure_rows(engine, request)
+    assert [one["text"] for one in measured["records"]] == [one.text for one in last.records]
     lines = message(app)
     assert sum(line.startswith("spaces: asked for") for line in lines) == 4
     assert lines.count("spaces: process ended with 0") == 4
