@@ -5,13 +5,14 @@ prefills each prompt separately, and returns logits and a cache with one state p
 """
 
 import copy
-import functools
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from functools import partial, wraps
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
@@ -106,7 +107,7 @@ def _checked(model: Any, forward: "_MethodForward") -> Callable[..., Any]:
     """Return the model's `generate`, which raises ModelError if it has run another forward pass."""
     generate = model.generate
 
-    @functools.wraps(generate)
+    @wraps(generate)
     def checked(*args: Any, **options: Any) -> Any:
         num_calls = forward.num_calls
         output = generate(*args, **options)
@@ -133,14 +134,12 @@ class _MethodForward:
         self._prefilled: list[tuple[SequenceState, Tensor]] = []
         self.num_calls = 0
 
-        device = engine.device  # of a model on several devices, the one of the first tokens
-        longest = max(layout.num_tokens for layout in layouts)
+        # On the device of the first tokens, for a model on several devices.
+        ids = [torch.tensor(layout.ids, device=engine.device) for layout in layouts]
         padding = getattr(engine.model.generation_config, "pad_token_id", None) or 0
-        self.input_ids = torch.full((len(layouts), longest), padding, device=device)
-        self.attention_mask = torch.zeros_like(self.input_ids)
-        for index, layout in enumerate(layouts):
-            self.input_ids[index, longest - layout.num_tokens :] = torch.tensor(layout.ids, device=device)
-            self.attention_mask[index, longest - layout.num_tokens :] = 1
+        pad = partial(pad_sequence, batch_first=True, padding_side="left")
+        self.input_ids = pad(ids, padding_value=padding)
+        self.attention_mask = pad([torch.ones_like(each) for each in ids])
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Any]:
         """Return the forward of a copy of the model, which an engine makes for an update."""
@@ -156,7 +155,8 @@ class _MethodForward:
         unsupported = [name for name in used if name not in IGNORED_ARGUMENTS]
         unsupported += ["use_cache=False"] * (options.get("use_cache") is False)
         cache = past_key_values
-        if not isinstance(cache, _SequencesCache | None) and not _is_new_default_cache(cache):
+        is_new = type(cache) is DynamicCache and not cache.offloading and not cache.get_seq_length()
+        if not isinstance(cache, _SequencesCache | None) and not is_new:
             unsupported.append(f"past_key_values or cache_implementation of {type(cache).__name__}")
         if unsupported:
             message = f"patch_generate() does not support {', '.join(unsupported)}. Call generate without."
@@ -200,10 +200,6 @@ class _MethodForward:
         ]
         logits = torch.stack([logits for _, logits in self._prefilled]).repeat_interleave(repeats, dim=0)
         return logits, _SequencesCache(rows, self.input_ids.shape[1])
-
-
-def _is_new_default_cache(cache: Cache | None) -> bool:
-    return type(cache) is DynamicCache and not cache.offloading and not cache.get_seq_length()
 
 
 class _SequencesCache(Cache):

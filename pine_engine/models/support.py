@@ -4,8 +4,10 @@ The checks need no weights; attention/model_validation.py checks properties that
 """
 
 import re
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pine_engine.errors import ModelError, PineError, one_line
@@ -13,19 +15,12 @@ from pine_engine.errors import ModelError, PineError, one_line
 if TYPE_CHECKING:  # torch and transformers take about 1.7 s to import
     from transformers import PretrainedConfig
 
-RECURRENT = frozenset(
-    [
-        *("falcon_h1", "falcon_mamba", "jamba", "lfm2", "lfm2_moe", "lfm3", "mamba", "mamba2"),
-        *("nemotron_h", "recurrent_gemma", "rwkv", "xlstm", "zamba", "zamba2", "zaya"),
-    ]
-)
-"""Model types with layers that mix tokens in a state or a convolution; not all say so in layer_types."""
+_REASONS = tomllib.loads(Path(__file__).with_name("unsupported.toml").read_text(encoding="utf-8"))["reason"]
 
-SINKS = frozenset(("flint", "gpt_oss", "granite_swa", "granitemoe_swa", "mimo_v2_flash"))
-"""Model types whose softmax has a term without a key."""
-
-OWN_ROTATION = frozenset(("codegen", "gptj", "roformer"))
-"""Model types with a table of rotations inside each attention layer."""
+UNSUPPORTED: dict[str, str] = {
+    model_type: entry["text"] for entry in _REASONS for model_type in entry["model_types"]
+}
+"""Reason by model type, from unsupported.toml."""
 
 ROTATES_IN_WINDOWS = frozenset(("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe"))
 """Model types that rotate only in layers with a sliding window, if they have such layers."""
@@ -88,29 +83,25 @@ def refusal(config: "PretrainedConfig") -> str | None:
 
 
 def _unsupported(config: "PretrainedConfig") -> str | None:
-    kind = config.model_type
+    kind: str = config.model_type
     layer_types = set(getattr(config, "layer_types", None) or ())
     ropes = _rope_parameters(config)
     if config.is_encoder_decoder:
         return "it is an encoder-decoder model, and PINE places documents in the one stream of a decoder"
-    if kind in ("bloom", "mpt") or getattr(config, "alibi", False):
-        return "its positions are ALiBi, a penalty on distance, and PINE moves documents by rotation"
+    if kind in UNSUPPORTED:
+        return UNSUPPORTED[kind]
+    if getattr(config, "alibi", False):
+        return UNSUPPORTED["bloom"]
     if isinstance(getattr(config, "kv_lora_rank", None), int):
         return "it has multi-head latent attention (MLA), which compresses keys and rotates a part of each"
-    if kind in RECURRENT or layer_types & {"linear_attention", "conv", "mamba", "recurrent"}:
-        return "it has recurrent, state-space or convolution layers, which mix a document with earlier text"
+    if layer_types & {"linear_attention", "conv", "mamba", "recurrent"}:
+        return UNSUPPORTED["mamba"]
     if sparse := sorted(layer_types - KINDS_OF_ATTENTION):
         return f"it has layers of type {sparse[0]!r}, and PINE needs attention to all keys or to a window"
-    if kind in OWN_ROTATION:
-        return "it rotates by a table inside each attention layer, which cannot be replaced"
     if not ropes:
         return "its positions are learned or fixed vectors added to the tokens, and PINE needs rotary ones"
-    if kind == "diffllama":
-        return "its attention is a difference of two softmaxes (differential attention)"
     if hasattr(config, "H_cycles"):
         return "it runs the same layers several times in cycles"
-    if kind in SINKS:
-        return "its attention has sinks (learned scores without a key)"
     rotates = getattr(config, "no_rope_layers", None) or [1]  # the name's opposite: 0 is a layer without
     has_windows = "sliding_attention" in layer_types
     if not all(rotates) or (kind in ROTATES_IN_WINDOWS and has_windows and "full_attention" in layer_types):

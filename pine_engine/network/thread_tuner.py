@@ -65,11 +65,6 @@ class ContentionMonitor:
     until: float = 0.0  # time in seconds up to which one thread is used
     pause: float = MIN_PAUSE  # next pause, as a multiple of the time lost
 
-    def report_slowdown(self, now: float, lost_s: float) -> None:
-        """Start a pause, because all threads have lost `lost_s` seconds."""
-        self.until = now + lost_s * self.pause
-        self.pause = min(2 * self.pause, MAX_PAUSE)
-
 
 @dataclass
 class ThreadPolicy:
@@ -101,7 +96,8 @@ class ThreadPolicy:
             return
         self.lost_s = max(0.0, self.lost_s + seconds - self.single_s)
         if self.lost_s > max(MAX_LOSS_S, MAX_LOSS_LAYERS * self.single_s):
-            self.monitor.report_slowdown(now, self.lost_s)
+            self.monitor.until = now + self.lost_s * self.monitor.pause
+            self.monitor.pause = min(2 * self.monitor.pause, MAX_PAUSE)
         elif len(self.trial_s) < NUM_TRIAL_LAYERS:
             self.trial_s.append(seconds)
             if len(self.trial_s) == NUM_TRIAL_LAYERS:
