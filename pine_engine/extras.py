@@ -22,9 +22,8 @@ def import_extra(module: str, *packages: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise InputError(
-            f"{packages[0]} is not installed; {how_to_install(*packages)}", field=packages[0]
-        ) from error
+        message = f"{packages[0]} is not installed; {how_to_install(*packages)}"
+        raise InputError(message, field=packages[0]) from error
 
 
 def how_to_install(*packages: str, options: str = "") -> str:

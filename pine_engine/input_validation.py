@@ -80,9 +80,8 @@ def as_ints(value: Any, label: str, expected: str) -> tuple[int, ...]:
     for place, item in enumerate(items):
         number = _as_int(item)
         if number is None:
-            raise InputError(
-                f"{label} holds {describe(item)} at place {place}; expected {expected}", field=label
-            )
+            message = f"{label} holds {describe(item)} at place {place}; expected {expected}"
+            raise InputError(message, field=label)
         numbers.append(number)
     return tuple(numbers)
 

@@ -73,9 +73,8 @@ def validate_model(
         raise ModelError(f"{type(model).__name__}: {reason}")
     window = sliding_window(model.config) or PROBE_TOKENS
     if window < PROBE_TOKENS:
-        raise _unsupported(
-            model, f"its sliding window is {window} tokens, which would cut even a prompt of {PROBE_TOKENS}"
-        )
+        reason = f"its sliding window is {window} tokens, which would cut even a prompt of {PROBE_TOKENS}"
+        raise _unsupported(model, reason)
     _check_adapters(model)
     return tuple(
         _validate_range(model, packed, longest) for longest in (*lengths_of_change(model.config), None)
@@ -109,12 +108,8 @@ def _validate_range(
     for name in ("vanilla", "pine"):
         deviation = _logit_deviation(_run(patched_model, layout, name), expected)
         if not deviation <= TOLERANCE[expected.dtype]:
-            raise _unsupported(
-                model,
-                f"attention through PINE's function ({name}, one document) deviates from the model's own by "
-                f"{deviation:.1e}, more than {TOLERANCE[expected.dtype]:.0e}; the model does something in "
-                "its attention that is not supported",
-            )
+            limit = f"{deviation:.1e}, more than {TOLERANCE[expected.dtype]:.0e}"
+            raise _unsupported(model, f"PINE's attention ({name}) deviates from the model's own by {limit}")
     return patched_model
 
 
@@ -131,11 +126,10 @@ def _check_adapters(model: nn.Module) -> None:
             )
             if depends_on_others:
                 kind = type(config).__name__.removesuffix("Config")
-                raise ModelError(
-                    f"{type(model).__name__}: adapter {name!r} ({kind}) is not supported, because it adds "
-                    "tokens or depends on other tokens of the prompt: expected an adapter that changes each "
-                    "token on its own, such as LoRA. Give the base model or use another adapter."
+                message = (
+                    f"{type(model).__name__}: adapter {name!r} ({kind}) adds tokens, or depends on others"
                 )
+                raise ModelError(f"{message}; use one that changes each token on its own, such as LoRA")
 
 
 def _check_finite(network: PreTrainedModel, logits: Tensor) -> None:
@@ -161,11 +155,8 @@ def _find_rotation(network: PreTrainedModel, ids: Tensor) -> tuple[Rope, ...]:
         deviations = [_rotation_deviation(rope, *layers) for rope in candidates]
         smallest = min(deviations)
         if not smallest <= TOLERANCE[logits.dtype]:
-            raise _unsupported(
-                network,
-                f"its rotation by position deviates from plain RoPE by {smallest:.1e} in layer "
-                f"{len(selected)}, so PINE cannot place documents in it",
-            )
+            reason = f"its rotation deviates from plain RoPE by {smallest:.1e} in layer {len(selected)}"
+            raise _unsupported(network, reason)
         selected.append(candidates[deviations.index(smallest)])
     return tuple(selected)
 
@@ -176,11 +167,8 @@ def _capture(model: PreTrainedModel, ids: Tensor, positions: Sequence[int]) -> t
     logits = _forward(model, ids, torch.tensor(positions, device=input_device(model)), capture)
     num_layers: int = model.config.get_text_config().num_hidden_layers
     if len(capture.layers) != num_layers:
-        raise _unsupported(
-            model,
-            f"{len(capture.layers)} of {num_layers} layers call an attention function that can be replaced, "
-            "and PINE needs all",
-        )
+        count = f"{len(capture.layers)} of {num_layers} layers"
+        raise _unsupported(model, f"{count} call an attention function that can be replaced; PINE needs all")
     return capture, logits
 
 
@@ -192,10 +180,8 @@ def _check_softcap(model: PreTrainedModel, softcaps: set[float | None]) -> None:
     expected = getattr(model.config.get_text_config(), "attn_logit_softcapping", None)
     if softcaps != {expected}:
         passed = ", ".join(map(str, softcaps))
-        raise _unsupported(
-            model,
-            f"its config limits attention scores (soft-capping) to {expected}, but its layers pass {passed}",
-        )
+        reason = f"its config limits attention scores (soft-capping) to {expected}, its layers pass {passed}"
+        raise _unsupported(model, reason)
 
 
 def _check_mixing(model: PreTrainedModel, ids: Tensor, logits: Tensor) -> None:
@@ -204,11 +190,8 @@ def _check_mixing(model: PreTrainedModel, ids: Tensor, logits: Tensor) -> None:
     changed[::2] = (changed[::2] + 1) % model.config.get_text_config().vocab_size
     _, changed_logits = _capture(model, changed, range(len(ids)))
     if not _logit_deviation(changed_logits[1::2], logits[1::2]) <= TOLERANCE[logits.dtype]:
-        raise _unsupported(
-            model,
-            "its tokens interact outside attention too, such as in a convolution or a recurrent layer, where "
-            "documents cannot be kept apart",
-        )
+        reason = "its tokens interact outside attention too, such as in a convolution or a recurrent layer"
+        raise _unsupported(model, reason)
 
 
 def _rotation_deviation(rope: Rope, unrotated: Sequence[Tensor], rotated: Sequence[Tensor]) -> float:
@@ -253,6 +236,5 @@ def _forward(model: PreTrainedModel, ids: Tensor, positions: Tensor, attend: For
     except ModelError as error:  # raised by the attention function
         raise _unsupported(model, str(error)) from error
     except Exception as error:  # raised by the model's code for an unexpected attention function
-        raise _unsupported(
-            model, f"it cannot be run with PINE's attention function ({one_line(error)})"
-        ) from error
+        reason = f"it cannot be run with PINE's attention function ({one_line(error)})"
+        raise _unsupported(model, reason) from error

@@ -128,8 +128,5 @@ def head_dim_of(model: PreTrainedModel) -> int:
     try:
         head_dim: int | None = getattr(config, "head_dim", None)
     except Exception as error:  # raised by transformers for values that differ between layers
-        raise ModelError(
-            f"{type(model).__name__}: the heads of its layers differ in their dimensions, which is not "
-            "supported"
-        ) from error
+        raise ModelError(f"{type(model).__name__}: the heads of its layers differ in dimension") from error
     return head_dim or config.hidden_size // config.num_attention_heads

@@ -76,15 +76,11 @@ class TraceConfig:
         """
         for one in self.token_ranges:
             if not 0 <= one.layer < num_layers or not 0 <= one.head < num_heads:
-                raise InputError(
-                    f"Token range is outside the model: got layer {one.layer}, head {one.head}, expected "
-                    f"layers 0 to {num_layers - 1} and heads 0 to {num_heads - 1}."
-                )
+                limits = f"layers 0 to {num_layers - 1} and heads 0 to {num_heads - 1}"
+                raise InputError(f"token range has layer {one.layer}, head {one.head}, expected {limits}")
             if not 0 <= one.first < one.stop <= num_tokens:
-                raise InputError(
-                    f"Token range is empty or too long: got queries {one.first} to {one.stop - 1}, expected "
-                    f"a range inside 0 to {num_tokens - 1} (prompt and answer)."
-                )
+                queries = f"queries {one.first} to {one.stop - 1}"
+                raise InputError(f"token range has {queries}, expected some of 0 to {num_tokens - 1}")
         if self.alternatives < 0:
             raise InputError(f"Invalid number of alternatives: got {self.alternatives}, expected 0 or more.")
 

@@ -35,10 +35,8 @@ class PrefixCache:
             model: Model that computes the states.
         """
         if self.rows and self._model is not model:
-            raise InputError(
-                "prefix_cache has states of another model. Create one PrefixCache per engine.",
-                field="prefix_cache",
-            )
+            message = "prefix_cache has states of another model. Create one PrefixCache per engine."
+            raise InputError(message, field="prefix_cache")
         self._model = model
 
 

@@ -172,9 +172,8 @@ def tokenize_request(
         raise InputError(f"unknown option: got {name}. See help(Engine.run) for all options.", field=name)
     has_parts = documents is not None or any((question, instruction, system)) or task != USUAL_TASK
     if prompt is not None and has_parts:
-        raise InputError(
-            "a prompt and parts of one were passed. Pass the prompt or its parts.", field="prompt"
-        )
+        message = "a prompt and parts of one were passed. Pass the prompt or its parts."
+        raise InputError(message, field="prompt")
     if prompt is not None:
         return model.tokenize(prompt)
     if documents is None:

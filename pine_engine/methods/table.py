@@ -117,9 +117,8 @@ def get_methods(methods: str | Method | Iterable[str | Method] | None = None) ->
     if ALL in names:
         raise InputError(f"{ALL!r} selects every method; name it alone", field="methods")
     if len(set(names)) < len(names):
-        raise InputError(
-            f"a method was named twice in {', '.join(names)}; name each method once", field="methods"
-        )
+        message = f"a method was named twice in {', '.join(names)}; name each method once"
+        raise InputError(message, field="methods")
     return tuple(METHODS[name] for name in names)
 
 

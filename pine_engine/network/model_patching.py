@@ -50,10 +50,8 @@ def clone_with_shared_weights(model: PreTrainedModel) -> PreTrainedModel:
     try:
         copied = copy.deepcopy(model, {id(one): one for one in shared})
     except Exception as error:
-        raise ModelError(
-            f"{type(model).__name__} has modules that cannot be copied: got {one_line(error)}. Remove your "
-            "attributes from the modules, and restore them afterwards."
-        ) from error
+        message = f"modules of {type(model).__name__} cannot be copied ({one_line(error)})"
+        raise ModelError(f"{message}; remove your attributes from them, and restore them later") from error
     network = cast(PreTrainedModel, _without_compile(copied))
     network.eval()
     if not hasattr(network, "_hf_hook"):
@@ -77,10 +75,8 @@ def generating_module(model: nn.Module) -> PreTrainedModel:
     for module in model.modules():
         if isinstance(module, GenerationMixin):
             return cast(PreTrainedModel, module)
-    raise ModelError(
-        f"A {type(model).__name__} has no `generate` that can run under a method: expected a transformers "
-        "model or a wrapper around one. Give the transformers model in it."
-    )
+    message = f"a {type(model).__name__} has no `generate` that can run under a method"
+    raise ModelError(f"{message}; give the transformers model in it")
 
 
 def freeze_rope_frequencies(network: PreTrainedModel, length: int) -> None:

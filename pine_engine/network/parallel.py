@@ -25,20 +25,17 @@ def num_local_heads(model: PreTrainedModel) -> int:
         return num_heads
     split = model.config.distributed_config
     if split.pp_size * split.dp_size * split.ep_size != 1:
-        raise ModelError(
-            f"{type(model).__name__} is split by stages, experts or for training (FSDP): expected a split by "
-            "heads. Load it with DistributedConfig(tp_plan='auto')."
-        )
+        message = f"{type(model).__name__} is split by stages, experts or for training, expected by heads"
+        raise ModelError(f"{message}; load it with DistributedConfig(tp_plan='auto')")
     count = num_processes(model)
     num_kv_heads: int = getattr(config, "num_key_value_heads", None) or num_heads
     local_heads, local_kv_heads = (
         get_kv_heads_per_rank(model.tp_plan, number, count) for number in (num_heads, num_kv_heads)
     )
     if not isinstance(local_heads, int) or local_kv_heads is None:
-        raise ModelError(
-            f"{type(model).__name__} cannot be split evenly: got {num_heads} heads, {num_kv_heads} key heads "
-            f"and {count} processes. Start a number of processes that divides both."
-        )
+        numbers = f"{num_heads} heads, {num_kv_heads} key heads and {count} processes"
+        message = f"{type(model).__name__} cannot be split evenly: got {numbers}"
+        raise ModelError(f"{message}; start a number of processes that divides both")
     return local_heads
 
 

@@ -109,10 +109,8 @@ def _attention_function(
         raise ModelError(f"its heads have {head_dim} dimensions, and PINE rotates pairs of them")
     running = _RUNNING.get()
     if running is None:
-        raise ModelError(
-            f"Attention {NAME!r} was called outside an Engine: expected a model with its own attention. Call "
-            "model.set_attn_implementation('sdpa')."
-        )
+        message = f"attention {NAME!r} runs inside an Engine only: call model.set_attn_implementation('sdpa')"
+        raise ModelError(message)
     scoring = AttentionParams(head_dim**-0.5 if scaling is None else scaling, softcap)
     with torch._C.DisableTorchFunction():  # a parent module may be in batch-invariant mode
         layer = cast(int, module.layer_idx)

@@ -81,7 +81,7 @@ def test_alternatives_are_the_most_likely_tokens(engine: Engine) -> None:
 )
 def test_range_outside_model_or_prompt_is_refused(engine: Engine, outside: TokenRange) -> None:
     TraceConfig((TokenRange(1, 3, 0, TOTAL + 1),)).check(2, 4, TOTAL + 1)  # the largest one
-    with pytest.raises(InputError, match="Token range is"):
+    with pytest.raises(InputError, match="token range has"):
         engine.generate(LAYOUT, max_new_tokens=NEW_TOKENS, trace=TraceConfig((outside,)))
 
 
