@@ -42,9 +42,7 @@ class Workload:
 
         from pine_engine.prompts.layout import TokenLayout
 
-        vocab_size = engine.model.config.get_text_config().vocab_size
-        if engine.tokenizer is not None:  # some models have more embeddings than tokens
-            vocab_size = min(vocab_size, len(engine.tokenizer))
+        vocab_size = vocab_size_of(engine)
         lengths = [*[self.document_tokens] * self.documents, PREFIX_TOKENS, SUFFIX_TOKENS]
         generator = torch.Generator().manual_seed(0)
         *documents, prefix, suffix = (
@@ -53,6 +51,12 @@ class Workload:
         layout = TokenLayout(prefix, tuple(documents), suffix)
         engine.check_length(layout, self.new_tokens)
         return layout
+
+
+def vocab_size_of(engine: "Engine") -> int:
+    """Return the number of tokens; some models have more embedding rows."""
+    size: int = engine.model.config.get_text_config().vocab_size
+    return size if engine.tokenizer is None else min(size, len(engine.tokenizer))
 
 
 def sweep_over(work: Workload, sweep: Sweep, sizes: Sequence[int] | None = None) -> list[Workload]:

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.cli.options import Methods, ModelOptions, method_names
 from pine_engine.cli.output import CommandResult
-from pine_engine.engine.events import GenerationFinished, PrefillDone, RunFinished, answers_report
-from pine_engine.prompts.request import Request, read_request
+from pine_engine.engine.events import answers_report
+from pine_engine.prompts.request import read_request
 
 
 def compare(
@@ -21,15 +22,15 @@ def compare(
         model: Model that answers.
     """
     names = method_names(methods)
-    request = read_request(file, Request)
+    request = read_request(file, pine.Request)
     engine = model.load(needs_tokenizer=True)
     layout = request.tokenize(engine)
     with output.progress(2 * len(names)) as advance:
         for event in engine.generate(layout, methods=names, max_new_tokens=max_new_tokens):
-            if isinstance(event, PrefillDone):
+            if isinstance(event, pine.PrefillDone):
                 advance(f"{event.method}: prefill of {layout.num_tokens} tokens finished")
-            elif isinstance(event, GenerationFinished):
+            elif isinstance(event, pine.GenerationFinished):
                 advance(f"{event.answer.method}: answer finished")
-            elif isinstance(event, RunFinished):
+            elif isinstance(event, pine.RunFinished):
                 report = output.report_header(engine) | answers_report(event.result)
     return CommandResult(report, report["results"])

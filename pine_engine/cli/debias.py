@@ -6,13 +6,12 @@ from typing import Annotated
 
 import typer
 
+import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.cli.options import ModelOptions, split_names
 from pine_engine.cli.output import CommandResult
-from pine_engine.debias.plan import MAX_ORDERS, plan_debias
-from pine_engine.engine.events import PrefillDone
-from pine_engine.methods.table import METHODS
-from pine_engine.prompts.request import LabeledRequest, read_request
+from pine_engine.debias.plan import MAX_ORDERS
+from pine_engine.prompts.request import read_request
 
 
 def debias(
@@ -41,11 +40,11 @@ def debias(
         max_orders: Maximum number of orders of permutation_full.
         model: Model that answers.
     """
-    requests = [read_request(file, LabeledRequest) for file in files]
+    requests = [read_request(file, pine.LabeledRequest) for file in files]
     if labels is not None:
         update = {"labels": split_names(labels)}
         requests = [request.model_copy(update=update) for request in requests]
-    plan = plan_debias(
+    plan = pine.plan_debias(
         requests,
         wrapper=wrapper,
         base=base,
@@ -57,15 +56,12 @@ def debias(
     )
 
     engine = model.load(needs_tokenizer=True)
-
-    from pine_engine.debias.debias import DebiasResult, run_debias
-
-    results: list[DebiasResult] = []
+    results: list[pine.DebiasResult] = []
     with output.progress(plan.num_prompts) as advance:
-        for event in run_debias(engine, plan):
-            if isinstance(event, PrefillDone):
+        for event in pine.run_debias(engine, plan):
+            if isinstance(event, pine.PrefillDone):
                 advance(f"{event.method}: prefill finished")
-            elif isinstance(event, DebiasResult):
+            elif isinstance(event, pine.DebiasResult):
                 results.append(event)
     by_file = list(zip(map(str, files), results, strict=True))
     report = output.report_header(engine) | {"wrapper": wrapper, "base": base, "prompts": plan.num_prompts}
@@ -75,5 +71,5 @@ def debias(
         base_answers = [f"{answer or 'none'} {count}x" for answer, count in result.base_answers.items()]
         scores = [f"{label} {score:.3g}" for label, score in result.scores.items()]
         row = {"file": file, "answer": result.answer or "none", "scores": ", ".join(scores)}
-        rows.append(row | {f"{METHODS[base].label} alone": ", ".join(base_answers)})
+        rows.append(row | {f"{pine.METHODS[base].label} alone": ", ".join(base_answers)})
     return CommandResult(report, rows)

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.cli.download_data import file_sha256
 from pine_engine.cli.options import Limit, ModelOptions, split_names
@@ -28,9 +29,6 @@ from pine_engine.evaluation.report.tables import estimated, metric_rows
 from pine_engine.evaluation.report.task_tables import main_results
 from pine_engine.evaluation.settings import Settings, choose
 from pine_engine.evaluation.task_estimates import nested
-
-if TYPE_CHECKING:
-    from pine_engine.engine.engine import Engine
 
 METRICS = ("generate", "logprob")
 
@@ -146,7 +144,7 @@ def evaluate(
 
 def _open(
     output_dir: Path, settings: Settings, model: ModelOptions, data: Path
-) -> "tuple[Engine, stored.RunInfo]":
+) -> "tuple[pine.Engine, stored.RunInfo]":
     """Load the model and open the run. One process selects the dtype of a new run for all others."""
     with ExitStack() as selecting:
         dtype = stored.dtype_of_run(output_dir) if model.dtype == "auto" else model.dtype
@@ -201,6 +199,7 @@ def _rows(run: MeasuredRun) -> Iterator[dict[str, str]]:
     """Yield the main results of each method by metric, as in a report, and the time per record."""
     (grid,) = run.tasks
     table = main_results(grid.task, [run])
-    for row, cells in zip(metric_rows(grid.task, [run]), table.rows, strict=True):
+    for row, texts in zip(metric_rows(grid.task, [run]), table.rows, strict=True):
+        cells = dict(zip(table.columns, texts, strict=True))
         time_per_record = estimated(grid.get(row.method, "cost", "seconds"))
-        yield dict(zip(table.columns, cells, strict=True)) | {"time": time_per_record}
+        yield {"method": cells.pop("method"), **cells, "time": time_per_record}

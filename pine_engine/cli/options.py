@@ -5,16 +5,14 @@ import inspect
 import re
 from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
+import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
-
-if TYPE_CHECKING:
-    from pine_engine.engine.engine import Engine
 
 Positive = Annotated[int, typer.Option(min=1)]
 Limit = Annotated[int | None, typer.Option(min=1)]
@@ -44,7 +42,7 @@ class ModelOptions:
     dtype: str = "auto"
     device: str = "cpu"
 
-    def load(self, *, needs_tokenizer: bool = False) -> "Engine":
+    def load(self, *, needs_tokenizer: bool = False) -> "pine.Engine":
         """Load the engine."""
         return output.load(self.model, self.dtype, self.device, needs_tokenizer=needs_tokenizer)
 

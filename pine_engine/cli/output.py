@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import TextWrapper
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 from pydantic_core import to_jsonable_python
@@ -16,10 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+import pine_engine as pine
 from pine_engine.errors import ModelError
-
-if TYPE_CHECKING:
-    from pine_engine.engine.engine import Engine
 
 FAILED = 1
 """Exit status: a check failed, a result differs, or records are missing."""
@@ -40,7 +38,7 @@ stderr = Console(stderr=True)
 stdout = Console()
 
 
-def load(model: str | None, dtype: str, device: str, *, needs_tokenizer: bool = False) -> "Engine":
+def load(model: str | None, dtype: str, device: str, *, needs_tokenizer: bool = False) -> "pine.Engine":
     """Load the engine with a progress bar, which also shows the conversion of the embedded model."""
     from pine_engine.benchmark.random_models import is_synthetic, load_engine
 
@@ -76,7 +74,7 @@ class CommandResult(NamedTuple):
     caption: str = ""
 
 
-def report_header(engine: "Engine") -> dict[str, Any]:
+def report_header(engine: "pine.Engine") -> dict[str, Any]:
     """Return the first fields of a report: name and dtype of the model."""
     return {"model": engine.model_name, "dtype": engine.dtype}
 

@@ -4,19 +4,17 @@ import dataclasses
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.cli.options import Limit, Methods, ModelOptions, Positive, method_names, parse_numbers
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.request import DataRow, read_rows
-
-if TYPE_CHECKING:
-    from pine_engine.engine.orders import OrderComparison
 
 STATISTICS = ("orders", "num_distinct_answers", "max_abs_logit_diff", "bitwise_identical")
 
@@ -56,24 +54,21 @@ def verify(
     names = method_names(methods)
     examples = list(read_rows(data, DataRow, limit).values())
     engine = model.load(needs_tokenizer=True)
-
-    from pine_engine.engine.orders import OrderResult, compare_orders, sample_orders, summarize_orders
-
     layouts = [example.comparison().tokenize(engine) for example in examples]
     for layout in layouts:
         engine.check_length(layout, max_new_tokens)
-    orders = [sample_orders(layout.num_documents, num_orders, seed) for layout in layouts]
+    orders = [pine.sample_orders(layout.num_documents, num_orders, seed) for layout in layouts]
     entries: list[dict[str, Any]] = []
     with output.progress(sum(map(len, orders))) as advance:
         for example, layout, tried in zip(examples, layouts, orders, strict=True):
-            cells: list[dict[str, OrderComparison]] = []
-            for event in compare_orders(
+            cells: list[dict[str, pine.OrderComparison]] = []
+            for event in pine.compare_orders(
                 engine, layout, methods=names, orders=tried, max_new_tokens=max_new_tokens, stop_at_eos=False
             ):
-                if isinstance(event, OrderResult):
+                if isinstance(event, pine.OrderResult):
                     cells.append(event.comparisons)
                     advance(example.id)
-            for method, stats in summarize_orders(cells).items():
+            for method, stats in pine.summarize_orders(cells).items():
                 values = {field: getattr(stats, field) for field in STATISTICS}
                 entries.append({"id": example.id, "method": method, **values})
     summary = {name: _total(name, [one for one in entries if one["method"] == name]) for name in names}

@@ -4,23 +4,31 @@ A record needs one run of its base method, or several if a wrapper is around it.
 same method are computed once, and an order-invariant method once for all orders of the same input documents.
 """
 
+import time
 from collections import Counter
-from collections.abc import Container, Hashable, Iterable
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from torch import Tensor
+
+from pine_engine.attention.state import SequenceState
 from pine_engine.debias.debias import num_continued
 from pine_engine.debias.plan import content_free_prompts, document_orders
 from pine_engine.debias.table import MeasuredMethod, Steps
+from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.generation import ActiveGeneration
+from pine_engine.engine.generation import ActiveGeneration, synchronize
 from pine_engine.errors import InputError
 from pine_engine.evaluation.document_orders import DocumentOrder, arrange, in_slots, names_of
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.settings import Key, Settings
-from pine_engine.methods.table import Method
+from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.tasks import get_task
+
+OnLayer = Callable[[Method, int], None]
+"""Called at the start of each layer, with the method. An exception stops the prefill."""
 
 
 @dataclass(eq=False)
@@ -223,3 +231,77 @@ class ExamplePlan:
             prefill = Prefill(base, moved, version)
             found.append(self._prefills.setdefault((base.name, documents, version), prefill))
         return tuple(found)
+
+
+class SharedPrefill:
+    """Prefill of the prompts of one example, with shared parts computed once, under torch.inference_mode.
+
+    Reuse does not depend on the other methods of the run: the prefix is always computed alone, and methods
+    with the same document encoding always continue from the first of them in the table. So records are
+    bitwise identical for every selection of methods, and after an interruption.
+    """
+
+    def __init__(
+        self, engine: Engine, prefills: Collection[Prefill], *, reserved_tokens: int, on_layer: OnLayer
+    ) -> None:
+        self._engine, self._reserved_tokens, self._on_layer = engine, reserved_tokens, on_layer
+        self._num_prefills = len(prefills)
+        self._num_reusing = Counter(map(_source, prefills))
+        self._remaining = self._num_reusing.copy()
+        self._sources: dict[tuple[str, TokenLayout, str], tuple[SequenceState, Tensor, float]] = {}
+        self._prefix: tuple[list[SequenceState], float] | None = None
+
+    def run(self, prefill: Prefill) -> tuple[SequenceState, Tensor]:
+        """Return the state and the logits (1, V) of a prompt. To be called once for each prefill."""
+        source = _source(prefill)
+        prefill_method = METHODS[source[0]]
+        if self._prefix is None:
+            self._prefix = self._run_prefix(prefill)
+        prefix_rows, prefix_s = self._prefix
+        if source not in self._sources:
+            self._sources[source] = self._pass(prefill, prefill.layout, prefill_method, prefix_rows)
+        row, logits, seconds = self._sources[source]
+        prefill.standalone_s = prefix_s + seconds
+        prefill.seconds = prefix_s / self._num_prefills + seconds / self._num_reusing[source]
+        self._remaining[source] -= 1
+        if not self._remaining[source]:
+            del self._sources[source]
+        if prefill.method is not prefill_method:
+            row, logits, seconds = self._pass(prefill, prefill.layout, prefill.method, [row])
+            prefill.standalone_s += seconds
+            prefill.seconds += seconds
+        return row, logits
+
+    def _run_prefix(self, prefill: Prefill) -> tuple[list[SequenceState], float]:
+        """Return a state with the prefix, and its seconds; no state for an empty prefix."""
+        prefix = prefill.layout.prefix
+        if not prefix:
+            return [], 0.0
+        shortest = TokenLayout(prefix, (prefix[:1],), prefix[:1])
+        row, _, seconds = self._pass(prefill, shortest, METHODS["vanilla"], [])
+        return [row], seconds
+
+    def _pass(
+        self, prefill: Prefill, layout: TokenLayout, method: Method, cached: Sequence[SequenceState]
+    ) -> tuple[SequenceState, Tensor, float]:
+        """Run a forward pass for a prefill; report its progress under the name of the prefill's method."""
+        began = time.perf_counter()
+        row, logits = passes.prefill(
+            self._engine.patched_models,
+            layout,
+            method,
+            reserved_tokens=self._reserved_tokens,
+            logits_to_keep=1,
+            on_layer=lambda layer: self._on_layer(prefill.method, layer),
+            cached_sequences=cached,
+        )
+        synchronize(logits)
+        return row, logits, time.perf_counter() - began
+
+
+def _source(prefill: Prefill) -> tuple[str, TokenLayout, str]:
+    """Return method, prompt and version of the prefill from which others continue."""
+    method = next(
+        method for method in METHODS.values() if method.document_encoding == prefill.method.document_encoding
+    )
+    return method.name, prefill.layout, prefill.version

@@ -4,7 +4,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -21,11 +21,16 @@ from pine_engine.engine.model_worker import RunControl, raise_if_cancelled, stre
 from pine_engine.errors import InputError, ModelError
 from pine_engine.evaluation.combine import Prior, combine
 from pine_engine.evaluation.document_orders import AS_IS, DocumentOrder
-from pine_engine.evaluation.example_runs import ExamplePlan, PlannedResult, Prefill, distinct_parts
+from pine_engine.evaluation.example_runs import (
+    ExamplePlan,
+    PlannedResult,
+    Prefill,
+    SharedPrefill,
+    distinct_parts,
+)
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Record, blank_record
 from pine_engine.evaluation.settings import Key, Settings, choose
-from pine_engine.evaluation.shared_prefill import SharedPrefill
 from pine_engine.methods.table import Method
 from pine_engine.prompts.tasks import get_task
 
@@ -132,7 +137,7 @@ class _ExampleRun:
         self._max_new_tokens = settings.max_new_tokens or get_task(example.task).max_new_tokens
         learning = {name for name, prior in priors.items() if prior is None}
         self._plan = ExamplePlan(engine, example, settings, done=done, learning=learning)
-        self._tokens: dict[str, tuple[int, ...]] = {}
+        self._tokens = cache(engine.tokenize_answer)
 
     def run(self) -> None:
         """Emit the records of the example."""
@@ -170,10 +175,8 @@ class _ExampleRun:
     def _reserved_tokens(self, result: PlannedResult) -> int:
         """Return the number of tokens that may follow a result's prompts."""
         texts = {text for run in result.runs for text in run.accepted + run.choices}
-        for text in texts - self._tokens.keys():
-            self._tokens[text] = self._engine.tokenize_answer(text)
         num_new_tokens = self._max_new_tokens if result.generations else 0
-        return max([num_new_tokens, *(len(self._tokens[text]) for text in texts)])
+        return max([num_new_tokens, *(len(self._tokens(text)) for text in texts)])
 
     def _compute(self, results: Sequence[PlannedResult]) -> Iterator[None]:
         """Compute everything that the results need, and yield after each part."""
@@ -226,7 +229,7 @@ class _ExampleRun:
         began = time.perf_counter()
         try:
             for text in prefill.texts:
-                ids = self._tokens[text]
+                ids = self._tokens(text)
                 (score,) = score_answers(
                     [row], [logits], text, ids, on_layer=lambda _: raise_if_cancelled(self._cancelled)
                 )

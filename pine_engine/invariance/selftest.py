@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 from pine_engine.attention.decode import batch_caches
 from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.benchmark.random_models import DEMANDING, MARK, synthetic_model
+from pine_engine.benchmark.workload import vocab_size_of
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import OrderStats, sample_orders
@@ -56,12 +57,12 @@ def plan_checks(engine: Engine, *, shuffles: int = 5, seed: int = 0) -> list[Cal
         checks.append(partial(kernels.check_packed, kernels.linear_layers(network, is_packed=True)))
     orders = {"shuffles": shuffles, "seed": seed}
     for model, methods in ((tiny, INVARIANT), *((model, PUBLISHED) for model in (*hard, engine))):
-        for label, layout in prompts(vocabulary_of(model)).items():
+        for label, layout in prompts(vocab_size_of(model)).items():
             name = f"{model.model_name}: {label}"
             checks.append(partial(check_orders, model, layout, methods, name, **orders))
         checks += [partial(check_batch_neighbors, model), partial(check_stacking, model)]
     checks += [partial(check_control, model, seed=seed) for model in (tiny, engine)]
-    layout = prompts(vocabulary_of(tiny))["documents of equal length"]
+    layout = prompts(vocab_size_of(tiny))["documents of equal length"]
     name = "tiny model: exact ties of importance"
     checks.append(partial(check_orders, tied, layout, INVARIANT, name, **orders))
     return checks
@@ -82,7 +83,7 @@ def check_orders(
 
 def check_control(engine: Engine, *, seed: int = 0) -> Check:
     """Check that vanilla changes: without a change, the checks of orders could not fail."""
-    layout = prompts(vocabulary_of(engine))["documents of many lengths"]
+    layout = prompts(vocab_size_of(engine))["documents of many lengths"]
     summary = _shuffle(engine, layout, ["vanilla"], 2, seed)["vanilla"]
     return Check(
         f"{engine.model_name}: control, vanilla changes",
@@ -95,7 +96,7 @@ def check_control(engine: Engine, *, seed: int = 0) -> Check:
 @torch.inference_mode()
 def check_batch_neighbors(engine: Engine) -> Check:
     """Check that a decode step is bitwise identical for other sequences, indices and sizes of the batch."""
-    layouts = list(prompts(vocabulary_of(engine)).values())[:3]
+    layouts = list(prompts(vocab_size_of(engine)).values())[:3]
     one, two, three = _prefill(engine, "pine", layouts)
     # A pass leaves None out, except for one that makes a single sequence a batch of two.
     batches: list[list[SequenceState | None]] = [[one, two], [two, one], [three, two, one]]
@@ -121,7 +122,7 @@ def check_stacking(engine: Engine) -> Check:
     A shuffle test decodes several orders of one prompt as one stack, and the number of threads may change
     between two layers.
     """
-    layout = prompts(vocabulary_of(engine))["documents of many lengths"]
+    layout = prompts(vocab_size_of(engine))["documents of many lengths"]
     orders = [layout.reorder(order) for order in sample_orders(layout.num_documents, 2, seed=0)]
     thread_counts = sorted({1, torch.get_num_threads()})
     failed = []
@@ -179,12 +180,6 @@ def prompts(vocabulary: int) -> dict[str, TokenLayout]:
         "documents of one token": prompt(9, (1, 1, 14, 1), 6),
         "a prompt of a few tokens": prompt(1, (2, 1, 3), 2),
     }
-
-
-def vocabulary_of(engine: Engine) -> int:
-    """Return the vocabulary size; some models have more embedding rows than tokens."""
-    size: int = engine.model.config.get_text_config().vocab_size
-    return size if engine.tokenizer is None else min(size, len(engine.tokenizer))
 
 
 def without_keys(model: PreTrainedModel) -> PreTrainedModel:

@@ -100,10 +100,9 @@ def _with_areas(
     curve: Curve, vanilla: dict[int, Estimate], alone: dict[int, Estimate], slots: Sequence[int]
 ) -> Curve:
     """Return vanilla and NIA without intervals, with the areas between and below them."""
-    edges = {method: [line[slot].mean if slot in line else None for slot in slots]
-             for method, line in ((BASELINE, vanilla), (ALONE, alone))}  # fmt: skip
+    top, edge = ([one and one.mean for one in map(line.get, slots)] for line in (vanilla, alone))
     lowest = min(one.mean for one in alone.values())
-    floor = [None if mean is None else lowest for mean in edges[ALONE]]
+    floor = [None if mean is None else lowest for mean in edge]
     lines = [
         _line(method, (one and one._replace(low=None, high=None) for one in map(line.get, slots)))
         for method, line in ((BASELINE, vanilla), (ALONE, alone))
@@ -114,7 +113,7 @@ def _with_areas(
         title=f"{curve.title}: what causal attention and positions do",
         lines=tuple(lines),
         levels=(),
-        areas=(("causal attention", edges[ALONE], edges[BASELINE]), ("positions", floor, edges[ALONE])),
+        areas=(("causal attention", edge, top), ("positions", floor, edge)),
         note=text("areas", vanilla=method_label(BASELINE), alone=method_label(ALONE)),
     )
 

@@ -56,13 +56,9 @@ def molecule_lines(report: MoleculeReport) -> Iterator[dict[str, str]]:
         return {**heads, "requests": str(report.requests), "orders": str(report.orders), **shares, **cells}
 
     for one in report.methods:
-        shares = {
-            "valid": one.valid,
-            "unique": one.unique,
-            "novel": one.novel,
-            "changes with the order": one.changed,
-        }
-        percents = {f"{name}, %": _percent(share) for name, share in shares.items()}
+        names = ("valid", "unique", "novel")
+        percents = {f"{name}, %": _percent(getattr(one, name)) for name in names}
+        percents["changes with the order, %"] = _percent(one.changed)
         yield line(method_label(one.method), one.errors, written=str(one.written), **percents)
     first = method_label(report.methods[0].method)
     for one in report.methods:
