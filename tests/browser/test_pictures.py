@@ -73,7 +73,7 @@ def test_positions_have_a_row_a_layer_and_a_row_a_method(drawn: Page) -> None:
     methods = plot(drawn, "method-positions").locator(".ytick")  # from below
     expect(methods).to_have_text(["PINE", "PCW", "NIA", "Vanilla"])
     queries = [row[1] for row in numbers(drawn, "figure-position-map")]
-    assert queries[: DOCUMENTS + 1] == ["A", "B", "SUF"]
+    assert queries[: DOCUMENTS + 1] == ["A", "B", "question"]
 
 
 def test_importance_has_a_cell_a_head_and_a_row_an_answer_token(drawn: Page) -> None:
@@ -264,7 +264,7 @@ def test_an_answer_is_compared_with_the_orders_that_were_tried(drawn: Page) -> N
     for place in ("likely-tokens", "token-shares", "answer-shares"):
         expect(drawn.locator(f"#figure-{place} figcaption")).to_contain_text("Every difference is 0 exactly.")
     rows = numbers(drawn, "figure-answer-shares")
-    assert [row[2] for row in rows] == ["SYS", "A, slot 1 → 2", "B, slot 2 → 1", "SUF"] * 2
+    assert [row[2] for row in rows] == ["prefix", "A, slot 1 → 2", "B, slot 2 → 1", "question"] * 2
     assert [row[1] for row in rows[:4]] == [row[1] for row in rows[4:]]
 
 
@@ -273,7 +273,7 @@ def test_bars_of_two_answers_are_walked_and_drawn_again_in_place(drawn: Page) ->
     open_tab(drawn, "Compare answers")
     drawn.get_by_role("group", name="Compare with").get_by_role("button", name="Vanilla", exact=True).click()
     bars = plot(drawn, "token-shares")
-    expect(bars.locator(".ytick")).to_have_text(["SYS", "A", "B", "SUF"])
+    expect(bars.locator(".ytick")).to_have_text(["prefix", "A", "B", "question"])
     expect(bars.locator(".legendtext")).to_have_text(["PINE", "Vanilla"])  # another was compared with before
     bars.focus()
     drawn.keyboard.press("ArrowDown")
@@ -284,7 +284,7 @@ def test_bars_of_two_answers_are_walked_and_drawn_again_in_place(drawn: Page) ->
     drawn.keyboard.press("ArrowRight")
     expect(message).to_contain_text("than under PINE")
     drawn.evaluate("pinePick({ with_prefix: false })")
-    expect(bars.locator(".ytick")).to_have_text(["A", "B", "SUF"])
+    expect(bars.locator(".ytick")).to_have_text(["A", "B", "question"])
     expect(bars).to_be_focused()
     drawn.keyboard.press("Escape")
     expect(bars.locator(".ytick")).to_have_count(4)

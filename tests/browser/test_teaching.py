@@ -45,7 +45,7 @@ def test_the_lesson_is_saved_with_the_run_of_the_class(drawn: Page, browser: Bro
     page.get_by_role("button", name="Next").click()
     # The run had two documents, the recorded one has three.
     ticks = page.locator(".pine-current .pine-plot .ytick")
-    expect(ticks).to_have_text(["SYS", "A", "B", "SUF"])
+    expect(ticks).to_have_text(["prefix", "A", "B", "question"])
     assert sent_request == [path.as_uri()]
     context.close()
 

@@ -14,8 +14,7 @@ Role = Literal["prefix", "document", "suffix", "decoded"]
 _PREFIX_COLOR, _SUFFIX_COLOR = "#E69F00", "#009E73"
 _DOCUMENT_COLORS = ("#56B4E9", "#CC79A7", "#F0E442", "#0072B2", "#D55E00")
 _BORDERS = ("solid", "dashed", "double", "dotted")
-_LABELS = {"prefix": "SYS", "suffix": "SUF", "decoded": "OUT"}
-_NAMES = {"prefix": "prefix", "suffix": "suffix", "decoded": "answer"}
+_LABELS = {"prefix": "prefix", "suffix": "question", "decoded": "answer"}
 
 
 def document_letter(index: int) -> str:
@@ -54,13 +53,13 @@ class Segment:
 
     @property
     def label(self) -> str:
-        """Short label: SYS, A, B, .., SUF, OUT."""
+        """Short label: prefix, A, B, .., question, answer."""
         return _LABELS[self.role] if self.document is None else document_letter(self.document)
 
     @property
     def name(self) -> str:
-        """Name in a sentence: "prefix", "document A", "suffix", "answer"."""
-        return _NAMES[self.role] if self.document is None else f"document {self.label}"
+        """Name in a sentence: "prefix", "document A", "question", "answer"."""
+        return self.label if self.document is None else f"document {self.label}"
 
     @property
     def color(self) -> str:

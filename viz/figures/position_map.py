@@ -83,4 +83,6 @@ def _position_map_info(
 
 def _token_name(token: int, last: int) -> str:
     """Name a suffix token; `last` is the last token of the question."""
-    return f"OUT {token - last}" if token > last else "SUF" if token == last else f"SUF {token + 1}"
+    if token > last:
+        return f"answer {token - last}"
+    return "question" if token == last else f"question {token + 1}"

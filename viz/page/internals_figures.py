@@ -130,7 +130,7 @@ def draw_masks(run: FinishedRun, selection: Selection) -> TabContent:
     )
     count = len(run.order)
     remarks = [
-        f"{row.label}: suffix attention to {SCALED[row.key_weighting]} is scaled by 1/{count}."
+        f"{row.label}: question attention to {SCALED[row.key_weighting]} is scaled by 1/{count}."
         for row in shown
         if row.key_weighting in SCALED and count > 1
     ]

@@ -40,7 +40,7 @@ def test_badge_text_meets_wcag_aa() -> None:
 
 
 def test_letter_follows_document_and_slot_the_order() -> None:
-    assert [segment.label for segment in (PREFIX, document_segment(2), SUFFIX)] == ["SYS", "C", "SUF"]
+    assert [segment.label for segment in (PREFIX, document_segment(2), SUFFIX)] == ["prefix", "C", "question"]
     assert [one.name for one in (document_segment(1), DECODED)] == ["document B", "answer"]
     badge = segment_badge(document_segment(2, slot=0))
     assert ">C</span>" in badge and ">slot 1</span>" in badge

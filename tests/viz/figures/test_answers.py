@@ -106,7 +106,7 @@ def test_attention_is_of_a_step_or_mean(with_prefix: bool) -> None:
     rows = LEFT.attention[:, skipped:] / LEFT.attention[:, skipped:].sum(1, keepdims=True).clip(1e-9)
     for step, expected in ((2, rows[2]), (None, rows.mean(0))):
         parts, values = _answer_attention_info([LEFT, EMPTY], step, with_prefix=with_prefix)
-        assert [part.label for part in parts] == ["SYS", "A", "B", "SUF"][skipped:]
+        assert [part.label for part in parts] == ["prefix", "A", "B", "question"][skipped:]
         np.testing.assert_allclose(values[0], expected, rtol=1e-6)
         assert np.isnan(values[1]).all()
 
@@ -144,12 +144,12 @@ def test_bars_and_texts_of_any_two_answers_agree(
 def test_document_is_compared_with_itself_in_another_slot() -> None:
     moved = answer_with("moved", ["x"], attention=[[0.25, 0.5, 0.125, 0.125]], order=(1, 0))
     figure = viz.plot_answer_attention([LEFT, moved])
-    assert row_names(figure) == ["SYS", "A, slot 1 → 2", "B, slot 2 → 1", "SUF"]
+    assert row_names(figure) == ["prefix", "A, slot 1 → 2", "B, slot 2 → 1", "question"]
     assert figure.data[1].x.tolist() == [0.25, 0.125, 0.5, 0.125]
 
 
 def test_single_or_empty_answer_has_no_comparison() -> None:
     (bars,) = viz.plot_answer_attention([LEFT]).data
-    assert list(bars.customdata) == ["SYS: 56%", "A: 25%", "B: 9.4%", "SUF: 9.4%"]
+    assert list(bars.customdata) == ["prefix: 56%", "A: 25%", "B: 9.4%", "question: 9.4%"]
     assert "difference" not in caption(viz.plot_answer_attention([EMPTY, LEFT]))
     assert row_names(viz.plot_next_token_candidates(EMPTY, replace(EMPTY, label="SP"))) == []

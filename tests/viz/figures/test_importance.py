@@ -82,10 +82,10 @@ def test_attention_shares_are_the_trace(trace: Trace, step: int | None) -> None:
     np.testing.assert_allclose(documents, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("with_rest", "labels"), [(True, "SYS A B C SUF"), (False, "A B C")])
+@pytest.mark.parametrize(("with_rest", "labels"), [(True, "prefix A B C question"), (False, "A B C")])
 def test_attention_shares_have_a_bar_per_segment(trace: Trace, with_rest: bool, labels: str) -> None:
     bare = replace(trace, layout=replace(trace.layout, prefix=()))
-    for record, expected in ((trace, labels), (bare, labels.removeprefix("SYS "))):
+    for record, expected in ((trace, labels), (bare, labels.removeprefix("prefix "))):
         (bars,) = viz.plot_attention_shares(record, steps=2, with_rest=with_rest).data
         assert list(bars.x) == expected.split() and len(bars.y) == len(bars.x)
 

@@ -180,7 +180,7 @@ def test_the_mask_of_every_method_is_drawn_over_the_whole_prompt(run: FinishedRu
     for name in METHODS:
         expected = plan_of(run, name).attention_mask(tokens, tokens)
         assert sum(np.array_equal(~np.isnan(trace.z), expected) for trace in figure.data) == 1, name
-    assert list(figure.layout.xaxis.ticktext) == ["SYS", "B", "A", "C", "SUF"]
+    assert list(figure.layout.xaxis.ticktext) == ["prefix", "B", "A", "C", "question"]
 
 
 def test_the_chosen_query_is_marked_until_the_answer(run: FinishedRun) -> None:
@@ -205,7 +205,7 @@ def test_a_prompt_without_a_prefix_has_no_row_for_it(run: FinishedRun) -> None:
     )
     selection = Selection("pine", Query("document", 1))
     drawn = draw_masks(cut, selection)
-    assert list(drawn.figures["token-masks"].layout.xaxis.ticktext) == ["B", "A", "C", "SUF"]
+    assert list(drawn.figures["token-masks"].layout.xaxis.ticktext) == ["B", "A", "C", "question"]
 
 
 # Positions
@@ -275,7 +275,7 @@ def test_the_map_has_a_row_for_the_chosen_query(run: FinishedRun) -> None:
         assert (chosen.y0 + chosen.y1) / 2 == row and heat.meta["y"][row] == {"query": value}
         starts = trace.document_starts if query.kind == "document" else trace.suffix_starts
         np.testing.assert_array_equal(heat.z[row], starts[1, 2, query.index])
-    assert list(heat.y) == ["B", "A", "C", "SUF", "OUT 1"]
+    assert list(heat.y) == ["B", "A", "C", "question", "answer 1"]
 
 
 def test_row_is_a_layer_or_a_head(run: FinishedRun) -> None:
@@ -394,7 +394,7 @@ def test_the_bars_are_the_attention_of_the_step(method: str, run: FinishedRun, s
     row = run.result.layout.suffix_length - 1 + 1
     chosen = replace(selection, method=method, query=query_of_step(run, 1))
     whole = draw_importance(run, chosen).figures["attention-shares"]
-    assert list(whole.data[0].x) == ["SYS", "B", "A", "C", "SUF"]
+    assert list(whole.data[0].x) == ["prefix", "B", "A", "C", "question"]
     np.testing.assert_array_equal(whole.data[0].y, attention[row])
     assert "answer token 2" in whole.layout.title.text
     alone = draw_importance(run, replace(chosen, with_prefix=False)).figures["attention-shares"]
@@ -419,7 +419,7 @@ def test_a_prompt_without_a_prefix_has_no_bar_for_it(run: FinishedRun, selection
     traces = {name: replace(trace, layout=layout) for name, trace in run.result.traces.items()}
     bare = replace(run, result=replace(run.result, layout=layout, traces=traces))
     drawn = draw_importance(bare, selection).figures["attention-shares"]
-    assert list(drawn.data[0].x) == ["B", "A", "C", "SUF"]
+    assert list(drawn.data[0].x) == ["B", "A", "C", "question"]
 
 
 @pytest.mark.parametrize(
