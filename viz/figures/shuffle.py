@@ -1,5 +1,6 @@
 """Figure of the answers of all methods in all document orders: one letter and color per distinct answer."""
 
+import colorsys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ from viz.figures.frame import FloatArray, add_cells, method_labels, new_figure, 
 
 _MAX_CHARACTERS, _LINE_CHARACTERS = 90, 45  # of an answer in hover text
 _COLORS = ("#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999", "#009E73")
+_GOLDEN_ANGLE = 0.381966  # of a full turn
 
 
 def plot_shuffle(
@@ -112,8 +114,11 @@ def answer_letter(number: int) -> str:
 
 
 def answer_color(number: int) -> str:
-    """Return the color of an answer; after eight, colors repeat and letters do not."""
-    return _COLORS[number % len(_COLORS)]
+    """Return the color of an answer as #RRGGBB; after eight, hues a golden angle apart, so that none repeats."""
+    if number < len(_COLORS):
+        return _COLORS[number]
+    channels = colorsys.hls_to_rgb(number * _GOLDEN_ANGLE % 1, 0.65, 0.55)
+    return "#" + "".join(f"{round(255 * channel):02X}" for channel in channels)
 
 
 def _cell_text(answer: str | None, numbers: Mapping[str, int], is_right: Callable[[str], bool] | None) -> str:

@@ -136,7 +136,7 @@ def test_bars_and_texts_of_any_two_answers_agree(
     assert text.index(most[0]) <= text.rindex(most[1])
     if (x != y).any():
         row = int(np.abs(x - y).argmax())
-        name = ("prefix", "document A", "document B", "document C", "suffix")[row]
+        name = ("prefix", "document A", "document B", "document C", "question")[row]
         assert f"difference: {name}, " in text
         assert f"pp for {'left' if x[row] > y[row] else 'right'}." in text
 

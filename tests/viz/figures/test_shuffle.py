@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import viz
 from tests.support.figure_records import cell, order_row
 from viz.figures.logprob_by_order import _logprob_by_order_info
-from viz.figures.shuffle import _shuffle_info, answer_letter
+from viz.figures.shuffle import _shuffle_info, answer_color, answer_letter
 
 ROWS = [
     order_row([0, 1], {"vanilla": cell("Paris."), "pine": cell("Lyon.")}),
@@ -21,6 +21,10 @@ def test_numbers_are_equal_exactly_where_answers_are(answers: list[tuple[str, st
     z, numbers = _shuffle_info(answers, 2)
     assert [[numbers[text] for text in pair] for pair in answers] == z.tolist()
     assert len({answer_letter(number) for number in numbers.values()}) == len(set(sum(answers, ())))
+
+
+def test_distinct_answers_have_distinct_colors() -> None:
+    assert len({answer_color(number) for number in range(60)}) == 60
 
 
 def test_missing_answers_are_blank() -> None:
