@@ -114,7 +114,7 @@ def answer_letter(number: int) -> str:
 
 
 def answer_color(number: int) -> str:
-    """Return the color of an answer as #RRGGBB; after eight, hues a golden angle apart, so that none repeats."""
+    """Return the color of an answer as #RRGGBB; after eight, hues are a golden angle apart."""
     if number < len(_COLORS):
         return _COLORS[number]
     channels = colorsys.hls_to_rgb(number * _GOLDEN_ANGLE % 1, 0.65, 0.55)

@@ -158,7 +158,7 @@ def test_every_tab_has_a_drawing_function() -> None:
 def test_remarks_name_scaled_methods_and_those_not_run(engine: Engine, run: FinishedRun) -> None:
     few = finish(engine, THREE, methods=("pine_reversed", "pine"))
     html = draw_masks(few, first_selection(few)).html
-    assert "Not run: Vanilla, NIA, PCW and SP." in html and "SP: suffix attention" in html
+    assert "Not run: Vanilla, NIA, PCW and SP." in html and "SP: question attention" in html
     every = draw_masks(run, first_selection(run)).html
     assert "Not run" not in every and every.count("by 1/3.") == 3 and "documents and prefix" in every
 
