@@ -12,7 +12,7 @@ from tests.support.viz_reading import assert_harmless
 PATIENCE_S = 120.0
 """What one input may take on a busy machine; all but packed PDFs need far less."""
 
-OUR_MISTAKE = "Something went wrong"
+OUR_MISTAKE = "Internal error"
 """How the page speaks of an error that is none of its visitors'."""
 
 _LIVE = re.compile(r"<(?:img src=x|script>window|svg onload|iframe|style>@|link rel)")

@@ -97,9 +97,7 @@ def refused(response: httpx.Response) -> bool:
 
 def check_sentence(said: Any) -> bool:
     """False. Raises FailureError if nothing was said, or that it is a mistake of ours."""
-    if not said or any(
-        word in str(said) for word in ("Something went wrong", "Traceback", "Internal Server")
-    ):
+    if not said or any(word in str(said) for word in ("Internal error", "Traceback", "Internal Server")):
         raise FailureError(f"refused without a sentence: {said!r}")
     return False
 

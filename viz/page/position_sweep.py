@@ -34,17 +34,16 @@ LABELS = {row.name: row.label for row in METHODS.values()}
 ALWAYS_COMPARED = ("vanilla", "nia")
 """Explanation of the split of vanilla by NIA."""
 
-NOTHING_YET = "No document has been moved yet."
+NOTHING_YET = "No sweep yet."
 WHAT_WILL_BE = (
-    "Here will be a line for every method: how likely it finds the answer with the document in the first "
-    "slot, the second, and so on."
+    "Click “Run position sweep” to plot the log-probability of the answer against the document’s slot."
 )
 
 
 HOW_TO_READ = (
-    "In each slot every method says how likely it finds the same answer. Vanilla and NIA are always "
-    "compared: under NIA documents do not see each other, so its line shows what positions (RoPE) do alone, "
-    "and what vanilla does beyond that is causal attention.",
+    "Each method scores the same target answer for every slot. Vanilla and NIA are always included: NIA "
+    "masks attention between documents, so its curve isolates the effect of RoPE positions; the remaining "
+    "difference to vanilla is due to causal attention.",
 )
 
 
@@ -65,10 +64,10 @@ def compared_methods(ticked: Sequence[str]) -> tuple[str, ...]:
 def work_sentence(num_documents: int, ticked: Sequence[str], nouns: Nouns = DOCUMENTS) -> str:
     """Describe the planned sweep."""
     if num_documents < 2:
-        return f"There is one slot only; add {nouns.a_document}."
+        return f"Add {nouns.a_document} to run a sweep: there is only one slot."
     methods = compared_methods(ticked)
     added = [METHODS[name].label for name in methods if name not in ticked]
-    note = f" ({' and '.join(added)} added to the ticked ones)" if added else ""
+    note = f" (plus {' and '.join(added)})" if added else ""
     return f"{num_documents} slots × {len(methods)} methods{note}."
 
 
@@ -94,8 +93,8 @@ def sweep_tab(
     golds = {example.name: example.gold for example in examples}
     with gr.Column(elem_id="standing-section", elem_classes="page-section"):
         gr.HTML(
-            "<p class='page-about'>One document goes through all slots: a line that is not flat is position "
-            "bias.</p>"
+            "<p class='page-about'>Moves one document through all slots. A curve that is not flat indicates "
+            "position bias.</p>"
         )
         with gr.Row(elem_classes="page-row"):
             document = gr.Dropdown(
@@ -108,8 +107,8 @@ def sweep_tab(
             )
             answer = gr.Textbox(
                 "",
-                label="Reference answer",
-                info="Left empty, it is PINE’s answer, which is the same in every order and favours no slot.",
+                label="Target answer",
+                info="Default: PINE’s answer, which is the same for every order.",
                 lines=1,
                 max_lines=3,
                 elem_id="standing-answer",
@@ -117,7 +116,7 @@ def sweep_tab(
                 min_width=260,
             )
         with gr.Row(elem_classes="page-row"):
-            buttons = build_buttons("Move the document", run_id="standing-run", stop_id="standing-stop")
+            buttons = build_buttons("Run position sweep", run_id="standing-run", stop_id="standing-stop")
         bar = build_bar(buttons, work_sentence(num_documents, DEFAULT_METHODS), status_id="standing-status")
         results = build_results()
         finding = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="standing-said")
@@ -142,7 +141,6 @@ def sweep_tab(
                 label=f"{capital(nouns.document)} to move",
                 value=moved_at_first(identities, own, golds.get(name or "")),
             ),
-            bar.run: gr.update(value=f"Move the {nouns.document}"),
             bar.status: notice(work_sentence(len(identities), ticked, nouns)),
         }
 
@@ -150,7 +148,7 @@ def sweep_tab(
         [page.editor.cards.input, page.task.change, page.methods.change],
         announce,
         [page.editor.cards, page.task, page.methods, page.example, picked],
-        [document, bar.run, bar.status],
+        [document, bar.status],
         **PRIVATE_EVENT,
     )
 
@@ -182,7 +180,7 @@ def sweep_tab(
             show=show,
             task=lambda: form.task,
             cleared={finding: empty_panel(NOTHING_YET), lines: "", effects: ""} | no_results(results),
-            kept="The slots computed so far are kept.",
+            kept="Completed slots are kept.",
         )
 
     inputs = [chosen, document, answer, *page.inputs]

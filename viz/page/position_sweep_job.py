@@ -56,9 +56,9 @@ def sweep(
     if settings.read_only:
         check_reference(answer.strip(), form)
     if layout.num_documents < 2:
-        raise InputError("There is one document only; add another, so that it can move.")
+        raise InputError("Add a second document to run a sweep.")
     if document not in form.order:
-        raise InputError(f"There is no document {document_letter(document)} any more; choose another.")
+        raise InputError(f"Document {document_letter(document)} no longer exists. Select another document.")
     began = drawn = time.monotonic()
     answer = answer.strip()
     meter = Meter(layout.num_tokens)
@@ -73,10 +73,10 @@ def sweep(
                     answer = event.result.answers[REFERENCE_METHOD].text.strip()
                 elif time.monotonic() - drawn >= REDRAW_S:
                     drawn = time.monotonic()
-                    yield replace(view, sentence=f"The reference answer: {progress_sentence(event)}")
+                    yield replace(view, sentence=f"Target answer: {progress_sentence(event)}")
     if not answer:
         label = pine.METHODS[REFERENCE_METHOD].label
-        raise InputError(f"{label} answers with nothing; write a reference answer.")
+        raise InputError(f"{label}’s answer is empty. Enter a target answer.")
 
     done, scoring = replace(meter.work, orders=0), time.monotonic()
     results = pine.sweep_document(
@@ -107,7 +107,7 @@ def sweep(
     seconds = time.monotonic() - began
     yield replace(
         view,
-        sentence=f"Done: {view.slots} slots in {seconds:.1f} s. Reference answer: “{answer}”",
+        sentence=f"Done: {view.slots} slots in {seconds:.1f} s. Target answer: “{answer}”",
         finding=finding,
         effects=pine.order_effects(vanilla, nia),
     )

@@ -32,9 +32,7 @@ from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 from viz.page.shuffle_job import OrdersTried, plan_shuffle, shuffle
 
-EMPTY_TEXT = (
-    "Run the orders to see a letter for each different answer, log-probabilities and the certificate."
-)
+EMPTY_TEXT = "Run all orders to compare the answers and log-probabilities across document orders."
 
 
 def shuffle_tab(
@@ -61,7 +59,7 @@ def shuffle_tab(
         )
         with gr.Row(elem_classes="page-row"):
             certificate = gr.DownloadButton("Download JSON", elem_id="certificate", size="sm")
-            sheet = gr.DownloadButton("Printable page", elem_id="certificate-page", size="sm")
+            sheet = gr.DownloadButton("Download printable page", elem_id="certificate-page", size="sm")
     drawn, kept = gr.State(None), gr.State(None, delete_callback=remove_folder)
     figures = [drawn, verdict, matrix, played, spread]
 
@@ -167,7 +165,7 @@ def shuffle_tab(
                 page.results.note: "",
                 page.bar.status: notice(""),
             },
-            kept="The orders finished so far are kept.",
+            kept="Completed orders are kept.",
             end=lambda: hand_over(last),
         )
 

@@ -178,18 +178,18 @@ def _progress(event: Event, num_done: int, num_read: int, count: int) -> str:
     """Describe the progress, from the numbers of orders with answers and with prefills."""
     if isinstance(event, pine.PrefillProgress | pine.PrefillDone):
         return f"Order {min(num_read + 1, count)} of {count}: {progress_sentence(event)}"
-    which = f"order {num_read}" if num_read == num_done + 1 else f"orders {num_done + 1} to {num_read}"
-    return f"{progress_sentence(event)} in {which} of {count}"
+    which = f"Order {num_read}" if num_read == num_done + 1 else f"Orders {num_done + 1}–{num_read}"
+    return f"{which} of {count}: {progress_sentence(event)}"
 
 
 def caption_of(engine: "pine.Engine", form: Form) -> str:
     """Describe the settings of the comparison."""
     invariance_warning = f"{engine.invariance_warning} " if engine.invariance_warning else ""
     return (
-        f"{invariance_warning}{engine.model_name}, {engine.dtype} on {engine.device}, greedy decoding, "
-        f"at most {form.max_new_tokens} tokens. Every row is computed anew and compared with the first; Δ "
-        "logit is the largest over the question and the answer up to the first token that differs; the "
-        "log-probability is that of the method's own answer in the first row."
+        f"{invariance_warning}{engine.model_name}, {engine.dtype}, {engine.device}; greedy decoding, max "
+        f"{form.max_new_tokens} new tokens. Each row is computed independently and compared with row 1. Δ "
+        "logit: maximum over question and answer tokens up to the first difference. Log-probability: of the "
+        "method’s row-1 answer."
     )
 
 

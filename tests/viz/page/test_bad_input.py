@@ -171,7 +171,7 @@ def test_a_mistake_of_ours_is_a_sentence_and_a_traceback_in_the_log(caplog: pyte
     def mistaken(value: str) -> str:
         raise KeyError(value)
 
-    with pytest.raises(gr.Error, match="Something went wrong inside the app .KeyError.") as raised:
+    with pytest.raises(gr.Error, match="Internal error .KeyError.") as raised:
         answer_of(mistaken, gr.Textbox, "a")
     assert not raised.value.print_exception
     assert [bool(record.exc_info) for record in caplog.records] == [True]
@@ -222,5 +222,5 @@ def test_slow_pdf_stops_at_the_time_limit(tmp_path: Path, monkeypatch: pytest.Mo
     assert document_files.read_pdf(file) == "hello"
     file.write_bytes(corpus.PDF_OF_BOMBS)
     assert len(corpus.PDF_OF_BOMBS) < 4_000
-    with pytest.raises(InputError, match="takes more than 0 s to read; give its text as .txt"):
+    with pytest.raises(InputError, match="takes more than 0 s to read"):
         document_files.read_pdf(file)

@@ -107,7 +107,7 @@ def test_uploaded_rows_are_read_up_to_a_limit(tmp_path: Path) -> None:
 
 
 def test_invalid_row_is_named_by_file_and_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="^the file mine.jsonl, line 2: gold_index is 2"):
+    with pytest.raises(InputError, match="^File mine.jsonl, line 2: gold_index is 2"):
         uploaded(rows_file(tmp_path, ROW, ROW | {"id": "b", "gold_index": 2}))
     with pytest.raises(InputError, match="mine.jsonl mixes tasks: retrieval_qa, kv_retrieval"):
         read_set(rows_file(tmp_path, ROW, ROW | {"id": "b", "task": "kv_retrieval"}))

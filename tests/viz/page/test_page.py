@@ -285,7 +285,7 @@ def test_a_run_waits_for_the_model_and_says_so(engine: Engine) -> None:
     ("error", "sentence"),
     [
         (ModelError("model x cannot be found"), "Model x cannot be found"),
-        (RuntimeError("secret"), "The model tiny could not be loaded (RuntimeError)."),
+        (RuntimeError("secret"), "Failed to load tiny (RuntimeError)."),
     ],
 )
 def test_a_model_that_cannot_be_loaded_is_a_sentence(error: Exception, sentence: str) -> None:

@@ -56,17 +56,17 @@ def test_left_empty_the_answer_is_that_of_pine(engine: Engine) -> None:
     )
     assert written.strip()
     *_, last = sweep(engine, request, document=2, answer="  ")
-    assert last.sentence.endswith(f"Reference answer: “{written.strip()}”")
+    assert last.sentence.endswith(f"Target answer: “{written.strip()}”")
 
 
 def test_invalid_sweep_shows_its_problem(engine: Engine) -> None:
     alone = replace(form("vanilla", "nia"), entries=THREE[:1])
-    with pytest.raises(InputError, match="There is one document only; add another"):
+    with pytest.raises(InputError, match="Add a second document"):
         next(sweep(engine, alone, document=0, answer="so"))
-    with pytest.raises(InputError, match="There is no document D any more; choose another"):
+    with pytest.raises(InputError, match="Document D no longer exists"):
         next(sweep(engine, form("vanilla", "nia"), document=3, answer="so"))
     silent = Engine(engine.model, engine.tokenizer, stop_token_ids=frozenset(range(97)))
-    with pytest.raises(InputError, match="PINE answers with nothing; write a reference answer"):
+    with pytest.raises(InputError, match="PINE’s answer is empty"):
         list(sweep(silent, form("vanilla", "nia"), document=0, answer=""))
 
 
@@ -74,8 +74,8 @@ def test_sweep_always_adds_vanilla_and_nia() -> None:
     assert compared_methods(["pine"]) == ("vanilla", "nia", "pine")
     assert compared_methods(["pcw", "vanilla", "nia"]) == ("vanilla", "nia", "pcw")
     assert work_sentence(4, ["vanilla", "nia", "pine"]) == "4 slots × 3 methods."
-    assert work_sentence(2, ["nia"]) == ("2 slots × 2 methods (Vanilla added to the ticked ones).")
-    assert work_sentence(1, ["nia"]) == "There is one slot only; add a document."
+    assert work_sentence(2, ["nia"]) == "2 slots × 2 methods (plus Vanilla)."
+    assert work_sentence(1, ["nia"]) == "Add a document to run a sweep: there is only one slot."
 
 
 def test_documents_are_offered_by_letter() -> None:

@@ -251,7 +251,7 @@ def test_status_caption_and_log_show_invariance_warning(
     monkeypatch.setattr(Engine, "invariance_warning", "Not guaranteed.")
     source = EngineSource(lambda: engine, "tiny")
     source.load_here()
-    assert source.status.sentence.endswith(" · the order can change last bits")
+    assert source.status.sentence.endswith(" · not bitwise order-invariant on this machine")
     assert caption_of(engine, form()).startswith("Not guaranteed. ")
     assert caplog.messages == ["Not guaranteed."]
 

@@ -37,13 +37,13 @@ SESSIONS = "sessions"
 """Folder of downloads, with a folder for each."""
 
 FULL = (
-    "The disk of this page's host is full: nothing can be uploaded or saved now. What you typed is kept; try "
-    "again later, or paste the text."
+    "Server disk full: uploads and saving are unavailable. Your input is kept. Try again later, or paste the "
+    "text."
 )
 
 TOO_MUCH = (
-    "The files of all visitors may take {most:,g} MB of the host's disk: nothing can be uploaded or saved "
-    "now. What you typed is kept; try again later, or paste the text."
+    "Disk quota reached ({most:,g} MB for all users): uploads and saving are unavailable. Your input is "
+    "kept. Try again in a few minutes, or paste the text."
 )
 
 

@@ -17,13 +17,10 @@ def explain(error: Exception) -> str:
         sentence = str(error)
         return sentence[:1].upper() + sentence[1:]
     if is_disk_full(error):
-        log.warning("the disk is full")
+        log.warning("Disk full")
         return FULL
-    log.error("a callback failed", exc_info=error)
-    return (
-        f"Something went wrong inside the app ({type(error).__name__}); what you typed is kept. "
-        "Try again, or look into the log of the server."
-    )
+    log.error("Callback failed", exc_info=error)
+    return f"Internal error ({type(error).__name__}). Your input is kept. Try again, or check the server log."
 
 
 def first_problem(error: ValidationError) -> str:

@@ -13,13 +13,13 @@ ENDINGS = (".txt", ".md", ".pdf", ".csv", ".jsonl")
 def limits_html(most: int) -> str:
     """Render the accepted types and limits."""
     kinds = ", ".join(ending[1:] for ending in ENDINGS)
-    return f'<p class="page-caption">Files: {kinds}; {MAX_UPLOAD_MB} MB each, {most} documents in all.</p>'
+    return f'<p class="page-caption">{kinds}, up to {MAX_UPLOAD_MB} MB each, {most} documents in total.</p>'
 
 
 def build_files_button() -> gr.UploadButton:
     """Build the button."""
     return gr.UploadButton(
-        "Add from files",
+        "Upload files",
         file_count="multiple",
         file_types=list(ENDINGS),
         size="sm",
@@ -33,6 +33,6 @@ def by_name(sentence: str, paths: Sequence[Path]) -> str:
     for path in paths:
         # A sentence begins with a capital, which a name may not have.
         if sentence.startswith(str(path)):
-            sentence = f"the file {sentence}"
+            sentence = f"File {sentence}"
         sentence = sentence.replace(str(path), path.name)
     return sentence

@@ -93,7 +93,7 @@ def run_in_subprocess(
 def _ended(status: int) -> Exception:
     """Return the error for the exit status of a subprocess without output."""
     if status > 0:
-        return RuntimeError(f"a process could not begin: it ended with status {status}")
+        return RuntimeError(f"Subprocess failed to start (exit status {status})")
     if sys.platform != "win32" and -status == signal.SIGXCPU:
         return LimitError("time")
     # Rust aborts where Python raises MemoryError; a system that has no memory left kills.

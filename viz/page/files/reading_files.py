@@ -54,7 +54,7 @@ class FileReader:
                 stop_if_disconnected()
                 if self._runs.closing:
                     raise PineError(SHUTTING_DOWN)
-                yield say(f"Waiting: {ahead} upload{'s are' if ahead != 1 else ' is'} read before yours.")
+                yield say(f"Queued: {ahead} upload{'s' if ahead != 1 else ''} ahead of you.")
             run = stack.enter_context(self._runs.watched(self._runs.new(what, ())))
             try:
                 return run_in_subprocess(function, *arguments, limits=self._limits, look=lambda: _go_on(run))
@@ -69,15 +69,15 @@ class FileReader:
 
     def _reason(self, error: LimitError, files: Sequence[Path]) -> tuple[str, str]:
         """Return the outcome for the log and the sentence for the user."""
-        named = f"the file {files[0].name}" if len(files) == 1 else f"one of the {len(files)} files"
+        named = files[0].name if len(files) == 1 else f"one of {len(files)} files"
         limits = self._limits
         memory, text = f"{limits.memory // 1_000_000:,} MB", f"{limits.answer // 1_000_000:,} MB"
-        less = "give a part of it, or its text as .txt"
+        less = "Upload a smaller file or its text as .txt."
         return {
-            "time": ("timeout", f"{named} takes more than {limits.cpu_s:g} s to read; {less}"),
-            "memory": ("out_of_memory", f"{named} takes more than {memory} of memory to read; {less}"),
-            "answer": ("rejected", f"{named} holds more than {text} of text; give a part of it"),
-            "died": ("rejected", f"{named} is damaged, and ended the process that reads files; save it anew"),
+            "time": ("timeout", f"Timeout: parsing {named} took more than {limits.cpu_s:g} s. {less}"),
+            "memory": ("out_of_memory", f"Out of memory: parsing {named} needs more than {memory}. {less}"),
+            "answer": ("rejected", f"Too much text: {named} has more than {text}. Upload a smaller file."),
+            "died": ("rejected", f"Parsing {named} failed: it is corrupted. Export it again."),
         }[error.which]
 
 

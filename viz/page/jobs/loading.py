@@ -72,7 +72,7 @@ class EngineSource:
     def report(self, part: float, words: str) -> None:
         """Store the progress of loading. Raises Cancelled if loading was cancelled; see models.load."""
         if self._is_cancelled:
-            raise Cancelled("the loading was given up")
+            raise Cancelled("Model loading was cancelled.")
         self._step = words
 
     def give_up(self) -> None:
@@ -93,7 +93,7 @@ class EngineSource:
             return Status("ready", self._described)
         seconds = int(time.monotonic() - self._started)
         step = f": {self._step}" if self._step else ""
-        sentence = f"Loading {self._name}{step} ({seconds} s). You can write and press Run already."
+        sentence = f"Loading {self._name}{step} ({seconds} s). You can already start a run."
         return Status("loading", sentence)
 
     def _run(self) -> None:
@@ -103,7 +103,7 @@ class EngineSource:
             self._described = (
                 f"{engine.model_name} · {engine.dtype} · {engine.device} · "
                 f"{engine.max_context_length:,} tokens"
-                + (" · the order can change last bits" if engine.invariance_warning else "")
+                + (" · not bitwise order-invariant on this machine" if engine.invariance_warning else "")
             )
             if engine.invariance_warning:
                 log.warning(engine.invariance_warning)
@@ -111,10 +111,10 @@ class EngineSource:
         except PineError as error:
             self._failure = str(error)
         except Exception as error:
-            log.exception("the model could not be loaded")
+            log.exception("Model loading failed")
             self._failure = (
-                f"The model {self._name} could not be loaded ({type(error).__name__}). "
-                "The log of the server says why; restart it with another model."
+                f"Failed to load {self._name} ({type(error).__name__}). "
+                "See the server log, or restart with another model."
             )
         finally:
             self._settled.set()

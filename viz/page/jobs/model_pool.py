@@ -97,8 +97,8 @@ class ModelPool:
         name = name.strip()
         if self.allowed is not None and name not in self.allowed:
             raise InputError(
-                f"This page answers with the models that its host allows: {', '.join(self.allowed)}. "
-                "Choose one of them, or run the page on your own machine."
+                f"Model not allowed on this server. Available: {', '.join(self.allowed)}. "
+                "To use other models, run PINE Explorer locally."
             )
         return Choice(name, known_dtype(dtype))
 
@@ -146,7 +146,7 @@ class ModelPool:
         source = self._source(choice)
         if source is None:
             sentence = (
-                f"{choice.name} · {choice.dtype} was put away to make room; Run loads it again, or choose "
+                f"{choice.name} ({choice.dtype}) was unloaded to free memory. Run to reload it, or select "
                 "another model."
             )
             return Status("away", sentence)
@@ -178,20 +178,20 @@ class ModelPool:
     def _load(self, choice: Choice, held: _CachedModel) -> "pine.Engine":
         report = held.source.report
         while not self.is_open:
-            report(0.0, "waiting until the model of this page is loaded")
+            report(0.0, "waiting for the default model to load")
             time.sleep(WAIT_S)
         model, name = self.about(choice), self._named.get(choice.name, choice.name)
         if not model.supported:
-            raise ModelError(f"{choice.name} cannot be used: {model.reason}")
+            raise ModelError(f"Cannot load {choice.name}: {model.reason}.")
         dtype = resolve_dtype(choice.dtype, self.device, stored=model.stored)
         if model.memory_bytes(dtype) > (free := self.free()):
             raise ModelError(too_large(model, dtype, free, self.device))
         self._fetch(name, report)
         while not self._loading.acquire(timeout=WAIT_S):
-            report(1.0, "waiting until another model is loaded")
+            report(1.0, "waiting for another model to load")
         try:
             self._make_room(model, dtype)
-            report(1.0, "reading the weights")
+            report(1.0, "reading weights")
             engine = self._load_engine(Choice(name, choice.dtype), report)
             held.bytes = model.memory_bytes(dtype)
             return engine
@@ -223,10 +223,10 @@ def shown(name: str) -> str:
 def too_large(model: LoadableModel, dtype: Dtype, free: int, device: str) -> str:
     """Explain why a model does not fit, with sizes and alternatives."""
     needed, halved = model.memory_bytes(dtype), model.memory_bytes("bfloat16")
-    advice = "choose a smaller model"
+    advice = "Select a smaller model."
     if halved < needed and halved <= free:
-        advice = f"choose bfloat16, for which it needs {in_words(halved)}"
+        advice = f"Select bfloat16 ({in_words(halved)})."
     return (
-        f"{model.name} needs about {in_words(needed)} of memory in {dtype}, and {in_words(free)} are free on "
-        f"{device}; {advice}"
+        f"Not enough memory for {model.name}: needs {in_words(needed)} in {dtype}, {in_words(free)} free "
+        f"({device}). {advice}"
     )

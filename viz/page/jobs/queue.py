@@ -47,8 +47,8 @@ class Ticket:
     def sentence(self, ahead: int) -> str:
         """Describe the number of runs ahead and the estimated wait."""
         seconds = self.queue.seconds(ahead)
-        guess = "" if seconds is None else f", about {max(1, round(seconds))} s"
-        return f"Waiting for the model: {ahead} run{'s' if ahead != 1 else ''} before yours{guess}."
+        guess = "" if seconds is None else f" (about {max(1, round(seconds))} s)"
+        return f"Queued: {ahead} run{'s' if ahead != 1 else ''} ahead of you{guess}."
 
 
 class FairQueue:

@@ -22,7 +22,7 @@ from viz.page.jobs.cost import Speed, Work
 
 log = logging.getLogger("pine_explorer.runs")
 
-SHUTTING_DOWN = "The page is being shut down."
+SHUTTING_DOWN = "The server is shutting down."
 
 
 def trim_memory() -> None:
@@ -100,8 +100,8 @@ class LoggedRun:
         elif self.model and self.max_seconds is not None and self.seconds > self.max_seconds:
             self.outcome = "timeout"
             self.why = (
-                f"The time limit of {self.max_seconds:g} s was reached; to get to the end, ask for fewer "
-                "methods, orders or documents, or for shorter answers."
+                f"Timeout: the run exceeded {self.max_seconds:g} s. Use fewer methods, orders or documents, "
+                "or lower “Max new tokens”."
             )
         return self.why
 

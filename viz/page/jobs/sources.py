@@ -57,7 +57,7 @@ class Sources:
         if not name:
             return self.main
         if name not in self._own:
-            raise PineError(f"The model {name}, which answers this kind of question, is not there.")
+            raise PineError(f"Model {name}, required for this task, is not available.")
         self._own[name].start()
         return self._own[name]
 

@@ -76,8 +76,8 @@ def compute(
         return
     if engine not in _placed:
         raise ModelError(
-            f"{engine.model_name} was loaded after the start, and on ZeroGPU only models that were there at "
-            "the start can be used; choose the one that the page was started with"
+            f"{engine.model_name} is not available: ZeroGPU supports only models loaded at startup. "
+            "Select the default model."
         )
     planned = plan(engine)
     seconds = gpu_request_seconds(planned, _speed)
@@ -92,8 +92,8 @@ def compute(
                 yield view
     except gr.Error as error:
         raise PineError(
-            f"ZeroGPU failed (GPU time: {seconds} s): {error.message}. Results so far are "
-            "kept; try again, later or with less work."
+            f"ZeroGPU error: {error.message} (GPU time: {seconds} s). Partial results are kept. "
+            "Try again later or with a smaller request."
         ) from error
     _speed.learn(guessed(planned), time.monotonic() - began)
 
@@ -113,9 +113,8 @@ def gpu_request_seconds(work: Work, speed: Speed) -> int:
     seconds = math.ceil(START_S + MARGIN * measured)
     if seconds > MAX_S:
         raise InputError(
-            f"this would take about {format_seconds(measured)} ({seconds} s with a margin), and the GPU is "
-            f"available for {MAX_S} s; select fewer methods, orders or examples, shorter documents or a "
-            "shorter answer"
+            f"Estimated time too long for ZeroGPU: {format_seconds(measured)} ({seconds} s with margin, "
+            f"limit: {MAX_S} s). Use fewer methods, orders or examples, or shorter inputs."
         )
     return seconds
 

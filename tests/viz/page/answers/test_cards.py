@@ -211,7 +211,7 @@ def test_missing_task_model_fails_with_its_name() -> None:
     (view,) = run_views(
         lambda: sources.lease("qm9"), lambda _: pytest.fail("there is no engine to work with"), **one_run()
     )
-    assert view == "failed: The model molecules, which answers this kind of question, is not there."
+    assert view == "failed: Model molecules, required for this task, is not available."
 
 
 def test_the_app_brings_the_models_of_all_tasks() -> None:

@@ -100,32 +100,32 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits
         (
             {"rows.jsonl": b'{"text": "one"}\n{"text": " "}\n'},
             Limits(),
-            "the file rows.jsonl, line 2:",
+            "File rows.jsonl, line 2:",
             "rejected",
         ),
         (
             {"wide.csv": ",".join(map(str, range(40_000))).encode() + b"\n1\n"},
             Limits(),
-            "the file wide.csv has no column 'text'",
+            "File wide.csv has no column 'text'",
             "rejected",
         ),
         (
             {f"{SECRET}.pdf": PDF_OF_COMMENTS},
             SHORT,
-            f"the file {SECRET}.pdf takes more than 1 s",
+            f"parsing {SECRET}.pdf took more than 1 s",
             "timeout",
         ),
         pytest.param(
             {"many.jsonl": json.dumps({"documents": ["a b"] * 1_000_000}).encode(), "few.txt": b"few"},
             Limits(memory=50 * MB),
-            "one of the 2 files takes more than 50 MB of memory",
+            "parsing one of 2 files needs more than 50 MB",
             "out_of_memory",
             marks=ON_LINUX,
         ),
         (
             {"long.txt": b"x" * 2 * MB},
             Limits(answer=MB),
-            "the file long.txt holds more than 1 MB",
+            "long.txt has more than 1 MB",
             "rejected",
         ),
     ],
@@ -213,10 +213,10 @@ def small(tmp_path: Path) -> Path:
 
 def test_waiting_upload_shows_its_place(sleeper: FileReader, small: Path) -> None:
     first, second = read(sleeper, small), read(sleeper, small)
-    assert next(first) == "Waiting: 1 upload is read before yours."
-    assert next(second) == "Waiting: 2 uploads are read before yours."
+    assert next(first) == "Queued: 1 upload ahead of you."
+    assert next(second) == "Queued: 2 uploads ahead of you."
     first.close()
-    assert next(second) == "Waiting: 1 upload is read before yours."
+    assert next(second) == "Queued: 1 upload ahead of you."
     second.close()
 
 
@@ -236,7 +236,7 @@ def test_full_upload_queue_serves_other_clients(
             next(read(sleeper, small))
         monkeypatch.setattr(reading_files, "current_client", lambda: Client("192.0.2.2"))
         other = stack.enter_context(closing(read(sleeper, small)))
-        assert next(other) == "Waiting: 2 uploads are read before yours."
+        assert next(other) == "Queued: 2 uploads ahead of you."
         with pytest.raises(PineError, match="removed from the queue"):
             next(waiting[-1])
 

@@ -114,7 +114,7 @@ def test_the_longest_unused_is_put_away_and_loaded_again(machine: Machine) -> No
         name_after_loading(models, Choice(name, "float32"))
     assert models.loaded(Choice("b", "float32")) is None
     assert models.status(Choice("b", "float32")).stage == "away"
-    assert "b · float32 was put away to make room" in models.status(Choice("b", "float32")).sentence
+    assert "b (float32) was unloaded" in models.status(Choice("b", "float32")).sentence
     assert models.loaded(Choice("a", "float32")) and models.loaded(Choice("c", "float32"))
     assert name_after_loading(models, Choice("b", "float32")) == "b"
     assert [choice.name for choice in machine.loaded] == ["a", "b", "c", "b"]
@@ -127,9 +127,7 @@ def test_model_in_use_is_not_unloaded(machine: Machine) -> None:
             assert runs.enter_context(models.lease(Choice(name, "float32"))).wait(10)
         with models.lease(Choice("c", "float32")) as source, pytest.raises(PineError) as refused:
             source.wait(10)
-        assert str(refused.value) == (
-            "c needs about 4.5 GB of memory in float32, and 1.0 GB are free on cpu; choose a smaller model"
-        )
+        assert "needs 4.5 GB in float32, 1.0 GB free (cpu)" in str(refused.value)
         assert models.loaded(Choice("a", "float32")) and models.loaded(Choice("b", "float32"))
     assert name_after_loading(models, Choice("c", "float32")) == "c"
 
@@ -140,10 +138,8 @@ def test_what_can_never_fit_is_refused_with_numbers_before_anything_is_put_away(
     name_after_loading(models, Choice("a", "float32"))
     with models.lease(Choice("large", "float32")) as source, pytest.raises(PineError) as refused:
         source.wait(10)
-    assert str(refused.value) == (
-        "large needs about 16.5 GB of memory in float32, and 10.0 GB are free on cpu; choose bfloat16, for "
-        "which it needs 8.5 GB"
-    )
+    for part in ("needs 16.5 GB in float32, 10.0 GB free (cpu)", "bfloat16 (8.5 GB)"):
+        assert part in str(refused.value)
     assert models.loaded(Choice("a", "float32")) and machine.loaded == [Choice("a", "float32")]
     assert name_after_loading(models, Choice("large", "bfloat16")) == "large"
 
@@ -154,7 +150,7 @@ def test_what_cannot_be_used_is_refused_with_the_reason_and_may_be_tried_again(m
     for _ in range(2):
         with (
             models.lease(Choice("odd", "float32")) as source,
-            pytest.raises(PineError, match="^odd cannot be used: it is"),
+            pytest.raises(PineError, match="^Cannot load odd: it is"),
         ):
             source.wait(10)
     machine.sizes["late"] = GB
@@ -176,7 +172,7 @@ def test_loading_shows_progress_and_stops_without_waiters(machine: Machine) -> N
             until(lambda: "half of it" in source.status.sentence)
             assert source.status.sentence.startswith("Loading a: half of it (")
         assert source.wait(0.1) is None and source.status.stage == "loading"
-    with pytest.raises(PineError, match="given up"):
+    with pytest.raises(PineError, match="cancelled"):
         source.wait(10)
     machine.gates["a"].set()
     assert machine.loaded == [] and name_after_loading(models, Choice("a", "float32")) == "a"
@@ -188,7 +184,7 @@ def test_one_model_is_loaded_after_the_other(machine: Machine) -> None:
     with models.lease(Choice("a", "float32")) as first:
         until(lambda: "half of it" in first.status.sentence)  # begun: of two at once either may be the first
         with models.lease(Choice("b", "float32")) as second:
-            until(lambda: "waiting until another model is loaded" in second.status.sentence)
+            until(lambda: "waiting for another model" in second.status.sentence)
             assert second.wait(0.1) is None
             machine.gates["a"].set()
             assert first.wait(10) and second.wait(10)
@@ -198,7 +194,7 @@ def test_one_model_is_loaded_after_the_other(machine: Machine) -> None:
 @pytest.mark.parametrize("name", ["b", "/etc/passwd", "~/model.gguf", "", "org/any", "a/../b", "HOST"])
 def test_only_what_is_allowed_is_ever_looked_at(machine: Machine, name: str) -> None:
     models = pool(machine, allowed=("a",))
-    with pytest.raises(InputError, match="the models that its host allows: host, a. Choose one of them"):
+    with pytest.raises(InputError, match="Available: host, a."):
         models.choice(name, "float32")
     for touch in (models.about, lambda choice: models.lease(choice).__enter__()):
         with pytest.raises(InputError):
@@ -233,7 +229,7 @@ def test_the_host_s_model_comes_first(machine: Machine) -> None:
     models.main = EngineSource(load, "host")
     models.main.start()
     with models.lease(Choice("a", "float32")) as source:
-        until(lambda: "waiting until the model of this page is loaded" in source.status.sentence)
+        until(lambda: "waiting for the default model" in source.status.sentence)
         assert not models.is_open and machine.described == []
         gate.set()
         assert name_of(source.wait(10)) == "a" and models.is_open

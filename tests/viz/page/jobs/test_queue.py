@@ -42,10 +42,10 @@ def test_they_get_the_model_in_the_order_in_which_they_came(source: EngineSource
     queue = FairQueue(2)
     first, second, third = (views(source, queue, StopFlag()) for _ in range(3))
     assert next(first) == "a"
-    assert next(second) == "Waiting for the model: 1 run before yours."
-    assert next(third) == "Waiting for the model: 2 runs before yours."
+    assert next(second) == "Queued: 1 run ahead of you."
+    assert next(third) == "Queued: 2 runs ahead of you."
     assert list(first) == ["b"]
-    assert re.fullmatch(r"Waiting for the model: 1 run before yours, about \d+ s\.", next(third))
+    assert re.fullmatch(r"Queued: 1 run ahead of you \(about \d+ s\)\.", next(third))
     assert list(second) == ["a", "b"] and list(third) == ["a", "b"]
 
 
@@ -62,7 +62,7 @@ def test_waiting_run_can_leave(how: str, source: EngineSource) -> None:
         stop.requested = True
         assert list(second) == ["Stopped."]
     second.close()
-    assert next(third).startswith("Waiting for the model: 1 run before")
+    assert next(third).startswith("Queued: 1 run ahead")
     first.close()
     assert list(third) == ["a", "b"]
 

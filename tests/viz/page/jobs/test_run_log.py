@@ -23,7 +23,7 @@ from viz.page.form.form import Form
 from viz.page.jobs.cost import Speed, Work, format_seconds, planned
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.queue import FairQueue
-from viz.page.jobs.run_log import RunLog, StopFlag
+from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog, StopFlag
 from viz.page.position_sweep_job import sweep
 from viz.page.shuffle_job import shuffle
 
@@ -177,7 +177,7 @@ def test_a_run_ends_when_its_time_is_over_and_says_the_limit(
 
     first, message = run_views(source, work, **one_run(max_seconds=0.01))
     assert first == "first"
-    assert message.startswith("The time limit of 0.01 s was reached; to get to the end, ask for fewer")
+    assert message.startswith("Timeout: the run exceeded 0.01 s")
     assert logged(caplog)["outcome"] == "timeout"
 
 
@@ -205,10 +205,10 @@ def test_a_shutdown_waits_then_tells_and_lets_nothing_begin(source: EngineSource
     views = run_views(source, lambda _: endless(), queue=FairQueue(0), runs=runs, run=runs.new("compare", ()))
     assert next(views) == 0
     assert runs.close(0.01) is False  # it goes on
-    assert list(views) == ["The page is being shut down."]
+    assert list(views) == [SHUTTING_DOWN]
     assert runs.wait(0)
     begun = run_views(source, lambda _: endless(), queue=FairQueue(0), runs=runs, run=runs.new("compare", ()))
-    assert list(begun) == ["The page is being shut down."]
+    assert list(begun) == [SHUTTING_DOWN]
     assert runs.outcomes == {"shutdown": 2}
     assert runs.close(0) is True
 

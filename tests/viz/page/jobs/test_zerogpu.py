@@ -110,7 +110,7 @@ def test_on_zerogpu_it_goes_through_the_decorated_function(engine: Engine, lent:
     ("error", "sentence"),
     [
         (InputError("there is no question; write one"), "There is no question; write one"),
-        (RuntimeError("secret"), "Something went wrong inside the app (RuntimeError);"),
+        (RuntimeError("secret"), "Internal error (RuntimeError)."),
     ],
 )
 def test_remote_failure_has_the_local_message(
@@ -129,7 +129,7 @@ def test_what_zerogpu_says_is_passed_on(
         yield
 
     monkeypatch.setattr(zerogpu, "_compute_on_gpu", refuse)
-    with pytest.raises(PineError, match=r"You have exceeded your quota\."):
+    with pytest.raises(PineError, match="You have exceeded your quota"):
         compute(engine, last=1)
 
 
@@ -137,7 +137,7 @@ def test_a_model_that_came_later_is_refused(
     engine: Engine, lent: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(zerogpu, "_placed", [])
-    with pytest.raises(ModelError, match="tiny was loaded after the start"):
+    with pytest.raises(ModelError, match="tiny is not available"):
         compute(engine, last=1)
     assert lent == []
 
@@ -157,7 +157,7 @@ def test_what_was_measured_replaces_the_guess_and_refuses_what_takes_too_long() 
     work = planned(tokens=10_000, methods=2)
     fast, slow = measured(1.0, 10_000), measured(40.0, 10_000)
     assert zerogpu.gpu_request_seconds(work, fast) == zerogpu.START_S + zerogpu.MARGIN * 2
-    with pytest.raises(InputError, match=r"about 80 s \(130 s with a margin\).* 120 s"):
+    with pytest.raises(InputError, match=r"80 s \(130 s with margin.* 120 s"):
         zerogpu.gpu_request_seconds(work, slow)
 
 

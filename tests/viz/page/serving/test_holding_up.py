@@ -106,12 +106,12 @@ def test_who_waits_in_the_line_may_stop_and_the_others_move_up(app: ServedApp) -
                         break
                 async for status, _ in second.shown("run", LONG):
                     heard.append(status)
-                    if "1 run before yours" in status:
+                    if "1 run ahead of you" in status:
                         await second.send(page.pressed("stop"))
             return heard
 
     heard = asyncio.run(wait())
-    assert "Waiting for the model: 1 run before yours" in " ".join(heard) and "Stopped" in heard[-1]
+    assert "Queued: 1 run ahead of you" in " ".join(heard) and "Stopped" in heard[-1]
     assert seconds_until_idle(app) < MOST_STEPS_S
 
 

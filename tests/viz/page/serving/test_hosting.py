@@ -88,7 +88,7 @@ def test_long_layer_does_not_delay_shutdown(tmp_path: Path) -> None:
     with httpx.stream("GET", f"{call}/{event}", timeout=30) as answer:
         process.terminate()
         began = time.monotonic()
-        assert any("The page is being shut down" in line for line in answer.iter_lines())
+        assert any("The server is shutting down" in line for line in answer.iter_lines())
     process.join(100)
     assert process.exitcode == 0
     assert time.monotonic() - began < 10  # 2 s on an idle machine; docker kills after 10
@@ -274,7 +274,7 @@ def test_a_process_under_load_is_watched_refuses_and_ends_cleanly(served: Served
     ended = [str(job.exception(timeout=30) or job.result()) for job in (running, waiting)]
     assert served.process.wait(20) == 0
     assert time.monotonic() - began < 15
-    assert any("The page is being shut down" in message for message in ended)
+    assert any("The server is shutting down" in message for message in ended)
     log = served.log.read_text()
     assert "Traceback" not in log and "green" not in log
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
