@@ -7,8 +7,7 @@ from pine_engine.errors import InputError, UnknownNameError
 
 Entry = TypeVar("Entry")
 
-MAX_SHOWN = 40
-"""Characters of a wrong value that a message contains."""
+MAX_SHOWN = 40  # characters of a wrong value that a message contains
 
 
 def describe(value: Any) -> str:

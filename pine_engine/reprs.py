@@ -5,11 +5,8 @@ from dataclasses import fields
 from html import escape
 from typing import Any
 
-MAX_TEXT = 60
-"""Characters of a text that a line shows."""
-
-MAX_ITEMS = 8
-"""Items of a list that a line shows; of a list inside a list, half as many."""
+MAX_TEXT = 60  # characters of a text that a line shows
+MAX_ITEMS = 8  # items of a list that a line shows; of a list inside a list, half as many
 
 
 def short_repr(record: Any) -> str:

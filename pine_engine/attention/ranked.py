@@ -23,8 +23,7 @@ from pine_engine.attention.strategy import KeysValues, PromptState, Strategy
 from pine_engine.network.registration import LayerInput
 from pine_engine.network.rope import from_pairs
 
-MAX_CHUNK_SCORES = 4_000_000
-"""Scores per chunk of suffix queries, which limits the memory of a long suffix."""
+MAX_CHUNK_SCORES = 4_000_000  # scores per chunk of suffix queries, which limits the memory of a long suffix
 
 
 class RankedAttention(Strategy):

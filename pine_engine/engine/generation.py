@@ -26,8 +26,7 @@ from pine_engine.methods.table import Method, get_method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
 
-BATCH_ROWS = 8
-"""Default number of answers that are decoded together."""
+BATCH_ROWS = 8  # default number of answers that are decoded together
 
 LARGER_DTYPES = {torch.float16: "bfloat16 or float32", torch.bfloat16: "float32"}
 """Dtypes with a larger range, or more precision."""

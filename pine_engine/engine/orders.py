@@ -25,8 +25,7 @@ from pine_engine.prompts.layout import PLACES, TokenLayout
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.reprs import html_table, short_repr, shorten
 
-ALL_ORDERS_UP_TO = 4
-"""Largest number of documents of which all orders are the default: 4! = 24."""
+ALL_ORDERS_UP_TO = 4  # largest number of documents of which all orders are the default: 4! = 24
 
 DEFAULT_SHUFFLES = 10
 

@@ -29,8 +29,7 @@ DocumentsLike = DocumentLike | Iterable[DocumentLike] | None
 MethodsLike = str | Method | Iterable[str | Method] | None
 """Methods, see get_methods."""
 
-MAX_NEW_TOKENS = 64
-"""Default limit of tokens per answer."""
+MAX_NEW_TOKENS = 64  # default limit of tokens per answer
 
 
 class RequestParts(TypedDict, total=False):

@@ -91,8 +91,7 @@ METHODS: dict[str, Method] = Registry("method", (Method(**entry) for entry in _T
 
 TUTORIAL_METHODS = tuple(method for method in METHODS.values() if method.in_tutorial)
 
-ALL = "all"
-"""Name that selects every method."""
+ALL = "all"  # name that selects every method
 
 
 def get_methods(methods: str | Method | Iterable[str | Method] | None = None) -> tuple[Method, ...]:

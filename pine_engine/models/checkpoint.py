@@ -33,8 +33,7 @@ from pine_engine.models.support import check_sizes, model_errors, refusal
 if TYPE_CHECKING:  # huggingface_hub exports it for types only
     from huggingface_hub import SafetensorsRepoMetadata
 
-MAX_WEIGHTS_PER_BYTE = 8
-"""Weights of 1 bit in one byte of a checkpoint."""
+MAX_WEIGHTS_PER_BYTE = 8  # weights of 1 bit in one byte of a checkpoint
 
 Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 

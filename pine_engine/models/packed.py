@@ -13,17 +13,10 @@ from transformers import PreTrainedModel
 
 from pine_engine.errors import ModelError
 
-GROUP = 32
-"""Consecutive weights of one output that share a scale and an offset."""
-
-ROWS_AT_ONCE = 16
-"""Divisor of the number of outputs that the kernel requires."""
-
-LEVELS = 15
-"""Largest number of 4 bits."""
-
-MIDDLE = 8
-"""Number of the offset."""
+GROUP = 32  # consecutive weights of one output that share a scale and an offset
+ROWS_AT_ONCE = 16  # divisor of the number of outputs that the kernel requires
+LEVELS = 15  # largest number of 4 bits
+MIDDLE = 8  # number of the offset
 
 ROUNDING = 0.01
 """Maximum distance of a weight stored in 4 bits from a whole number of steps of its group, in steps."""

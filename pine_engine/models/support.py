@@ -28,8 +28,7 @@ ROTATES_IN_WINDOWS = frozenset(("afmoe", "cohere2", "cohere2_moe", "exaone4", "e
 KINDS_OF_ATTENTION = frozenset(("full_attention", "sliding_attention", "chunked_attention"))
 """Layer types in which a query attends to all keys, or to all within a window."""
 
-CHANGING_ROPE_TYPE = "longrope"
-"""Rope type with two sets of frequencies, the second for long prompts."""
+CHANGING_ROPE_TYPE = "longrope"  # rope type with two sets of frequencies, the second for long prompts
 
 ADVICE = "use a plain RoPE model such as Llama, Qwen2 or Mistral"
 

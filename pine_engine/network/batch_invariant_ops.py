@@ -40,8 +40,7 @@ SINGLE_THREAD_MAX_NUMEL = 16_384
 PARALLEL_MIN_NUMEL_PER_THREAD = 32_768
 """Number of elements per thread from which every elementwise function uses all threads, in equal parts."""
 
-UPCAST_CHUNK_NUMEL = 2**21
-"""Half-precision weights converted to float32 at a time, in 8 MB."""
+UPCAST_CHUNK_NUMEL = 2**21  # half-precision weights converted to float32 at a time, in 8 MB
 
 HALF_PRECISION = (torch.bfloat16, torch.float16)
 

@@ -20,8 +20,7 @@ from pine_engine.errors import ModelError
 from pine_engine.network.batch_invariant_ops import IN_DECODE_STEP, SINGLE_ROW_PASS
 from pine_engine.network.rope import aligned_head_dim
 
-NAME = "pine_engine"
-"""Name of the attention function in the registry of transformers."""
+NAME = "pine_engine"  # name of the attention function in the registry of transformers
 
 
 @dataclass(frozen=True)

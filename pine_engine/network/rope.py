@@ -20,8 +20,7 @@ ALIGNED_DIMS = 4
 """Head dimensions are padded to multiples of this number. If float32 heads do not begin at multiples of 16
 bytes, MKL computes some GEMMs with other instructions, and heads are not batch-invariant."""
 
-FREQUENCIES = "inv_freq"
-"""Last part of the names of buffers with inverse frequencies."""
+FREQUENCIES = "inv_freq"  # last part of the names of buffers with inverse frequencies
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,7 @@ MIN_PAUSE, MAX_PAUSE = 10, 160
 MIN_RETRY_INTERVAL, MAX_RETRY_INTERVAL = 200, 3200
 """Layers between two trials of all threads that gain nothing. The interval doubles with each trial."""
 
-NEWEST_WEIGHT = 0.1
-"""Weight of the newest layer in the moving average of the time with one thread."""
+NEWEST_WEIGHT = 0.1  # weight of the newest layer in the moving average of the time with one thread
 
 
 @contextmanager

@@ -10,8 +10,7 @@ from jinja2 import Environment, Template, TemplateRuntimeError, nodes
 
 from pine_engine.errors import ModelError, one_line
 
-RENDER_S = 2.0
-"""Limit of rendering in seconds; templates of models need milliseconds."""
+RENDER_S = 2.0  # limit of rendering in seconds; templates of models need milliseconds
 
 MAX_RESULT = 1_000_000
 """Maximum result of one multiplication or power, in items of a sequence or bits of an integer."""

@@ -20,8 +20,7 @@ from pine_engine.prompts.request import each_line, parse_json, read_text
 if TYPE_CHECKING:
     from pypdf import PdfReader
 
-MAX_BYTES = 20_000_000
-"""Largest file that is read; its text would fill many contexts."""
+MAX_BYTES = 20_000_000  # largest file that is read; its text would fill many contexts
 
 MAX_PAGES = 200
 """Pages of a PDF file. More would take minutes, and fill the context of any model."""

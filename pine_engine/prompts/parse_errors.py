@@ -11,8 +11,7 @@ from pydantic_core import ErrorDetails
 from pine_engine.errors import InputError
 from pine_engine.input_validation import describe
 
-MAX_SHOWN = 20
-"""Problems that a message lists; the others are counted."""
+MAX_SHOWN = 20  # problems that a message lists; the others are counted
 
 Raw = TypeVar("Raw")
 Row = TypeVar("Row")

@@ -21,8 +21,7 @@ from pine_engine.reprs import short_repr
 _SYSTEM_SLOT = "\ue000"
 _USER_SLOT = "\ue001"
 
-CUE = "\nAnswer:"
-"""End of the prompt for a tokenizer without chat template: what follows is the answer."""
+CUE = "\nAnswer:"  # end of the prompt for a tokenizer without chat template: what follows is the answer
 
 
 @dataclass(frozen=True)

@@ -149,8 +149,7 @@ def _load_tasks() -> Iterator[Task]:
 TASKS: dict[str, Task] = Registry("task", _load_tasks())
 """Tasks by name, from tasks.toml."""
 
-USUAL_TASK = "retrieval_qa"
-"""Task of requests that name none."""
+USUAL_TASK = "retrieval_qa"  # task of requests that name none
 
 
 def get_task(name: str) -> Task:

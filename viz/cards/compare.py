@@ -11,8 +11,7 @@ from viz.drawing.text import format_difference, format_percent, format_value, sh
 from viz.figures import answer_tokens
 from viz.figures.answer_tokens import AnswerTokens, first_difference, quoted
 
-MAX_TOKENS = 256
-"""Maximum tokens of an answer that are drawn."""
+MAX_TOKENS = 256  # maximum tokens of an answer that are drawn
 
 # A word or a sign, with the blanks after it. Chinese and Japanese put no blanks between words: sign by sign.
 _WORD = re.compile(r"(?:[^\W\u2e80-\u9fff]+|\S)\s*|^\s+")

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from viz.drawing.markup import render
 
-MAX_ORDERS = 6
-"""Maximum orders that have a column each; of more, only the worst and the best are named."""
+MAX_ORDERS = 6  # maximum orders that have a column each; of more, only the worst and the best are named
 
 
 @dataclass(frozen=True)

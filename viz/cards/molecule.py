@@ -6,8 +6,7 @@ from html import escape
 COLORS = {-1: (0.0, 0.0, 0.0), 7: (0.22, 0.47, 0.87), 8: (0.85, 0.26, 0.22), 9: (0.13, 0.56, 0.33)}
 """Colors by atomic number, with a contrast above 3 on white and on the dark page; -1: all other elements."""
 
-MAX_CHARACTERS = 200
-"""Maximum characters of a SMILES; a larger molecule is not recognizable in a drawing."""
+MAX_CHARACTERS = 200  # maximum characters of a SMILES; a larger molecule is not recognizable in a drawing
 
 
 def molecule_svg(smiles: str, *, width: int = 240, height: int = 180) -> str | None:

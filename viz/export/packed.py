@@ -13,8 +13,7 @@ from viz.theme import CONFIG
 
 MIN_PACKED_CELLS = 10_000
 
-LEVELS = 254
-"""Steps between the smallest and the largest value; 0 is NaN."""
+LEVELS = 254  # steps between the smallest and the largest value; 0 is NaN
 
 
 def packed_json(figure: go.Figure) -> str:

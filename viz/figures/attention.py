@@ -9,8 +9,7 @@ import pine_engine as pine
 from viz.figures.frame import FloatArray, method_labels, new_figure
 from viz.figures.panels import add_panels, prompt_parts
 
-MIN_WEIGHT = 1e-6
-"""Smaller weights are drawn as this."""
+MIN_WEIGHT = 1e-6  # smaller weights are drawn as this
 
 _TICKS = {-6: "1e-6", -5: "1e-5", -4: "1e-4", -3: "0.001", -2: "0.01", -1: "0.1", 0: "1"}
 

@@ -14,8 +14,7 @@ from viz.theme import CHOSEN, TEMPLATE
 
 FloatArray = NDArray[np.float32]
 
-MAX_NUMBERED = 16
-"""Maximum columns of a heatmap whose cells have space for text."""
+MAX_NUMBERED = 16  # maximum columns of a heatmap whose cells have space for text
 
 _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
