@@ -52,12 +52,8 @@ class _WithDocuments(BaseModel):
     def _problems(self) -> Iterator[Problem]:
         if self.task not in TASKS:
             yield Problem(f"unknown task {self.task!r}; choose from: {', '.join(TASKS)}", "task")
-        elif TASKS[self.task].needs_question and not self.question.strip():
-            yield Problem("there is no question; write one", "question")
-        for index, document in enumerate(self.documents):
-            if not document.text.strip():
-                message = f"document {index + 1} is empty; write some text or remove it"
-                yield Problem(message, f"documents.{index}")
+        else:
+            yield from TASKS[self.task].problems(self.question, self.documents)
         try:
             self.model_dump_json()
         except PydanticSerializationError:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pine_engine.errors import InputError
 from pine_engine.input_validation import Registry, as_str
 from pine_engine.prompts import scoring
+from pine_engine.prompts.parse_errors import Problem, ValidationErrors
 from pine_engine.prompts.prompt import CUE, Document, DocumentLike, Prompt, as_documents, build_prompt
 
 
@@ -107,12 +107,8 @@ class Task:
         question = as_str(question, "question")
         instruction = as_str(instruction, "instruction") or self.instruction
         system = as_str(system, "system text")
-        if not question.strip() and self.needs_question:
-            raise InputError("there is no question; write one", field="question")
-        for index, document in enumerate(documents, start=1):
-            if not document.text.strip():
-                message = f"document {index} is empty; write some text or remove it"
-                raise InputError(message, field=f"document {index}")
+        if problems := list(self.problems(question, documents)):
+            raise ValidationErrors(problems)
         if self.instruction_role == "system":
             system = "\n\n".join(filter(None, (system, instruction)))
         return build_prompt(
@@ -123,6 +119,15 @@ class Task:
             suffix=self.suffix.format(question=question),
             cue="" if self.suffix.endswith(":") else CUE,
         )
+
+    def problems(self, question: str, documents: Sequence[Document]) -> Iterator[Problem]:
+        """Yield the reasons why no prompt can be built."""
+        if self.needs_question and not question.strip():
+            yield Problem("there is no question; write one", "question")
+        for index, document in enumerate(documents):
+            if not document.text.strip():
+                message = f"document {index + 1} is empty; write some text or remove it"
+                yield Problem(message, f"documents.{index}")
 
     def _fill(self, index: int, document: Document) -> str:
         template = self.titled_document if document.title else self.untitled_document

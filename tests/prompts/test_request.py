@@ -161,8 +161,8 @@ def test_request_becomes_tokens_of_its_task(engine: Engine) -> None:
     ("change", "field"),
     [
         ({"question": " "}, "question"),
-        ({"documents": ["a", ""]}, "document 2"),
-        ({"documents": [{"title": "T", "text": "\t"}]}, "document 1"),
+        ({"documents": ["a", ""]}, "documents.1"),
+        ({"documents": [{"title": "T", "text": "\t"}]}, "documents.0"),
         ({"question": "a\ud800"}, "suffix"),
         ({"task": "poetry"}, "task"),
     ],
