@@ -49,10 +49,9 @@ def load_engine(
 
 
 def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
-    """Create a model with random weights on the device, in eval mode and without tokenizer.
+    """Create a model with random weights, equal for equal arguments, in eval mode and without tokenizer.
 
-    Equal arguments give equal weights. The global random state is not changed. Raises ModelError for an
-    unknown shape or dtype and for a device that cannot be used.
+    Raises ModelError for an unknown shape or dtype and for a device that cannot be used.
     """
     shape = _shape(name)
     if device in ("auto", TENSOR_PARALLEL):

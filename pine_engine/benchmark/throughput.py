@@ -21,8 +21,7 @@ from pine_engine.engine.generation import synchronize
 from pine_engine.engine.model_worker import compute_on
 from pine_engine.prompts.layout import TokenLayout
 
-MB = 2**20
-"""Bytes."""
+MB = 2**20  # bytes
 
 Advance = Callable[[str], None]
 """Called with a description of each measurement, before it starts."""
@@ -57,9 +56,8 @@ def run_benchmark(
     """Time the stock model, each method, and all methods together in turns, then measure memory.
 
     Returns the JSON object of `bench`: medians in seconds, medians of ratios to the stock model in the same
-    round, and memory in MB (2**20 bytes), of a separate process per method on the CPU and of torch's
-    allocator on a GPU. `repeats` rounds follow a warm-up round. With `trace`, each method is also timed with
-    the document-level trace.
+    round, and peak memory in MB. `repeats` rounds follow a warm-up round. With `trace`, each method is also
+    timed with the document-level trace.
     """
     runs: dict[str, Callable[..., Timing]] = {
         "stock": lambda: time_stock(engine.model, layout, work.new_tokens)

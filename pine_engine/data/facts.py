@@ -27,17 +27,10 @@ KINDS = _load_kinds()
 
 
 def generate_facts(num_documents: int = 3, seed: int = 0) -> Iterator[Row]:
-    """Yield questions without end, the kinds in turn; the first N are equal for every N.
+    """Yield retrieval_qa questions without end, the kinds in turn; the first N are equal for every N.
 
-    Args:
-        num_documents: Documents per question, 2 to 20.
-        seed: Seed of the names, values, statements and of the slot with the answer.
-
-    Yields:
-        Data rows of the task retrieval_qa.
-
-    Raises:
-        InputError: The number of documents is out of range.
+    seed: of the names, values, statements and of the slot with the answer. Raises InputError for a number of
+    documents that is out of range.
     """
     if not MIN_DOCUMENTS <= num_documents <= MAX_DOCUMENTS:
         expected = f"{MIN_DOCUMENTS} to {MAX_DOCUMENTS}"

@@ -49,11 +49,7 @@ class PublicSet:
 
 
 def download(public_set: PublicSet, folder: Path) -> list[Path]:
-    """Download the files of a set to FOLDER/downloads/NAME. Files with the right checksum are kept.
-
-    Raises InputError if pooch is not installed, a file cannot be downloaded or written, or its checksum
-    differs.
-    """
+    """Download the files of a set to FOLDER/downloads/NAME. Files with the right checksum are kept."""
     if not public_set.files:
         return []
     pooch, requests = import_extra("pooch", "pooch"), import_extra("requests", "pooch")
@@ -94,8 +90,7 @@ def convert(
 ) -> int:
     """Write at most `limit` rows of a set to FOLDER/NAME.jsonl and return their number.
 
-    An existing file is replaced only by a complete one. `advance` is called with the id of each row. Raises
-    InputError if a source file cannot be read or the output cannot be written.
+    An existing file is replaced only by a complete one. `advance` is called with the id of each row.
     """
     path = folder / f"{public_set.name}.jsonl"
     part = path.with_suffix(".jsonl.part")

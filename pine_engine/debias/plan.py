@@ -41,10 +41,7 @@ def document_orders(
     seed: int = 0,
     max_orders: int = MAX_ORDERS,
 ) -> list[Order]:
-    """Return the orders to run: all in lexicographic order, the rotations, a sample, or the input order.
-
-    Raises InputError for more than `max_orders` full orders and for a sample of none.
-    """
+    """Return the orders to run: all in lexicographic order, the rotations, a sample, or the input order."""
     places = tuple(range(num_documents))
     count = math.factorial(num_documents)
     if kind is None:
@@ -77,10 +74,7 @@ def is_prior_example(example: str) -> bool:
 
 
 def content_free_prompts(engine: Any, request: Request) -> list[Prompt]:
-    """Return one prompt per content-free text, in which the text replaces the content of every document.
-
-    Titles, headers and labels stay.
-    """
+    """Return one prompt per content-free text, in place of the content, but not the title, of documents."""
     # An empty document is invalid, so the prompt is built with a placeholder.
     documents = [Document(text=_PLACEHOLDER, title=document.title) for document in request.documents]
     template = request.model_copy(update={"documents": documents}).prompt(engine)

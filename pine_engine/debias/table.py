@@ -147,10 +147,7 @@ def measured_method(name: str) -> MeasuredMethod:
 
 
 def measured_methods(names: Sequence[str] | None = None) -> tuple[MeasuredMethod, ...]:
-    """Return methods by name: the default methods for None, every method alone for ["all"].
-
-    Raises InputError for an unknown name and for one that is named twice.
-    """
+    """Return methods by name, each once: the default methods for None, every method alone for ["all"]."""
     if not names or list(names) == [ALL]:
         return tuple(map(MeasuredMethod, get_methods(names)))
     methods = tuple(map(measured_method, names))

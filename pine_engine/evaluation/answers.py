@@ -21,10 +21,7 @@ def score_of(record: Record, metric: Metric) -> float | None:
 
 
 def parsed_answer(record: Record, metric: Metric) -> str | None:
-    """Return the answer that the task parses, such as a letter; None if it cannot be parsed.
-
-    TIE is the answer of a method whose choices are equally likely.
-    """
+    """Return the answer that the task parses, TIE if choices are equally likely, None if there is none."""
     if metric == "generated":
         return record.parsed
     if metric == "chosen" and record.choice_logprobs:
@@ -49,10 +46,7 @@ def named_document(record: Record, metric: Metric) -> int | None:
 
 
 def differ(records: Sequence[Record], metric: Metric) -> bool | None:
-    """Return True if the parsed answers of an example in several orders differ, None for fewer than two.
-
-    Letters are equal if they name one document.
-    """
+    """Check whether the parsed answers, or the documents that they name, differ; None for fewer than two."""
     answers = [
         named if (named := named_document(record, metric)) is not None else parsed_answer(record, metric)
         for record in records

@@ -19,7 +19,7 @@ A score is one of METRICS. "section" and "total" are also there as "section v0.1
 All estimates of a task are over the same examples, see grid.py.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -43,11 +43,7 @@ Labeled = tuple[str, tuple[str, ...], Estimate | None]
 
 
 def estimate_tasks(records: Sequence[Record]) -> tuple[Grid, ...]:
-    """Return the grid of each task, with all estimates.
-
-    Raises:
-        InputError: No example of a task has been measured with all methods in all orders.
-    """
+    """Return the grid of each task, with all estimates. Raises InputError for a task without an example."""
     by_task: dict[str, list[Record]] = {}
     for record in records:
         by_task.setdefault(record.task, []).append(record)
@@ -105,11 +101,8 @@ def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
     """Yield how often answers change and are parsed, and which letter and document they name."""
     grid, metric = scores.grid, scores.metric
 
-    def is_unparsed(record: Record) -> bool:
-        return parsed_answer(record, metric) is None
-
-    def says_a(record: Record) -> bool:
-        return parsed_answer(record, metric) == "A"
+    def says(answer: str | None) -> Callable[[Record], bool]:
+        return lambda record: parsed_answer(record, metric) == answer
 
     def says_first(record: Record) -> bool:
         return named_document(record, metric) == record.input_order[record.permutation[0]]
@@ -117,15 +110,15 @@ def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
     pairs = zip(scores.columns, grid.distinct, strict=True)
     changed = [differ([column[name] for name in names], metric) for column, names in pairs]
     yield "changed", (), scores.mean(_values(changed))
-    yield "unparsed", (), scores.share(scores.averaged, is_unparsed)
+    yield "unparsed", (), scores.share(scores.averaged, says(None))
     parsed = [list(filter(scores.is_parsed, records)) for records in scores.averaged]
     yield "parsed", (), scores.share(parsed, scores.score)
     for name in grid.orders:
         changes = [_changed_from_stored(column, name, metric) for column in scores.columns]
         yield "order changed", (name,), scores.mean(_values(changes))
-        yield "order unparsed", (name,), scores.share(scores.in_order(name), is_unparsed)
+        yield "order unparsed", (name,), scores.share(scores.in_order(name), says(None))
         if get_task(grid.task).has_letters:
-            yield "says A", (name,), scores.share(scores.in_order(name), says_a)
+            yield "says A", (name,), scores.share(scores.in_order(name), says("A"))
             yield "says first", (name,), scores.share(scores.in_order(name), says_first)
 
 

@@ -211,10 +211,7 @@ def write_records(folder: Path, shard: int = 0) -> Iterator[Callable[[Record], N
 
 
 def open_run(folder: Path, info: RunInfo) -> RunInfo:
-    """Create the folder of a run or resume its run; return the settings with which it began.
-
-    Raises InputError for the folder of a run with other settings, naming these, or of something else.
-    """
+    """Create or resume the run of a folder; return its first settings. Raises InputError if they differ."""
     file = folder / RUN_FILE
     if file.exists():
         begun = read_run(folder)
@@ -253,10 +250,9 @@ def dtype_of_run(folder: Path) -> str | None:
 
 
 def read_records(folder: Path) -> list[Record]:
-    """Return the records of all runs in a folder, by example, document order and method.
+    """Return the records in a folder by example, document order and method, without an unfinished last line.
 
-    An unfinished last line is left out. Raises InputError if the folder is no run, and for a line that is no
-    record of it.
+    Raises InputError if the folder is no run, and for a line that is no record of it.
     """
     info = read_run(folder)
     records: dict[Key, Record] = {}

@@ -76,10 +76,9 @@ class Settings(BaseModel):
 
 
 def choose(examples: Sequence[Example], *, methods: Sequence[str] | None = None, **options: Any) -> Settings:
-    """Return checked settings. methods: None for the default methods. options: fields of Settings.
+    """Return settings. Raises InputError for an option that is invalid or fits none of the examples.
 
-    Raises InputError for an invalid option, an unknown method, an order or a wrapper that fits none of the
-    examples, and for no metric.
+    methods: None for the default methods. options: fields of Settings.
     """
     try:
         named = tuple(method.name for method in measured_methods(methods))

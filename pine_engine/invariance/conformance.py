@@ -42,10 +42,7 @@ COMPARED = {
 
 
 def check_case(folder: Path) -> dict[str, Any]:
-    """Run one case, and return the largest absolute differences over all its runs.
-
-    Raises InputError if a file of the case is missing or invalid, or if the engine cannot run the case.
-    """
+    """Return the largest absolute differences of all runs of a case. Raises InputError if it is invalid."""
     try:
         model = _load_model(folder)
         case: dict[str, Any] = json.loads((folder / "case.json").read_text())

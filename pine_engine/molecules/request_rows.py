@@ -67,10 +67,7 @@ class MoleculeRow(DataRow):
 
 
 def read_molecules(path: Path, limit: int | None = None) -> tuple[list[Molecule], tuple[str, ...]]:
-    """Read the first `limit` rows of a JSONL file; return distinct molecules, and sources with licenses.
-
-    Raises InputError with the line.
-    """
+    """Read the first `limit` rows of a JSONL file; return distinct molecules, and sources with licenses."""
     rows = read_rows(path, MoleculeRow, limit)
     molecules: dict[str, Molecule] = {}
     for number, row in rows.items():

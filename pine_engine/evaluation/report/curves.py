@@ -33,10 +33,7 @@ ALONE = "nia"
 
 
 def slot_curves(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
-    """Return a curve per run, metric and number of documents, with a line per method, then the areas.
-
-    Scores of answers of which none can be parsed are not drawn.
-    """
+    """Return a curve per run, metric and number of documents, with a line per method, then the areas."""
     curves: list[Curve] = []
     for number, run in enumerate(runs, start=1):
         for metric in METRICS:
@@ -119,10 +116,7 @@ def _with_areas(
 
 
 def accuracy_bars(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
-    """Return a group of bars per run, with a bar per method, for tasks without slots such as math.
-
-    Answers of which none can be parsed have no bar.
-    """
+    """Return a group of bars per run, with a bar per method, for tasks without slots such as math."""
     rows = metric_rows(task, runs, ["generated"])
     parsed = {(row.method, row.run): drawn(row.mean) for row in rows if row.mean.is_parsed}
     if not parsed or any(row.slots() for row in rows):

@@ -50,10 +50,9 @@ def published_model(name: str) -> str | None:
 def gains(part: str) -> list[dict[str, Any]]:
     """Return the accuracy of each model on a part of RewardBench in percent, and the gains of PINE in points.
 
-    part: a section, or "all sections". first, second, shuffled: vanilla in each order, and on a single
-    shuffle. mean: of both orders, the expectation of a shuffle. on_shuffle, on_mean: gain of PINE on either;
-    the former as printed, up to rounding. is_below_both: the shuffle scores less than both orders that it is
-    drawn from.
+    part: a section, or "all sections". first, second, shuffled: vanilla in each order, and on one shuffle.
+    mean: of both orders, the expectation of a shuffle. on_shuffle, on_mean: gain of PINE. is_below_both: the
+    shuffle scores less than both orders.
     """
     found = []
     for model, by_setting in _main_scores().items():

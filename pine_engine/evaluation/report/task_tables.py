@@ -108,10 +108,7 @@ def old_weights(row: Row, group: str, *section: str) -> Estimate | None:
 
 
 def scenario_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
-    """Yield the scenarios by section, as the paper's Tables 1, 2, 4, 5 and 6; nothing without both.
-
-    Data without sections have a column for all pairs.
-    """
+    """Yield the scenarios by section, or of all pairs, as the paper's Tables 1, 2, 4, 5 and 6."""
     rows = scenario_rows(task, runs)
     sections = list(dict.fromkeys(name for row in rows for name in row.subsets()))
     has_scenarios = any(row.part != OVER_ORDERS for row in rows)
