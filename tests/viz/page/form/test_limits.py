@@ -98,7 +98,7 @@ def test_a_measurement_is_limited(large_request: MeasureRequest, sentence: str, 
 
 def test_a_row_that_is_too_long_is_named(engine: Engine) -> None:
     request = measured()
-    with pytest.raises(InputError, match=f"Row {request.examples[0].id}: Prompt too long: .*limit: 10."):
+    with pytest.raises(InputError, match=f"Example {request.examples[0].id}: Prompt too long: .*limit: 10."):
         list(measure_rows(engine, request, HostSettings(max_prompt_tokens=10)))
 
 
