@@ -271,9 +271,9 @@ def without_texts(value: Any) -> Any:
 def write_version_1(folder: Path) -> None:
     """Write a records folder, a certificate, a session, a link and a bundle (part d)."""
     from tests.support.runs import THREE, finish
+    from viz.page.bundle import bundle
     from viz.page.selection import first_selection
-    from viz.page.sharing.bundle import bundle
-    from viz.page.sharing.session import session_of, to_code, to_json
+    from viz.page.session import session_of, to_code, to_json
 
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):

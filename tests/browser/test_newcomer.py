@@ -33,7 +33,7 @@ from tools.fuzz.corpus import PAYLOADS, pdf_of
 from viz.page.form.documents import Entry
 from viz.page.form.form import Form
 from viz.page.form.orders import ALL_ORDERS_UP_TO, DEFAULT_ORDERS
-from viz.page.sharing.session import session_of, to_code
+from viz.page.session import session_of, to_code
 
 FIRST_TOKEN_WITHIN_MS = 15_000  # 5 s on a machine that does nothing else
 SAMPLED = next(example for example in EXAMPLES if len(example.documents) == ALL_ORDERS_UP_TO + 1)

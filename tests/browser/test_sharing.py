@@ -27,7 +27,7 @@ from tests.browser.driving import (
 from tests.support.serving import ServedApp
 from viz.page.form.documents import Entry
 from viz.page.form.form import Form
-from viz.page.sharing.session import session_of, to_code
+from viz.page.session import session_of, to_code
 
 TYPED = 'A lamp <b>&"quoted"</b> 灯 was lit.'
 

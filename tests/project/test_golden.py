@@ -12,7 +12,7 @@ from pine_engine.evaluation.records import read_records, read_run
 from pine_engine.prompts.request import read_request
 from tests.support.commands import Run
 from tools import golden, golden_cases
-from viz.page.sharing.session import from_code, from_file
+from viz.page.session import from_code, from_file
 
 VERSION_1 = Path(__file__).parents[1] / "golden" / "outputs" / "version_1"
 

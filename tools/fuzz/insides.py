@@ -124,8 +124,8 @@ def throw_forms(doors: Doors, count: int, seed: int, tally: Tally) -> None:
 
 def throw_links(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     """Codes of links and of drafts."""
-    from viz.page.sharing.session import from_code, to_code
-    from viz.page.sharing.share_panel import own_draft
+    from viz.page.session import from_code, to_code
+    from viz.page.share import own_draft
 
     for number, code in enumerate(corpus.draws(corpus.CODES, count, seed)):
         read = own_draft if number % 3 == 0 else from_code
@@ -141,7 +141,7 @@ def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     from viz.page.files.reading_files import FileReader, without_progress
     from viz.page.form.upload import check_room
     from viz.page.jobs.run_log import RunLog
-    from viz.page.sharing.session import from_file
+    from viz.page.session import from_file
 
     most = MAX_DOCUMENTS + 1
     reader = FileReader(RunLog(), Limits(cpu_s=1))

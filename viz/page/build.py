@@ -32,8 +32,7 @@ from viz.page.lesson.tutorial_panel import build_tutorial
 from viz.page.models.model_panel import build_models, build_toggle, wire_models
 from viz.page.position_sweep import sweep_tab
 from viz.page.serving.sessions import lets_go
-from viz.page.sharing.download_panel import wire_download
-from viz.page.sharing.share_panel import build_share, wire_share
+from viz.page.share import share_tab
 from viz.page.shuffle import shuffle_tab
 from viz.page.why import build_why, wire_why
 
@@ -66,10 +65,9 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         if settings.read_only:
             gr.HTML(notice(NOTE, kind="note"), elem_id="read-only")
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap"):
-            with gr.Tab("See it"):
+            with gr.Tab("See it") as see_it:
                 workspace = build_workspace(examples, settings)
                 shuffle_event, certificate = shuffle_tab(workspace, sources, models.chosen, settings, disk)
-                share = build_share()
             with gr.Tab("Why"):
                 why = build_why()
             with gr.Tab("Lab"), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
@@ -107,20 +105,13 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             stale=stale,
             runs=events,
         )
-        opened = wire_share(share, workspace, inside, page, settings)
+        with see_it:
+            runs = [run_event, shuffle_event]
+            opened = share_tab(workspace, inside, page, settings, disk, certificate, runs)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
         for event in (recorded, run_event, shuffle_event):
             inside.follow(event)
         wire_why(why, workspace.finished, [recorded, run_event, shuffle_event])
-        wire_download(
-            share.download,
-            finished=workspace.finished,
-            selection=inside.selection,
-            accepted=workspace.accepted,
-            certificate=certificate,
-            run_events=[run_event, shuffle_event],
-            disk=disk,
-        )
         _wire_status(page, timer, model, ready, sources, models.chosen)
         wire_models(models, pool, ready)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})

@@ -28,8 +28,8 @@ from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_CHARACTERS, Form
 from viz.page.gradio_patches.blocks import NOT_FROM_THE_PAGE, GuardedBlocks, refuse_files
 from viz.page.jobs.loading import EngineSource
-from viz.page.sharing.session import LARGEST_BYTES, session_of, to_code
-from viz.page.sharing.share_panel import own_draft
+from viz.page.session import LARGEST_BYTES, session_of, to_code
+from viz.page.share import own_draft
 
 ROOT = Path(__file__).parents[3]
 

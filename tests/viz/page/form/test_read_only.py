@@ -29,7 +29,7 @@ from viz.page.form.read_only import NOTE, check_rows_shipped, check_shipped
 from viz.page.internals import View
 from viz.page.jobs.loading import EngineSource
 from viz.page.position_sweep_job import sweep
-from viz.page.sharing.session import session_of, to_code
+from viz.page.session import session_of, to_code
 
 READ_ONLY = HostSettings(read_only=True)
 EXAMPLES = load_examples()

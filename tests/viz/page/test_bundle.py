@@ -21,10 +21,11 @@ from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import read_html
 from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.answering import FinishedRun
+from viz.page.bundle import NAME, bundle, write_bundle
 from viz.page.common.disk import Disk
+from viz.page.internals_figures import DRAWING, TABS
 from viz.page.selection import first_selection
-from viz.page.sharing.bundle import NAME, bundle, write_bundle
-from viz.page.sharing.session import from_file
+from viz.page.session import from_file
 
 DATE = datetime.date(2026, 3, 1)
 MOVED = (THREE[2], THREE[0], THREE[1])
@@ -124,7 +125,10 @@ def test_pictures_have_their_numbers_beside_them(files: dict[str, bytes]) -> Non
     page = files["pictures.html"].decode()
     assert 'data-pick="' not in page
     headings = [heading.text for heading in read_html(page).all("h2")]
-    assert headings == ["Question, documents and answers", "Masks", "Positions", "Importance", "What changed"]
+    assert headings == [
+        "Question, documents and answers",
+        *(label for name, label in TABS if name in DRAWING),
+    ]
     tables = [name for name in files if name.startswith("numbers/") and name.endswith(".json")]
     assert len(tables) >= 8
     for name in tables:

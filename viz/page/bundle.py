@@ -28,7 +28,7 @@ from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.internals_figures import DRAWING, TABS, TabContent
 from viz.page.selection import Selection, as_picks
-from viz.page.sharing.session import session_of, to_json
+from viz.page.session import session_of, to_json
 
 NAME = "pine-explorer-run.zip"
 

@@ -6,7 +6,7 @@ import zlib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import get_task
@@ -26,11 +26,7 @@ Text = Annotated[str, StringConstraints(max_length=200_000)]
 ShortText = Annotated[str, StringConstraints(max_length=2_000)]
 
 
-class _SessionModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class SharedDocument(_SessionModel):
+class SharedDocument(BaseModel, frozen=True, extra="forbid"):
     """A document in a slot."""
 
     letter: Annotated[int, Field(ge=0, lt=MAX_DOCUMENTS)]
@@ -40,7 +36,7 @@ class SharedDocument(_SessionModel):
     text: Text = ""
 
 
-class Session(_SessionModel):
+class Session(BaseModel, frozen=True, extra="forbid"):
     """Complete state of the page except the results of the model."""
 
     format: Literal["pine-explorer session"] = "pine-explorer session"
@@ -84,7 +80,7 @@ class Session(_SessionModel):
     @classmethod
     def _each_letter_once(cls, documents: tuple[SharedDocument, ...]) -> tuple[SharedDocument, ...]:
         if sorted(document.letter for document in documents) != list(range(len(documents))):
-            raise InputError(f"the letters of {len(documents)} documents are not 0 to {len(documents) - 1}")
+            raise InputError(f"Invalid document ids: expected 0 to {len(documents) - 1}")
         return documents
 
     @property

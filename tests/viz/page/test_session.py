@@ -22,7 +22,7 @@ from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.method_boxes import OFFERED
 from viz.page.internals import View
 from viz.page.jobs.loading import EngineSource
-from viz.page.sharing.session import (
+from viz.page.session import (
     LARGEST_BYTES,
     Session,
     from_code,
@@ -31,7 +31,7 @@ from viz.page.sharing.session import (
     to_code,
     to_json,
 )
-from viz.page.sharing.share_panel import opened_sentence, own_draft
+from viz.page.share import opened_sentence, own_draft
 
 FORM = Form(
     "retrieval_qa", "Why?", "", ("vanilla", "pine"), 48, (Entry(1, "Sun", "It shines."), Entry(0, "", "x"))

@@ -1,1 +1,0 @@
-"""Links and files of a run."""
