@@ -4,6 +4,7 @@ Protects against DNS rebinding, cross-site forms, forged proxy headers and unuse
 """
 
 import re
+from fnmatch import fnmatchcase
 from urllib.parse import unquote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -117,7 +118,7 @@ class RequestFilter:
 
     def _problem_of_sender(self, scope: Scope, headers: Headers, host: str) -> str | None:
         """Return why a host name, an origin or a proxy is rejected; None if they are accepted."""
-        name, origin = hostname(host), headers.get("origin")
+        (name, _), origin = address(host), headers.get("origin")
         if scope["path"].rstrip("/") == HEALTH:
             return None
         if not self._is_public and any(header.decode() in headers for header in OF_PROXIES):
@@ -164,27 +165,18 @@ def _is_logged_in(scope: Scope) -> bool:
     return any(cookies.get(name) in app.tokens for name in names)
 
 
-def hostname(netloc: str) -> str:
-    """Return the name in `name:port` in lower case, without brackets of IPv6; "" if it is invalid."""
-    try:
-        return urlsplit(f"//{netloc}").hostname or ""
-    except ValueError:
-        return ""
-
-
 def address(netloc: str) -> tuple[str, int | None]:
-    """Return name and port of `name:port`; None for no port or a default port of HTTP and HTTPS."""
+    """Return name and port of `name:port`, ("", None) if it is invalid.
+
+    The name is in lower case, without brackets of IPv6. The port is None for 80 and 443.
+    """
     try:
-        port = urlsplit(f"//{netloc}").port
+        parts = urlsplit(f"//{netloc}")
+        return parts.hostname or "", None if parts.port in DEFAULT_PORTS else parts.port
     except ValueError:
         return "", None
-    return hostname(netloc), None if port in DEFAULT_PORTS else port
 
 
-def _is_among(name: str, names: set[str]) -> bool:
+def _is_among(name: str, patterns: set[str]) -> bool:
     """Check whether a name matches an entry; "*." matches subdomains, "*" all."""
-    return (
-        ANY in names
-        or name in names
-        or any(one.startswith("*.") and name.endswith(one.removeprefix("*")) for one in names)
-    )
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

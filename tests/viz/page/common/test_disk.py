@@ -49,7 +49,7 @@ def make_older(path: Path, seconds: float) -> None:
 # what stays
 
 
-def test_what_was_uploaded_goes_once_everybody_who_uploaded_it_has_read_it(tmp_path: Path) -> None:
+def test_upload_is_removed_after_last_reader(tmp_path: Path) -> None:
     disk = Disk(tmp_path, MB)
     file, other = uploaded(tmp_path, "a"), uploaded(tmp_path, "b")
     disk.arrived([str(file)])
@@ -60,7 +60,7 @@ def test_what_was_uploaded_goes_once_everybody_who_uploaded_it_has_read_it(tmp_p
     assert not file.parent.exists() and other.exists() and Path(__file__).exists()
 
 
-def test_what_a_broken_upload_leaves_goes_and_what_another_writes_stays(tmp_path: Path) -> None:
+def test_aborted_upload_leaves_no_part(tmp_path: Path) -> None:
     disk = Disk(tmp_path, MB)
     left, written = tmp_path / "tmpleft", tmp_path / "tmpwritten"
     left.touch()
@@ -99,14 +99,14 @@ def test_disk_active_uploads_share_the_quota(tmp_path: Path) -> None:
         disk.check()
 
 
-def test_small_files_count_as_what_they_take(tmp_path: Path) -> None:
+def test_small_files_count_as_whole_blocks(tmp_path: Path) -> None:
     for number in range(20):
         uploaded(tmp_path, str(number), 1)
     with pytest.raises(DiskFullError):
         Disk(tmp_path, 100_000).check()
 
 
-def test_a_file_that_cannot_be_written_for_a_visitor_is_the_same_sentence() -> None:
+def test_full_disk_error_is_explained() -> None:
     assert explain(OSError(errno.ENOSPC, "No space left on device")) == FULL
     assert not is_disk_full(FileNotFoundError(errno.ENOENT, "no"))
 
@@ -136,7 +136,7 @@ def holder(parent: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
             process.kill()
 
 
-def test_what_a_killed_process_left_goes_at_the_next_start_and_a_running_ones_stays(tmp_path: Path) -> None:
+def test_temp_dir_of_killed_process_is_removed(tmp_path: Path) -> None:
     foreign = tmp_path / f"{PREFIX}foreign"
     (tmp_path / "elsewhere").mkdir()
     foreign.symlink_to(tmp_path / "elsewhere")
@@ -214,7 +214,7 @@ async def read_by_the_page(app: ServedApp, path: str) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_of_a_visitor_stays_on_the_disk(serve: Serve, tmp_path: Path) -> None:
+def test_uploads_of_users_are_removed(serve: Serve, tmp_path: Path) -> None:
     folder = tmp_path / "files"
     with (
         served_in(serve, folder, tmp_path / "log") as app,
@@ -255,9 +255,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_an_upload_to_a_full_disk_is_refused_in_a_sentence(
-    serve: Serve, small_disk: Path, tmp_path: Path
-) -> None:
+def test_upload_to_full_disk_is_rejected(serve: Serve, small_disk: Path, tmp_path: Path) -> None:
     with served_in(serve, small_disk, tmp_path / "log") as app:
         assert upload(app, b"x" * MB).status_code == 200
         refused = upload(app, b"x" * 5 * MB)
@@ -266,7 +264,7 @@ def test_an_upload_to_a_full_disk_is_refused_in_a_sentence(
         assert "Traceback" not in app.log.read_text()
 
 
-def test_an_upload_beyond_the_limit_of_all_is_refused_in_a_sentence(serve: Serve, tmp_path: Path) -> None:
+def test_upload_beyond_quota_is_rejected(serve: Serve, tmp_path: Path) -> None:
     with served_in(serve, tmp_path / "files", tmp_path / "log", "--max-disk-mb", "2") as app:
         assert upload(app, b"x" * MB).status_code == 200
         refused = upload(app, b"y" * MB)

@@ -29,7 +29,7 @@ def computed(function: Callable[..., Any], *arguments: Any, **limits: Any) -> An
     return run_in_subprocess(function, *arguments, limits=Limits(**limits), look=go_on)
 
 
-def test_it_answers_as_the_function_does() -> None:
+def test_subprocess_returns_result_or_input_error() -> None:
     assert computed(apart.double, 21) == 42
     with pytest.raises(InputError, match=r"^line 3 is empty$"):
         computed(apart.refuse, "line 3 is empty")
@@ -80,7 +80,7 @@ def test_limited_process_ends_with_its_parent(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_reading_files_needs_nothing_that_takes_seconds_to_import() -> None:
+def test_file_parsers_import_nothing_heavy() -> None:
     heavy = ("torch", "transformers", "gradio", "numpy", "plotly")
     for reader in (read_documents, read_examples):
         assert reader.__module__.startswith("pine_engine")
@@ -89,7 +89,7 @@ def test_reading_files_needs_nothing_that_takes_seconds_to_import() -> None:
     assert "torch" in computed(apart.imported_for, control, heavy, memory=10**12)
 
 
-def test_a_program_in_the_folder_is_not_taken_for_a_module(
+def test_subprocess_ignores_modules_of_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "pickle.py").write_text("raise SystemExit(3)")

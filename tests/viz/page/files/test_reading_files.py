@@ -81,7 +81,7 @@ def sleeper(tmp_path: Path) -> Iterator[FileReader]:
         thread.join()
 
 
-def test_files_are_read_as_the_library_reads_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_file_is_read_and_logged_without_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / f"{SECRET}.txt"
     file.write_text(f"The {SECRET} sleeps.")
     runs = RunLog()
@@ -152,7 +152,7 @@ def test_file_rejected_is_named_and_logged(
 
 
 @pytest.mark.slow
-def test_several_bombs_are_read_one_after_another_and_take_no_memory_of_the_page(tmp_path: Path) -> None:
+def test_bombs_are_parsed_one_at_a_time(tmp_path: Path) -> None:
     file = tmp_path / "packed.pdf"
     file.write_bytes(PDF_BOMB)
     reader, others = FileReader(RunLog(), SHORT), children()
@@ -171,9 +171,7 @@ def test_several_bombs_are_read_one_after_another_and_take_no_memory_of_the_page
 
 
 @pytest.mark.parametrize(("name", "count"), [("x", 1_000_000), ("document", 560_000)])
-def test_the_columns_of_a_large_file_are_read_in_time_that_grows_with_it(
-    tmp_path: Path, name: str, count: int
-) -> None:
+def test_wide_file_is_rejected_in_linear_time(tmp_path: Path, name: str, count: int) -> None:
     """Comparing each of so many names with all others would take days."""
     file = tmp_path / "wide.csv"
     header = ",".join(["id", "question", "answers", *(f"{name}{10**7 + number}" for number in range(count))])
@@ -185,7 +183,7 @@ def test_the_columns_of_a_large_file_are_read_in_time_that_grows_with_it(
         read_examples(file)
 
 
-def test_a_file_of_millions_of_rows_is_refused_at_the_first_that_is_too_many(tmp_path: Path) -> None:
+def test_long_file_is_read_up_to_limit(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     file.write_text("text\n" + "a\n" * 4_900_000)
     found = without_progress(read(FileReader(RunLog(), Limits(memory=150 * MB)), file))
@@ -193,7 +191,7 @@ def test_a_file_of_millions_of_rows_is_refused_at_the_first_that_is_too_many(tmp
 
 
 @pytest.mark.parametrize("rows", ["text\na\nb\n\nc,d\n", '{"text": "a"}\n{"text": "b"}\n{\n'])
-def test_what_is_behind_the_last_document_is_not_parsed(tmp_path: Path, rows: str) -> None:
+def test_rows_after_the_limit_are_not_parsed(tmp_path: Path, rows: str) -> None:
     file = tmp_path / ("rows.csv" if rows.startswith("text") else "rows.jsonl")
     file.write_text(rows)
     assert [document.text for document in read_documents([file], 2)] == ["a", "b"]
@@ -241,7 +239,7 @@ def test_full_upload_queue_serves_other_clients(
             next(waiting[-1])
 
 
-def test_the_process_ends_with_its_visitor(
+def test_disconnect_ends_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "process"

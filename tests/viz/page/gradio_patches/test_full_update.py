@@ -85,7 +85,7 @@ def test_gradio_loses_properties_of_a_single_update() -> None:
 
 
 @pytest.mark.parametrize("kind", PAGES)
-def test_a_text_that_grows_is_sent_by_its_end(kind: type[gr.Blocks]) -> None:
+def test_growing_text_is_sent_as_difference(kind: type[gr.Blocks]) -> None:
     page = PAGES[kind]
     for text, sent in (("one", "one"), ("one two", [["append", [], " two"]]), ("one two", [])):
         assert page.handle_streaming_diffs(page.fns[0], [text, None], "visitor", "end", False)[0] == sent

@@ -55,7 +55,7 @@ FORMS: dict[str, Callable[[Widgets], Any]] = {
     "form",
     [pytest.param(form, marks=pytest.mark.slow if form == "one told to stay" else ()) for form in FORMS],
 )
-def test_the_page_is_sent_what_gradio_sends(form: str) -> None:
+def test_sent_data_equals_data_of_gradio(form: str) -> None:
     page, function, widgets = page_with(4)
     frugal, usual = SessionState(page), SessionState(page)
     sent = asyncio.run(page.postprocess_data(function, FORMS[form](widgets), frugal))
@@ -65,7 +65,7 @@ def test_the_page_is_sent_what_gradio_sends(form: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["new", gr.skip(), gr.update(visible=False)])
-def test_so_it_is_where_a_function_changes_one_widget(value: Any) -> None:
+def test_sent_data_of_one_widget_equals_gradio(value: Any) -> None:
     page, function, _ = page_with(1)
     sent = asyncio.run(page.postprocess_data(function, value, SessionState(page)))
     expected = asyncio.run(gr.Blocks.postprocess_data(page, function, value, SessionState(page)))
@@ -81,7 +81,7 @@ def test_unmentioned_widgets_are_not_rebuilt(monkeypatch: pytest.MonkeyPatch) ->
     assert made == [button._id]
 
 
-def test_a_widget_that_the_function_does_not_change_is_refused_as_by_gradio() -> None:
+def test_widget_that_is_no_output_is_rejected() -> None:
     page, function, (*_, other) = page_with(2)
     with pytest.raises(ValueError, match="not specified as output"):
         asyncio.run(page.postprocess_data(function, {other: "new"}, SessionState(page)))

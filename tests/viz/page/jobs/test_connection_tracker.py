@@ -56,13 +56,13 @@ def test_answer_is_wanted_shortly_after_the_last_listener(name: str, clock: list
         assert not connections.is_connected(sent_request)
 
 
-def test_what_gradio_knows_is_believed(clock: list[float]) -> None:
+def test_event_that_gradio_ended_is_disconnected(clock: list[float]) -> None:
     connections = ConnectionTracker()
     with connections.listening("session"):
         assert not connections.is_connected(event(clock, alive=False))
 
 
-def test_an_assistant_is_there_until_it_hangs_up(clock: list[float]) -> None:
+def test_mcp_client_is_connected_until_it_hangs_up(clock: list[float]) -> None:
     connections = ConnectionTracker()
     with connections.calling("198.51.100.7") as name:
         sent_request = event(clock, {CALLER.decode(): name})
@@ -93,7 +93,7 @@ def test_pages_and_scripts_are_distinct_clients() -> None:
         ("198.51.100.7", "198.51.100.8", False),
     ],
 )
-def test_who_has_a_network_of_addresses_is_one_visitor(one: str, other: str, same: bool) -> None:
+def test_client_with_ipv6_network_is_one_client(one: str, other: str, same: bool) -> None:
     connections = ConnectionTracker()
     sent_request = [connections.client(request(address=address)).name for address in (one, other)]
     assert (sent_request[0] == sent_request[1]) == same

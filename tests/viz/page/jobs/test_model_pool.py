@@ -20,6 +20,7 @@ from viz.page.jobs.sources import Sources
 
 GB = 1_000_000_000
 HOST = Choice("host", "float32")
+A, B, C = (Choice(name, "float32") for name in ("a", "b", "c"))
 
 
 @dataclass
@@ -84,6 +85,12 @@ def pool(machine: Machine, allowed: tuple[str, ...] | None = None) -> ModelPool:
     return machine.pool
 
 
+def error_of_loading(pool: ModelPool, choice: Choice) -> str:
+    with pool.lease(choice) as source, pytest.raises(PineError) as raised:
+        source.wait(10)
+    return str(raised.value)
+
+
 def name_after_loading(pool: ModelPool, choice: Choice) -> str:
     with pool.lease(choice) as source:
         engine = source.wait(10)
@@ -91,83 +98,71 @@ def name_after_loading(pool: ModelPool, choice: Choice) -> str:
         return engine.model_name
 
 
-def test_a_model_is_loaded_once_for_all_and_its_precisions_apart(machine: Machine) -> None:
+def test_model_is_loaded_once_per_dtype(machine: Machine) -> None:
     models = pool(machine)
-    assert [name_after_loading(models, Choice("a", "float32")) for _ in range(3)] == ["a"] * 3
+    assert [name_after_loading(models, A) for _ in range(3)] == ["a"] * 3
     name_after_loading(models, Choice("a", "bfloat16"))
-    assert machine.loaded == [Choice("a", "float32"), Choice("a", "bfloat16")]
+    assert machine.loaded == [A, Choice("a", "bfloat16")]
     assert (
-        name_of(models.loaded(Choice("a", "float32"))) == "a"
-        and models.loaded(Choice("b", "float32")) is None
+        name_of(models.loaded(A)) == "a"
+        and models.loaded(B) is None
     )
 
 
-def test_the_host_s_choice_is_the_model_that_is_there(machine: Machine) -> None:
+def test_choice_of_host_is_its_model(machine: Machine) -> None:
     models = pool(machine)
     assert name_after_loading(models, models.choice("host", "float32")) == "host"
     assert machine.loaded == [] and models.status(HOST) == models.main.status
 
 
-def test_the_longest_unused_is_put_away_and_loaded_again(machine: Machine) -> None:
+def test_least_recently_used_model_is_unloaded(machine: Machine) -> None:
     models = pool(machine)  # each of the models needs 4.5 GB, so that two have room
-    for name in ("a", "b", "a", "c"):
-        name_after_loading(models, Choice(name, "float32"))
-    assert models.loaded(Choice("b", "float32")) is None
-    assert models.status(Choice("b", "float32")).stage == "away"
-    assert "b (float32) was unloaded" in models.status(Choice("b", "float32")).sentence
-    assert models.loaded(Choice("a", "float32")) and models.loaded(Choice("c", "float32"))
-    assert name_after_loading(models, Choice("b", "float32")) == "b"
+    for choice in (A, B, A, C):
+        name_after_loading(models, choice)
+    assert models.loaded(B) is None
+    assert models.status(B).stage == "away"
+    assert "b (float32) was unloaded" in models.status(B).sentence
+    assert models.loaded(A) and models.loaded(C)
+    assert name_after_loading(models, B) == "b"
     assert [choice.name for choice in machine.loaded] == ["a", "b", "c", "b"]
 
 
 def test_model_in_use_is_not_unloaded(machine: Machine) -> None:
     models = pool(machine)
     with ExitStack() as runs:
-        for name in ("a", "b"):
-            assert runs.enter_context(models.lease(Choice(name, "float32"))).wait(10)
-        with models.lease(Choice("c", "float32")) as source, pytest.raises(PineError) as refused:
-            source.wait(10)
-        assert "needs 4.5 GB in float32, 1.0 GB free (cpu)" in str(refused.value)
-        assert models.loaded(Choice("a", "float32")) and models.loaded(Choice("b", "float32"))
-    assert name_after_loading(models, Choice("c", "float32")) == "c"
+        for choice in (A, B):
+            assert runs.enter_context(models.lease(choice)).wait(10)
+        assert "needs 4.5 GB in float32, 1.0 GB free (cpu)" in error_of_loading(models, C)
+        assert models.loaded(A) and models.loaded(B)
+    assert name_after_loading(models, C) == "c"
 
 
-def test_what_can_never_fit_is_refused_with_numbers_before_anything_is_put_away(machine: Machine) -> None:
+def test_model_too_large_is_rejected_before_unloading(machine: Machine) -> None:
     machine.sizes["large"] = 4 * GB
     models = pool(machine)
-    name_after_loading(models, Choice("a", "float32"))
-    with models.lease(Choice("large", "float32")) as source, pytest.raises(PineError) as refused:
-        source.wait(10)
-    for part in ("needs 16.5 GB in float32, 10.0 GB free (cpu)", "bfloat16 (8.5 GB)"):
-        assert part in str(refused.value)
-    assert models.loaded(Choice("a", "float32")) and machine.loaded == [Choice("a", "float32")]
+    name_after_loading(models, A)
+    message = error_of_loading(models, Choice("large", "float32"))
+    assert "needs 16.5 GB in float32, 10.0 GB free (cpu)" in message and "bfloat16 (8.5 GB)" in message
+    assert models.loaded(A) and machine.loaded == [A]
     assert name_after_loading(models, Choice("large", "bfloat16")) == "large"
 
 
-def test_what_cannot_be_used_is_refused_with_the_reason_and_may_be_tried_again(machine: Machine) -> None:
+def test_unsupported_model_is_rejected_with_reason(machine: Machine) -> None:
     machine.sizes["odd"] = GB
     models = pool(machine)
+    odd = Choice("odd", "float32")
     for _ in range(2):
-        with (
-            models.lease(Choice("odd", "float32")) as source,
-            pytest.raises(PineError, match="^Cannot load odd: it is"),
-        ):
-            source.wait(10)
-    machine.sizes["late"] = GB
+        assert error_of_loading(models, odd).startswith("Cannot load odd: it is")
     del machine.sizes["odd"]
-    with (
-        models.lease(Choice("odd", "float32")) as source,
-        pytest.raises(PineError, match="there is no model odd"),
-    ):
-        source.wait(10)
+    assert error_of_loading(models, odd) == "there is no model odd"
     assert machine.loaded == []
 
 
 def test_loading_shows_progress_and_stops_without_waiters(machine: Machine) -> None:
     machine.gates["a"] = threading.Event()
     models = pool(machine)
-    with models.lease(Choice("a", "float32")) as source:
-        with models.lease(Choice("a", "float32")) as other:
+    with models.lease(A) as source:
+        with models.lease(A) as other:
             assert other is source
             until(lambda: "half of it" in source.status.sentence)
             assert source.status.sentence.startswith("Loading a: half of it (")
@@ -175,15 +170,15 @@ def test_loading_shows_progress_and_stops_without_waiters(machine: Machine) -> N
     with pytest.raises(PineError, match="cancelled"):
         source.wait(10)
     machine.gates["a"].set()
-    assert machine.loaded == [] and name_after_loading(models, Choice("a", "float32")) == "a"
+    assert machine.loaded == [] and name_after_loading(models, A) == "a"
 
 
 def test_one_model_is_loaded_after_the_other(machine: Machine) -> None:
     machine.gates["a"] = threading.Event()
     models = pool(machine)
-    with models.lease(Choice("a", "float32")) as first:
+    with models.lease(A) as first:
         until(lambda: "half of it" in first.status.sentence)  # begun: of two at once either may be the first
-        with models.lease(Choice("b", "float32")) as second:
+        with models.lease(B) as second:
             until(lambda: "waiting for another model" in second.status.sentence)
             assert second.wait(0.1) is None
             machine.gates["a"].set()
@@ -192,7 +187,7 @@ def test_one_model_is_loaded_after_the_other(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("name", ["b", "/etc/passwd", "~/model.gguf", "", "org/any", "a/../b", "HOST"])
-def test_only_what_is_allowed_is_ever_looked_at(machine: Machine, name: str) -> None:
+def test_model_not_allowed_is_never_accessed(machine: Machine, name: str) -> None:
     models = pool(machine, allowed=("a",))
     with pytest.raises(InputError, match="Available: host, a."):
         models.choice(name, "float32")
@@ -203,7 +198,7 @@ def test_only_what_is_allowed_is_ever_looked_at(machine: Machine, name: str) -> 
     assert name_after_loading(models, models.choice(" a ", "bfloat16")) == "a"
 
 
-def test_visitors_do_not_see_where_the_host_keeps_models(machine: Machine) -> None:
+def test_model_paths_are_hidden_from_users(machine: Machine) -> None:
     machine.sizes["/srv/secret/tiny"] = GB
     models = pool(machine, allowed=("/srv/secret/tiny", "org/model"))
     assert models.allowed == ("host", "tiny", "org/model")
@@ -228,7 +223,7 @@ def test_the_host_s_model_comes_first(machine: Machine) -> None:
 
     models.main = EngineSource(load, "host")
     models.main.start()
-    with models.lease(Choice("a", "float32")) as source:
+    with models.lease(A) as source:
         until(lambda: "waiting for the default model" in source.status.sentence)
         assert not models.is_open and machine.described == []
         gate.set()
@@ -240,17 +235,17 @@ def test_a_precision_that_does_not_exist_is_refused(machine: Machine) -> None:
         pool(machine).choice("a", "int4")
 
 
-def test_tasks_with_a_model_of_their_own_keep_it(machine: Machine) -> None:
+def test_task_with_own_model_ignores_choice(machine: Machine) -> None:
     models = pool(machine)
     own = EngineSource(lambda: engine(Choice("molecules", "float32")), "molecules")
     sources = Sources(models.main, {"molecules": own}, pool=models)
-    with sources.lease("qm9", Choice("a", "float32")) as source:
+    with sources.lease("qm9", A) as source:
         assert source is own
-    with sources.lease("judge_pair", Choice("a", "float32")) as source:
+    with sources.lease("judge_pair", A) as source:
         assert name_of(source.wait(10)) == "a"
-    assert name_of(sources.now("judge_pair", Choice("a", "float32"))) == "a"
-    assert sources.now("judge_pair", Choice("b", "float32")) is None
-    assert name_of(sources.now("qm9", Choice("a", "float32"))) == "molecules"
+    assert name_of(sources.now("judge_pair", A)) == "a"
+    assert sources.now("judge_pair", B) is None
+    assert name_of(sources.now("qm9", A)) == "molecules"
     with sources.lease("judge_pair") as source:
         assert source is models.main
 

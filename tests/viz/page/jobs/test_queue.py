@@ -38,7 +38,7 @@ def views(
     return run_views(source, work, **one_run(stop, queue=queue))
 
 
-def test_they_get_the_model_in_the_order_in_which_they_came(source: EngineSource) -> None:
+def test_queue_serves_in_order_of_arrival(source: EngineSource) -> None:
     queue = FairQueue(2)
     first, second, third = (views(source, queue, StopFlag()) for _ in range(3))
     assert next(first) == "a"
@@ -67,7 +67,7 @@ def test_waiting_run_can_leave(how: str, source: EngineSource) -> None:
     assert list(third) == ["a", "b"]
 
 
-def test_a_full_line_says_so_and_has_room_again_later(source: EngineSource) -> None:
+def test_full_queue_rejects_until_runs_end(source: EngineSource) -> None:
     queue = FairQueue(1)
     with ExitStack() as there:
         for _ in range(2):
@@ -117,7 +117,7 @@ def served(queue: FairQueue, tickets: dict[str, AbstractContextManager[Ticket]])
     return order
 
 
-def test_addresses_take_turns_and_so_do_the_pages_of_one() -> None:
+def test_queue_alternates_between_addresses_and_pages() -> None:
     queue = FairQueue(20)
     a, b, c = PAGES
     request = {"1": a, "2": a, "3": a, "4": b, "5": c, "6": SCRIPTS[0], "7": c}

@@ -50,6 +50,11 @@ def source(engine: Engine) -> EngineSource:
     return source
 
 
+@pytest.fixture(autouse=True)
+def log_runs(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+
 def logged(caplog: pytest.LogCaptureFixture) -> Any:
     """The one line that was logged."""
     (record,) = [record for record in caplog.records if record.name == "pine_explorer.runs"]
@@ -59,10 +64,9 @@ def logged(caplog: pytest.LogCaptureFixture) -> Any:
 # the log
 
 
-def test_a_run_is_one_line_without_a_word_that_was_written(
+def test_run_log_line_has_no_user_text(
     source: EngineSource, engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
     runs = RunLog()
     # A caller may name a method that there is not.
     run = runs.new("compare", (*FORM.methods, "pride:pine", SENTINEL, f"pride:{SENTINEL}"))
@@ -77,22 +81,10 @@ def test_a_run_is_one_line_without_a_word_that_was_written(
     line = logged(caplog)
     assert SENTINEL in "".join(engine.decode_tokens(last.finished.result.layout.ids))  # the control
     assert SENTINEL not in caplog.text
-    assert set(line) == {
-        *(
-            "time",
-            "operation",
-            "model",
-            "methods",
-            "prompt_tokens",
-            "new_tokens",
-            "orders",
-            "seconds",
-            "outcome",
-        )
-    }
-    assert (line["operation"], line["model"], line["methods"]) == (
-        "compare", "tiny", ["vanilla", "pine", "pride:pine"]
-    )  # fmt: skip
+    keys = "time operation model methods prompt_tokens new_tokens orders seconds outcome"
+    assert set(line) == set(keys.split())
+    assert (line["operation"], line["model"]) == ("compare", "tiny")
+    assert line["methods"] == ["vanilla", "pine", "pride:pine"]
     result = last.finished.result
     assert line["prompt_tokens"] == 2 * result.layout.num_tokens
     assert line["new_tokens"] == sum(len(answer.token_ids) for answer in result.answers.values())
@@ -114,7 +106,6 @@ def test_a_failure_is_logged_by_its_class(
     source: EngineSource,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO)
 
     def work(_: Engine) -> Generator[Any, None, None]:
         yield "began"
@@ -127,8 +118,7 @@ def test_a_failure_is_logged_by_its_class(
     assert options["runs"].outcomes == {counted: 1}
 
 
-def test_a_visitor_who_left_is_logged_as_such(source: EngineSource, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+def test_run_of_disconnected_client_is_logged(source: EngineSource, caplog: pytest.LogCaptureFixture) -> None:
     options = one_run()
     views = run_views(source, lambda engine: answer(engine, FORM), **options)
     next(views)
@@ -163,10 +153,7 @@ def test_nothing_measured_is_no_work() -> None:
 # the end
 
 
-def test_a_run_ends_when_its_time_is_over_and_says_the_limit(
-    source: EngineSource, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
+def test_run_beyond_time_limit_ends(source: EngineSource, caplog: pytest.LogCaptureFixture) -> None:
     enough = threading.Event()
 
     def work(_: Engine) -> Generator[Any, None, None]:
@@ -181,7 +168,7 @@ def test_a_run_ends_when_its_time_is_over_and_says_the_limit(
     assert logged(caplog)["outcome"] == "timeout"
 
 
-def test_the_wait_for_the_model_does_not_count(engine: Engine) -> None:
+def test_run_time_excludes_wait_for_model(engine: Engine) -> None:
     loading = threading.Event()
 
     def load() -> Engine:
@@ -200,7 +187,7 @@ def iter_once(view: str) -> Generator[str, None, None]:
     yield view
 
 
-def test_a_shutdown_waits_then_tells_and_lets_nothing_begin(source: EngineSource) -> None:
+def test_shutdown_stops_runs_and_rejects_new_ones(source: EngineSource) -> None:
     runs = RunLog()
     views = run_views(source, lambda _: endless(), queue=FairQueue(0), runs=runs, run=runs.new("compare", ()))
     assert next(views) == 0
@@ -218,7 +205,7 @@ def endless() -> Generator[int, None, None]:
     pytest.fail("it went on")
 
 
-def test_a_shutdown_does_not_disturb_a_run_that_ends_in_time(source: EngineSource) -> None:
+def test_shutdown_waits_for_run_that_ends(source: EngineSource) -> None:
     runs = RunLog()
     gate = threading.Event()
 
@@ -250,7 +237,7 @@ def test_before_any_run_the_estimate_is_the_work() -> None:
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**4), st.floats(0.01, 100), st.floats(0.01, 100))
-def test_work_that_was_done_is_estimated_as_long_as_it_took(
+def test_speed_estimates_measured_seconds(
     prompt_tokens: int, new_tokens: int, read_s: float, seconds: float
 ) -> None:
     done = Work(1, prompt_tokens, new_tokens, 1, read_s, read_s / 2)
@@ -279,5 +266,5 @@ def test_an_old_speed_is_forgotten() -> None:
     assert speed.seconds(Work(prompt_tokens=10)) == pytest.approx(1)
 
 
-def test_stop_of_an_earlier_run_does_not_end_the_next(source: EngineSource) -> None:
+def test_stop_of_earlier_run_is_reset(source: EngineSource) -> None:
     assert list(run_views(source, lambda _: iter_once("ran"), **one_run(StopFlag(requested=True)))) == ["ran"]

@@ -44,7 +44,7 @@ def engine(tiny_llama: Callable[..., Any]) -> Engine:
 
 
 @pytest.mark.slow
-def test_a_folder_that_happens_to_be_called_spaces_is_not_taken_for_the_package(tmp_path: Path) -> None:
+def test_folder_named_spaces_is_not_the_package(tmp_path: Path) -> None:
     (tmp_path / "spaces").mkdir()
     code = "import viz.page.jobs.zerogpu; print(viz.page.jobs.zerogpu.IS_ZEROGPU)"
     path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[4])])
@@ -92,7 +92,7 @@ def measured(read_s: float, tokens: int) -> Speed:
     return speed
 
 
-def test_elsewhere_work_is_done_here_and_nothing_is_planned(engine: Engine) -> None:
+def test_compute_without_zerogpu_plans_nothing(engine: Engine) -> None:
     assert not zerogpu.IS_ZEROGPU
     views = zerogpu.compute(
         engine, partial(count_to, last=2), plan=lambda _: pytest.fail("nothing is planned")
@@ -100,7 +100,7 @@ def test_elsewhere_work_is_done_here_and_nothing_is_planned(engine: Engine) -> N
     assert list(views) == ["0 on tiny", "1 on tiny"]
 
 
-def test_on_zerogpu_it_goes_through_the_decorated_function(engine: Engine, lent: list[int]) -> None:
+def test_compute_on_zerogpu_requests_gpu_seconds(engine: Engine, lent: list[int]) -> None:
     work = Work(prompts=4, prompt_tokens=2_000, new_tokens=100, orders=1)
     assert compute(engine, last=2, work=work) == ["0 on tiny", "1 on tiny"]
     assert lent == [zerogpu.START_S + 4 + 5]
@@ -121,9 +121,7 @@ def test_remote_failure_has_the_local_message(
     assert str(raised.value).startswith(sentence) and "secret" not in str(raised.value)
 
 
-def test_what_zerogpu_says_is_passed_on(
-    engine: Engine, lent: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_of_zerogpu_is_shown(engine: Engine, lent: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Generator[Any, None, None]:
         raise gr.Error("You have exceeded your quota")
         yield
@@ -142,7 +140,7 @@ def test_a_model_that_came_later_is_refused(
     assert lent == []
 
 
-def test_longer_work_asks_for_longer_and_a_guess_is_bounded() -> None:
+def test_gpu_seconds_grow_with_work_up_to_quota() -> None:
     short, long = (planned(tokens=1_000, methods=methods, new_tokens=8) for methods in (1, 7))
     assert (
         zerogpu.START_S
@@ -153,7 +151,7 @@ def test_longer_work_asks_for_longer_and_a_guess_is_bounded() -> None:
     assert zerogpu.gpu_request_seconds(endless, Speed()) == zerogpu.MAX_S
 
 
-def test_what_was_measured_replaces_the_guess_and_refuses_what_takes_too_long() -> None:
+def test_measured_speed_rejects_work_beyond_quota() -> None:
     work = planned(tokens=10_000, methods=2)
     fast, slow = measured(1.0, 10_000), measured(40.0, 10_000)
     assert zerogpu.gpu_request_seconds(work, fast) == zerogpu.START_S + zerogpu.MARGIN * 2
@@ -161,7 +159,7 @@ def test_what_was_measured_replaces_the_guess_and_refuses_what_takes_too_long() 
         zerogpu.gpu_request_seconds(work, slow)
 
 
-def test_the_time_on_the_gpu_is_learned_from_work_that_was_done(
+def test_gpu_speed_is_learned_from_completed_work(
     engine: Engine, lent: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = planned(tokens=4_000, methods=1, new_tokens=40)

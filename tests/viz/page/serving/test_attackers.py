@@ -109,7 +109,7 @@ def test_invented_sessions_are_cheap_and_evict_no_page(app: ServedApp) -> None:
 
 
 @pytest.mark.slow
-def test_an_assistant_that_hangs_up_is_noticed(app: ServedApp) -> None:
+def test_mcp_client_that_hangs_up_ends_run(app: ServedApp) -> None:
     async def hang_up() -> None:
         async with (
             streamable_http_client(f"{app.url}gradio_api/mcp/") as (read, write, *_),

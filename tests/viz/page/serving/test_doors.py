@@ -79,7 +79,7 @@ def test_request_rejected_has_detail_and_headers(
         ("GET", "?deep_link=x"),
     ],
 )
-def test_address_with_a_control_character_is_refused_and_writes_no_log_line(
+def test_address_with_control_character_is_rejected(
     app: ServedApp, visitor: httpx.Client, method: str, address: str
 ) -> None:
     assert visitor.request(method, f"/{address}{quote(FORGED)}").status_code == 400

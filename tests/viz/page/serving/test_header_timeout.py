@@ -75,7 +75,7 @@ def test_incomplete_request_header_times_out(half: bytes, monkeypatch: pytest.Mo
         assert is_closed(connection)
 
 
-def test_so_is_the_second_one_on_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_header_timeout_covers_second_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(header_timeout, "REQUEST_S", 0.3)
     with listening(100) as address, connected(address, REQUEST) as connection:
         assert answer_of(connection).endswith(b"hi")
@@ -83,7 +83,7 @@ def test_so_is_the_second_one_on_a_connection(monkeypatch: pytest.MonkeyPatch) -
         assert is_closed(connection)
 
 
-def test_a_slow_request_that_comes_in_time_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_header_in_time_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(header_timeout, "REQUEST_S", 5.0)
     with listening(100) as address, connected(address) as connection:
         for part in (REQUEST[:9], REQUEST[9:]):
@@ -105,6 +105,6 @@ def test_a_proxy_needs_none() -> None:
         assert all(answer_of(connection).endswith(b"hi") for connection in kept)
 
 
-def test_beyond_all_of_them_it_says_that_it_is_busy() -> None:
+def test_connections_beyond_limit_get_status_503() -> None:
     with listening(2, "127.0.0.1") as address, connected(address), connected(address, REQUEST) as second:
         assert b"503 Service Unavailable" in second.recv(1000)

@@ -56,7 +56,7 @@ async def leave_a_call(app: ServedApp, words: str) -> None:
         (leave_a_call, ""),
     ],
 )
-def test_nothing_is_computed_for_a_visitor_who_has_left(
+def test_run_of_disconnected_client_ends(
     leave: Callable[[ServedApp, str], Coroutine[Any, Any, None]], words: str, app: ServedApp
 ) -> None:
     asyncio.run(leave(app, words))
@@ -93,7 +93,7 @@ def test_stop_is_heard_at_every_stage(button: str, stop: str, words: str, app: S
     assert seconds_until_idle(app) < MOST_STEPS_S
 
 
-def test_who_waits_in_the_line_may_stop_and_the_others_move_up(app: ServedApp) -> None:
+def test_queued_run_can_be_stopped(app: ServedApp) -> None:
     async def wait() -> list[str]:
         async with visiting(app) as (client, page):
             first, second = Visitor(client, page), Visitor(client, page)
@@ -115,7 +115,7 @@ def test_who_waits_in_the_line_may_stop_and_the_others_move_up(app: ServedApp) -
     assert seconds_until_idle(app) < MOST_STEPS_S
 
 
-def test_a_page_of_a_server_that_has_ended_is_taken_as_it_is(app: ServedApp) -> None:
+def test_page_of_earlier_server_still_runs(app: ServedApp) -> None:
     """The server has not opened this page, so only the sent values are known."""
 
     async def run_unopened() -> str:
@@ -125,7 +125,7 @@ def test_a_page_of_a_server_that_has_ended_is_taken_as_it_is(app: ServedApp) -> 
     assert "Done:" in asyncio.run(run_unopened())
 
 
-def test_five_visitors_at_once_each_get_their_own_answers(app: ServedApp) -> None:
+def test_concurrent_visitors_get_their_own_answers(app: ServedApp) -> None:
     measured = measure(app.url, app.process.pid, visitors=5, seconds=8, files=app.log.parent)
     report = asyncio.run(measured)
     assert report.runs > 0 and report.faults == []

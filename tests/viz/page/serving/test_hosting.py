@@ -42,7 +42,7 @@ print("ended")
 """
 
 
-def test_a_signal_is_heard_in_whatever_thread_it_comes(tmp_path: Path) -> None:
+def test_end_signal_in_another_thread_is_received(tmp_path: Path) -> None:
     printed = tmp_path / "printed"
     process = fork(exec, SIGNAL_IN_A_THREAD, {}, stdout=printed, stderr=tmp_path / "failed")
     process.join(30)
@@ -101,7 +101,7 @@ def serve_on(port: int) -> None:
     app.main()
 
 
-def test_main_port_in_use_ends_with_status_2_and_one_sentence(tmp_path: Path) -> None:
+def test_main_port_in_use_exits_with_status_2(tmp_path: Path) -> None:
     failed = tmp_path / "failed"
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -136,7 +136,7 @@ def copied() -> list[tuple[Path, str]]:
     return pairs
 
 
-def test_the_image_runs_as_a_user_of_its_own_and_is_watched() -> None:
+def test_image_runs_as_user_with_health_check() -> None:
     found = {name: words for name, *words in instructions()}
     assert found["USER"] == ["pine"]
     assert "--uid 1000 pine" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -152,12 +152,12 @@ def arguments() -> dict[str, str]:
     return dict(words[0].split("=", 1) for name, *words in instructions() if name == "ARG")
 
 
-def test_the_base_of_the_image_is_named_by_its_digest() -> None:
+def test_image_base_is_pinned_by_digest() -> None:
     assert [words for name, *words in instructions() if name == "FROM"] == [["$BASE"]]
     assert re.fullmatch(r"python:3\.12-slim@sha256:[0-9a-f]{64}", arguments()["BASE"])
 
 
-def test_the_image_installs_what_is_hashed_and_built_from_one_index_at_a_time() -> None:
+def test_image_installs_hashed_wheels_from_one_index() -> None:
     steps = [part for name, *words in instructions() if name == "RUN" for part in " ".join(words).split("&&")]
     installs = [step.split() for step in steps if "install" in step and "apt-get" not in step]
     for words in installs:
@@ -173,7 +173,7 @@ def test_the_image_installs_what_is_hashed_and_built_from_one_index_at_a_time() 
     assert held >= {file.replace("$TORCH", build) for file in files for build in ("cpu", "cuda")}
 
 
-def test_the_recipe_gives_the_container_no_more_than_it_needs() -> None:
+def test_recipe_limits_the_container() -> None:
     page = (ROOT / "docs" / "hosting.md").read_text(encoding="utf-8")
     (recipe,) = re.findall(r"^    docker run (.*?)\n\n", page, re.DOTALL | re.MULTILINE)
     words = recipe.replace("\\\n", " ").split()
@@ -184,7 +184,7 @@ def test_the_recipe_gives_the_container_no_more_than_it_needs() -> None:
     assert int(inputs["--stop-timeout"]) >= 15
 
 
-def test_what_the_image_holds_is_there_and_not_kept_from_docker() -> None:
+def test_image_files_exist_and_reach_docker() -> None:
     ignored, *rules = [
         line
         for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
@@ -251,7 +251,7 @@ def wait_for(app: ServedApp, **state: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_process_under_load_is_watched_refuses_and_ends_cleanly(served: ServedApp) -> None:
+def test_process_under_load_reports_rejects_and_ends(served: ServedApp) -> None:
     client = Client(served.url, verbose=False)
     long = {"documents": DOCUMENTS, "methods": ["pine", "vanilla"], "max_new_tokens": 500}
     running = client.submit("Which is green?", *long.values(), api_name="/shuffle")
@@ -285,7 +285,7 @@ def test_a_process_under_load_is_watched_refuses_and_ends_cleanly(served: Served
     ]
 
 
-def test_it_wrote_into_no_folder_but_the_temporary_one(served: ServedApp) -> None:
+def test_process_writes_to_temporary_folder_only(served: ServedApp) -> None:
     folder = served.log.parent
     assert not list((folder / "home").rglob("*"))
     image = folder / "image"

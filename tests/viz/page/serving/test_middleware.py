@@ -223,7 +223,7 @@ def addresses(routes: list[BaseRoute], before: str = "") -> list[str]:
     return found
 
 
-def test_every_address_of_gradio_is_either_needed_or_closed_for_a_reason() -> None:
+def test_every_gradio_route_is_open_or_closed() -> None:
     paths = addresses(whole_page().app.routes)
     assert "/gradio_api/queue/join" in paths and "/gradio_api/process_recording" in paths
     for path in paths:
@@ -231,7 +231,7 @@ def test_every_address_of_gradio_is_either_needed_or_closed_for_a_reason() -> No
         assert bool(OPEN.fullmatch(path)) != is_closed, path
 
 
-def test_without_login_only_the_form_its_assets_and_the_health_are_open() -> None:
+def test_routes_without_login_are_few() -> None:
     paths = {path.rstrip("/") for path in addresses(whole_page().app.routes) if WITHOUT_LOGIN.fullmatch(path)}
     assert paths == {
         "",

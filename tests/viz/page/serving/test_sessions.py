@@ -59,7 +59,7 @@ def test_invented_sessions_evict_no_open_page(kept_by: Kept, clock: list[float])
     assert "invented 599" in holder and holder["invented 599"][kept._id] == "invented 599"
 
 
-def test_who_has_left_is_kept_until_others_have(kept_by: Kept, clock: list[float]) -> None:
+def test_session_of_closed_page_is_kept_for_a_while(kept_by: Kept, clock: list[float]) -> None:
     holder, connections, kept, deleted = kept_by
     use(holder, kept, "slept")
     with connections.open_page("slept"):
@@ -73,7 +73,7 @@ def test_who_has_left_is_kept_until_others_have(kept_by: Kept, clock: list[float
     assert "slept" not in holder and deleted[0] == "slept"
 
 
-def test_pages_beyond_the_capacity_go_by_how_long_they_were_not_used(
+def test_sessions_beyond_capacity_evict_least_recently_used(
     kept_by: Kept,
 ) -> None:
     holder, connections, kept, _ = kept_by
@@ -106,7 +106,7 @@ def test_a_session_costs_next_to_nothing(
     assert set(holder["new"].config_values) == {kept._id}
 
 
-def test_the_run_of_a_visitor_is_let_go_when_he_leaves() -> None:
+def test_closed_page_releases_its_run() -> None:
     page, kept, _ = built(build)
     holder = Sessions(page.connections)
     holder.set_blocks(page)
