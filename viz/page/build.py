@@ -31,7 +31,7 @@ from viz.page.lesson.tutorial import tutorial_html
 from viz.page.lesson.tutorial_panel import build_tutorial
 from viz.page.models.model_panel import build_models, build_toggle, wire_models
 from viz.page.position_sweep import sweep_tab
-from viz.page.serving.sessions import lets_go
+from viz.page.serving.sessions import on_unload
 from viz.page.share import share_tab
 from viz.page.shuffle import shuffle_tab
 from viz.page.why import build_why, wire_why
@@ -117,7 +117,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.load(running_example_html, None, running_example, **PRIVATE_EVENT)
         page.load(tutorial_html, None, tutorial, **PRIVATE_EVENT)
-        page.unload(lets_go(page, workspace.finished))
+        page.unload(on_unload(page, workspace.finished))
         # Of who calls past the queue nobody hears that they have left.
         page.queue(api_open=False)
     assert isinstance(page, GuardedBlocks)

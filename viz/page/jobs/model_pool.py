@@ -80,7 +80,7 @@ class ModelPool:
         self._describe = describe
         self._fetch = fetch
         self._free = free
-        self._shelf: dict[Choice, _CachedModel] = {}
+        self._cached: dict[Choice, _CachedModel] = {}
         self._lock = threading.Lock()
         self._loading = threading.Lock()
 
@@ -110,7 +110,7 @@ class ModelPool:
     def free(self) -> int:
         """Return the bytes that a model can take after others are unloaded."""
         with self._lock:
-            return self._free(self.device) + sum(held.bytes for held in self._shelf.values() if held.is_idle)
+            return self._free(self.device) + sum(held.bytes for held in self._cached.values() if held.is_idle)
 
     @contextmanager
     def lease(self, choice: Choice) -> Iterator[EngineSource]:
@@ -123,7 +123,7 @@ class ModelPool:
             yield self.main
             return
         with self._lock:
-            held = self._shelf.get(choice) or self._put_on_shelf(choice)
+            held = self._cached.get(choice) or self._add(choice)
             held.users += 1
         held.source.start()
         try:
@@ -134,7 +134,7 @@ class ModelPool:
                 held.used = time.monotonic()
                 if not held.users and held.source.status.stage == "loading":
                     held.source.give_up()
-                    self._take_off(choice, held)
+                    self._discard(choice, held)
 
     def loaded(self, choice: Choice) -> "pine.Engine | None":
         """Return the engine if it is loaded. Raises PineError if the model of the host failed."""
@@ -155,25 +155,25 @@ class ModelPool:
     def _source(self, choice: Choice) -> EngineSource | None:
         if choice == self.host:
             return self.main
-        held = self._shelf.get(choice)
+        held = self._cached.get(choice)
         return held.source if held else None
 
-    def _put_on_shelf(self, choice: Choice) -> _CachedModel:
+    def _add(self, choice: Choice) -> _CachedModel:
         def load() -> "pine.Engine":
             try:
                 return self._load(choice, held)
             except Exception:
                 with self._lock:
-                    self._take_off(choice, held)  # so that the next who wants it may try again
+                    self._discard(choice, held)  # so that the next run tries again
                 raise
 
         held = _CachedModel(EngineSource(load, choice.name, for_all=False))
-        self._shelf[choice] = held
+        self._cached[choice] = held
         return held
 
-    def _take_off(self, choice: Choice, held: _CachedModel) -> None:
-        if self._shelf.get(choice) is held:
-            del self._shelf[choice]
+    def _discard(self, choice: Choice, held: _CachedModel) -> None:
+        if self._cached.get(choice) is held:
+            del self._cached[choice]
 
     def _load(self, choice: Choice, held: _CachedModel) -> "pine.Engine":
         report = held.source.report
@@ -205,10 +205,10 @@ class ModelPool:
         """
         while model.memory_bytes(dtype) > (free := self._free(self.device)):
             with self._lock:
-                idle = {choice: held for choice, held in self._shelf.items() if held.is_idle}
+                idle = {choice: held for choice, held in self._cached.items() if held.is_idle}
                 if not idle:
                     raise ModelError(too_large(model, dtype, free, self.device))
-                del self._shelf[min(idle, key=lambda choice: idle[choice].used)]
+                del self._cached[min(idle, key=lambda choice: idle[choice].used)]
                 idle.clear()
             release_memory(self.device)
 

@@ -85,8 +85,8 @@ def install_session_store(app: App, page: gr.Blocks, connections: ConnectionTrac
     app.state_holder.set_blocks(page)
 
 
-def lets_go(page: gr.Blocks, finished: gr.State) -> Callable[[gr.Request], None]:
-    """Return the callback that removes the run of a user who leaves."""
+def on_unload(page: gr.Blocks, finished: gr.State) -> Callable[[gr.Request], None]:
+    """Return the callback that releases the run of a closed page."""
 
     def close(request: gr.Request) -> None:
         session = page.state_holder.session_data.get(request.session_hash or "")

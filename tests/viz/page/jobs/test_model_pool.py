@@ -1,4 +1,4 @@
-"""Models that visitors choose: loaded once, put away for others, kept under a run, and only if allowed."""
+"""Models that users select: loaded once, unloaded for others, kept during a run, and only if allowed."""
 
 import threading
 import time
@@ -52,7 +52,7 @@ class Machine:
     def free(self, device: str) -> int:
         """Return the free bytes beside the cached models."""
         assert self.pool is not None
-        return self.memory - sum(held.bytes for held in self.pool._shelf.values())
+        return self.memory - sum(held.bytes for held in self.pool._cached.values())
 
 
 def engine(choice: Choice) -> Any:
@@ -103,10 +103,7 @@ def test_model_is_loaded_once_per_dtype(machine: Machine) -> None:
     assert [name_after_loading(models, A) for _ in range(3)] == ["a"] * 3
     name_after_loading(models, Choice("a", "bfloat16"))
     assert machine.loaded == [A, Choice("a", "bfloat16")]
-    assert (
-        name_of(models.loaded(A)) == "a"
-        and models.loaded(B) is None
-    )
+    assert name_of(models.loaded(A)) == "a" and models.loaded(B) is None
 
 
 def test_choice_of_host_is_its_model(machine: Machine) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.widgets import built
 from viz.page.gradio_patches.blocks import GuardedBlocks
 from viz.page.jobs.connection_tracker import ConnectionTracker
-from viz.page.serving.sessions import KEPT, KEPT_NEW, NEW_S, Sessions, lets_go
+from viz.page.serving.sessions import KEPT, KEPT_NEW, NEW_S, Sessions, on_unload
 
 Kept = tuple[Sessions, ConnectionTracker, gr.State, list[object]]
 """The sessions, who is there, a state of each session, and what was deleted of it."""
@@ -113,5 +113,5 @@ def test_closed_page_releases_its_run() -> None:
     use(holder, kept, "visitor", "other")
     for name in ("visitor", "unknown"):
         request: Any = SimpleNamespace(session_hash=name)
-        lets_go(page, kept)(request)
+        on_unload(page, kept)(request)
     assert kept._id not in holder["visitor"].state_data and kept._id in holder["other"].state_data
