@@ -124,20 +124,20 @@ def test_resumed_run_and_shards_equal_one_run(
     case_name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case: Case = request.getfixturevalue(case_name)
-    monkeypatch.setattr(measure, "is_prior_example", {"p2", "p3"}.__contains__)
-    num_records = case.run("--limit 5").json["records"]
+    monkeypatch.setattr(measure, "is_prior_example", {"p1"}.__contains__)
+    num_records = case.run("--limit 3").json["records"]
     expected = case.records()
 
     shards = case.moved("shards")
-    counts = [shards.run(f"--limit 5 --shard {index}/2").json["records"] for index in range(2)]
-    assert counts == [num_records * 3 // 5, num_records * 2 // 5]
+    counts = [shards.run(f"--limit 3 --shard {index}/2").json["records"] for index in range(2)]
+    assert counts == [num_records * 2 // 3, num_records // 3]
 
     resumed = case.moved("resumed")
-    assert resumed.run("--limit 3").json["records"] == num_records * 3 // 5
+    assert resumed.run("--limit 2").json["records"] == num_records * 2 // 3
     file = resumed.folder / "records.0.jsonl"
     truncated = file.read_bytes()[: file.stat().st_size // 2]
     file.write_bytes(truncated)
-    assert resumed.run("--limit 5").json["missing"] == 0
+    assert resumed.run("--limit 3").json["missing"] == 0
     assert file.read_bytes().startswith(truncated[: truncated.rindex(b"\n") + 1])
     assert resumed.records() == shards.records() == expected
 

@@ -108,7 +108,7 @@ def test_measure_labels_but_not_slots_change_pine(engine: Engine) -> None:
     ("example", "methods", "dtype"),
     [
         (QUESTION, METHOD_NAMES, torch.bfloat16),
-        (PAIR, ["vanilla", "pine", *DEBIASERS, *(f"{name}:pine" for name in DEBIASERS)], torch.float32),
+        (PAIR, ["vanilla", "pine", *DEBIASERS, *(f"{name}:pine" for name in CALIBRATED)], torch.float32),
     ],
 )
 def test_measure_record_is_independent_of_other_records(
