@@ -1,8 +1,8 @@
 """Models that transformers has split between processes: same answers as a whole model, and invariance."""
 
 import json
-import socket
-from collections.abc import Callable
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,14 @@ import torch
 
 from pine_engine import Engine, ModelError
 from pine_engine.models.load import load
-from tests.support.commands import Run, run_subcommand
+from tests.support.commands import Run
 from tests.support.families import FEW_EXPERTS, make
-from tests.support.forks import fork
-from tests.support.split_worker import find, leave_found
+from tests.support.split_worker import find
 from tests.support.tokenizers import letter_tokenizer
 
 pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
 
 TOLERANCE = 1e-3
 """Of float32 logits of about 10, whose sums consist of two parts."""
@@ -26,39 +27,19 @@ SPLIT = ["llama", "qwen3_moe", "tied"]
 """Dense model; mixture of experts, which are split too; one weight for embedding and output."""
 
 
-def run_processes(count: int, folder: Path, work: Callable[..., object], *arguments: object) -> list[str]:
-    """Run work in several processes, in the environment of torchrun; return the output of each."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    processes = [
-        fork(
-            work,
-            *arguments,
-            stdout=folder / f"stdout.{rank}",
-            stderr=folder / f"stderr.{rank}",
-            environment={
-                "RANK": str(rank),
-                "LOCAL_RANK": str(rank),
-                "WORLD_SIZE": str(count),
-                "LOCAL_WORLD_SIZE": str(count),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-            },
-        )
-        for rank in range(count)
-    ]
-    for process in processes:
-        process.join(200)
-    errors = "\n".join((folder / f"stderr.{rank}").read_text() for rank in range(count))
-    assert [process.exitcode for process in processes] == [0] * count, errors
-    return [(folder / f"stdout.{rank}").read_text() for rank in range(count)]
+def torchrun(count: int, *arguments: object) -> str:
+    """Run a module in several processes; return their output."""
+    options = f"-m torch.distributed.run --standalone --nproc-per-node={count} -m"
+    command = [sys.executable, *options.split(), *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def results_of(count: int, folder: Path, *names: str) -> list[dict[str, Any]]:
     """Return the results of each process for the models of these names."""
     out = folder / f"results.{count}"
-    run_processes(count, folder, leave_found, str(out), *(str(folder / name) for name in names))
+    torchrun(count, "tests.support.split_worker", out, *(folder / name for name in names))
     return [torch.load(f"{out}.{rank}") for rank in range(count)]
 
 
@@ -145,7 +126,6 @@ def test_command_line_answers_as_one_process(pine: Run, tmp_path: Path) -> None:
     request.write_text(json.dumps({"question": "who?", "documents": ["ann has it", "bob has none"]}))
     compare = ["compare", request, "--model", tmp_path / "model", "--dtype", "float32", "--json"]
     compare += ["--max-new-tokens", "4"]
-    command = ["pine_engine", *map(str, compare), "--device", "tp"]
     expected = [one["text"] for one in pine(*compare).json["results"]]
-    for output in run_processes(2, tmp_path, run_subcommand, command):
-        assert [one["text"] for one in json.loads(output)["results"]] == expected
+    printed = torchrun(2, "pine_engine", *compare, "--device", "tp").splitlines()
+    assert [[one["text"] for one in json.loads(line)["results"]] for line in printed] == [expected] * 2

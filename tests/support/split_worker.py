@@ -4,6 +4,7 @@ A folder whose name ends in "fsdp" is split as for training, and one in "4bit" p
 """
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +58,7 @@ def leave_found(out: str, *folders: str) -> None:
             found[Path(folder).name] = str(error)
     torch.save(found, f"{out}.{os.environ['RANK']}")
     torch.distributed.barrier()  # a process that exits resets the connections of others
+
+
+if __name__ == "__main__":
+    leave_found(*sys.argv[1:])
