@@ -2,12 +2,9 @@
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,7 @@ from pine_engine.evaluation import measure, shards
 from pine_engine.evaluation.records import read_records, read_run
 from pine_engine.evaluation.settings import Key
 from pine_engine.evaluation.shards import Shard, lock_shard
-from tests.support.commands import Outcome, Run, Steps
+from tests.support.commands import Outcome, Run, Steps, max_file_size
 from tests.support.measured_rows import TIMES, pairs
 from tests.support.molecule_rows import write_rows
 
@@ -159,17 +156,6 @@ def test_signal_keeps_records(case: Case, monkeypatch: pytest.MonkeyPatch, numbe
     assert f"{num_kept} of {NUM_RECORDS} records" in outcome.stderr
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert case.run().json["records"] == NUM_RECORDS
-
-
-@contextmanager
-def max_file_size(size: int) -> Iterator[None]:
-    """Limit files of this process to a size in bytes, like a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("available", [0, 12_345])

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 from pine_engine import ModelError
 from pine_engine.models import checkpoint, embedded
 from pine_engine.models.embedded import MANIFEST_NAME, cached_copy, is_complete
+from tests.support.commands import max_file_size
 from tests.support.errors import has_field
 from tests.support.families import TinyLlama
 
@@ -214,13 +214,9 @@ def test_conversion_reports_progress_once(
     monkeypatch.setattr(checkpoint, "read_gguf", lambda gguf, **options: (model, model.generation_config))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     parts: list[float] = []
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))  # bytes; the weights take 90,000
-    try:
-        with pytest.raises(ModelError):  # the error of safetensors is not an OSError
-            embedded.prepare_embedded()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    # The weights take 90,000 bytes, and the error of safetensors is not an OSError.
+    with max_file_size(4096), pytest.raises(ModelError):
+        embedded.prepare_embedded()
     for _ in range(2):
         embedded.prepare_embedded(progress=lambda part, step: parts.append(part))
     assert parts == [0.0, 0.9, 1.0]

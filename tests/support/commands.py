@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,12 +50,6 @@ def subcommand_runner(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     return run
 
 
-def run_subcommand(words: list[str]) -> None:
-    """Run the subcommand of a command line."""
-    sys.argv = words
-    cli.main()
-
-
 def write(path: Path, content: Any) -> Path:
     """Write a text unchanged, anything else as JSON, and return the path."""
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
@@ -73,3 +68,14 @@ class Steps:
         """Record the steps; replaces output.progress."""
         self.announced.append(total - done)
         yield self.taken.append
+
+
+@contextlib.contextmanager
+def max_file_size(size: int) -> Iterator[None]:
+    """Limit files of this process to a size in bytes, like a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
