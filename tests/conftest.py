@@ -55,14 +55,6 @@ def embedded(embedded_folder: Path) -> "Engine":
     return Engine.load(dtype="float32")
 
 
-@pytest.fixture
-def cached_engine(embedded: "Engine", monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make `Engine.load()` return the embedded model that is already loaded."""
-    from pine_engine.engine.engine import Engine
-
-    monkeypatch.setattr(Engine, "load", lambda: embedded)
-
-
 @pytest.fixture(scope="session")
 def serve(embedded_folder: Path) -> "Serve":
     """Return served_app, which forks from a process with the embedded model."""
@@ -143,11 +135,3 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> "Steps":
     steps = Steps()
     monkeypatch.setattr(output, "progress", steps.progress)
     return steps
-
-
-@pytest.fixture
-def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail if a model is loaded."""
-    from pine_engine.cli import output
-
-    monkeypatch.setattr(output, "load", lambda *_, **__: pytest.fail("a model was loaded"))

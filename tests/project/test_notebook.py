@@ -13,6 +13,7 @@ import pytest
 from plotly.graph_objects import Figure
 
 import viz
+from pine_engine import Engine
 from viz.figures.importance import normalize, select_importance
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
@@ -32,8 +33,10 @@ def shown_by(code: str, names: dict[str, Any], where: str) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("cached_engine")
-def test_notebook_runs_and_shows_every_figure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_notebook_runs_and_shows_every_figure(
+    embedded: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Engine, "load", lambda: embedded)
     monkeypatch.chdir(tmp_path)  # outside the repository
     monkeypatch.setitem(sys.modules, "viz.page", None)  # not in the wheel
     monkeypatch.setattr(pio.renderers, "default", "plotly_mimetype")  # plotly's own in Jupyter
