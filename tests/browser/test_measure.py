@@ -161,10 +161,10 @@ def test_molecules_are_drawn_and_measured_by_the_model_that_was_trained_for_them
     unfold(page)
     expect(page.locator("#total")).to_contain_text("of 256")
     run(page)
-    expect(page.locator("#run-status")).to_contain_text("by molecules")
+    expect(page.locator("#run-status")).to_contain_text("(molecules)")
     cards = page.locator("#answers .pine-card")
     for card in cards.all():
-        expect(card).to_contain_text("Answered by the model molecules")
+        expect(card).to_contain_text("Model: molecules")
     expect(page.locator("#answers .pine-sketch svg")).to_have_count(cards.count())
     open_tab(page, "Document importance")
 

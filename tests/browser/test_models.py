@@ -21,17 +21,17 @@ def test_a_model_from_a_folder_answers_and_its_name_stands_under_run(page: Page,
     for name in ("Parameters", "Memory in bfloat16", "Free memory", "Device"):
         expect(facts).to_contain_text(name)
     page.locator("#load-model").click()
-    expect(page.locator("#load-status")).to_contain_text("Your next runs are by")
+    expect(page.locator("#load-status")).to_contain_text("Model changed to")
     expect(page.locator("#model-status")).to_contain_text("tiny · float32 · cpu · 700 tokens")
     expect(page.locator("#total")).to_contain_text("of 700")
     run(page)
-    expect(page.locator("#run-status")).to_contain_text("by tiny.")
+    expect(page.locator("#run-status")).to_contain_text("(tiny)")
 
     control(page, "Model").fill("no/such-model")
     control(page, "Model").press("Enter")
     expect(facts).to_contain_text("the hub cannot be reached")
     page.locator("#load-model").click()
-    expect(page.locator("#load-status [role=alert]")).to_contain_text("You keep the model that you had.")
+    expect(page.locator("#load-status [role=alert]")).to_contain_text("Current model unchanged.")
     expect(page.locator("#model-status")).to_contain_text("tiny")
     page.set_viewport_size({"width": 320, "height": 700})
     assert cut_off(page) <= 0

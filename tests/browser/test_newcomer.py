@@ -289,7 +289,7 @@ def test_hostile_text_is_shown_and_never_executed(
         expect(text(page, 3)).to_have_value(PAYLOADS[0])
         expect(title(page, 3)).to_have_value(re.compile("img src=x"))
         give(page, "#open-session", session)
-        expect(page.locator("#share-message")).to_contain_text("is no saved session")
+        expect(page.locator("#share-message")).to_contain_text("is not a valid session")
         expect(page.locator("#total")).to_contain_text("answer tokens")
         assert page.evaluate("[window.hacked, window.__pwned]") == [None, None]
         assert page.locator("img[src=x], iframe, svg[onload]").count() == 0

@@ -80,7 +80,7 @@ def test_link_opens_the_same_page_elsewhere(page: Page, open_page: OpenPage) -> 
 
     with open_page(link) as other:
         assert_prepared(other)
-        expect(other.locator("#example-note")).to_contain_text("Opened from a link.")
+        expect(other.locator("#example-note")).to_contain_text("Loaded from a link.")
         expect(other.locator("#shuffle-status")).to_contain_text("Done:", timeout=RUN_MS)
         unfold(other, "#answers-in-full")
         assert other.locator("#answers .pine-answer-text").all_inner_texts() == answers
@@ -111,14 +111,14 @@ def test_a_session_is_saved_and_opened_again(page: Page, open_page: OpenPage, tm
             other.locator("#open-session").click()
         chooser.value.set_files(file)
         assert_prepared(other)
-        expect(other.locator("#example-note")).to_contain_text("Opened from pine-explorer-session.json.")
+        expect(other.locator("#example-note")).to_contain_text("Loaded from pine-explorer-session.json.")
 
         broken = tmp_path / "broken.json"
         broken.write_text('{"task": "retrieval_qa"}')
         with other.expect_file_chooser() as chooser:
             other.locator("#open-session").click()
         chooser.value.set_files(broken)
-        expect(other.locator("#share-message")).to_contain_text("The file broken.json is no saved session")
+        expect(other.locator("#share-message")).to_contain_text("Broken.json is not a valid session")
         assert_prepared(other)
 
 
@@ -128,14 +128,14 @@ def test_a_link_has_its_session_behind_the_hash_or_as_older_ones_in_the_query(
 ) -> None:
     with open_page(f"{app.url}{before}session={CODE}") as page:
         expect(text(page, 1)).to_have_value(LINKED)
-        expect(page.locator("#example-note")).to_contain_text("Opened from a link.")
+        expect(page.locator("#example-note")).to_contain_text("Loaded from a link.")
         expect(page).to_have_url(app.url + ("?other=1" if "other" in before else ""))
 
 
 @pytest.mark.parametrize("before", ["#", "?"])
 def test_a_damaged_link_is_explained(open_page: OpenPage, app: ServedApp, before: str) -> None:
     with open_page(f"{app.url}{before}session=AAAA") as page:
-        expect(page.locator("#share-message")).to_contain_text("the link is damaged", ignore_case=True)
+        expect(page.locator("#share-message")).to_contain_text("Invalid link.")
         expect(text(page, 1)).not_to_have_value("")
 
 

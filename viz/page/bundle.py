@@ -40,16 +40,16 @@ _EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 _ABOUT = {
     "README.txt": "this file",
-    "session.json": "what was entered; the page takes it under \u201cOpen session\u201d",
-    "input.json": "the question and the documents, for the command below",
-    "answers.json": "the answers: text, tokens, log-probabilities in nats, seconds",
-    "answers.csv": "the tokens of all answers, a row each",
-    "orders.csv": "the answers in every order that was tried",
-    "report.json": "how the last token of the prompt sees each document, by method, layer and head",
-    "pictures.html": "the pictures, with their numbers; opens without a network",
-    FILE_NAME: f"the certificate of the shuffle; `{REPRODUCE_COMMAND}` checks it",
-    PAGE_NAME: "the certificate to print",
-    "numbers/": "the numbers of each picture, as CSV and JSON",
+    "session.json": "your input; load it with \u201cOpen session\u201d",
+    "input.json": "question and documents, for the command below",
+    "answers.json": "answers: text, tokens, log-probabilities (nats), time (s)",
+    "answers.csv": "all answer tokens, one per row",
+    "orders.csv": "answers for every tested order",
+    "report.json": "positions, importance and attention of the last prompt token, by method, layer and head",
+    "pictures.html": "all charts with data (works offline)",
+    FILE_NAME: f"reproducibility certificate; verify with `{REPRODUCE_COMMAND}`",
+    PAGE_NAME: "printable certificate",
+    "numbers/": "data of each chart (CSV and JSON)",
 }
 
 
@@ -184,7 +184,7 @@ def _pictures(run: FinishedRun, form: Form, drawn: Mapping[str, TabContent]) -> 
     return pictures_page(
         [(heading, tab.html, list(map(packed_json, tab.figures.values()))) for heading, tab in drawn.items()],
         run=run_html(form.question, texts, answers),
-        title="The pictures of a run",
+        title="Charts of one run",
         about=f"{run.model}, {run.dtype}. This page works offline.",
         styles=figure_styles(),
         scripts=[path.read_text(encoding="utf-8") for path in (PLOTLY, *FIGURE_SCRIPTS)],
@@ -196,28 +196,26 @@ def _readme(run: FinishedRun, form: Form, names: list[str], left_out: list[str],
     listed = {name.partition("/")[0] + "/" if "/" in name else name for name in ["README.txt", *names]}
     order = " ".join(map(document_letter, run.order))
     lines = [
-        "PINE Explorer: everything of one run",
+        "PINE Explorer: results of one run",
         "",
         f"Model      {run.model}",
-        f"Numbers    {run.dtype}",
+        f"Dtype      {run.dtype}",
         f"Program    PINE Explorer {installed_version('pine-explorer')}",
-        f"Date       {date.isoformat()} (UTC), of this ZIP",
+        f"Created    {date.isoformat()} (UTC)",
         f"Documents  {len(run.order)}, as {order}",
         f"Methods    {', '.join(METHODS[name].label for name in run.result.answers)}",
         "",
         "Files",
         *(f"  {name:<17}  {about}" for name, about in _ABOUT.items() if name in listed),
         "",
-        "To compute the answers again, in this folder, with PINE Explorer installed:",
+        "To reproduce the answers, run in this folder:",
         f"  {_command(run, form)}",
     ]
     if form.row.has_letters and list(run.order) != sorted(run.order):
-        lines.append(
-            "  It letters the documents in the order of their slots, here they were moved after that."
-        )
+        lines.append("  Note: the command labels documents by slot; here they were moved after labeling.")
     if left_out:
         most = f"{MAX_BYTES / 1e6:.0f} MB"
-        lines += ["", f"Left out, because all files together may have {most}: {', '.join(left_out)}"]
+        lines += ["", f"Omitted ({most} limit): {', '.join(left_out)}"]
     return "\n".join(lines) + "\n"
 
 

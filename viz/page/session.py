@@ -73,7 +73,7 @@ class Session(BaseModel, frozen=True, extra="forbid"):
     @classmethod
     def _known_methods(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if unknown := sorted(set(names) - set(OFFERED)):
-            raise InputError(f"unknown method {unknown[0]!r}; choose from: {', '.join(OFFERED)}")
+            raise InputError(f"Unknown method: {unknown[0]!r}. Choose from: {', '.join(OFFERED)}")
         return names
 
     @field_validator("documents")
@@ -124,16 +124,14 @@ def session_of(
             tab=tab,
         )
     except ValidationError as error:
-        raise InputError(f"this cannot be saved: {first_problem(error)}") from error
+        raise InputError(f"Cannot save the session: {first_problem(error)}.") from error
 
 
 def to_json(session: Session) -> str:
     """Return the session as JSON. Raises InputError if it could not be opened again."""
     text = session.model_dump_json(indent=2) + "\n"
     if (size := len(text.encode())) > LARGEST_BYTES:
-        raise InputError(
-            f"this cannot be saved: it has {size:,} bytes, more than {LARGEST_BYTES:,}; shorten it"
-        )
+        raise InputError(f"Session too large: {size:,} bytes (limit: {LARGEST_BYTES:,}). Shorten the input.")
     return text
 
 
@@ -146,31 +144,29 @@ def to_code(session: Session) -> str:
 def from_code(code: str) -> Session:
     """Decode a session from `to_code`. Raises InputError if the code is invalid."""
     if len(code) % 4 == 1:  # which no whole code has
-        raise InputError("the link is cut off; copy the whole of it")
+        raise InputError("Incomplete link. Copy the full link.")
     try:
         packed = base64.b64decode(code.encode() + b"=" * (-len(code) % 4), altchars=b"-_", validate=True)
         unpacking = zlib.decompressobj()
         read = unpacking.decompress(packed, LARGEST_BYTES + 1)
     except (ValueError, binascii.Error, zlib.error) as error:
-        raise InputError("the link is damaged; copy the whole of it") from error
+        raise InputError("Invalid link. Copy the full link.") from error
     if len(read) <= LARGEST_BYTES and not unpacking.eof:
-        raise InputError("the link is cut off; copy the whole of it")
+        raise InputError("Incomplete link. Copy the full link.")
     return _read(read, "the link")
 
 
 def from_file(path: Path) -> Session:
     """Read a session file. Raises InputError if it is invalid."""
     if path.stat().st_size > LARGEST_BYTES:
-        raise InputError(
-            f"the file {path.name} has more than {LARGEST_BYTES:,} bytes; it is no saved session"
-        )
-    return _read(path.read_bytes(), f"the file {path.name}")
+        raise InputError(f"{path.name} is not a session file (over {LARGEST_BYTES:,} bytes).")
+    return _read(path.read_bytes(), path.name)
 
 
 def _read(read: bytes, name: str) -> Session:
     if len(read) > LARGEST_BYTES:
-        raise InputError(f"{name} holds more than {LARGEST_BYTES:,} bytes; it is no saved session")
+        raise InputError(f"{name} is not a valid session: over {LARGEST_BYTES:,} bytes.")
     try:
         return Session.model_validate_json(read)
     except ValidationError as error:
-        raise InputError(f"{name} is no saved session: {first_problem(error)}") from error
+        raise InputError(f"{name} is not a valid session: {first_problem(error)}.") from error

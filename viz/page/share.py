@@ -44,15 +44,15 @@ def own_draft(code: object) -> Session:
     try:
         return from_code(str(code))
     except InputError as error:
-        raise InputError("Your draft is of another version of this page, and cannot be opened.") from error
+        raise InputError("The saved draft is from another version and cannot be restored.") from error
 
 
 def opened_sentence(where: str, session: Session) -> str:
     """Describe an opened session; its model is named but not loaded."""
-    sentence = f"Opened from {where}."
+    sentence = f"Loaded from {where}."
     if not session.model:
         return sentence
-    return f"{sentence} Its answers were by {session.model}; yours are by the model named at the top."
+    return f"{sentence} Its answers were generated with {session.model}. New runs use the current model."
 
 
 def share_tab(
@@ -82,13 +82,13 @@ def share_tab(
             "Open session", file_types=[".json"], size="sm", elem_id="open-session", scale=0, min_width=120
         )
         download = gr.Button(
-            "Download run", size="sm", elem_id="download-run", scale=0, min_width=130, interactive=False
+            "Download results", size="sm", elem_id="download-run", scale=0, min_width=130, interactive=False
         )
         run_file = gr.DownloadButton("Run", visible="hidden", elem_id="run-file")
         with gr.Column(elem_classes="page-told", min_width=200):
             message = gr.HTML(
-                '<p class="page-caption">The link and the files hold all that you typed. After a run, '
-                "“Download run” gives everything of it as one ZIP.</p>",
+                '<p class="page-caption">Links and session files contain everything you typed. After a run, '
+                "use “Download results” for a ZIP.</p>",
                 elem_id="share-message",
             )
             kept = gr.HTML("", elem_id="draft-kept")  # true if this browser stores a draft
@@ -141,8 +141,8 @@ def share_tab(
             code = to_code(session(*values))
             if len(code) > MAX_LINK_CHARACTERS:
                 raise InputError(
-                    f"Link too long: {len(code):,} characters, at most {MAX_LINK_CHARACTERS:,}. "
-                    "Click “Save session” and share the file."
+                    f"Link too long: {len(code):,} characters (limit: {MAX_LINK_CHARACTERS:,}). "
+                    "Use “Save session” and share the file."
                 )
         except Exception as error:
             return failed(error) | {handed: "", link: gr.update(visible=False)}
@@ -170,7 +170,7 @@ def share_tab(
         view.tab = session.tab if session.tab in dict(TABS) else FIRST_TAB
         length = min(session.max_new_tokens, settings.max_new_tokens)
         if length < session.max_new_tokens:
-            note += f" Answers have {length} tokens here at most, not {session.max_new_tokens}."
+            note += f" Max new tokens was reduced from {session.max_new_tokens} to {length}."
         shown, origin = recorded_of(session.form)
         return filled(
             page,
@@ -197,7 +197,7 @@ def share_tab(
                 session = from_code(linked)
                 return fill(session, opened_sentence("a link", session), view)
             if draft:
-                return fill(own_draft(draft), "Your draft, as you left it in this browser.", view)
+                return fill(own_draft(draft), "Draft restored from this browser.", view)
         except Exception as error:
             return failed(error) | {again: False}
         return {again: False}
@@ -205,7 +205,7 @@ def share_tab(
     def open_file(file: str | None, view: View) -> Updates:
         try:
             if file is None:
-                raise InputError("no file was given; choose a saved session")
+                raise InputError("No file selected. Select a session file.")
             session = from_file(Path(file))
             opened = fill(session, opened_sentence(Path(file).name, session), view) | {message: ""}
         except Exception as error:
@@ -237,7 +237,7 @@ def share_tab(
         before: Path | None,
     ) -> tuple[str, Path]:
         if run is None or run.form is None:
-            raise gr.Error("There is no run of your own to download; press Run.", print_exception=False)
+            raise gr.Error("No results yet. Click Run first.", print_exception=False)
         remove_folder(before)
         # A run that has just ended may not be the one that the selection is of.
         shown = first_selection(run).picked(as_picks(selection), run)

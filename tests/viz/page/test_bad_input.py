@@ -192,13 +192,13 @@ def test_texts_that_take_too_long_to_count_are_refused() -> None:
 
 def test_what_could_not_be_opened_again_is_not_saved() -> None:
     form = Form("retrieval_qa", "?", "", ("pine",), 8, (Entry(0, "", "\x01" * 190_000),))
-    with pytest.raises(InputError, match=f"this cannot be saved: .* bytes, more than {LARGEST_BYTES:,}"):
+    with pytest.raises(InputError, match=f"Session too large: .*limit: {LARGEST_BYTES:,}"):
         to_code(session_of(form, accepted=""))
 
 
 @pytest.mark.parametrize("draft", [7, {"a": 1}, ["x"], True])
 def test_a_draft_that_is_no_text_is_not_opened(draft: object) -> None:
-    with pytest.raises(InputError, match="Your draft is of another version"):
+    with pytest.raises(InputError, match="The saved draft is from another version"):
         own_draft(draft)
 
 

@@ -162,7 +162,7 @@ def test_oversized_files_are_omitted_with_a_note(files: dict[str, bytes], run: F
     most = sum(map(len, files.values())) - len(files["README.txt"]) - 1
     fewer = packed(run, max_bytes=most)
     assert set(files) - set(fewer) == {"report.json"}
-    assert "Left out" in fewer["README.txt"].decode()
+    assert "Omitted" in fewer["README.txt"].decode()
 
 
 def test_bundle_path_is_unpredictable(run: FinishedRun, tmp_path: Path) -> None:

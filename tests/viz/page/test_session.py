@@ -70,10 +70,8 @@ def test_a_file_is_read_again(tmp_path: Path) -> None:
 
 def test_the_model_of_a_session_is_named_and_nothing_else() -> None:
     by_other = session_of(FORM, accepted="", ran=True, model="tiny in bfloat16")
-    assert opened_sentence("a link", from_code(to_code(by_other))) == (
-        "Opened from a link. Its answers were by tiny in bfloat16; yours are by the model named at the top."
-    )
-    assert opened_sentence("s.json", SESSION) == "Opened from s.json."
+    assert "tiny in bfloat16" in opened_sentence("a link", from_code(to_code(by_other)))
+    assert opened_sentence("s.json", SESSION) == "Loaded from s.json."
 
 
 def packed(content: Any) -> str:
@@ -88,26 +86,26 @@ def changed(**fields: Any) -> Any:
 @pytest.mark.parametrize(
     ("code", "sentence"),
     [
-        ("", "the link is cut off"),
-        ("%%%", "the link is damaged; copy the whole of it"),
-        ("éé", "the link is damaged"),
-        ("abcd", "the link is damaged"),
-        (to_code(SESSION)[:-9], "the link is cut off; copy the whole of it"),
-        (packed(b"\xff\xfe"), "the link is no saved session"),
-        (packed(b"[" * 100_000), "the link is no saved session"),
-        (packed(b" " * (LARGEST_BYTES + 1)), f"the link holds more than {LARGEST_BYTES:,} bytes"),
-        (packed(b" " * 30_000_000), f"the link holds more than {LARGEST_BYTES:,} bytes"),
+        ("", "Incomplete link"),
+        ("%%%", "Invalid link"),
+        ("éé", "Invalid link"),
+        ("abcd", "Invalid link"),
+        (to_code(SESSION)[:-9], "Incomplete link"),
+        (packed(b"\xff\xfe"), "the link is not a valid session"),
+        (packed(b"[" * 100_000), "the link is not a valid session"),
+        (packed(b" " * (LARGEST_BYTES + 1)), f"over {LARGEST_BYTES:,} bytes"),
+        (packed(b" " * 30_000_000), f"over {LARGEST_BYTES:,} bytes"),
         (packed(changed(task="poetry")), "unknown task 'poetry'; choose from: "),
-        (packed(changed(methods=["magic"])), "unknown method 'magic'; choose from: "),
-        (packed(changed(methods="pine")), "no saved session: methods: input should be a valid"),
-        (packed(changed(max_new_tokens=10_000)), "no saved session: max_new_tokens: input should be"),
+        (packed(changed(methods=["magic"])), "Unknown method: 'magic'"),
+        (packed(changed(methods="pine")), "not a valid session: methods: input should be a valid"),
+        (packed(changed(max_new_tokens=10_000)), "not a valid session: max_new_tokens: input should be"),
         (packed(changed(documents=[{"letter": 0}] * 21)), "session: documents: tuple should have at"),
         (packed(changed(documents=[{"letter": 0}] * 2)), "Invalid document ids: expected 0 to 1"),
-        (packed(changed(documents=[{"letter": -1}])), "no saved session: documents.0.letter: "),
-        (packed(changed(question=float("nan"))), "no saved session: "),
-        (packed(changed(password="x")), "no saved session: password: extra inputs are not permitted"),
-        (packed(changed(selection={"layer": [1]})), "no saved session: selection.layer"),
-        (packed(changed(version=2)), "no saved session: version: input should be 1"),
+        (packed(changed(documents=[{"letter": -1}])), "not a valid session: documents.0.letter: "),
+        (packed(changed(question=float("nan"))), "not a valid session: "),
+        (packed(changed(password="x")), "not a valid session: password: extra inputs are not permitted"),
+        (packed(changed(selection={"layer": [1]})), "not a valid session: selection.layer"),
+        (packed(changed(version=2)), "not a valid session: version: input should be 1"),
     ],
 )  # fmt: skip
 def test_what_is_no_session_is_refused_with_a_sentence(code: str, sentence: str, tmp_path: Path) -> None:
@@ -130,7 +128,7 @@ def test_no_file_breaks_the_page(content: bytes) -> None:
 
 def test_a_draft_that_cannot_be_read_is_not_called_a_link() -> None:
     assert own_draft(to_code(SESSION)) == SESSION
-    with pytest.raises(InputError, match="Your draft is of another version of this page"):
+    with pytest.raises(InputError, match="The saved draft is from another version"):
         own_draft(packed(changed(version=2)))
 
 
@@ -156,23 +154,21 @@ def test_a_link_comes_before_a_draft_and_a_draft_before_the_example(restore: Cal
     "sent", ["AAAA", "é" * 9, "9" * 100_000, packed(b"[" * 100_000), packed({"task": 1})]
 )
 def test_whatever_is_sent_is_answered_with_a_sentence(restore: Callable[..., Any], sent: str) -> None:
-    assert "The link " in restore(sent, "")
-    assert "Your draft is of another version of this page, and cannot be opened." in restore("", sent)
+    assert "link" in restore(sent, "")
+    assert "The saved draft is from another version" in restore("", sent)
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     file = tmp_path / "big.json"
     file.write_bytes(b" " * (LARGEST_BYTES + 1))
-    with pytest.raises(
-        InputError, match=r"^the file big.json has more than 1,000,000 bytes; it is no saved session$"
-    ):
+    with pytest.raises(InputError, match=r"^big.json is not a session file \(over 1,000,000 bytes"):
         from_file(file)
 
 
 def test_what_no_file_can_hold_is_refused() -> None:
     half = replace(FORM, question="\ud800")
-    with pytest.raises(InputError, match="cannot be saved: question: .* as a unicode string"):
+    with pytest.raises(InputError, match="Cannot save the session: question: .* as a unicode string"):
         session_of(half, accepted="", ran=False, selection={})
     many = replace(FORM, question="x" * 200_001)
-    with pytest.raises(InputError, match="cannot be saved: question: string should have at most"):
+    with pytest.raises(InputError, match="Cannot save the session: question: string should have at most"):
         session_of(many, accepted="", ran=False, selection={})

@@ -215,7 +215,7 @@ def _checked(call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any
             return checked(**signature.bind(*values, **named).arguments)
         except ValidationError as error:
             raise gr.Error(
-                f"The argument {'; '.join(map(str, format_validation_errors(error)[:MAX_SHOWN]))}."
+                f"Invalid argument {'; '.join(map(str, format_validation_errors(error)[:MAX_SHOWN]))}."
             ) from error
 
     # What gradio describes: it knows nothing of what a Document is read from.
@@ -233,7 +233,7 @@ def _argument(name: str) -> Iterator[None]:
     try:
         yield
     except PineError as error:
-        raise gr.Error(f"The argument {name}: {explain(error)}", print_exception=False) from error
+        raise gr.Error(f"Invalid argument {name}: {explain(error)}", print_exception=False) from error
 
 
 def _form(
@@ -246,14 +246,14 @@ def _form(
 ) -> Form:
     with _argument("question"):
         if not question.strip():
-            raise InputError("it is empty; enter a question about the documents")
+            raise InputError("must not be empty.")
     with _argument("documents"):
         if not documents:
-            raise InputError("it is empty; give at least one text")
+            raise InputError("expected at least one document.")
     for place, document in enumerate(documents):
         with _argument(f"documents.{place}"):
             if not document.text.strip():
-                raise InputError("it has no text; write some, or leave it out")
+                raise InputError("text is empty. Add text or omit it.")
     with _argument("methods"):
         get_methods(methods or None)
     with _argument("max_new_tokens"):
@@ -313,6 +313,6 @@ def _answer(
         pass
     result = None if run.failure or last is None else report(last)
     if result is None:
-        raise gr.Error(run.failure or run.why or "The model gave no answer.", print_exception=False)
+        raise gr.Error(run.failure or run.why or "The run produced no answer.", print_exception=False)
     stop_reason = {"stop_reason": run.why} if run.why else {}
     return result.model_dump(mode="json", exclude={"stop_reason"}) | stop_reason

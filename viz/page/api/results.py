@@ -23,17 +23,15 @@ if TYPE_CHECKING:
 else:
     MethodName = Literal[tuple(METHODS)]  # an enum of the schema
 
-RIGHT = Field(description="Whether it holds an accepted answer; null where none was given.")
+RIGHT = Field(description="True if the answer contains an accepted answer; null without accepted answers.")
 
 
 class ApiResult(BaseModel):
     """Fields of every result."""
 
-    model: str = Field(description="The model that answered.")
-    dtype: str = Field(description="Its number format, such as float32.")
-    stop_reason: str | None = Field(
-        default=None, description="Why the call had to end before it was done; null if it was done."
-    )
+    model: str = Field(description="Model name.")
+    dtype: str = Field(description="Model dtype, such as float32.")
+    stop_reason: str | None = Field(default=None, description="Reason for an early stop; null if complete.")
 
 
 class MethodAnswer(BaseModel):
@@ -42,15 +40,15 @@ class MethodAnswer(BaseModel):
     method: MethodName
     text: str
     is_correct: bool | None = RIGHT
-    tokens: int = Field(description="Of the answer.")
-    prefill_s: float = Field(description="Seconds that reading the prompt took.")
-    decode_s_per_token: float = Field(description="Seconds that each token of the answer took.")
+    tokens: int = Field(description="Number of answer tokens.")
+    prefill_s: float = Field(description="Prefill time in seconds.")
+    decode_s_per_token: float = Field(description="Decode time per token in seconds.")
 
 
 class Compared(ApiResult):
     """Result of /compare."""
 
-    results: list[MethodAnswer] = Field(description="One for each method.")
+    results: list[MethodAnswer] = Field(description="One result per method.")
 
 
 class OrderAnswer(BaseModel):
@@ -59,7 +57,7 @@ class OrderAnswer(BaseModel):
     method: MethodName
     text: str
     is_correct: bool | None = RIGHT
-    same_as_first: bool = Field(description="Whether it is, token by token, the answer of the first order.")
+    same_as_first: bool = Field(description="True if the tokens match the answer of the first order.")
     max_abs_logit_diff: float | None = Field(
         description="Largest difference of a logit from the first order; null if logits are no numbers."
     )
@@ -70,7 +68,7 @@ class AnswersInOrder(BaseModel):
     """One document order with the answers of all methods."""
 
     order: list[int] = Field(
-        description="order[p] is the document at place p, both counted from 0 as they were sent."
+        description="order[i] is the index of the document in slot i (0-based, input order)."
     )
     answers: list[OrderAnswer]
 
@@ -79,15 +77,17 @@ class MethodOrders(BaseModel):
     """One method over all orders."""
 
     method: MethodName
-    orders: int = Field(description="How many were tried, the documents as sent among them.")
-    num_distinct_answers: int = Field(description="Different answers; 1 if the order changes nothing.")
-    num_correct: int | None = Field(description="Orders with a right answer; null where none was given.")
+    orders: int = Field(description="Number of orders, including the input order.")
+    num_distinct_answers: int = Field(description="Number of distinct answers.")
+    num_correct: int | None = Field(
+        description="Number of orders with a correct answer; null without accepted answers."
+    )
     max_abs_logit_diff: float | None = Field(
         description="Largest difference of a logit from the first order; null if logits are no numbers."
     )
     bitwise_identical: bool = Field(description="True if all orders are bitwise identical.")
     invariance_held: bool | None = Field(
-        description="Whether a method that promises equal bits kept it; null for one that promises nothing."
+        description="True if the order-invariant method was bitwise identical; null for other methods."
     )
 
 
@@ -95,7 +95,7 @@ class Shuffled(ApiResult):
     """Result of /shuffle."""
 
     methods: list[MethodOrders]
-    orders: list[AnswersInOrder] = Field(description="In the order tried, the documents as sent first.")
+    orders: list[AnswersInOrder] = Field(description="Results in run order; the input order is first.")
 
 
 class DocumentSeen(BaseModel):
@@ -103,24 +103,24 @@ class DocumentSeen(BaseModel):
 
     tokens: int
     starts: tuple[int, float, int] = Field(
-        description="Position of its first token: smallest, mean and largest."
+        description="Position of the first token: minimum, mean, maximum over heads."
     )
-    importance: float | None = Field(description="Mean; null for methods that do not rank.")
-    attention: float | None = Field(description="Mean share of attention, 0 to 1.")
+    importance: float | None = Field(description="Mean importance; null for methods without ranking.")
+    attention: float | None = Field(description="Mean attention share (0–1).")
 
 
 class MethodTrace(BaseModel):
     """Trace of one method. The arrays are null unless requested."""
 
     method: MethodName
-    text: str = Field(description="Its answer.")
+    text: str = Field(description="Generated answer.")
     documents: list[DocumentSeen]
-    prefix_attention: float | None = Field(description="Mean share of attention on what precedes documents.")
-    suffix_attention: float | None = Field(description="Mean share of attention on what follows them.")
+    prefix_attention: float | None = Field(description="Mean attention share of the prefix.")
+    suffix_attention: float | None = Field(description="Mean attention share of the suffix.")
     starts: list[list[list[int]]] | None = Field(description="[layer][head][document], in tokens.")
     importance: list[list[list[float]]] | None = Field(description="[layer][head][document].")
     attention: list[list[list[float]]] | None = Field(
-        description="[layer][head][prefix, each document, suffix], shares that sum to 1."
+        description="Attention shares, [layer][head][prefix, documents..., suffix]; sum to 1."
     )
 
 

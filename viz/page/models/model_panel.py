@@ -14,7 +14,7 @@ from viz.page.jobs.model_pool import WAIT_S, ModelPool
 from viz.page.jobs.run_log import StopFlag
 from viz.page.models.offered import facts_html, offered
 
-OPEN, CLOSE = "Choose a model", "Close"
+OPEN, CLOSE = "Change model", "Close"
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ def build_toggle() -> gr.Button:
 def build_models(toggle: gr.Button, pool: ModelPool) -> ModelPanel:
     """Build the widgets, hidden."""
     host = pool.host
-    own = "" if pool.allowed is not None else " or the id of one on the hub, a folder, or a GGUF file"
+    own = "" if pool.allowed is not None else " or enter a hub id, folder or GGUF file"
     with gr.Column(visible=False, elem_id="model-picker", elem_classes="page-section") as body:
         with gr.Row(elem_classes="page-row"):
             model = gr.Dropdown(
                 list(pool.allowed or [host.name]),
                 value=host.name,
                 label="Model",
-                info=f"For you alone; others keep theirs. One of the list{own}.",
+                info=f"Applies to you only. Select a model{own}.",
                 allow_custom_value=pool.allowed is None,
                 elem_id="model",
                 scale=4,
@@ -57,7 +57,7 @@ def build_models(toggle: gr.Button, pool: ModelPool) -> ModelPanel:
             dtype = gr.Radio(
                 list(REQUESTED_DTYPES),
                 value=host.dtype,
-                label="Precision",
+                label="Precision (dtype)",
                 info="auto: the dtype of the stored weights if the processor supports it, else float32.",
                 elem_id="dtype",
                 scale=2,
@@ -65,7 +65,7 @@ def build_models(toggle: gr.Button, pool: ModelPool) -> ModelPanel:
             )
         facts = gr.HTML("", elem_id="model-facts")
         with gr.Row(elem_classes="page-row"):
-            buttons = build_buttons("Load", run_id="load-model", stop_id="stop-loading", min_width=120)
+            buttons = build_buttons("Load model", run_id="load-model", stop_id="stop-loading", min_width=120)
         bar = build_bar(buttons, "", status_id="load-status")
     return ModelPanel(
         toggle=toggle, body=body, model=model, dtype=dtype, facts=facts, bar=bar, chosen=gr.State(None)
@@ -77,7 +77,7 @@ def wire_models(panel: ModelPanel, pool: ModelPool, ready: gr.State) -> None:
 
     def facts(name: str | None, dtype: str) -> str:
         if not pool.is_open:
-            return notice("What models need is shown once the model of this page is there.")
+            return notice("Memory requirements appear once the default model is loaded.")
         try:
             return facts_html(pool, pool.choice(name or "", dtype))
         except Exception as error:
@@ -118,7 +118,7 @@ def wire_models(panel: ModelPanel, pool: ModelPool, ready: gr.State) -> None:
 
     def load(stop: StopFlag, name: str | None, dtype: str) -> Generator[Updates, None, None]:
         stop.requested = False
-        yield {panel.bar.status: notice("Starting"), panel.bar.stop: gr.update(interactive=True)}
+        yield {panel.bar.status: notice("Starting…"), panel.bar.stop: gr.update(interactive=True)}
         try:
             choice = pool.choice(name or "", dtype)
             engine = None
@@ -126,7 +126,7 @@ def wire_models(panel: ModelPanel, pool: ModelPool, ready: gr.State) -> None:
                 while not stop.requested and (engine := source.wait(WAIT_S)) is None:
                     yield {panel.bar.status: notice(source.status.sentence)}
             if engine is None:
-                yield ended(notice("Stopped. You keep the model that you had."))
+                yield ended(notice("Loading stopped. Current model unchanged."))
                 return
             yield ended(notice(loaded_sentence(choice.name, engine.dtype))) | {
                 panel.chosen: choice,
@@ -134,7 +134,7 @@ def wire_models(panel: ModelPanel, pool: ModelPool, ready: gr.State) -> None:
             }
         except Exception as error:
             reason = explain(error).rstrip(".")
-            yield ended(notice(f"{reason}. You keep the model that you had.", kind="error"))
+            yield ended(notice(f"{reason}. Current model unchanged.", kind="error"))
 
     def stop(flag: StopFlag) -> Any:
         flag.requested = True
@@ -152,4 +152,4 @@ def wire_models(panel: ModelPanel, pool: ModelPool, ready: gr.State) -> None:
 
 def loaded_sentence(name: str, dtype: str) -> str:
     """Describe the loaded model."""
-    return f"Your next runs are by {name} in {dtype}. What was run before keeps its model’s name."
+    return f"Model changed to {name} ({dtype}). Earlier results keep their model name."

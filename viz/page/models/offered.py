@@ -28,12 +28,13 @@ _PAPER = {model["hub_id"]: model for model in published("models")}
 def offered(pool: ModelPool) -> list[tuple[str, str]]:
     """Return (label, name) of the choices, without requests to the hub."""
     host = pool.host.name
-    labels = {host: f"{host} · what this page was started with"}
+    labels = {host: f"{host} (default)"}
     for model in list_models():
-        here = "on this machine" if model.supported else "cannot be loaded"
-        labels.setdefault(model.name, f"{model.name} · {here}")
+        here = "local" if model.supported else "not supported"
+        labels.setdefault(model.name, f"{model.name} ({here})")
     for name in (*SMALL, *_PAPER):
-        labels.setdefault(name, f"{name} · {'measured in the paper' if name in _PAPER else 'on the hub'}")
+        origin = "evaluated in the paper" if name in _PAPER else "Hugging Face Hub"
+        labels.setdefault(name, f"{name} ({origin})")
     if pool.allowed is None:
         return [(label, name) for name, label in labels.items()]
     return [(labels.get(name, name), name) for name in pool.allowed]
@@ -56,16 +57,16 @@ def facts_html(pool: ModelPool, choice: Choice) -> str:
     here = choice == pool.host or pool.loaded(choice) is not None
     sizes = {dtype: model.memory_bytes(dtype) for dtype in BYTES}
     facts = {
-        "Parameters": "not known" if model.parameters is None else _counted(model.parameters),
-        "Files": in_words(model.size_bytes) if model.size_bytes else "not known",
-        "To download": in_words(model.missing_bytes) if model.missing_bytes else "nothing",
-        "Context": "not stated" if model.context is None else f"{model.context:,} tokens",
+        "Parameters": "unknown" if model.parameters is None else _counted(model.parameters),
+        "Size on disk": in_words(model.size_bytes) if model.size_bytes else "unknown",
+        "Download size": in_words(model.missing_bytes) if model.missing_bytes else "nothing",
+        "Context length": "not specified" if model.context is None else f"{model.context:,} tokens",
         "Device": pool.device,
     }
     if reason:
-        facts["To download"] = "all of it"
+        facts["Download size"] = "full download"
     if paper:
-        facts["In the paper"] = ", ".join(tasks_of_model(choice.name))
+        facts["Paper results"] = ", ".join(tasks_of_model(choice.name))
     return render(
         "model_facts.html",
         name=choice.name,

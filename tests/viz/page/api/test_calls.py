@@ -167,19 +167,19 @@ def test_rows_that_cannot_be_measured_are_named(rows: list[Any], sentence: str, 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"methods": ["magic"]}, "The argument methods: Unknown method 'magic'"),
+        ({"methods": ["magic"]}, "Invalid argument methods: Unknown method 'magic'"),
         (
             {"documents": ["one", " "]},
-            "The argument documents.1: It has no text; write some, or leave it out",
+            "Invalid argument documents.1: Text is empty.",
         ),
-        ({"documents": []}, "The argument documents: It is empty; give at least one text"),
-        ({"question": ""}, "The argument question: It is empty; enter a question about the documents"),
+        ({"documents": []}, "Invalid argument documents: Expected at least one document."),
+        ({"question": ""}, "Invalid argument question: Must not be empty."),
         (
             {"documents": ["one", 2, {"text": "a", "titel": "b"}]},
-            'The argument documents.1: got int 2, expected a text or {"text": ..., "title": ...}; '
+            'Invalid argument documents.1: got int 2, expected a text or {"text": ..., "title": ...}; '
             "documents.2.titel: got the text 'b', but there is no such field",
         ),
-        ({"max_new_tokens": 9000}, "The argument max_new_tokens: Max new tokens too high: 9,000"),
+        ({"max_new_tokens": 9000}, "Invalid argument max_new_tokens: Max new tokens too high: 9,000"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(change: dict[str, Any], sentence: str, client: Client) -> None:
@@ -232,7 +232,7 @@ def test_mcp_call_answers_and_reports_mistakes(app: ServedApp) -> None:
     assert not answered.isError and report == answered.structuredContent
     jsonschema.validate(report, tools[compare].outputSchema)
     assert [(result["method"], result["tokens"]) for result in report["results"]] == [("pine", 4)]
-    assert refused.isError and "The argument documents.1: It has no text" in refused.content[0].text
+    assert refused.isError and "Invalid argument documents.1: Text is empty." in refused.content[0].text
 
 
 def test_mcp_tools_list_result_schemas_and_methods(app: ServedApp) -> None:
@@ -243,7 +243,7 @@ def test_mcp_tools_list_result_schemas_and_methods(app: ServedApp) -> None:
         if not name.endswith("measure"):
             assert tool.inputSchema["properties"]["methods"]["oneOf"][1]["items"]["enum"] == list(METHODS)
     shuffled = next(tool for name, tool in tools.items() if name.endswith("shuffle")).outputSchema
-    assert "order[p] is the document at place p" in json.dumps(shuffled)
+    assert "order[i] is the index" in json.dumps(shuffled)
 
 
 @pytest.mark.slow

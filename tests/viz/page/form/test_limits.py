@@ -159,7 +159,7 @@ def test_widgets_offer_no_more_than_is_allowed(page: gr.Blocks) -> None:
     assert widgets["measure-limit"].maximum == 2 and widgets["measure-length"].maximum == 16
     assert widgets["length"].maximum == widgets["length"].value == 16
     assert all("10 documents" not in label for label, _ in widgets["example"].choices)
-    assert "3 documents in all" in "".join(
+    assert "3 documents in total" in "".join(
         block.value for block in page.blocks.values() if isinstance(block, gr.HTML) and block.value
     )
 

@@ -122,7 +122,7 @@ def test_a_link_with_other_contents_is_not_opened(page: gr.Blocks) -> None:
     restore = call(page, "restore")
     codes = [to_code(session_of(request, accepted="")) for request in (form(), OTHERS[0])]
     record = [str(restore(code, "", View())) for code in codes]
-    assert "Opened from a link." in record[0] and NOTE not in record[0]
+    assert "Loaded from a link." in record[0] and NOTE not in record[0]
     assert NOTE in record[1] and "And who else?" not in record[1]
 
 

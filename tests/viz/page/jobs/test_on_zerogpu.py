@@ -169,5 +169,5 @@ def test_page_stop_or_disconnect_ends_gpu_process(app: ServedApp, how: str) -> N
 
 
 def test_zerogpu_refusals_match_other_hosts(app: ServedApp, client: Client) -> None:
-    with pytest.raises(AppError, match="^The argument methods: Unknown method 'x'; choose from: vanilla"):
+    with pytest.raises(AppError, match="^Invalid argument methods: Unknown method 'x'; choose from: vanilla"):
         client.predict(**ARGUMENTS | {"methods": ["x"]}, api_name="/compare")

@@ -89,14 +89,14 @@ def test_visitors_on_two_models_at_once_get_what_each_gives_alone(
     async def visit() -> None:
         async with visitors(app, 3) as (page, (one, two, three)):
             loaded = await load(page, two, folders["second"])
-            assert f"Your next runs are by {folders['second']} in float32." in loaded
+            assert f"Model changed to {folders['second']} (float32)." in loaded
             for dtype in ("bfloat16", "float16"):  # chosen by another while the two run
                 *runs, other = await asyncio.gather(
                     one.run(QUESTION), two.run(QUESTION), load(page, three, folders["second"], dtype)
                 )
                 for (name, texts), heard in zip(expected.items(), runs, strict=True):
-                    assert f"by {name}." in heard.status and heard.by_method == texts
-                assert f"in {dtype}" in other
+                    assert f"({name})." in heard.status and heard.by_method == texts
+                assert f"({dtype})" in other
 
     asyncio.run(visit())
 
@@ -113,8 +113,8 @@ def test_failed_load_keeps_the_current_model(app: ServedApp, name: str, sentence
     async def visit() -> None:
         async with visitors(app, 1) as (page, (visitor,)):
             message = await load(page, visitor, name)
-            assert sentence in message and "You keep the model that you had." in message
-            assert "by first." in (await visitor.run(QUESTION)).status
+            assert sentence in message and "Current model unchanged." in message
+            assert "(first)." in (await visitor.run(QUESTION)).status
 
     asyncio.run(visit())
 
@@ -143,4 +143,4 @@ def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(folders: dic
             model.preprocess(name)
         assert "Available: first, org/listed." in last_message(name)
     assert "&#39;org/listed&#39; is not on this machine" in last_message("org/listed")
-    assert "Your next runs are by first in float32." in last_message("first")
+    assert "Model changed to first (float32)." in last_message("first")
