@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from viz.drawing.markup import render
-from viz.drawing.text import score_class, score_mark
 
 AnswerState = Literal["waiting", "reading", "writing", "finished", "stopped", "failed"]
 
@@ -86,4 +85,4 @@ class AnswerCard:
 
 def answer_grid(cards: Sequence[AnswerCard]) -> str:
     """Render all cards, side by side where there is space."""
-    return render("answer_grid.html", cards=cards, score_mark=score_mark, score_class=score_class)
+    return render("answer_grid.html", cards=cards)

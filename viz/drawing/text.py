@@ -57,13 +57,3 @@ def shorten(text: str, limit: int) -> str:
 def join_words(words: Sequence[str]) -> str:
     """Join as "a", "a and b", "a, b and c"."""
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
-
-
-def score_mark(score: float) -> str:
-    """Return a score, 0 to 1, as a sign and a word."""
-    return {1.0: "✓ correct", 0.0: "✗ incorrect"}.get(score, f"◐ {score:g} points")
-
-
-def score_class(score: float) -> str:
-    """Return the CSS class that colors a score."""
-    return {1.0: "pine-same", 0.0: "pine-changed"}.get(score, "pine-reference")
