@@ -86,11 +86,11 @@ def _lines(curve: "Curve", names: set[str]) -> Iterator[go.Scatter | go.Bar]:
     """Return a line, or the bars, of each method; the legend has those not in `names`, and they are added."""
     for number, line in enumerate(curve.lines):
         name = plain(line.label)
-        means, ends = _line_info(line)
+        means = np.array([estimate.mean if estimate else np.nan for estimate in line.values])
         options: dict[str, Any] = {
             "x": list(map(plain, curve.places)),
             "y": means.astype(np.float32),
-            "error_y": _error_bars(means, ends) if _has_intervals(line) else None,
+            "error_y": _error_bars(line, means) if _has_intervals(line) else None,
             "name": name,
             "legendgroup": name,
             "offsetgroup": str(number),
@@ -109,15 +109,9 @@ def _lines(curve: "Curve", names: set[str]) -> Iterator[go.Scatter | go.Bar]:
             yield go.Scatter(**options, **line_style(line.mark))
 
 
-def _line_info(line: "CurveLine") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the means (P,) and the ends of their intervals (P, 2), NaN where there is none."""
-    means = [estimate.mean if estimate else np.nan for estimate in line.values]
-    ends = [(estimate and estimate.interval) or (np.nan, np.nan) for estimate in line.values]
-    return np.array(means), np.array(ends)
-
-
-def _error_bars(means: NDArray[np.float64], ends: NDArray[np.float64]) -> dict[str, Any]:
+def _error_bars(line: "CurveLine", means: NDArray[np.float64]) -> dict[str, Any]:
     """Return the error bars of a line, none where an end is not finite."""
+    ends = np.array([(estimate and estimate.interval) or (np.nan, np.nan) for estimate in line.values])
     sizes = np.nan_to_num(np.abs(ends - means[:, None]), nan=0, posinf=0).astype(np.float32)
     below, above = sizes.T
     style = {"type": "data", "symmetric": False, "thickness": 1.2, "width": 4}

@@ -7,8 +7,8 @@ import plotly.graph_objects as go
 
 import pine_engine as pine
 from viz import theme
-from viz.figures.frame import FloatArray, add_cells, document_labels, new_figure
-from viz.figures.positions import MASKED, IntArray, at_place
+from viz.figures.frame import add_cells, document_labels, new_figure
+from viz.figures.positions import MASKED, at_place
 
 
 def plot_position_map(
@@ -35,7 +35,9 @@ def plot_position_map(
     """
     last = trace.layout.suffix_length - 1
     tokens = sorted({last} if query is None else {last, query})
-    starts, values = _position_map_info(trace, layer, head, tokens)
+    suffix_starts = at_place(trace.suffix_starts, layer, head)[tokens]
+    starts = np.vstack([at_place(trace.document_starts, layer, head), suffix_starts])
+    values = np.where(starts == MASKED, np.nan, starts).astype(np.float32)
     names = document_labels(starts.shape[1], order)
     ends = starts + trace.layout.lengths - 1
     texts = [
@@ -70,15 +72,6 @@ def plot_position_map(
     )
     figure.update_yaxes(type="category")
     return figure
-
-
-def _position_map_info(
-    trace: "pine.Trace", layer: int, head: int, tokens: Sequence[int]
-) -> tuple[IntArray, FloatArray]:
-    """Return the starts of the documents for all queries, (Q, D), and these with NaN where masked."""
-    suffix_starts = at_place(trace.suffix_starts, layer, head)[list(tokens)]
-    starts = np.vstack([at_place(trace.document_starts, layer, head), suffix_starts])
-    return starts, np.where(starts == MASKED, np.nan, starts).astype(np.float32)
 
 
 def _token_name(token: int, last: int) -> str:

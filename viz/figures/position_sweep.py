@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pine_engine as pine
 from viz.drawing.identity import document_segment
 from viz.drawing.text import format_difference, join_words, shorten
-from viz.figures.frame import FloatArray, method_labels, new_figure
+from viz.figures.frame import method_labels, new_figure
 from viz.theme import line_style
 
 _MAX_ANSWER_CHARACTERS = 60
@@ -26,17 +26,17 @@ def plot_position_sweep(
         slots: Number of slots in all; default the number of steps.
         labels: Labels of the methods.
     """
-    logprobs = _position_sweep_info(steps)
+    methods = list(steps[0].scores) if steps else []
     figure = new_figure(
         name="position-sweep",
         title="Answer log-probability by document slot",
         caption="A flat line means no position bias.",
         height=400,
     )
-    for index, (method, name) in enumerate(zip(logprobs, method_labels(list(logprobs), labels), strict=True)):
+    for index, (method, name) in enumerate(zip(methods, method_labels(methods, labels), strict=True)):
         figure.add_scatter(
             x=[step.slot + 1 for step in steps],
-            y=logprobs[method],
+            y=np.array([step.scores[method].total for step in steps], dtype=np.float32),
             name=name,
             **line_style(index),
             hovertemplate="%{fullData.name}, slot %{x}: %{y:.4g} nats<extra></extra>",
@@ -46,14 +46,6 @@ def plot_position_sweep(
     figure.update_xaxes(title="slot", dtick=1 if last <= 20 else 5, range=[0.5, last + 0.5])
     figure.update_yaxes(title="log-probability (nats)", showgrid=True)
     return figure
-
-
-def _position_sweep_info(steps: "Sequence[pine.SlotScored]") -> dict[str, FloatArray]:
-    """Return the log-probabilities (S,) by method, in nats."""
-    totals = {
-        name: [step.scores[name].total for step in steps] for name in (steps[0].scores if steps else ())
-    }
-    return {method: np.array(values, dtype=np.float32) for method, values in totals.items()}
 
 
 def sweep_sentence(
