@@ -29,7 +29,7 @@ from viz.page.jobs.sources import Sources
 from viz.page.lesson.running_example import running_example_html
 from viz.page.lesson.tutorial import tutorial_html
 from viz.page.lesson.tutorial_panel import build_tutorial
-from viz.page.models.model_panel import build_models, build_toggle, wire_models
+from viz.page.model_choice import build_toggle, model_picker
 from viz.page.position_sweep import sweep_tab
 from viz.page.serving.sessions import on_unload
 from viz.page.share import share_tab
@@ -61,23 +61,24 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             model = gr.HTML(status_html(source.status), elem_id="model-status", min_width=220)
             toggle = build_toggle()
             gr.HTML(HEADER_BUTTONS, elem_id="header-buttons", min_width=0)
-        models = build_models(toggle, pool)
+        ready = gr.State((None, source.status.stage))
+        chosen = model_picker(toggle, pool, ready)
         if settings.read_only:
             gr.HTML(notice(NOTE, kind="note"), elem_id="read-only")
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap"):
             with gr.Tab("See it") as see_it:
                 workspace = build_workspace(examples, settings)
-                shuffle_event, certificate = shuffle_tab(workspace, sources, models.chosen, settings, disk)
+                shuffle_event, certificate = shuffle_tab(workspace, sources, chosen, settings, disk)
             with gr.Tab("Why"):
                 why = build_why()
             with gr.Tab("Lab"), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
                 with gr.Tab("Internals"):
                     stale = gr.HTML("", elem_id="inside-outdated")
-                    inside = internals_tab(workspace.finished, sources, models.chosen)
+                    inside = internals_tab(workspace.finished, sources, chosen)
                 with gr.Tab("Position sweep"):
-                    sweep = sweep_tab(workspace, examples, sources, models.chosen, settings)
+                    sweep = sweep_tab(workspace, examples, sources, chosen, settings)
                 with gr.Tab("Evaluate"):
-                    evaluate_tab(page, sources, models.chosen, settings, disk, reader)
+                    evaluate_tab(page, sources, chosen, settings, disk, reader)
             with gr.Tab("Tutorial"):
                 tutorial = build_tutorial(workspace.finished)
                 with gr.Accordion("Worked example: eight tokens", open=False):
@@ -86,12 +87,11 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                     gr.HTML(glossary_html(), elem_id="words")
                     gr.HTML(f"<h3>Keyboard shortcuts</h3>{keys_html()}", elem_id="keys")
         gr.HTML(explanations_html())
-        ready = gr.State((None, source.status.stage))
         timer = gr.Timer(1.0)
         stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js
 
         wire_choices(workspace, examples)
-        run_event = wire_workspace(workspace, sources, models.chosen, settings, reader)
+        run_event = wire_workspace(workspace, sources, chosen, settings, reader)
         wire_scores(workspace)
         events = [run_event, shuffle_event, sweep.event]
         wire_counting(
@@ -99,7 +99,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             sweep,
             sources,
             settings,
-            chosen=models.chosen,
+            chosen=chosen,
             ready=ready,
             examples=examples,
             stale=stale,
@@ -112,8 +112,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         for event in (recorded, run_event, shuffle_event):
             inside.follow(event)
         wire_why(why, workspace.finished, [recorded, run_event, shuffle_event])
-        _wire_status(page, timer, model, ready, sources, models.chosen)
-        wire_models(models, pool, ready)
+        _wire_status(page, timer, model, ready, sources, chosen)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.load(running_example_html, None, running_example, **PRIVATE_EVENT)
         page.load(tutorial_html, None, tutorial, **PRIVATE_EVENT)

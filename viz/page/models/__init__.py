@@ -1,1 +1,0 @@
-"""Selection of a model: choices and facts."""
