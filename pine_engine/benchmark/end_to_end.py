@@ -110,20 +110,18 @@ def profile_method(
             engine.patched_models, layout, METHODS[name], reserved_tokens=new_tokens, logits_to_keep=1
         )
 
-    prefill()  # warm-up: allocates memory and selects kernels
-    with profile(activities=activities) as of_prefill:
-        prefill()
-    sequence, _ = prefill()
-    with profile(activities=activities) as of_decode:
+    def decode() -> None:
         for _ in range(new_tokens - 1):
             passes.extend([sequence], [layout.ids[:1]], is_step=True)
-    operations = {}
-    for part, recorded in (("prefill", of_prefill), ("decode", of_decode)):
+
+    def operations(run: Callable[[], object]) -> list[dict[str, Any]]:
+        with profile(activities=activities) as recorded:
+            run()
         time_of = "self_device_time_total" if on_gpu else "self_cpu_time_total"
         seconds = {event.key: getattr(event, time_of) / 1e6 for event in recorded.key_averages()}
         total = sum(seconds.values())
         ordered = sorted(seconds.items(), key=lambda pair: -pair[1])
-        operations[part] = [
-            {"where": key, "seconds": value, "share": value / total} for key, value in ordered if value
-        ]
-    return operations
+        return [{"where": key, "seconds": value, "share": value / total} for key, value in ordered if value]
+
+    sequence, _ = prefill()  # also allocates memory and selects kernels
+    return {"prefill": operations(prefill), "decode": operations(decode)}
