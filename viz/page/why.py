@@ -31,7 +31,7 @@ MIN_SHARE = 0.5
 
 STEPS = {
     "Mask": "Vanilla: a document attends only to earlier documents. PINE: every document attends to every "
-    "other. A row is a query, a column a key.",
+    "other. Rows: queries. Columns: keys.",
     "Importance": "PINE computes how important each document is for each query. Vanilla computes no "
     "importance: the input order decides.",
     "Positions": "PINE places the most important document closest to the query, in any input order. Vanilla "
@@ -107,7 +107,7 @@ def why_figures(run: FinishedRun, layer: int, head: int) -> dict[str, dict[str, 
     ]
     token = plain(quoted(run.answer_tokens["pine"][step]))
     for figure in positions:
-        figure.update_layout(title_text=f"Position of each document when PINE decodes {token}")
+        figure.update_layout(title_text=f"Document positions when PINE decodes {token}")
         figure.update_xaxes(range=[0, run.result.layout.documents_end + query + 2])
         figure.update_yaxes(range=[1.5, -0.5], autorange=False)
     by_step = dict(zip(STEPS, (masks, [unranked, ranked], positions), strict=True))

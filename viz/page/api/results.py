@@ -59,7 +59,7 @@ class OrderAnswer(BaseModel):
     is_correct: bool | None = RIGHT
     same_as_first: bool = Field(description="True if the tokens match the answer of the first order.")
     max_abs_logit_diff: float | None = Field(
-        description="Largest difference of a logit from the first order; null if logits are no numbers."
+        description="Maximum absolute logit difference to the first order; null if logits contain NaN."
     )
     bitwise_identical: bool = Field(description="True if all logits and tokens are bitwise identical.")
 
@@ -83,7 +83,7 @@ class MethodOrders(BaseModel):
         description="Number of orders with a correct answer; null without accepted answers."
     )
     max_abs_logit_diff: float | None = Field(
-        description="Largest difference of a logit from the first order; null if logits are no numbers."
+        description="Maximum absolute logit difference to the first order; null if logits contain NaN."
     )
     bitwise_identical: bool = Field(description="True if all orders are bitwise identical.")
     invariance_held: bool | None = Field(

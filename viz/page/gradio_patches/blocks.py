@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 FILE_OBJECT = (
-    "a file object was given (an object with path and meta or url), but files are taken by upload buttons "
-    "alone; send the text of the file instead"
+    "Invalid value: got a file object (with path and meta or url). Only upload buttons accept files; send "
+    "the text of the file instead."
 )
 
-NOT_FROM_THE_PAGE = "This page did not send what was received; reload it and try again."
+NOT_FROM_THE_PAGE = "Invalid request from the page. Reload and try again."
 
 
 class GuardedBlocks(gr.Blocks):
@@ -69,7 +69,7 @@ class GuardedBlocks(gr.Blocks):
         except InputError as error:
             raise gr.Error(str(escape(explain(error))), print_exception=False) from error
         except Exception as error:
-            log.warning("%s was not called by the page: %s", block_fn.name, type(error).__name__)
+            log.warning("Rejected call to %s from outside the page: %s", block_fn.name, type(error).__name__)
             raise gr.Error(NOT_FROM_THE_PAGE, print_exception=False) from error
 
     async def process_api(
@@ -152,7 +152,7 @@ def refuse_lists(blocks: Sequence[Any], values: Sequence[Any]) -> None:
     """Raise InputError for a list in place of a choice of a dropdown, which gradio accepts."""
     for block, value in zip(blocks, values, strict=False):
         if isinstance(block, gr.Dropdown) and not block.multiselect and isinstance(value, list):
-            raise InputError(f"{block.label}: several were chosen; choose one")
+            raise InputError(f"{block.label}: got several values, expected one.")
 
 
 def refuse_files(value: Any) -> None:
@@ -176,13 +176,13 @@ def refuse_impossible(value: Any) -> None:
     """Raise InputError for NaN, infinity, invalid Unicode or a file to fetch from elsewhere."""
     match value:
         case str() if not value.isascii() and _SURROGATE.search(value):
-            raise InputError("a text holds half of a surrogate pair, which is no character; remove it")
+            raise InputError("Invalid text: unpaired Unicode surrogate. Remove it.")
         case float() if not math.isfinite(value):
-            raise InputError(f"{value} was given for a number; give a finite one")
+            raise InputError(f"Invalid number: got {value}, expected a finite value.")
         case {"path": str(path)} if path.strip().lower().startswith(("http:", "https:")):
-            raise InputError("a file cannot be fetched from an address; upload it")
+            raise InputError("URLs are not supported as files. Upload the file.")
         case {"path": str(path)} if "\0" in path:
-            raise InputError("a path holds a NUL, which no path has; upload the file")
+            raise InputError("Invalid path: contains a NUL byte. Upload the file.")
         case dict():
             for item in (*value, *value.values()):
                 refuse_impossible(item)

@@ -146,7 +146,7 @@ def wire_job(
             sentence, current.done = view.sentence, view.done or current.done
             return {bar.status: notice(sentence)} | job.show(view)
 
-        yield {bar.status: notice("Starting"), bar.stop: gr.update(interactive=True)} | job.cleared
+        yield {bar.status: notice("Starting…"), bar.stop: gr.update(interactive=True)} | job.cleared
         yield from run_on_model(
             sources,
             current,

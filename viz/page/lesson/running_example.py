@@ -48,7 +48,7 @@ def running_example_html() -> str:
     for slot in [*range(LAYOUT.num_documents), None]:
         name = "the decoded token" if slot is None else f"document {document_letter(slot)}"
         figure = viz.plot_method_positions(traces, document=slot, layer=0, head=0, labels=labels)
-        figures[name] = figure.update_layout(title_text=f"Position of each document for {name}")
+        figures[name] = figure.update_layout(title_text=f"Document positions for {name}")
     masks = viz.plot_masks([pine.build_plan(method, LAYOUT) for method in TUTORIAL_METHODS])
     return render(
         "running_example.html",

@@ -168,7 +168,7 @@ def position_figure(run: FinishedRun) -> go.Figure:
     figure = viz.plot_method_positions(
         [trace], query=query, layer=0, head=0, order=run.order, labels={"vanilla": "Vanilla"}
     )
-    figure.update_layout(title_text="Position of each document for the last token of the question")
+    figure.update_layout(title_text="Document positions for the last token of the question")
     starts, lengths = trace.suffix_starts[0, 0, query].tolist(), trace.layout.lengths.tolist()
     bars = [
         _mark((start + 0.5, start + length + 0.5), (0, 1))

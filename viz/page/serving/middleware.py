@@ -147,7 +147,7 @@ def _problem_of_route(scope: Scope) -> tuple[int, str]:
             "also where it is percent-encoded."
         )
     if not OPEN.fullmatch(path):
-        return 404, "There is nothing at this address."
+        return 404, "Not found."
     if not WITHOUT_LOGIN.fullmatch(path) and not _is_logged_in(scope):
         return 401, (
             "Not authenticated: this page requires a login. Log in at /login with the name and the password."

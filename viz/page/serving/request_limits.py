@@ -30,8 +30,8 @@ BODY_S, BODY_OF_FILES_S = 30.0, 300.0
 MAX_DEPTH = 50
 """Maximum nesting depth of an MCP message; a valid call has three levels."""
 
-NOT_UNDERSTOOD = "This request is none that the page makes; docs/api.md says how to call it."
-TOO_DEEP = f"This message has lists in lists, more than {MAX_DEPTH} deep; no call of this page has."
+NOT_UNDERSTOOD = "Invalid request. See docs/api.md."
+TOO_DEEP = f"Invalid JSON: nested deeper than {MAX_DEPTH} levels."
 NOT_JSON = "Invalid request body: expected JSON. See docs/api.md."
 
 
@@ -52,12 +52,12 @@ async def limit_body(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -
             async with asyncio.timeout_at(end):
                 message = await receive()
         except TimeoutError:
-            detail = f"This request did not come within {seconds:.0f} s; send it anew."
+            detail = f"Request timeout: body not received within {seconds:.0f} s. Send it again."
             raise HTTPException(408, detail) from None
         num_bytes += len(message.get("body", b""))
         is_all = not message.get("more_body")
         if num_bytes > max_bytes:
-            raise HTTPException(413, f"This request has more than {max_bytes:,} bytes; send less at once.")
+            raise HTTPException(413, f"Request too large (limit: {max_bytes:,} bytes). Send less data.")
         return message
 
     async def send_and_note(message: Message) -> None:
@@ -73,7 +73,7 @@ async def limit_body(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -
     except HTTPException as error:
         status, detail = error.status_code, error.detail
     except Exception as error:
-        log.warning("%s %s could not be answered: %s", scope["method"], path, type(error).__name__)
+        log.warning("%s %s failed: %s", scope["method"], path, type(error).__name__)
         log.debug("", exc_info=error)
         status, detail = 400, NOT_UNDERSTOOD
     if not has_begun:
@@ -119,7 +119,7 @@ async def limit_uploads(app: ASGIApp, scope: Scope, receive: Receive, send: Send
             if not is_disk_full(error):
                 raise
             reason = FULL
-        log.warning("an upload was refused: %s", reason.partition(":")[0])
+        log.warning("Upload rejected: %s", reason.partition(":")[0])
     while has_more:  # a browser reads no answer before it has sent everything
         has_more = (await receive()).get("more_body", False)
     await PlainTextResponse(reason, refusal)(scope, receive, send)

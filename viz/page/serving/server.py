@@ -127,7 +127,7 @@ def shut_down(page: gr.Blocks, runs: RunLog, timeout_s: float, *, since: float) 
     """
     deadline = since + timeout_s
     threading.Thread(target=_exit_at, args=(deadline + EXIT_S,), daemon=True).start()
-    log.info("shutting down: %d runs go on, up to %g s to finish", runs.open, timeout_s)
+    log.info("Shutting down: waiting for %d active runs, up to %g s", runs.open, timeout_s)
     if not runs.close(_until(deadline)) and not runs.wait(_until(deadline + STOP_S)):
         _notify_waiting(page)  # a layer of a large model takes longer
     time.sleep(LAST_MESSAGES_S)

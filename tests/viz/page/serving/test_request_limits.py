@@ -92,7 +92,7 @@ def test_request_failure_is_one_log_line(caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.INFO):
         status, body = answer_of(fail, in_two_parts(b""))
     assert status == 400 and "secret" not in body
-    assert caplog.messages == [f"POST {JOIN} could not be answered: KeyError"]
+    assert caplog.messages == [f"POST {JOIN} failed: KeyError"]
 
 
 # MCP messages
@@ -106,8 +106,8 @@ CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"argumen
         (b"", "JSON"),
         (b"\xff", "JSON"),
         (b"{", "JSON"),
-        (CALL % (b"[" * 60 + b"]" * 60), "50 deep"),
-        (CALL % (b'{"a": ' * 100_000 + b"1" + b"}" * 100_000), "50 deep"),
+        (CALL % (b"[" * 60 + b"]" * 60), "50 levels"),
+        (CALL % (b'{"a": ' * 100_000 + b"1" + b"}" * 100_000), "50 levels"),
     ],
 )
 def test_mcp_message_invalid_is_rejected(body: bytes, detail: str) -> None:
