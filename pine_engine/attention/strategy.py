@@ -20,8 +20,7 @@ from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.registration import LayerInput
 from pine_engine.network.rope import Rope, aligned_head_dim, from_pairs
 
-KeysValues = tuple[Tensor, Tensor]
-"""Keys and values (G, n, head_dim) of the same tokens."""
+KeysValues = tuple[Tensor, Tensor]  # keys and values (G, n, head_dim) of the same tokens
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from pine_engine.reprs import short_repr
 Label = str | Sequence[str]
 """An answer of one token: a text, also with a leading blank, or all of its spellings."""
 
-LabelIds = tuple[tuple[int, ...], ...]
-"""Token ids of each label's spellings."""
+LabelIds = tuple[tuple[int, ...], ...]  # token ids of each label's spellings
 
 
 @dataclass(frozen=True)

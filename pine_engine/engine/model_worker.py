@@ -48,8 +48,7 @@ class RunControl:
         self.report(PrefillProgress(method, layer, num_layers))
 
 
-NO_CONTROL = RunControl()
-"""Control of a run that has no receiver and is not stopped."""
+NO_CONTROL = RunControl()  # control of a run that has no receiver and is not stopped
 
 
 class _Worker(threading.Thread):

@@ -26,8 +26,7 @@ PromptLike = Prompt | TokenLayout | None
 DocumentsLike = DocumentLike | Iterable[DocumentLike] | None
 """One or more documents. None if a prompt is passed instead."""
 
-MethodsLike = str | Method | Iterable[str | Method] | None
-"""Methods, see get_methods."""
+MethodsLike = str | Method | Iterable[str | Method] | None  # methods, see get_methods
 
 MAX_NEW_TOKENS = 64  # default limit of tokens per answer
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from pine_engine.methods.table import Method
 from pine_engine.prompts.layout import IntArray, TokenLayout
 
-MASKED = -1
-"""Start or position of tokens to which the query does not attend."""
+MASKED = -1  # start or position of tokens to which the query does not attend
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ if TYPE_CHECKING:  # see checkpoint.py
 Dtype = Literal["float32", "bfloat16", "float16", "4bit"]
 """Dtype of a loaded model; 4bit is float32 with 4-bit weights for decode, see packed.py."""
 
-RequestedDtype = Literal["auto", Dtype]
-"""Dtype in a request; auto is resolved by resolve_dtype."""
+RequestedDtype = Literal["auto", Dtype]  # dtype in a request; auto is resolved by resolve_dtype
 
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 REQUESTED_DTYPES: tuple[RequestedDtype, ...] = ("auto", *DTYPES)

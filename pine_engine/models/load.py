@@ -28,8 +28,7 @@ TENSOR_PARALLEL = "tp"
 
 HUB_ID_OF_EMBEDDED = "HuggingFaceTB/SmolLM2-135M-Instruct"
 SHIPPED = Path(__file__).with_name("shipped")
-SHIPPED_NAMES = ("molecules",)
-"""Folders in SHIPPED with small models of this project, which tasks name."""
+SHIPPED_NAMES = ("molecules",)  # folders in SHIPPED with small models of this project, which tasks name
 NO_CONTEXT = "its config has no max_position_embeddings; use a model that states its context length"
 HUB_ID = re.compile(r"(?P<id>\w[\w.-]*(/\w[\w.-]*)?)(@(?P<revision>[\w./-]+))?", re.ASCII)
 

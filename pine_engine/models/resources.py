@@ -6,8 +6,7 @@ from pathlib import Path
 
 import psutil
 
-CGROUP = Path("/sys/fs/cgroup")
-"""Folder in which Linux keeps the limits of a container."""
+CGROUP = Path("/sys/fs/cgroup")  # folder in which Linux keeps the limits of a container
 
 
 def in_words(size: float) -> str:

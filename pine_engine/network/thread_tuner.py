@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-OnLayer = Callable[[int], None]
-"""Function that is called with the index of each layer when the layer begins."""
+OnLayer = Callable[[int], None]  # function that is called with the index of each layer when the layer begins
 
 MAX_SINGLE_THREAD_PROMPT = 256
 """Prompt length in tokens up to which attention gains nothing from a second thread."""

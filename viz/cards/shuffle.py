@@ -13,11 +13,8 @@ from viz.figures.positions_by_order import DocumentPositions
 from viz.figures.shuffle import answer_color, answer_letter, answer_numbers
 
 Methods = Sequence["pine.Method"]
-Rows = Sequence["pine.OrderResult"]
-"""Results of the orders so far, the reference order first."""
-
-Check = Callable[[str], bool]
-"""Check of an answer; None in its place if the correct answer is not known."""
+Rows = Sequence["pine.OrderResult"]  # results of the orders so far, the reference order first
+Check = Callable[[str], bool]  # check of an answer; None in its place if the correct answer is not known
 
 
 def answer_letters(texts: Iterable[str], is_right: Check | None = None) -> list[dict[str, Any]]:

@@ -14,8 +14,7 @@ from viz.theme import CHOSEN, INK
 
 IntArray = NDArray[np.integer[Any]]
 
-MASKED = -1
-"""Position of a document that the query may not attend to."""
+MASKED = -1  # position of a document that the query may not attend to
 
 _ROW_HEIGHT = 0.9  # of the bars of a row together, as a share of the row
 
