@@ -54,7 +54,7 @@ class SequenceGroup:
     def extend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams, output: Tensor
     ) -> None:
-        """Write the attention of these sequences into `output`; shapes as in ForwardPass."""
+        """Write the attention of these sequences into `output`; shapes as in Attend."""
         query, key, value = (self._concatenate_heads(vectors) for vectors in (query, key, value))
         strategies: list[Any] = [
             sequence and strategy_on(sequence.state, query.device).decode_strategy for sequence in self.slots

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +22,7 @@ from pine_engine.network.model_patching import (
     freeze_rope_frequencies,
     patch_attention,
 )
-from pine_engine.network.registration import AttentionParams, ForwardPass, run_pass
+from pine_engine.network.registration import Attend, AttentionParams, run_pass
 from pine_engine.network.rope import Rope, from_pairs, possible_ropes
 from pine_engine.prompts.layout import TokenLayout
 
@@ -33,25 +32,6 @@ PROBE_TOKENS = PREFIX_TOKENS + DOCUMENT_TOKENS + SUFFIX_TOKENS
 TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 """Maximum relative deviation from the model's own results, far below errors of rotation, mask or scale. For
 float64 models, the softmax of transformers is float32."""
-
-
-@dataclass
-class _CapturePass:
-    """Forward pass that records queries, keys and softcap of every layer.
-
-    The attention output is zero, so that no layer's input depends on positions.
-    """
-
-    layers: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    softcaps: set[float | None] = field(default_factory=set)
-
-    def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams
-    ) -> Tensor:
-        """See ForwardPass."""
-        self.layers.append((query[0], key[0]))
-        self.softcaps.add(scoring.softcap)
-        return torch.zeros_like(query)
 
 
 def validate_model(
@@ -149,9 +129,8 @@ def _find_rotation(network: PreTrainedModel, ids: Tensor) -> tuple[Rope, ...]:
     rotated, logits = _capture(network, ids, range(len(ids)))
     unrotated, _ = _capture(network, ids, [0] * len(ids))
     _check_mixing(network, ids, logits)
-    _check_softcap(network, rotated.softcaps)
     selected: list[Rope] = []
-    for layers in zip(unrotated.layers, rotated.layers, strict=True):
+    for layers in zip(unrotated, rotated, strict=True):
         deviations = [_rotation_deviation(rope, *layers) for rope in candidates]
         smallest = min(deviations)
         if not smallest <= TOLERANCE[logits.dtype]:
@@ -161,15 +140,28 @@ def _find_rotation(network: PreTrainedModel, ids: Tensor) -> tuple[Rope, ...]:
     return tuple(selected)
 
 
-def _capture(model: PreTrainedModel, ids: Tensor, positions: Sequence[int]) -> tuple[_CapturePass, Tensor]:
-    """Return queries and keys of every layer, and the logits (n, V), with attention outputs of zero."""
-    capture = _CapturePass()
-    logits = _forward(model, ids, torch.tensor(positions, device=input_device(model)), capture)
+def _capture(
+    model: PreTrainedModel, ids: Tensor, positions: Sequence[int]
+) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
+    """Return query and key of every layer, and the logits (n, V).
+
+    The attention output is zero, so that no layer's input depends on positions.
+    """
+    layers: list[tuple[Tensor, Tensor]] = []
+    softcaps: set[float | None] = set()
+
+    def attend(_layer: int, query: Tensor, key: Tensor, _value: Tensor, scoring: AttentionParams) -> Tensor:
+        layers.append((query[0], key[0]))
+        softcaps.add(scoring.softcap)
+        return torch.zeros_like(query)
+
+    logits = _forward(model, ids, torch.tensor(positions, device=input_device(model)), attend)
     num_layers: int = model.config.get_text_config().num_hidden_layers
-    if len(capture.layers) != num_layers:
-        count = f"{len(capture.layers)} of {num_layers} layers"
+    if len(layers) != num_layers:
+        count = f"{len(layers)} of {num_layers} layers"
         raise _unsupported(model, f"{count} call an attention function that can be replaced; PINE needs all")
-    return capture, logits
+    _check_softcap(model, softcaps)
+    return layers, logits
 
 
 def _check_softcap(model: PreTrainedModel, softcaps: set[float | None]) -> None:
@@ -226,10 +218,10 @@ def _run(patched_model: PatchedModel, layout: TokenLayout, name: str) -> Tensor:
     )
     prefill = PrefillPass(SequenceState(state, KVCache([])), on_layer=lambda _: None)
     ids, position_ids = torch.tensor(layout.ids), state.position_ids(0, layout.num_tokens)[0]
-    return _forward(patched_model.network, ids, position_ids, prefill)
+    return _forward(patched_model.network, ids, position_ids, prefill.attend)
 
 
-def _forward(model: PreTrainedModel, ids: Tensor, positions: Tensor, attend: ForwardPass) -> Tensor:
+def _forward(model: PreTrainedModel, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
     """Return the logits (n, V) of one forward pass through PINE's attention function."""
     try:
         return run_pass(model, attend, ids[None].to(input_device(model)), positions[None])[0]

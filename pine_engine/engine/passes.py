@@ -60,11 +60,9 @@ def prefill(
         tuning = patched_model.thread_tuner.prompt(method, ids.shape[1], on_layer)
         threads = attention_threads(layout.num_tokens)
     with tuning as begin_layer:
-        forward_pass = PrefillPass(row, begin_layer, prefix_of, threads)
+        attend = PrefillPass(row, begin_layer, prefix_of, threads).attend
         position_ids = state.position_ids(first, ids.shape[1])
-        logits = run_pass(
-            patched_model.network, forward_pass, ids, position_ids, logits_to_keep=logits_to_keep
-        )
+        logits = run_pass(patched_model.network, attend, ids, position_ids, logits_to_keep=logits_to_keep)
     return row, logits[0]
 
 
@@ -114,8 +112,8 @@ def _extend_under(
     if is_step and _can_change_num_threads(patched_model, tokens):
         tuning = patched_model.thread_tuner.step(len(tokens), on_layer)
     with tuning as begin_layer:
-        decode_pass = DecodePass(batch, begin_layer)
-        logits = run_pass(patched_model.network, decode_pass, tokens, position_ids, is_step=is_step)
+        attend = DecodePass(batch, begin_layer).attend
+        logits = run_pass(patched_model.network, attend, tokens, position_ids, is_step=is_step)
     if len(slots) == len(rows):
         return logits
     of_all_rows = logits.new_zeros(len(rows), *logits.shape[1:])

@@ -8,7 +8,7 @@ variable, because some families do not pass arguments of `forward` on to their a
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -51,28 +51,26 @@ class LayerInput:
         return replace(self, query=self.query[:, part], key=self.key[:, part], value=self.value[:, part])
 
 
-class ForwardPass(Protocol):
-    """Forward pass whose attention replaces that of every layer."""
+Attend = Callable[[int, Tensor, Tensor, Tensor, AttentionParams], Tensor]
+"""Attention of one layer in a forward pass, in place of the model's own.
 
-    def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams
-    ) -> Tensor:
-        """Return the output of one layer, as `query` (B, H, n, head_dim); key, value: (B, G, n, head_dim)."""
+Arguments: layer, query (B, H, n, head_dim), key and value (B, G, n, head_dim), and parameters of the scores.
+Returns: output, as the query.
+"""
 
-
-_RUNNING: ContextVar[ForwardPass | None] = ContextVar("running_pass", default=None)
+_RUNNING: ContextVar[Attend | None] = ContextVar("running_pass", default=None)
 
 
 def run_pass(
     network: PreTrainedModel,
-    attend: ForwardPass,
+    attend: Attend,
     ids: Tensor,
     position_ids: Tensor,
     *,
     is_step: bool = False,
     **options: Any,
 ) -> Tensor:
-    """Run a patched model with the attention of a pass, and return its logits (B, n or logits_to_keep, V).
+    """Run a patched model with this attention, and return its logits (B, n or logits_to_keep, V).
 
     `ids` and `position_ids` are (B, n). A decode step uses packed weights where the model has them. `options`
     are those of the model's `forward`, such as `logits_to_keep`.
@@ -106,14 +104,14 @@ def _attention_function(
     head_dim = query.shape[-1]
     if head_dim % 2:
         raise ModelError(f"its heads have {head_dim} dimensions, and PINE rotates pairs of them")
-    running = _RUNNING.get()
-    if running is None:
+    attend = _RUNNING.get()
+    if attend is None:
         message = f"attention {NAME!r} runs inside an Engine only: call model.set_attn_implementation('sdpa')"
         raise ModelError(message)
     scoring = AttentionParams(head_dim**-0.5 if scaling is None else scaling, softcap)
     with torch._C.DisableTorchFunction():  # a parent module may be in batch-invariant mode
         layer = cast(int, module.layer_idx)
-        output = running.attend(layer, _align(query), _align(key), _align(value), scoring)
+        output = attend(layer, _align(query), _align(key), _align(value), scoring)
         return output[..., : value.shape[-1]].transpose(1, 2).contiguous(), None
 
 
