@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from viz.cards.tutorial import CONTENT
-from viz.page.lesson.tutorial_panel import tutorial_file
+from viz.page.tutorial import tutorial_file
 
 NUM_STEPS = len(CONTENT["steps"])
 

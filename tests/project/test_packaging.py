@@ -143,7 +143,7 @@ def test_public_names_are_those_of_their_modules() -> None:
 
 WITHOUT_TORCH = (
     *("pine_engine.methods.plan", "pine_engine.attention.trace"),
-    *("pine_engine.engine.events", "viz.page.lesson.tutorial", "viz.page.internals_figures"),
+    *("pine_engine.engine.events", "viz.page.tutorial", "viz.page.internals_figures"),
 )
 """Records of figures, and page modules that draw them."""
 

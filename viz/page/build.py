@@ -5,8 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from viz.cards.tutorial import explanations_html, glossary_html, keys_html
-from viz.drawing.markup import empty_panel
+from viz.cards.tutorial import explanations_html
 from viz.page.answers.cards import Shown
 from viz.page.answers.choosing import wire_choices
 from viz.page.answers.recordings import lesson_recording
@@ -26,14 +25,12 @@ from viz.page.internals import internals_tab
 from viz.page.jobs.loading import Status
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
-from viz.page.lesson.running_example import running_example_html
-from viz.page.lesson.tutorial import tutorial_html
-from viz.page.lesson.tutorial_panel import build_tutorial
 from viz.page.model_choice import build_toggle, model_picker
 from viz.page.position_sweep import sweep_tab
 from viz.page.serving.sessions import on_unload
 from viz.page.share import share_tab
 from viz.page.shuffle import shuffle_tab
+from viz.page.tutorial import tutorial_tab
 from viz.page.why import build_why, wire_why
 
 TITLE = "PINE Explorer"
@@ -80,12 +77,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                 with gr.Tab("Evaluate"):
                     evaluate_tab(page, sources, chosen, settings, disk, reader)
             with gr.Tab("Tutorial"):
-                tutorial = build_tutorial(workspace.finished)
-                with gr.Accordion("Worked example: eight tokens", open=False):
-                    running_example = gr.HTML(empty_panel("Loading…"), elem_id="running-example")
-                with gr.Accordion("Glossary and keyboard shortcuts", open=False):
-                    gr.HTML(glossary_html(), elem_id="words")
-                    gr.HTML(f"<h3>Keyboard shortcuts</h3>{keys_html()}", elem_id="keys")
+                tutorial_tab(page, workspace.finished)
         gr.HTML(explanations_html())
         timer = gr.Timer(1.0)
         stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js
@@ -114,8 +106,6 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         wire_why(why, workspace.finished, [recorded, run_event, shuffle_event])
         _wire_status(page, timer, model, ready, sources, chosen)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
-        page.load(running_example_html, None, running_example, **PRIVATE_EVENT)
-        page.load(tutorial_html, None, tutorial, **PRIVATE_EVENT)
         page.unload(on_unload(page, workspace.finished))
         # Of who calls past the queue nobody hears that they have left.
         page.queue(api_open=False)

@@ -20,8 +20,8 @@ from viz.page.answers.answering import FinishedRun
 from viz.page.answers.recordings import lesson_recording
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.internals_figures import of_method
-from viz.page.lesson.tutorial import importance_figure, mask_figure, source_of
 from viz.page.selection import first_selection, query_of_step, run_documents, shown_place
+from viz.page.tutorial import importance_figure, mask_figure, source_of
 from viz.theme import MASKED
 
 METHODS = ("vanilla", "pine")

@@ -1,29 +1,81 @@
-"""Figures of the tutorial, of the recorded run or the last run; the texts are in viz/cards/tutorial.toml."""
+"""Tab "Tutorial", of the recorded run or the last run; the texts are in viz/cards/tutorial.toml."""
 
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import gradio as gr
 import numpy as np
 import plotly.graph_objects as go
+from gradio.processing_utils import save_bytes_to_cache
 
 import pine_engine as pine
 import viz
 from viz.cards.shuffle import answer_letters
-from viz.cards.tutorial import CONTENT, Step, figure_html, quiz, run_html, tutorial, tutorial_page
+from viz.cards.tutorial import (
+    CONTENT,
+    Step,
+    figure_html,
+    glossary_html,
+    keys_html,
+    quiz,
+    run_html,
+    tutorial,
+    tutorial_page,
+)
 from viz.drawing.identity import Segment, document_letter
-from viz.drawing.markup import figure_styles, render
+from viz.drawing.markup import empty_panel, figure_styles, render
 from viz.figures.shuffle import plot_answers
 from viz.page.answers.answering import FinishedRun, in_orders
 from viz.page.answers.cards import is_correct_by
 from viz.page.answers.recordings import Recording, lesson_recording
+from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.theme import PLOTLY, SCRIPTS
 from viz.page.form.examples import load_examples
 from viz.page.internals_figures import of_method
+from viz.page.running_example import running_example_html
 from viz.page.selection import first_selection, plan_of, run_documents, shown_place
 from viz.theme import CHOSEN
 
+FILE_NAME = "pine-tutorial.html"
+
+CLICK_SAVE = "() => document.querySelector('#lesson-file').click()"
+"""Script: the file is created on click, then a hidden button saves it."""
+
 Shapes = list[dict[str, Any]]
+
+
+def tutorial_tab(page: gr.Blocks, finished: gr.State) -> None:
+    """Build the tab and connect its events; its figures are drawn when the page is opened."""
+    with gr.Column(elem_id="lesson-section", elem_classes="page-section"):
+        lesson = gr.HTML(empty_panel("Loading tutorial…"), elem_id="lesson")
+        with gr.Row(elem_classes="page-row"):
+            download = gr.Button("Download tutorial", elem_id="download-lesson", size="sm", scale=0)
+            gr.HTML(
+                '<p class="page-caption">A single offline HTML file with your last run (or the precomputed '
+                "one). Nothing is uploaded.</p>",
+            )
+            file = gr.DownloadButton("Tutorial", visible="hidden", elem_id="lesson-file")
+    with gr.Accordion("Worked example: eight tokens", open=False):
+        example = gr.HTML(empty_panel("Loading…"), elem_id="running-example")
+    with gr.Accordion("Glossary and keyboard shortcuts", open=False):
+        gr.HTML(glossary_html(), elem_id="words")
+        gr.HTML(f"<h3>Keyboard shortcuts</h3>{keys_html()}", elem_id="keys")
+
+    def create(run: FinishedRun | None) -> Any:
+        return tutorial_file(run, file.GRADIO_CACHE)
+
+    download.click(create, finished, file, **PRIVATE_EVENT).success(
+        None, None, None, js=CLICK_SAVE, **PRIVATE_EVENT
+    )
+    page.load(running_example_html, None, example, **PRIVATE_EVENT)
+    page.load(tutorial_html, None, lesson, **PRIVATE_EVENT)
+
+
+def tutorial_file(run: FinishedRun | None, folder: str) -> str:
+    """Write the tutorial into a folder that gradio serves and empties, and return the path of the file."""
+    path: str = save_bytes_to_cache(tutorial_document(run).encode("utf-8"), FILE_NAME, folder)
+    return path
 
 
 @cache

@@ -23,8 +23,9 @@ from viz.page.answers.answering import FinishedRun, answer
 from viz.page.answers.recordings import lesson_recording
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.lesson.running_example import LAYOUT, example_trace, running_example_html
-from viz.page.lesson.tutorial import (
+from viz.page.running_example import LAYOUT, example_trace, running_example_html
+from viz.page.selection import first_selection
+from viz.page.tutorial import (
     document_texts,
     importance_figure,
     map_figure,
@@ -32,11 +33,11 @@ from viz.page.lesson.tutorial import (
     num_different_cells,
     position_figure,
     tutorial_document,
+    tutorial_file,
     tutorial_html,
     tutorial_steps,
+    tutorial_tab,
 )
-from viz.page.lesson.tutorial_panel import build_tutorial, tutorial_file
-from viz.page.selection import first_selection
 
 TEXTS = [("Varo", "red"), (HOSTILE[0], HOSTILE[4]), ("", "a white one")]
 RECORDING = lesson_recording()
@@ -197,11 +198,11 @@ def test_panel_is_wired_privately() -> None:
     def build() -> tuple[gr.Blocks, gr.State]:
         with gr.Blocks() as page:
             finished = gr.State(None)
-            build_tutorial(finished)
+            tutorial_tab(page, finished)
         return page, finished
 
     page, finished = built(build)
-    created, saved = page.fns.values()
+    created, saved, *_ = page.fns.values()
     assert [block.elem_id for block in created.outputs] == ["lesson-file"] and created.inputs == [finished]
     assert created.api_visibility == saved.api_visibility == "private"
 

@@ -1,1 +1,0 @@
-"""Tutorial of the page and the paper's running example."""
