@@ -97,12 +97,11 @@ def run_benchmark(
     memory_key = "peak_device_mb" if input_device(engine.model).type == "cuda" else "peak_rss_mb"
     methods: dict[str, dict[str, Any]] = {}
     for name in names:
-        more_memory = round(memory[name] - memory["stock"], 1)
         methods[name] = {
             **medians(name),
             **ratios(name),
             memory_key: memory[name],
-            "memory_over_stock_mb": more_memory,
+            "memory_over_stock_mb": round(memory[name] - memory["stock"], 1),
         }
         if trace:
             methods[name] |= {f"trace_{key}": ratio for key, ratio in ratios(f"{name}, traced", name).items()}

@@ -34,10 +34,7 @@ class Workload:
     new_tokens: int
 
     def layout(self, engine: "Engine") -> "TokenLayout":
-        """Return a prompt of random tokens, which depends on the sizes and the vocabulary only.
-
-        Raises InputError if prompt and answer exceed the context of the model.
-        """
+        """Return a prompt of random tokens. Raises InputError if it exceeds the context of the model."""
         import torch
 
         from pine_engine.prompts.layout import TokenLayout

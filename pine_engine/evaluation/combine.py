@@ -25,8 +25,7 @@ def combine(
 ) -> dict[str, Any]:
     """Return the fields of a record that hold its outcome, in the letters of its order.
 
-    With calibration, the first run has the content of the documents. prior: None to learn it, or if none is
-    needed.
+    With calibration, the first run has the content of the documents. prior: None if learned or not needed.
     """
     task, wrapper = get_task(example.task), method.wrapper
     outcome: dict[str, Any] = {}

@@ -35,10 +35,7 @@ class Example(DataRow):
     meta: dict[str, Any] = Field(default_factory=dict)
 
     def score(self, text: str, accepted: Sequence[str]) -> float | None:
-        """Return the score of a text by the rule of the task, None without accepted answers.
-
-        The score is 0 if the words of a rejected answer occur in the text.
-        """
+        """Return the score by the rule of the task, 0 with a rejected answer, None without accepted ones."""
         if not accepted:
             return None
         is_rejected = contains_words(text, self.rejected_answers)

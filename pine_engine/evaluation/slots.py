@@ -67,10 +67,7 @@ def is_flat(in_slots: Iterable[float], shuffled: float) -> bool:
 
 
 def scenario_values(scores: Scores) -> Iterator[tuple[str, Values]]:
-    """Yield name and values of each scenario that was measured.
-
-    A task without letters, or with more than two answers, has none.
-    """
+    """Yield name and values of each measured scenario, none without letters or with more than two answers."""
     if not get_task(scores.grid.task).has_letters or scores.grid.num_documents != [2]:
         return
     pairs = []

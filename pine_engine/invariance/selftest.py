@@ -35,9 +35,8 @@ STACKED_METHODS = ("pcw", "pine")
 def plan_checks(engine: Engine, *, shuffles: int = 5, seed: int = 0) -> list[Callable[[], Check]]:
     """Return all checks, to be called one after the other.
 
-    Besides the model of the engine, tiny random models of its dtype and device are tested: a plain one, one
-    with exact ties of importance, and one of each shape that has broken invariance before. Each prompt has
-    `shuffles` orders besides its first.
+    Besides the model of the engine, tiny random models are tested: a plain one, one with exact ties of
+    importance, and one of each shape that has broken invariance before.
     """
     network, device, dtype = engine.patched_models[0].network, input_device(engine.model), engine.model.dtype
     make = partial(synthetic_model, dtype=engine.dtype, device=str(device))
