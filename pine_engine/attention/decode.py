@@ -11,7 +11,7 @@ from torch import Tensor
 from pine_engine.attention.kv_cache import BatchedKVCache, LayerCache
 from pine_engine.attention.state import SequenceState, strategy_on
 from pine_engine.network.batch_invariant_ops import decode_attention_threads
-from pine_engine.network.registration import AttentionParams, LayerInput
+from pine_engine.network.registration import Attend, AttentionParams, LayerInput
 from pine_engine.network.thread_tuner import torch_num_threads
 
 
@@ -94,49 +94,46 @@ def _as_index(places: Sequence[int]) -> slice | Tensor:
     return torch.tensor(places)
 
 
-@dataclass(frozen=True)
-class DecodePass:
-    """Forward pass over tokens that follow prefilled prompts.
+def decode_attention(sequences: Sequence[SequenceState | None], on_layer: Callable[[int], None]) -> Attend:
+    """Return the attention for tokens that follow prefilled prompts.
 
-    Attributes:
+    Args:
         sequences: One sequence per element of the batch; None for a finished one. Missing ones count as
             finished.
         on_layer: Called with the index of each layer when it begins.
     """
+    groups = _group(sequences)
 
-    sequences: Sequence[SequenceState | None]
-    on_layer: Callable[[int], None]
-
-    def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams
-    ) -> Tensor:
+    def attend(layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams) -> Tensor:
         """Return the attention output of one layer, zero for finished sequences."""
-        self.on_layer(layer)
+        on_layer(layer)
         output = torch.zeros_like(query)
         with torch_num_threads(decode_attention_threads(query, key)):
-            for group in self._groups:
+            for group in groups:
                 group.extend(layer, query, key, value, scoring, output)
         return output
 
-    @cached_property
-    def _groups(self) -> list[SequenceGroup]:
-        """Sequences of equal length in the same batch of caches, and single sequences.
+    return attend
 
-        If another sequence of the batch of caches is longer, each is computed alone, because zeros would be
-        written over the tokens of the longer one.
-        """
-        batched: dict[tuple[BatchedKVCache | None, int], list[tuple[int, SequenceState]]] = {}
-        for place, sequence in enumerate(self.sequences):
-            if sequence:
-                key = sequence.cache.batch, sequence.cache.length
-                batched.setdefault(key, []).append((place, sequence))
-        groups: list[SequenceGroup] = []
-        for (batch, length), members in batched.items():
-            if not batch or len(members) == 1 or any(cache.length > length for cache in batch.caches):
-                groups += [SequenceGroup([place], [one], one.cache.layers) for place, one in members]
-                continue
-            by_cache = {id(one.cache): (place, one) for place, one in members}
-            slots = [by_cache.get(id(cache)) for cache in batch.caches]
-            places = [slot[0] for slot in slots if slot]
-            groups.append(SequenceGroup(places, [slot and slot[1] for slot in slots], batch.layers))
-        return groups
+
+def _group(sequences: Sequence[SequenceState | None]) -> list[SequenceGroup]:
+    """Return sequences of equal length in the same batch of caches, and single sequences.
+
+    If another sequence of the batch of caches is longer, each is computed alone, because zeros would be
+    written over the tokens of the longer one.
+    """
+    batched: dict[tuple[BatchedKVCache | None, int], list[tuple[int, SequenceState]]] = {}
+    for place, sequence in enumerate(sequences):
+        if sequence:
+            key = sequence.cache.batch, sequence.cache.length
+            batched.setdefault(key, []).append((place, sequence))
+    groups: list[SequenceGroup] = []
+    for (batch, length), members in batched.items():
+        if not batch or len(members) == 1 or any(cache.length > length for cache in batch.caches):
+            groups += [SequenceGroup([place], [one], one.cache.layers) for place, one in members]
+            continue
+        by_cache = {id(one.cache): (place, one) for place, one in members}
+        slots = [by_cache.get(id(cache)) for cache in batch.caches]
+        places = [slot[0] for slot in slots if slot]
+        groups.append(SequenceGroup(places, [slot and slot[1] for slot in slots], batch.layers))
+    return groups

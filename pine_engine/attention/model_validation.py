@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from pine_engine.attention.kv_cache import KVCache
-from pine_engine.attention.prefill import PrefillPass
+from pine_engine.attention.prefill import prefill_attention
 from pine_engine.attention.state import SequenceState, input_device, new_state
 from pine_engine.errors import ModelError, one_line
 from pine_engine.methods.plan import build_plan
@@ -216,9 +216,9 @@ def _run(patched_model: PatchedModel, layout: TokenLayout, name: str) -> Tensor:
     state = new_state(
         build_plan(METHODS[name], layout), patched_model=patched_model, reserved_tokens=0, recorder=None
     )
-    prefill = PrefillPass(SequenceState(state, KVCache([])), on_layer=lambda _: None)
+    attend = prefill_attention(SequenceState(state, KVCache([])), on_layer=lambda _: None)
     ids, position_ids = torch.tensor(layout.ids), state.position_ids(0, layout.num_tokens)[0]
-    return _forward(patched_model.network, ids, position_ids, prefill.attend)
+    return _forward(patched_model.network, ids, position_ids, attend)
 
 
 def _forward(model: PreTrainedModel, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:

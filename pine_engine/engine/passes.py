@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from pine_engine.attention.decode import DecodePass
+from pine_engine.attention.decode import decode_attention
 from pine_engine.attention.kv_cache import KVCache
-from pine_engine.attention.prefill import PrefillPass
+from pine_engine.attention.prefill import prefill_attention
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import SequenceState, input_device, new_state
 from pine_engine.engine.prefix_cache import find_documents, find_prefix, fork
@@ -60,7 +60,7 @@ def prefill(
         tuning = patched_model.thread_tuner.prompt(method, ids.shape[1], on_layer)
         threads = attention_threads(layout.num_tokens)
     with tuning as begin_layer:
-        attend = PrefillPass(row, begin_layer, prefix_of, threads).attend
+        attend = prefill_attention(row, begin_layer, prefix_of, threads)
         position_ids = state.position_ids(first, ids.shape[1])
         logits = run_pass(patched_model.network, attend, ids, position_ids, logits_to_keep=logits_to_keep)
     return row, logits[0]
@@ -112,7 +112,7 @@ def _extend_under(
     if is_step and _can_change_num_threads(patched_model, tokens):
         tuning = patched_model.thread_tuner.step(len(tokens), on_layer)
     with tuning as begin_layer:
-        attend = DecodePass(batch, begin_layer).attend
+        attend = decode_attention(batch, begin_layer)
         logits = run_pass(patched_model.network, attend, tokens, position_ids, is_step=is_step)
     if len(slots) == len(rows):
         return logits
