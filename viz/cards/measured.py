@@ -38,10 +38,6 @@ class MeasuredTable:
             return "–"
         return f"{100 * value:.0f}%" if self.is_share else f"{value:.2f}"
 
-    def format_interval(self, row: MeasuredRow) -> str:
-        """Format the interval of the mean; "" before the end."""
-        return "" if row.interval is None else " to ".join(map(self.format, row.interval))
-
     @property
     def columns(self) -> list[str]:
         """Headings of the columns of the orders."""
@@ -55,16 +51,6 @@ class MeasuredTable:
         if not known:
             return ["–", "–"]
         return [f"{self.format(value)} ({name})" for value, name in (min(known), max(known))]
-
-    @property
-    def has_changes(self) -> bool:
-        """True if answers of several orders were compared."""
-        return any(row.changed is not None and row.compared for row in self.rows)
-
-    @property
-    def has_unread(self) -> bool:
-        """True if an answer could not be parsed."""
-        return any(row.unparsed for row in self.rows)
 
 
 def measured_tables(tables: Sequence[MeasuredTable], *, done: int, planned: int, note: str = "") -> str:

@@ -6,11 +6,12 @@ from html import escape
 COLORS = {-1: (0.0, 0.0, 0.0), 7: (0.22, 0.47, 0.87), 8: (0.85, 0.26, 0.22), 9: (0.13, 0.56, 0.33)}
 """Colors by atomic number, with a contrast above 3 on white and on the dark page; -1: all other elements."""
 
+WIDTH, HEIGHT = 240, 180  # in pixels
 MAX_CHARACTERS = 200  # maximum characters of a SMILES; a larger molecule is not recognizable in a drawing
 
 
-def molecule_svg(smiles: str, *, width: int = 240, height: int = 180) -> str | None:
-    """Draw a molecule as SVG of a size in pixels; None if the SMILES is invalid or too long."""
+def molecule_svg(smiles: str) -> str | None:
+    """Draw a molecule as SVG; None if the SMILES is invalid or too long."""
     try:
         chem = importlib.import_module("rdkit.Chem")
         drawing = importlib.import_module("rdkit.Chem.Draw.rdMolDraw2D")
@@ -22,7 +23,7 @@ def molecule_svg(smiles: str, *, width: int = 240, height: int = 180) -> str | N
     molecule = chem.MolFromSmiles(smiles)
     if molecule is None or not molecule.GetNumAtoms():
         return None
-    drawer = drawing.MolDraw2DSVG(width, height)
+    drawer = drawing.MolDraw2DSVG(WIDTH, HEIGHT)
     options = drawer.drawOptions()
     options.clearBackground = False
     options.setAtomPalette(COLORS)
@@ -31,6 +32,6 @@ def molecule_svg(smiles: str, *, width: int = 240, height: int = 180) -> str | N
     body = drawer.GetDrawingText().partition("<!-- END OF HEADER -->")[2].replace("#000000", "currentColor")
     title = escape(smiles)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" role="img" aria-label="{title}"><title>{title}</title>{body}'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
+        f'height="{HEIGHT}" role="img" aria-label="{title}"><title>{title}</title>{body}'
     )
