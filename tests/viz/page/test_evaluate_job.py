@@ -182,7 +182,7 @@ def test_work_sentence_counts_the_records() -> None:
         ({"methods": ()}, "No method selected"),
         ({"orders": ()}, "no order was chosen"),
         ({"orders": ("sideways",)}, "unknown order 'sideways'"),
-        ({"generate": False, "logprobs": False}, "nothing is to be measured"),
+        ({"generate": False, "logprobs": False}, "metric"),
     ],
 )
 def test_invalid_request_raises(change: dict[str, Any], complaint: str, engine: Engine) -> None:
