@@ -15,25 +15,7 @@ import torch
 from torch import nn
 from transformers import LlamaForCausalLM, LlamaModel
 
-from pine_engine import (
-    METHODS,
-    TASKS,
-    Document,
-    Engine,
-    InputError,
-    LabeledRequest,
-    ModelError,
-    PineError,
-    PrefixCache,
-    Prompt,
-    TokenLayout,
-    TokenRange,
-    TraceConfig,
-    compare_orders,
-    generate_batch,
-    patch_generate,
-    plan_debias,
-)
+import pine_engine as pine
 from pine_engine.engine.orders import OrderResult
 from pine_engine.errors import UnknownNameError
 from pine_engine.models.dtypes import known_dtype
@@ -42,44 +24,44 @@ from pine_engine.prompts.prompt import Piece, segment_text
 from tests.support.families import TinyLlama
 from tests.support.tokenizers import letter_tokenizer
 
-LAYOUT = TokenLayout((5, 9), ((11, 12), (21,)), (51,))
-WRONG_VOCABULARY = TokenLayout((5,), ((11,), (12, 97)), (51,))
-TASK = TASKS["retrieval_qa"]
+LAYOUT = pine.TokenLayout((5, 9), ((11, 12), (21,)), (51,))
+WRONG_VOCABULARY = pine.TokenLayout((5,), ((11,), (12, 97)), (51,))
+TASK = pine.TASKS["retrieval_qa"]
 TOKENIZER = letter_tokenizer()
 SHORT: dict[str, Any] = {"max_new_tokens": 2, "stop_at_eos": False}
-TEXT: Any = Prompt("a", ["b"], "c")  # type: ignore[arg-type]  # strings are accepted
+TEXT: Any = pine.Prompt("a", ["b"], "c")  # type: ignore[arg-type]  # strings are accepted
 
 # The tests pass values of wrong types on purpose.
-prompt_of: Any = Prompt
-document: Any = Document
-trace_of: Any = TraceConfig
-range_of: Any = TokenRange
+prompt_of: Any = pine.Prompt
+document: Any = pine.Document
+trace_of: Any = pine.TraceConfig
+range_of: Any = pine.TokenRange
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: TinyLlama) -> Engine:
-    return Engine(tiny_llama(), TOKENIZER)
+def engine(tiny_llama: TinyLlama) -> pine.Engine:
+    return pine.Engine(tiny_llama(), TOKENIZER)
 
 
 @pytest.fixture(scope="module")
-def bare(engine: Engine) -> Engine:
+def bare(engine: pine.Engine) -> pine.Engine:
     """An engine without a tokenizer."""
-    return Engine(engine.model)
+    return pine.Engine(engine.model)
 
 
-def answers(engine: Engine, prompt: Any = LAYOUT, **options: Any) -> dict[str, tuple[int, ...]]:
+def answers(engine: pine.Engine, prompt: Any = LAYOUT, **options: Any) -> dict[str, tuple[int, ...]]:
     result = engine.run(prompt, **{**SHORT, **options})
     return {name: answer.token_ids for name, answer in result.answers.items()}
 
 
 def batch_answer(engine: Any, prompts: Any = LAYOUT, **options: Any) -> Any:
-    ((_, answer),) = generate_batch(engine, prompts, **{"max_new_tokens": 2, **options})
+    ((_, answer),) = pine.generate_batch(engine, prompts, **{"max_new_tokens": 2, **options})
     return answer
 
 
 def generated(engine: Any, prompts: Any, **options: Any) -> list[int]:
     """Token ids of `model.generate` with the first prompt."""
-    with patch_generate(engine, prompts, **options) as inputs:
+    with pine.patch_generate(engine, prompts, **options) as inputs:
         output: list[int] = engine.model.generate(**inputs, max_new_tokens=2, do_sample=False)[0].tolist()
     return output
 
@@ -99,12 +81,12 @@ def case_id(value: object) -> str:
 
 
 def run_order(engine: Any, orders: Any) -> list[tuple[int, ...]]:
-    events = compare_orders(engine, LAYOUT, methods="pine", orders=orders, **SHORT)
+    events = pine.compare_orders(engine, LAYOUT, methods="pine", orders=orders, **SHORT)
     return [event.order for event in events if isinstance(event, OrderResult)]
 
 
-PINE = METHODS["pine"]
-RANGE = TokenRange(0, 1, 0, 3)
+PINE = pine.METHODS["pine"]
+RANGE = pine.TokenRange(0, 1, 0, 3)
 QUESTION = TASK.prompt(TOKENIZER, question="Who?", documents=["a", "b"])
 ACCEPTED: dict[str, tuple[Callable[[Any, Any], Any], list[Any]]] = {
     "methods": (
@@ -113,7 +95,7 @@ ACCEPTED: dict[str, tuple[Callable[[Any, Any], Any], list[Any]]] = {
     ),
     "all methods": (
         lambda engine, methods: engine.score(LAYOUT, ["A"], methods=methods),
-        [list(METHODS), "all", METHODS, METHODS.keys(), METHODS.values()],
+        [list(pine.METHODS), "all", pine.METHODS, pine.METHODS.keys(), pine.METHODS.values()],
     ),
     "method": (
         lambda engine, method: (batch_answer(engine, method=method).token_ids,
@@ -121,11 +103,11 @@ ACCEPTED: dict[str, tuple[Callable[[Any, Any], Any], list[Any]]] = {
         ["pine", PINE],
     ),
     "stop ids": (
-        lambda engine, ids: Engine(engine.model, stop_token_ids=ids).stop_token_ids,
+        lambda engine, ids: pine.Engine(engine.model, stop_token_ids=ids).stop_token_ids,
         [{7}, 7, [7], (7, 7), np.array([7]), np.int64(7), torch.tensor(7)],
     ),
     "numbers": (
-        lambda engine, number: (answers(engine, max_new_tokens=number), TokenRange(number, number, 0, number),
+        lambda engine, number: (answers(engine, max_new_tokens=number), range_of(number, number, 0, number),
                                 batch_answer(engine, max_new_tokens=number, batch_size=number).token_ids),
         [2, np.int64(2), torch.tensor(2)],
     ),
@@ -163,20 +145,20 @@ ACCEPTED: dict[str, tuple[Callable[[Any, Any], Any], list[Any]]] = {
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_argument_may_have_any_accepted_form(engine: Engine, name: str) -> None:
+def test_argument_may_have_any_accepted_form(engine: pine.Engine, name: str) -> None:
     function, values = ACCEPTED[name]
     first, *others = (function(engine, value() if isfunction(value) else value) for value in values)
     assert first and others == [first] * len(others)
 
 
-def test_tokenizer_may_be_engine_and_texts_none(engine: Engine) -> None:
+def test_tokenizer_may_be_engine_and_texts_none(engine: pine.Engine) -> None:
     options: dict[str, Any] = {"question": "Who?", "documents": ["a"], "system": None, "instruction": None}
     assert TASK.prompt(engine, **options) == TASK.prompt(TOKENIZER, question="Who?", documents=["a"])
 
 
 def test_model_may_be_path_and_dtype_of_torch(tiny: Path) -> None:
     assert resolve(tiny) == resolve(str(tiny))
-    loaded = Engine.load(tiny, dtype=torch.float32, device=torch.device("cpu"))
+    loaded = pine.Engine.load(tiny, dtype=torch.float32, device=torch.device("cpu"))
     assert (loaded.dtype, loaded.device) == ("float32", "cpu")
 
 
@@ -191,7 +173,7 @@ RED, GREEN = "Document: red\n", "Document: green\n"
     ("documents", "expected"),
     [
         (["red", "green"], [RED, GREEN]),
-        (("red", Document("green", "G")), [RED, "Document (Title: G) green\n"]),
+        (("red", pine.Document("green", "G")), [RED, "Document (Title: G) green\n"]),
         ("red", [RED]),
         (document("red", None), [RED]),
         (iter(["red", "green"]), [RED, GREEN]),
@@ -211,12 +193,12 @@ def test_documents_may_be_strings_mappings_and_tables(documents: Any, expected: 
     assert documents_of(documents) == expected
 
 
-def test_prefix_cache_serves_one_model(engine: Engine, tiny_llama: TinyLlama) -> None:
-    prefix_cache = PrefixCache()
+def test_prefix_cache_serves_one_model(engine: pine.Engine, tiny_llama: TinyLlama) -> None:
+    prefix_cache = pine.PrefixCache()
     expected = answers(engine, methods="pine", prefix_cache=prefix_cache)
-    assert answers(Engine(engine.model), methods="pine", prefix_cache=prefix_cache) == expected
-    other = Engine(tiny_llama(seed=1))
-    with pytest.raises(InputError):
+    assert answers(pine.Engine(engine.model), methods="pine", prefix_cache=prefix_cache) == expected
+    other = pine.Engine(tiny_llama(seed=1))
+    with pytest.raises(pine.InputError):
         other.run(LAYOUT, prefix_cache=prefix_cache)
     prefix_cache.rows.clear()
     cleared = answers(other, methods="pine", prefix_cache=prefix_cache)
@@ -225,7 +207,7 @@ def test_prefix_cache_serves_one_model(engine: Engine, tiny_llama: TinyLlama) ->
 
 # refusals: the attempts, and the field of the error; "" where the test does not check the field
 
-Attempt = Callable[[Engine], Any]
+Attempt = Callable[[pine.Engine], Any]
 
 
 def cases(field: str, *attempts: Attempt) -> list[Any]:
@@ -241,39 +223,41 @@ def with_value(field: str, values: list[Any], *attempts: Callable[[Any, Any], An
     ]  # fmt: skip
 
 
-LABELLED = LabeledRequest(documents=[Document("a"), Document("b")], question="Who?", labels=["A", "B"])
+LABELLED = pine.LabeledRequest(
+    documents=[pine.Document("a"), pine.Document("b")], question="Who?", labels=["A", "B"]
+)
 
 REFUSALS: list[Any] = [
     *with_value("method", [5, [None], ["vanilla", ["pine"]], b"pine"],
         lambda engine, methods: engine.run(LAYOUT, methods=methods)),
     *with_value("", [[], "pine,vanilla"], lambda engine, methods: engine.run(LAYOUT, methods=methods)),
     *with_value("", ["all", ["pine"], None],
-        lambda _, base: plan_debias([LABELLED], wrapper="permutation_full", base=base),
+        lambda _, base: pine.plan_debias([LABELLED], wrapper="permutation_full", base=base),
         lambda engine, base: generated(engine, [LAYOUT], method=base)),
     *with_value("",
-        ["Who?", 5, [1, 2, 3], ["a", "b"], ((1,), ((2,),), (3,)), Document("a"), None],
+        ["Who?", 5, [1, 2, 3], ["a", "b"], ((1,), ((2,),), (3,)), pine.Document("a"), None],
         lambda engine, prompt: engine.run(prompt),
         lambda engine, prompt: engine.generate(prompt),
         lambda engine, prompt: engine.tokenize(prompt),
         lambda engine, prompt: engine.score(prompt, "Anna"),
-        lambda engine, prompt: compare_orders(engine, prompt, orders=[[0, 1]]),
+        lambda engine, prompt: pine.compare_orders(engine, prompt, orders=[[0, 1]]),
         lambda engine, prompt: batch_answer(engine, [prompt])),
     *with_value("prompt", [None, ["x"]], generated),
     *with_value("",
         [WRONG_VOCABULARY],
         lambda engine, layout: engine.run(layout),
         lambda engine, layout: engine.score(layout, "A"),
-        lambda engine, layout: compare_orders(engine, layout, orders=[[0, 1]]),
-        lambda engine, layout: generate_batch(engine, [LAYOUT, layout]),
+        lambda engine, layout: pine.compare_orders(engine, layout, orders=[[0, 1]]),
+        lambda engine, layout: pine.generate_batch(engine, [LAYOUT, layout]),
         lambda engine, layout: generated(engine, [layout]),
-        lambda engine, layout: patch_generate(engine.model, [layout]).__enter__()),
+        lambda engine, layout: pine.patch_generate(engine.model, [layout]).__enter__()),
     *cases("documents",
         lambda _: prompt_of("Who has the key?"), lambda _: prompt_of("Read.", [], "Who?"),
         lambda _: prompt_of("Read.", None, "Who?"), lambda _: prompt_of("Read.", {"a": "b"}, "Who?")),
     *cases("document 1",
         lambda _: prompt_of("Read.", [1], "Who?"), lambda _: prompt_of("a", ["\ud800"], "b")),
     *cases("document 2",
-        lambda _: prompt_of("Read.", ["a", Document("b")], "Who?")),
+        lambda _: prompt_of("Read.", ["a", pine.Document("b")], "Who?")),
     *cases("documents.1", lambda _: documents_of(["a", " "])),
     *cases("prefix", lambda _: prompt_of(None, ["a"], "Who?")),
     *with_value("document", [[], None, ["a", 2], [("title", "text")], [Path("a.txt")]],
@@ -293,28 +277,29 @@ REFUSALS: list[Any] = [
     *cases("system text", lambda _: documents_of("a", system=["a"])),
     *with_value("question", [5, None], lambda _, question: documents_of("a", question=question)),
     *cases("tokenizer", lambda _: TASK.prompt("gpt2", question="Who?", documents="a")),
-    *cases("", lambda engine: Engine(engine.model, "gpt2")),
+    *cases("", lambda engine: pine.Engine(engine.model, "gpt2")),
     *with_value("longest context", ["512", 0],
-        lambda engine, size: Engine(engine.model, max_context_length=size)),
-    *with_value("stop id", ["</s>", ["</s>"]], lambda engine, ids: Engine(engine.model, stop_token_ids=ids)),
-    *cases("", lambda engine: generate_batch(engine.model, [LAYOUT]),  # type: ignore[arg-type]
-        lambda engine: compare_orders(engine.model, LAYOUT, orders=[[0, 1]])),  # type: ignore[arg-type]
+        lambda engine, size: pine.Engine(engine.model, max_context_length=size)),
+    *with_value("stop id", ["</s>", ["</s>"]],
+        lambda engine, ids: pine.Engine(engine.model, stop_token_ids=ids)),
+    *cases("", lambda engine: pine.generate_batch(engine.model, [LAYOUT]),  # type: ignore[arg-type]
+        lambda engine: pine.compare_orders(engine.model, LAYOUT, orders=[[0, 1]])),  # type: ignore[arg-type]
     *with_value("answer length", [2.0, "2", None, True, float("inf")],
         lambda engine, number: engine.run(LAYOUT, max_new_tokens=number),
         lambda engine, number: engine.generate(LAYOUT, max_new_tokens=number),
-        lambda engine, number: compare_orders(engine, LAYOUT, orders=[[0, 1]], max_new_tokens=number),
-        lambda engine, number: generate_batch(engine, LAYOUT, max_new_tokens=number)),
-    *with_value("batch size", [2.0, 0], lambda engine, n: generate_batch(engine, LAYOUT, batch_size=n)),
+        lambda engine, number: pine.compare_orders(engine, LAYOUT, orders=[[0, 1]], max_new_tokens=number),
+        lambda engine, number: pine.generate_batch(engine, LAYOUT, max_new_tokens=number)),
+    *with_value("batch size", [2.0, 0], lambda engine, n: pine.generate_batch(engine, LAYOUT, batch_size=n)),
     *cases("number of alternatives", lambda _: trace_of(alternatives=2.0)),
     *cases("head of a token range", lambda _: range_of(0, "2", 0, 1)),
     *cases("token range", lambda _: trace_of(((0, 0, 0, 1),))),
-    *with_value("", [1, "yes", TokenRange(0, 0, 0, 1), [], {}, TraceConfig],
+    *with_value("", [1, "yes", pine.TokenRange(0, 0, 0, 1), [], {}, pine.TraceConfig],
         lambda engine, trace: engine.run(LAYOUT, trace=trace)),
-    *with_value("", [5, [], PrefixCache], lambda engine, cache: engine.run(LAYOUT, prefix_cache=cache)),
+    *with_value("", [5, [], pine.PrefixCache], lambda engine, cache: engine.run(LAYOUT, prefix_cache=cache)),
     *with_value("", [3, "01", [], [[0, 1], [0, 0]]],
-        lambda engine, orders: next(compare_orders(engine, LAYOUT, orders=orders))),
+        lambda engine, orders: next(pine.compare_orders(engine, LAYOUT, orders=orders))),
     *with_value("an order", [[0, 1], [["0", "1"]]],
-        lambda engine, orders: next(compare_orders(engine, LAYOUT, orders=orders))),
+        lambda engine, orders: next(pine.compare_orders(engine, LAYOUT, orders=orders))),
     *with_value("continuation", [[], None, 5, ["a", [5, 6]], b"Anna", pd.DataFrame({"red": ["A"]})],
         lambda engine, texts: engine.score(LAYOUT, texts)),
     *with_value("", [None, 5, ["a"], b"a"], lambda engine, text: engine.tokenize_answer(text)),
@@ -324,8 +309,8 @@ REFUSALS: list[Any] = [
 
 
 @pytest.mark.parametrize(("attempt", "field"), REFUSALS)
-def test_wrong_argument_raises_input_error(engine: Engine, attempt: Attempt, field: str) -> None:
-    with pytest.raises(InputError) as raised:
+def test_wrong_argument_raises_input_error(engine: pine.Engine, attempt: Attempt, field: str) -> None:
+    with pytest.raises(pine.InputError) as raised:
         result = attempt(engine)
         if isinstance(result, Generator):  # some functions check their arguments when iteration begins
             list(result)
@@ -338,20 +323,20 @@ def test_wrong_argument_raises_input_error(engine: Engine, attempt: Attempt, fie
     [
         lambda bare: bare.run(TEXT),
         lambda bare: bare.tokenize(TEXT),
-        lambda bare: generate_batch(bare, [TEXT]),
-        lambda bare: patch_generate(bare.model, [TEXT]).__enter__(),
+        lambda bare: pine.generate_batch(bare, [TEXT]),
+        lambda bare: pine.patch_generate(bare.model, [TEXT]).__enter__(),
         lambda bare: bare.score(LAYOUT, ["A"]),
         lambda bare: bare.tokenize_answer("A"),
         lambda bare: bare.decode_tokens([5]),
     ],
 )
-def test_engine_without_tokenizer_rejects_text(bare: Engine, attempt: Attempt) -> None:
-    with pytest.raises(InputError, match="tokenizer"):
+def test_engine_without_tokenizer_rejects_text(bare: pine.Engine, attempt: Attempt) -> None:
+    with pytest.raises(pine.InputError, match="tokenizer"):
         attempt(bare)
     assert answers(bare)["pine"] and bare.decode_text([5]) == ""
 
 
-@pytest.mark.parametrize(("registry", "kind"), [(METHODS, "method"), (TASKS, "task")])
+@pytest.mark.parametrize(("registry", "kind"), [(pine.METHODS, "method"), (pine.TASKS, "task")])
 def test_registry_rejects_unknown_name_with_choices(registry: dict[str, Any], kind: str) -> None:
     with pytest.raises(UnknownNameError) as raised:
         registry["pines"]
@@ -367,18 +352,18 @@ def test_registry_rejects_unknown_name_with_choices(registry: dict[str, Any], ki
     ids=case_id,
 )
 def test_wrong_model_name_or_dtype_raises(function: Callable[[Any], Any], value: Any) -> None:
-    with pytest.raises(ModelError):
+    with pytest.raises(pine.ModelError):
         function(value)
 
 
 @pytest.mark.parametrize(
     "model", [None, "gpt2", {"a\n": 1}, LlamaForCausalLM, nn.Linear(2, 2), TOKENIZER, LlamaModel], ids=case_id
 )
-def test_wrong_model_raises_model_error_in_one_line(engine: Engine, model: Any) -> None:
+def test_wrong_model_raises_model_error_in_one_line(engine: pine.Engine, model: Any) -> None:
     config: Any = engine.model.config
     model = LlamaModel(config) if model is LlamaModel else model
-    for attempt in (Engine, lambda model: patch_generate(model, [LAYOUT]).__enter__()):
-        with pytest.raises(ModelError) as raised:
+    for attempt in (pine.Engine, lambda model: pine.patch_generate(model, [LAYOUT]).__enter__()):
+        with pytest.raises(pine.ModelError) as raised:
             attempt(model)
         assert "\n" not in str(raised.value) and len(str(raised.value)) < 200
-    assert issubclass(InputError, PineError) and issubclass(ModelError, PineError)
+    assert issubclass(pine.InputError, pine.PineError) and issubclass(pine.ModelError, pine.PineError)
