@@ -81,7 +81,7 @@ RUNS = {
     ),
     "bench": (f"bench {SMALL} --repeats 1", "n documents dtype stock methods together", "all together"),
     "bench --sweep": (
-        f"bench {SMALL} --repeats 1 --trace --sweep documents --sizes 2,5",
+        f"bench {SMALL} --repeats 1 --sweep documents --sizes 2,5",
         "sweep dtype points",
         "stock",
     ),
@@ -354,6 +354,15 @@ def test_debias_has_an_answer_for_each_file(
         assert list(result["scores"]) == labels
         if labels and "majority" not in options:
             assert result["answer"] == max(labels, key=result["scores"].get)
+
+
+def test_bench_sweep_has_sizes_and_traced_ratios(pine: Run, folder: Path) -> None:
+    points = run(pine, f"bench {SMALL} --repeats 1 --trace --sweep documents --sizes 2,5 --json").json[
+        "points"
+    ]
+    assert [(point["documents"], point["n"]) for point in points] == [(2, 72), (5, 73)]
+    methods = [method for point in points for method in point["methods"].values()]
+    assert len(methods) == 4 and all(method["trace_end_to_end_ratio"] > 0 for method in methods)
 
 
 def test_methods_writes_tables_between_markers(pine: Run, tmp_path: Path) -> None:
