@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from pine_engine import TASKS
-from pine_engine.data.registry import PUBLIC_SETS, PublicSet
+from pine_engine.data.registry import NUM_RETRIES, PUBLIC_SETS, PublicSet
 from pine_engine.evaluation.examples import read_examples
 from tests.data.test_readers import COMPARED, TABLE
 from tests.support.commands import Run
@@ -123,12 +123,15 @@ def test_hash_mismatch_is_refused_and_damaged_file_replaced(
     assert (folder / "qm9.csv").read_text() == TABLE
 
 
-def test_failed_download_names_place_for_copy(run: Run, publish: Publish, tmp_path: Path) -> None:
+def test_failed_download_names_place_for_copy(
+    run: Run, publish: Publish, requested: list[str], tmp_path: Path
+) -> None:
     publish("qm9", None)
     path = tmp_path / "out" / "downloads" / "qm9" / "qm9.csv"
     outcome = run("qm9", "--output-dir", tmp_path / "out")
     assert (outcome.status, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1)
     assert str(path) in outcome.stderr and not path.exists()
+    assert len(requested) == 1 + NUM_RETRIES
     path.write_text(TABLE)
     assert run("qm9", "--output-dir", tmp_path / "out").status == 0
     outcome = run("qm9", "--output-dir", path)  # a file
