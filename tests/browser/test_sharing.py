@@ -97,7 +97,7 @@ def test_link_opens_the_same_page_elsewhere(page: Page, open_page: OpenPage) -> 
         other.wait_for_timeout(3000)
         other.reload()
         expect(text(other, 2)).to_have_value("Typed after the link was opened.")
-        expect(other.locator("#example-note")).to_contain_text("Your draft")
+        expect(other.locator("#example-note")).to_contain_text("Draft restored")
         expect(other.locator("#run-status")).to_have_text("")
 
 
