@@ -86,7 +86,7 @@ def test_where_the_answer_stands_draws_a_line_for_every_method(drawn: Page) -> N
     expect(lines.locator(".legendtext")).to_have_text(["Vanilla", "NIA", "PCW", "PINE"])
     expect(lines.locator(".scatterlayer .point")).to_have_count(4 * DOCUMENTS)
     expect(drawn.locator("#standing-effects .legendtext")).to_have_count(3)
-    expect(drawn.locator("#standing-said")).to_contain_text("it does not move at all (0.0) under")
+    expect(drawn.locator("#standing-said")).to_contain_text("constant (range 0.0)")
     assert len(numbers(drawn, "standing-lines")) == 4 * DOCUMENTS
     lines.locator(".pine-plot").focus()
     drawn.keyboard.press("ArrowRight")

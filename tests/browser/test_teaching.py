@@ -26,7 +26,7 @@ def test_the_lesson_leads_to_a_quiz_and_to_the_live_picture(drawn: Page) -> None
     expect(quiz.locator(".pine-quiz-score")).to_contain_text("of 5")
     expect(quiz.locator(".pine-plot .main-svg").first).to_be_visible()
     lesson.get_by_role("button", name=re.compile("^Step 5")).click()
-    lesson.locator(".pine-current").get_by_role("link", name="See it live").click()
+    lesson.locator(".pine-current").get_by_role("link", name="Open in Internals").click()
     expect(drawn.get_by_role("tab", name="Document importance")).to_have_attribute("aria-selected", "true")
     expect(plot(drawn, "importance")).to_be_visible()
 
