@@ -1,18 +1,9 @@
-/* Projector mode: the tabs and figures of a class, one on the screen at a time, in large type; arrow keys step.
-
-   A button with data-projector turns it on and off. A step is what is asked, or one figure of a tab of the page itself,
-   so that what is shown is always live. */
+/* Presentation: the tabs of a class, one on the screen at a time, in large type. Arrow keys step, Space plays all orders,
+   Escape exits. A button with data-projector turns it on and off; each step is the live tab. */
 (() => {
   "use strict";
-  const STEPS = [
-    { name: "See it", tabs: ["See it"] },
-    { name: "Why", tabs: ["Why"] },
-    { name: "Attention masks", tabs: ["Lab", "Internals", "Attention masks"], figure: "#figure-token-masks" },
-    { name: "RoPE positions", tabs: ["Lab", "Internals", "RoPE positions"], figure: "#figure-method-positions" },
-    { name: "What the answer attended to", tabs: ["Lab", "Internals", "Compare answers"], figure: "#figure-answer-shares" },
-    { name: "Tutorial", tabs: ["Tutorial"] },
-  ];
-  const PATIENCE_MS = 3000;
+  const STEPS = ["See it", "Why", "Tutorial"];
+  const TIMEOUT_MS = 3000;
 
   let shown = 0;
   let opening = Promise.resolve(); // of quick steps the last one is opened last
@@ -29,14 +20,14 @@
       made.innerHTML =
         '<button type="button" data-step="-1" aria-label="Previous step">‹</button><span aria-live="polite"></span>' +
         '<button type="button" data-step="1" aria-label="Next step">›</button>' +
-        '<button type="button" data-projector>Leave</button>';
+        '<button type="button" data-projector>Exit</button>';
       document.body.append(made);
     }
     return made;
   };
 
   const found = async (find) => {
-    for (const until = Date.now() + PATIENCE_MS; Date.now() < until; ) {
+    for (const until = Date.now() + TIMEOUT_MS; Date.now() < until; ) {
       const node = find();
       if (node) return node;
       await new Promise((resolve) => setTimeout(resolve, 50));
@@ -54,23 +45,17 @@
     }
   };
 
-  /* Shows one figure of a tab alone, or the tab as it is. */
-  const openStep = async ({ tabs, figure }) => {
-    for (const before of document.querySelectorAll(".page-alone")) before.classList.remove("page-alone");
-    await open(...tabs);
-    if (figure) (await found(() => document.querySelector(figure)))?.classList.add("page-alone");
-  };
-
   const show = (index) => {
     shown = (index + STEPS.length) % STEPS.length;
-    const step = STEPS[shown];
-    opening = opening.then(() => step === STEPS[shown] && openStep(step));
-    bar().querySelector("span").textContent = `${shown + 1} of ${STEPS.length}: ${step.name}`;
+    const name = STEPS[shown];
+    opening = opening.then(() => name === STEPS[shown] && open(name));
+    bar().querySelector("span").textContent = `${shown + 1} of ${STEPS.length}: ${name}`;
     window.scrollTo(0, 0);
   };
 
   const turn = (on) => {
     if (on) wasDark = document.body.classList.contains("dark");
+    document.body.style.setProperty("--page-zoom", Math.min(Math.max(window.innerHeight / 600, 1.1), 1.6));
     document.body.classList.toggle("pine-projector", on);
     document.body.classList.toggle("dark", !on && wasDark);
     bar().hidden = !on;
@@ -85,12 +70,14 @@
   });
 
   document.addEventListener("keydown", (event) => {
-    // assets/lesson.js uses the arrows while the tutorial is shown.
+    // assets/lesson.js uses the arrows while Why or the tutorial is shown.
     if (!isOn() || event.defaultPrevented || !(event.target instanceof Element)) return;
-    // Arrows belong to whatever has the focus and uses them.
-    if (event.target.closest("input, textarea, select, [role=listbox], [role=tab], [data-pick], .pine-lesson:not(.page-why), .pine-figure")) return;
+    if (event.key === "Escape") return turn(false);
+    // Keys belong to whatever has the focus and uses them.
+    if (event.target.closest("input, textarea, select, [role=listbox], [role=tab], .pine-lesson:not(.page-why), .pine-figure")) return;
     if (event.key === "ArrowRight" || event.key === "PageDown") show(shown + 1);
     else if (event.key === "ArrowLeft" || event.key === "PageUp") show(shown - 1);
+    else if (event.key === " " && !event.target.closest("button")) document.querySelector("#order-table [name=play]")?.click();
     else return;
     event.preventDefault();
   });

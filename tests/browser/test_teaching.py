@@ -66,45 +66,36 @@ def test_a_word_explains_itself_and_escape_ends_only_that(drawn: Page) -> None:
     expect(query).to_have_value(re.compile("^Document A"))
 
 
-@pytest.mark.slow
-def test_the_projector_leads_a_class_through_steps(drawn: Page) -> None:
+def test_presentation_leads_a_class_through_its_steps(drawn: Page) -> None:
     open_tab(drawn, "Tutorial")  # an earlier test may have left it at another step
     drawn.locator("#lesson").get_by_role("button", name="Step 1", exact=False).first.click()
     drawn.set_viewport_size({"width": 1280, "height": 720})
     drawn.get_by_role("button", name="Present").click()
     place = drawn.locator("#projector-bar span")
-    steps = (
-        "#order-table table",
-        "#why .pine-current .pine-plot .main-svg",
-        "#figure-token-masks .pine-plot .main-svg",
-        "#figure-method-positions .pine-plot .main-svg",
-        "#figure-answer-shares .pine-plot .main-svg",
-        "#lesson",
-    )
-    for number, shown in enumerate(steps, 1):
-        expect(place).to_contain_text(f"{number} of {len(steps)}")
-        expect(drawn.locator(shown).first).to_be_visible()
-        if 2 < number < len(steps):  # one figure, vanilla and PINE in view, nothing to press
-            expect(drawn.locator("#order-table")).to_be_hidden()
-            # What changed stands beside the first answer that differs, here that of PCW.
-            for method in ("PCW" if "answer-shares" in shown else "Vanilla", "PINE"):
-                named = drawn.locator(".page-alone").get_by_text(re.compile(f"^{method}")).first
-                expect(named).to_be_in_viewport()
-            assert drawn.evaluate("document.documentElement.scrollHeight") <= 720 + 8, shown
-        assert cut_off(drawn) == 0, shown
-        for _ in range(3 if "why" in shown else 1):  # the arrows turn the three steps of Why
-            drawn.keyboard.press("ArrowRight")
+    expect(place).to_have_text("1 of 3: See it")
+    expect(drawn.locator("#order-table table")).to_be_visible()
+    expect(drawn.locator("#header")).to_be_hidden()
+    play = drawn.locator("#order-table [name=play]")
+    for label in ("Pause", "Play"):
+        drawn.keyboard.press(" ")
+        expect(play).to_contain_text(label)
+    drawn.keyboard.press("ArrowRight")
+    expect(place).to_have_text("2 of 3: Why")
+    for number in range(1, 4):  # the arrows turn the three steps of Why first
+        expect(drawn.locator("#why [data-step][aria-current]")).to_have_text(str(number))
+        expect(drawn.locator("#why .pine-current .pine-plot .main-svg").first).to_be_visible()
+        assert drawn.evaluate("document.documentElement.scrollHeight") <= 720, number
+        assert cut_off(drawn) == 0
+        drawn.keyboard.press("ArrowRight")
     # In the tutorial the arrows turn its steps, also at its ends.
-    expect(place).to_contain_text(f"{len(steps)} of {len(steps)}")
-    expect(drawn.locator("#lesson .pine-current .pine-lesson-count")).to_contain_text("Step 2")
-    for key in ("ArrowLeft", "ArrowLeft"):
+    expect(place).to_have_text("3 of 3: Tutorial")
+    count = drawn.locator("#lesson .pine-current .pine-lesson-count")
+    expect(count).to_contain_text("Step 1")
+    for key, step in (("ArrowRight", "Step 2"), ("ArrowLeft", "Step 1"), ("ArrowLeft", "Step 1")):
         drawn.keyboard.press(key)
-    expect(drawn.locator("#lesson .pine-current .pine-lesson-count")).to_contain_text("Step 1")
-    expect(place).to_contain_text(f"{len(steps)} of {len(steps)}")
+        expect(count).to_contain_text(step)
     drawn.keyboard.press("PageUp")
-    expect(place).to_contain_text(f"{len(steps) - 1} of {len(steps)}")
-    drawn.keyboard.press("PageDown")
-    expect(drawn.locator("#lesson")).to_be_visible()
-    drawn.get_by_role("button", name="Leave").click()
+    expect(place).to_have_text("2 of 3: Why")
+    drawn.keyboard.press("Escape")
     expect(drawn.locator("#header")).to_be_visible()
     expect(drawn.locator("#projector-bar")).to_be_hidden()

@@ -75,12 +75,6 @@
     return placed;
   };
 
-  // A projector's figure fills the screen, in type as large as that of the page around it.
-  const onProjector = (layout) => {
-    const font = { ...layout.template?.layout?.font, ...layout.font };
-    return { ...layout, font: { ...font, size: 18 }, height: Math.max(layout.height, window.innerHeight - 220) };
-  };
-
   // Play stands above the slider where they have no room side by side.
   const playedBelow = (layout, margin) => {
     const [slider] = layout.sliders;
@@ -94,11 +88,11 @@
 
   const measureOf = ({ coloraxis }) => (coloraxis?.showscale === false ? "" : coloraxis?.colorbar?.title?.text);
 
-  const onPage = (layout, width, isInTutorial) => {
+  const onPage = (layout, width) => {
     const isNarrow = width < NARROW;
     const margin = { ...layout.template?.layout?.margin, ...layout.margin };
     let placed = layout.meta?.panels ? squared(layout, width, margin) : { ...layout };
-    if (document.body.classList.contains("pine-projector") && !isInTutorial) placed = onProjector(placed);
+    if (document.body.classList.contains("pine-projector")) placed.font = { ...layout.template?.layout?.font, size: 17 };
     if (isNarrow && layout.sliders) placed = playedBelow(placed, margin);
     // What colours mean has no room beside their bar; the caption says it.
     if (isNarrow && measureOf(layout)) {
@@ -389,7 +383,7 @@
       return;
     }
     const { data, frames, config, layout } = figure;
-    const placed = onPage(isStill() ? withoutMotion(layout) : layout, gd.clientWidth, gd.closest(".pine-lesson"));
+    const placed = onPage(isStill() ? withoutMotion(layout) : layout, gd.clientWidth);
     const isFirst = !gd._fullLayout;
     // plotly keeps a zoom of the mouse alone.
     if (gd.pineIsZoomed && placed.uirevision === gd.layout.uirevision) {
