@@ -66,7 +66,7 @@ def test_link_opens_the_base_rate(page: Page) -> None:
     expect(rows).to_have_count(4)
     expect(rows.first).to_be_in_viewport()
     for percentage in (row for method in base_rate().methods for row in (method.correct, method.never)):
-        expect(page.locator("#base-rate")).to_contain_text(f"{percentage:.0f} %")
+        expect(page.locator("#base-rate")).to_contain_text(f"{percentage:.0f}%")
 
 
 def test_first_screen_has_few_controls(page: Page) -> None:
@@ -82,13 +82,14 @@ def test_a_tick_selects_its_order_at_once_for_documents_bars_and_answers(page: P
     before = bars.get_attribute("aria-label")
     pine = answer_of(page, "pine")
     ticks = page.locator("#order-table [data-method=vanilla] .page-ticks span")
+    assert "1745" in answer_of(page, "vanilla")
     ticks.nth(2).click()
     expect(page.locator("#order-table [data-method=vanilla] .page-lane")).to_have_attribute(
         "aria-label", "From far to near: B A C", timeout=FAST_MS
     )
     expect(text(page, 1)).to_have_value(entered[1], timeout=FAST_MS)
     assert answer_of(page, "pine") == pine and bars.get_attribute("aria-label") == before
-    assert "1745" in answer_of(page, "vanilla")
+    assert "1913" in answer_of(page, "vanilla")
     slider = page.get_by_role("slider", name="Document order")
     slider.press("ArrowRight")
     expect(page.locator("#order-table [role=status]")).to_have_text("Order 4 of 6: B C A")
@@ -114,7 +115,7 @@ def test_play_goes_through_all_orders_and_back(page: Page) -> None:
     expect(page.get_by_role("button", name="Play 6 orders")).to_be_visible()
     page.wait_for_timeout(1500)  # after which a draft is kept
     page.reload()
-    expect(page.locator("#example-note")).to_contain_text("Your draft")
+    expect(page.locator("#example-note")).to_contain_text("Draft restored")
     expect(page.locator("#order-table tbody tr").last).to_contain_text("6 of 6 correct")
 
 
@@ -135,7 +136,7 @@ def test_a_run_of_all_orders_fills_the_table_and_erases_nothing_before(page: Pag
     expect(page.locator("#shuffle")).to_be_disabled()
     expect(rows.last).to_contain_text("1 answer")
     page.locator("#question textarea").fill("Another?")
-    expect(page.locator(".page-outdated")).to_contain_text("Changed since: the question.")
+    expect(page.locator(".page-outdated")).to_contain_text("You changed: question.")
     expect(page.locator("#run")).to_be_enabled()
 
 
