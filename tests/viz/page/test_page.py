@@ -233,7 +233,7 @@ def test_a_mistake_of_ours_becomes_a_sentence_and_a_logged_traceback(
 ) -> None:
     with caplog.at_level(logging.ERROR):
         sentence = explain(ZeroDivisionError("1/0"))
-    assert "ZeroDivisionError" in sentence and "what you typed is kept" in sentence
+    assert "ZeroDivisionError" in sentence
     assert "Traceback" not in sentence and caplog.records[0].exc_info is not None
     assert explain(PineError("there is no question")) == "There is no question"
 

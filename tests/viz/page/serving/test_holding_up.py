@@ -52,7 +52,7 @@ async def leave_a_call(app: ServedApp, words: str) -> None:
     ("leave", "words"),
     [
         (leave_a_run, "prefill, layer"),
-        pytest.param(leave_a_run, "Writing", marks=pytest.mark.slow),
+        pytest.param(leave_a_run, "Generating", marks=pytest.mark.slow),
         (leave_a_call, ""),
     ],
 )
@@ -69,7 +69,7 @@ def test_run_of_disconnected_client_ends(
     [
         pytest.param("run", "stop", "Starting", marks=pytest.mark.slow),
         pytest.param("run", "stop", "prefill, layer", marks=pytest.mark.slow),
-        ("run", "stop", "Writing"),
+        ("run", "stop", "Generating"),
         ("shuffle", "stop-shuffle", "Order 1 done"),
     ],
 )
