@@ -50,7 +50,7 @@ def test_two_answers_stand_beside_each_other_with_their_differences_marked(drawn
     opener.press("Enter")
     dialog = drawn.get_by_role("dialog", name="Answer")
     expect(dialog).to_be_visible()
-    dialog.get_by_label("beside").select_option("PCW")
+    dialog.get_by_label("Compare with").select_option("PCW")
     assert texts(drawn, "dialog") == [answers["Vanilla"], answers["PCW"]]
     expected = [
         ["".join(words).strip() for words, is_changed in runs if is_changed]

@@ -59,8 +59,9 @@ RANDOM_STEPS = """
 
 @pytest.fixture(autouse=True)
 def cards(page: Page) -> None:
-    """Until they are there: a page that is evaluated waits for nothing."""
+    """Wait for the documents; a click ends the animation of their orders."""
     expect(text(page, len(DEFAULT.documents))).to_be_visible()
+    page.mouse.click(1, 1)
 
 
 def letters(page: Page) -> list[str]:

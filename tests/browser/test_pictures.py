@@ -67,9 +67,9 @@ def test_positions_have_a_row_a_layer_and_a_row_a_method(drawn: Page) -> None:
     open_tab(drawn, "RoPE positions")
     bars = [row for row in numbers(drawn, "figure-positions") if row[0].startswith("document")]
     assert len(bars) == DOCUMENTS * LAYERS
-    drawn.get_by_role("button", name="a head", exact=True).click()
+    drawn.get_by_role("button", name="heads", exact=True).click()
     expect(plot(drawn, "positions").locator(".ytick")).to_have_count(HEADS)
-    drawn.get_by_role("button", name="a layer", exact=True).click()
+    drawn.get_by_role("button", name="layers", exact=True).click()
     methods = plot(drawn, "method-positions").locator(".ytick")  # from below
     expect(methods).to_have_text(["PINE", "PCW", "NIA", "Vanilla"])
     queries = [row[1] for row in numbers(drawn, "figure-position-map")]
