@@ -73,7 +73,7 @@ def test_positions_have_a_row_a_layer_and_a_row_a_method(drawn: Page) -> None:
     methods = plot(drawn, "method-positions").locator(".ytick")  # from below
     expect(methods).to_have_text(["PINE", "PCW", "NIA", "Vanilla"])
     queries = [row[1] for row in numbers(drawn, "figure-position-map")]
-    assert queries[: DOCUMENTS + 1] == ["A", "B", "question"]
+    assert queries[: DOCUMENTS + 1] == ["A", "B", "answer 1"]
 
 
 def test_importance_has_a_cell_a_head_and_a_row_an_answer_token(drawn: Page) -> None:

@@ -75,7 +75,5 @@ def plot_position_map(
 
 
 def _token_name(token: int, last: int) -> str:
-    """Name a suffix token; `last` is the last token of the question."""
-    if token > last:
-        return f"answer {token - last}"
-    return "question" if token == last else f"question {token + 1}"
+    """Name a suffix token as a query; `last`, the last token of the question, decodes answer token 1."""
+    return f"answer {token - last + 1}" if token >= last else f"question {token + 1}"

@@ -80,7 +80,7 @@ def test_position_map_is_blank_where_masked(tiny_shuffle: ShuffleResult, method:
     index = (min(1, len(trace.suffix_starts) - 1), 2 % trace.suffix_starts.shape[1])
     starts = np.vstack([trace.document_starts[index], trace.suffix_starts[index][2:4]])
     np.testing.assert_array_equal(heat.z, np.where(starts == MASKED, np.nan, starts))
-    assert list(heat.x) == ["C", "A", "B"] and list(heat.y) == ["C", "A", "B", "question", "answer 1"]
+    assert list(heat.x) == ["C", "A", "B"] and list(heat.y) == ["C", "A", "B", "answer 1", "answer 2"]
     assert heat.text[0][0] == f"{starts[0, 0]}–{starts[0, 0] + trace.layout.lengths[0] - 1}"
     assert list(heat.meta["y"][3:]) == [{"query": "suffix 2"}, {"query": "suffix 3"}]
     assert figure.layout.shapes[0].y0 == 3.5

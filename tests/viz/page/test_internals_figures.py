@@ -275,7 +275,7 @@ def test_the_map_has_a_row_for_the_chosen_query(run: FinishedRun) -> None:
         assert (chosen.y0 + chosen.y1) / 2 == row and heat.meta["y"][row] == {"query": value}
         starts = trace.document_starts if query.kind == "document" else trace.suffix_starts
         np.testing.assert_array_equal(heat.z[row], starts[1, 2, query.index])
-    assert list(heat.y) == ["B", "A", "C", "question", "answer 1"]
+    assert list(heat.y) == ["B", "A", "C", "answer 1", "answer 2"]
 
 
 def test_row_is_a_layer_or_a_head(run: FinishedRun) -> None:
