@@ -18,12 +18,12 @@ def test_a_model_from_a_folder_answers_and_its_name_stands_under_run(page: Page,
     control(page, "Model").fill(str(tiny))
     control(page, "Model").press("Enter")
     expect(facts).to_contain_text("700 tokens")
-    for name in ("Parameters", "Memory in bfloat16", "Free memory", "Device"):
+    for name in ("Parameters", "Memory (bfloat16)", "Free memory", "Device"):
         expect(facts).to_contain_text(name)
     page.locator("#load-model").click()
     expect(page.locator("#load-status")).to_contain_text("Model changed to")
     expect(page.locator("#model-status")).to_contain_text("tiny · float32 · cpu · 700 tokens")
-    expect(page.locator("#total")).to_contain_text("of 700")
+    expect(page.locator("#total")).to_contain_text("context: 700")
     run(page)
     expect(page.locator("#run-status")).to_contain_text("(tiny)")
 

@@ -104,7 +104,7 @@ def test_three_processes_have_an_invariance_warning(folder: Path) -> None:
     ("name", "reason"),
     [
         ("one_key_head", "got 4 heads, 1 key heads and 2 processes"),
-        ("fsdp", "is split by stages, experts or for training (FSDP)"),
+        ("fsdp", "is split by stages, experts or for training"),
         ("4bit", "it is split among 2 processes, expected one"),
         ("no_plan", "`StableLmForCausalLM` has no `tp_plan`"),
     ],
