@@ -131,7 +131,7 @@ def test_a_run_of_all_orders_fills_the_table_and_erases_nothing_before(page: Pag
     expect(rows.last).to_contain_text("1 answer")
     expect(page.locator("#order-table [data-kind=open]")).to_have_count(0)
     page.locator("#question textarea").fill("")
-    expect(page.locator("#problem")).to_contain_text("No question")
+    expect(page.locator("#form-problem")).to_contain_text("No question")
     expect(page.locator("#run")).to_be_disabled()
     expect(page.locator("#shuffle")).to_be_disabled()
     expect(rows.last).to_contain_text("1 answer")

@@ -186,5 +186,5 @@ def test_molecules_are_drawn_and_measured_by_the_model_that_was_trained_for_them
     expect(page.get_by_label("Dataset", exact=True)).to_have_value(re.compile("by the molecule model"))
     rows.write_text(json.dumps(row) + "\n")
     choose_files(page, "#measure-upload", rows)
-    expect(message).to_contain_text("mine.jsonl: 1 row of “Question over documents”")
+    expect(message).to_contain_text("mine.jsonl: 1 example")
     expect(page.locator("#measure-status")).to_contain_text("1 example × 4 methods × 2 orders = 8 records")

@@ -215,12 +215,12 @@ def test_a_mistake_is_explained_and_what_was_typed_is_kept(page: Page) -> None:
     wait_for_model(page)
     page.locator("#question textarea, #question input").fill("")
     title(page, 1).fill("my own title")
-    expect(page.locator("#problem").get_by_role("alert")).to_have_text("No question. Enter one.")
+    expect(page.locator("#form-problem").get_by_role("alert")).to_have_text("No question. Enter one.")
     expect(page.locator("#run")).to_be_disabled()
     expect(title(page, 1)).to_have_value("my own title")
     page.locator("#question textarea, #question input").fill("Which?")
     text(page, 2).fill(" ")
-    expect(page.locator("#problem").get_by_role("alert")).to_contain_text("Document B is empty")
+    expect(page.locator("#form-problem").get_by_role("alert")).to_contain_text("Document B is empty")
     expect(page.locator("#shuffle")).to_be_disabled()
 
 

@@ -132,7 +132,7 @@ def test_a_form_that_cannot_be_run_disables_its_buttons_and_states_why(page: gr.
 def states(page: gr.Blocks, request: Form) -> tuple[bool, bool, bool]:
     """Return whether one order and all orders can be run, and whether a reason is shown."""
     shown: dict[str, Any] = counted(page, request)
-    return shown["run"]["interactive"], shown["shuffle"]["interactive"], bool(shown["problem"])
+    return shown["run"]["interactive"], shown["shuffle"]["interactive"], bool(shown["form-problem"])
 
 
 def test_results_of_another_question_are_outdated_and_accepted_answers_cleared(

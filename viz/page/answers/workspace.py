@@ -137,7 +137,7 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
             with gr.Column(elem_classes="page-told", min_width=200):
                 shuffle_bar = build_bar(shuffle_buttons, "", status_id="shuffle-status")
                 bar = build_bar(buttons, "", status_id="run-status")
-                problem = gr.HTML("", elem_id="problem", min_width=0)
+                problem = gr.HTML("", elem_id="form-problem", min_width=0)
         results = build_results(recorded_for(first, shown), elem_id="answers-outdated")
         order_table = build_order_table(shown, first.answers)
         note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
