@@ -68,8 +68,8 @@
     if (!words) return "";
     if (!pair.every((card) => OVER.includes(card.dataset.state))) return "Still generating…";
     if (words.every((own) => !count(own))) return "The answers are identical.";
-    const said = words.map((own, side) => `${count(own)} of ${own.length} words differ (${labelOf(pair[side])})`);
-    return `${said.join(", ")}.`;
+    const sentences = words.map((own, side) => `${count(own)} of ${own.length} words differ (${labelOf(pair[side])})`);
+    return `${sentences.join(", ")}.`;
   };
 
   // The dialog -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@
   const NOT_KEPT =
     "Drafts cannot be saved in this browser (embedded frame, private window or full storage). Use “Copy link” or " +
     "“Save session”.";
-  const said = (text) => `<p class="page-caption" role="status">${text}</p>`;
+  const caption = (text) => `<p class="page-caption" role="status">${text}</p>`;
 
   // Draft -----------------------------------------------------------------------------------------
 
@@ -30,11 +30,11 @@
     return CODE.test(kept) ? kept : "";
   };
 
-  const saidOfDraft = () => said(isKept ? KEPT : NOT_KEPT);
+  const draftCaption = () => caption(isKept ? KEPT : NOT_KEPT);
 
   const keep = (code) => {
     if (code) stored((storage) => storage.setItem(DRAFT, code));
-    return [saidOfDraft()];
+    return [draftCaption()];
   };
 
   // Link ------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@
     const link = new URL(location.pathname, location.origin);
     link.hash = `${PARAMETER}=${code}`;
     const done = (await isCopied(link.href)) ? "Link copied." : "Copy this link.";
-    return [link.href, said(`${done} It contains everything you typed.`)];
+    return [link.href, caption(`${done} It contains everything you typed.`)];
   };
 
   let isUsed = false; // has the visitor pressed or typed anything
@@ -110,7 +110,7 @@
   const opened = (again) => {
     unlink();
     if (again) document.getElementById("shuffle").click();
-    return [saidOfDraft()];
+    return [draftCaption()];
   };
 
   window.pineSharing = { begin, copy, keep, save, opened };

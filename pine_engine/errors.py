@@ -48,7 +48,7 @@ class WriteError(PineError):
     """A result cannot be written, such as to a full disk."""
 
 
-class Cancelled(PineError):  # noqa: N818 - the user stopped the run; calling that an error would be wrong
+class Cancelled(PineError):  # noqa: N818 - Stop is no error of the run
     """A run was stopped before it finished."""
 
 

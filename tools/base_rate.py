@@ -1,4 +1,4 @@
-"""Write the percentages that the page shows beside its selected examples, from an evaluation of facts-N.
+"""Write the percentages that the page shows with its selected examples, from an evaluation of facts-N.
 
     python -m pine_engine download-data facts-3
     python -m pine_engine evaluate data/facts-3.jsonl --output-dir FACTS --orders all --metrics generate \

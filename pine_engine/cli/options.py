@@ -66,7 +66,7 @@ def as_command(function: Callable[..., output.CommandResult]) -> Callable[..., N
 
     run.__name__ = function.__name__
     run.__doc__ = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")[0]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
 

@@ -148,7 +148,7 @@ class PreparedModel:
         """Number of token ids that have an embedding."""
         try:
             weight = cast(Tensor, self.model.get_input_embeddings().weight)
-        except (AttributeError, NotImplementedError):  # a custom embedding
+        except (AttributeError, NotImplementedError):  # a custom embedding without one weight
             return int(self.model.config.get_text_config().vocab_size)
         return weight.shape[0]
 

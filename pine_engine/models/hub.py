@@ -88,7 +88,7 @@ def _bar(report: Callable[[float], None]) -> type:
     """Return a progress bar class for the hub client that draws nothing and reports the written bytes."""
     from tqdm.auto import tqdm
 
-    class Bar(tqdm):  # type: ignore[misc]  # tqdm has no types
+    class Bar(tqdm):  # type: ignore[misc]  # tqdm ships no types, so its class is Any
         def __init__(self, *_: Any, **options: Any) -> None:
             # The client has three bars: files, bytes in transfer, and bytes written.
             self._counts_written = options.get("unit") == "B" and options.get("desc") != "Downloading bytes"

@@ -29,7 +29,7 @@ class Problem:
         return self.message if self.line is None else f"line {self.line}: {self.message}"
 
 
-class ValidationErrors(InputError):  # noqa: N818 - it holds several
+class ValidationErrors(InputError):  # noqa: N818 - plural: it has all errors of a source
     """The problems, at least one, of a source, such as a file or a line of it."""
 
     def __init__(self, problems: Sequence[Problem], source: str = "") -> None:

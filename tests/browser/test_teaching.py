@@ -62,7 +62,7 @@ def test_a_word_explains_itself_and_escape_ends_only_that(drawn: Page) -> None:
     expect(explanation).to_contain_text("which keys a query can attend to")
     drawn.keyboard.press("Escape")
     expect(explanation).to_be_hidden()
-    open_tab(drawn, "RoPE positions")  # a clear would have been answered by now
+    open_tab(drawn, "RoPE positions")  # a cleared query would show here
     expect(query).to_have_value(re.compile("^Document A"))
 
 

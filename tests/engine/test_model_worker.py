@@ -94,7 +94,7 @@ def test_items_are_computed_when_requested() -> None:
     assert made == [run_in_worker(here)]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks are for POSIX systems")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork exists on POSIX systems only")
 def test_fork_starts_own_worker() -> None:
     run_in_worker(here)
     child = os.fork()

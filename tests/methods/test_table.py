@@ -105,4 +105,4 @@ def test_get_methods_refuses_an_invalid_selection(names: list[str], field: str) 
 def test_get_method_refuses_several_methods() -> None:
     assert get_method("pine") is get_method(METHODS["pine"]) is METHODS["pine"]
     with pytest.raises(InputError, check=has_field("method")):
-        get_method(["pine"])  # type: ignore[arg-type]
+        get_method(["pine"])  # type: ignore[arg-type]  # the wrong type is the test

@@ -93,7 +93,7 @@ def test_strategy_is_created_once_per_device(method: str) -> None:
     assert strategy_on(state, torch.device("meta")) is strategy_on(state, torch.device("meta"))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a second device")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="layers on two devices that compute need a GPU")
 def test_layers_on_two_devices_answer_as_on_one() -> None:
     expected = outputs(Engine(make("llama", torch.float64)))
     model = make("llama", torch.float64)

@@ -134,7 +134,7 @@
 
   const picked = (rule, index, value) => {
     if (Array.isArray(rule)) return rule[index];
-    return rule && Object.fromEntries(Object.entries(rule).map(([key, said]) => [key, said === "#" ? value : said]));
+    return rule && Object.fromEntries(Object.entries(rule).map(([key, pick]) => [key, pick === "#" ? value : pick]));
   };
 
   const picksOf = (trace, row, column) => {
@@ -147,7 +147,7 @@
     if (Object.keys(what).length) (gd.pinePick ?? window.pinePick)?.(what);
   };
 
-  const told = (gd) => {
+  const hoverText = (gd) => {
     const lines = (text) => {
       const parts = text.querySelectorAll("tspan.line");
       return [...(parts.length ? parts : [text])].map((line) => line.textContent).join(", ");
@@ -168,7 +168,7 @@
     }
     window.Plotly.Fx.hover(gd, isMap(trace) ? at : [at], trace.xaxis + trace.yaxis);
     // Of quick keys plotly draws the last one a little later.
-    const say = () => (gd.pineStatus.textContent = told(gd));
+    const say = () => (gd.pineStatus.textContent = hoverText(gd));
     say();
     clearTimeout(gd.pineSaying);
     gd.pineSaying = setTimeout(say, 100);
@@ -296,9 +296,9 @@
 
   // Not fetched: a page that stands alone may fetch nothing.
   const blobOf = (address) => {
-    const [, type, base64, said] = address.match(/^data:([^;,]*)[^;,]*(;base64)?(?:;[^,]*)?,(.*)$/s);
-    if (!base64) return new Blob([decodeURIComponent(said)], { type });
-    return new Blob([Uint8Array.from(atob(said), (sign) => sign.charCodeAt(0))], { type });
+    const [, type, base64, content] = address.match(/^data:([^;,]*)[^;,]*(;base64)?(?:;[^,]*)?,(.*)$/s);
+    if (!base64) return new Blob([decodeURIComponent(content)], { type });
+    return new Blob([Uint8Array.from(atob(content), (sign) => sign.charCodeAt(0))], { type });
   };
 
   const pageOf = async (gd) => {
@@ -409,9 +409,9 @@
     root.className = "pine-figure pine-plotted";
     let gd = null;
     const draw = async () => {
-      const said = value();
-      root.hidden = !said;
-      if (!said) return;
+      const content = value();
+      root.hidden = !content;
+      if (!content) return;
       await loaded();
       if (!gd) {
         gd = furnish(root);
@@ -420,7 +420,7 @@
         }).observe(gd);
       }
       gd.pinePick = pick;
-      if (value() === said) await react(gd, JSON.parse(said));
+      if (value() === content) await react(gd, JSON.parse(content));
     };
     watch(draw);
     draw();

@@ -47,9 +47,9 @@
   const bringFocusBack = () => {
     if (!left?.id || !hasLostFocus()) return;
     const all = [...(document.getElementById(left.id)?.querySelectorAll("[data-pick]") ?? [])];
-    const alike = all.filter((element) => element.dataset.pick === left.pick);
+    const matches = all.filter((element) => element.dataset.pick === left.pick);
     const nearest = (element) => Math.abs(all.indexOf(element) - left.index);
-    const back = alike.sort((one, other) => nearest(one) - nearest(other))[0];
+    const back = matches.sort((one, other) => nearest(one) - nearest(other))[0];
     if (!back) return;
     if (back.tabIndex < 0) back.tabIndex = 0;
     back.focus({ preventScroll: true });
@@ -57,16 +57,16 @@
   };
 
   const wordsOf = (node, picture) => {
-    const told = node instanceof Element && node.closest("[data-readout], [title]");
-    if (!told || !picture.contains(told)) return "";
-    return told.dataset.readout || told.getAttribute("title");
+    const mark = node instanceof Element && node.closest("[data-readout], [title]");
+    if (!mark || !picture.contains(mark)) return "";
+    return mark.dataset.readout || mark.getAttribute("title");
   };
 
-  // What has the focus stays told when the mouse says nothing: it also moves when the page scrolls under it.
-  const preview = (around, told) => {
+  // Without a hovered mark the read-out shows the focused one: the mouse also moves when the page scrolls.
+  const preview = (around, mark) => {
     const picture = around instanceof Element && around.closest(PICTURE);
     const line = picture && picture.querySelector(".pine-readout");
-    if (line) line.textContent = wordsOf(told, picture) || wordsOf(document.activeElement, picture) || line.dataset.rest;
+    if (line) line.textContent = wordsOf(mark, picture) || wordsOf(document.activeElement, picture) || line.dataset.rest;
   };
 
   document.addEventListener("click", (event) => {

@@ -43,7 +43,7 @@ FIRST_TAB = "masks"
 """Initial tab, which needs no job."""
 
 MEAN = "mean"
-"""Choice of layer or head that stands for the mean."""
+"""Choice of layer or head for the mean."""
 
 MAX_SELECTIONS = 20
 """Maximum number of events handled at once."""

@@ -85,7 +85,7 @@ def share_tab(
             "Download results", size="sm", elem_id="download-run", scale=0, min_width=130, interactive=False
         )
         run_file = gr.DownloadButton("Run", visible="hidden", elem_id="run-file")
-        with gr.Column(elem_classes="page-told", min_width=200):
+        with gr.Column(elem_classes="page-status-row", min_width=200):
             message = gr.HTML(
                 '<p class="page-caption">Links and session files contain everything you typed. After a run, '
                 "use “Download results” for a ZIP.</p>",
@@ -108,7 +108,7 @@ def share_tab(
         except InputError:
             return ""  # the draft before it stays, which is better than none; Save says what is wrong
 
-    # Not at each change of each widget: with so many, typing would wait for it.
+    # After a pause instead of after each change: an event per widget and key would delay typing.
     gr.on(
         [keep.click, page.editor.cards.input, page.task.change],
         keep_draft,

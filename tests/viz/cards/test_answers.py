@@ -51,7 +51,7 @@ def test_grid_shows_answers_unchanged_and_in_order() -> None:
     empty, answer = root.with_class("pine-answer-text")
     assert (empty.text, answer.text) == ("(empty answer)", text)
     assert [tag.text for tag in root.with_class("pine-tag")] == ["precomputed"]
-    assert len(root.with_class("pine-promise-yes")) == len(root.with_class("pine-promise-no")) == 1
+    assert len(root.with_class("pine-invariance-yes")) == len(root.with_class("pine-invariance-no")) == 1
 
 
 @pytest.mark.parametrize(

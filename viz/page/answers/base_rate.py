@@ -1,4 +1,4 @@
-"""How often each method is correct over questions that were not selected, beside the selected examples.
+"""Share of correct answers of each method over unselected questions, shown with the selected examples.
 
 `python -m tools.base_rate` writes the file from an evaluation of the data set facts-3.
 """

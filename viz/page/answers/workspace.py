@@ -134,7 +134,7 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
             buttons = build_buttons(
                 "Run this order", run_id="run", stop_id="stop", min_width=130, variant="secondary"
             )
-            with gr.Column(elem_classes="page-told", min_width=200):
+            with gr.Column(elem_classes="page-status-row", min_width=200):
                 shuffle_bar = build_bar(shuffle_buttons, "", status_id="shuffle-status")
                 bar = build_bar(buttons, "", status_id="run-status")
                 problem = gr.HTML("", elem_id="form-problem", min_width=0)

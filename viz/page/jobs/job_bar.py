@@ -114,7 +114,7 @@ def build_buttons(
 
 def build_bar(buttons: tuple[gr.Button, gr.Button], sentence: str, *, status_id: str) -> JobBar:
     """Build the status lines below the buttons."""
-    with gr.Row(elem_classes="page-row page-told"):
+    with gr.Row(elem_classes="page-row page-status-row"):
         status = gr.HTML(notice(sentence), elem_id=status_id, elem_classes="page-job-status", min_width=0)
         estimate = gr.HTML("", elem_id=f"{status_id}-estimate", min_width=0)
     return JobBar(*buttons, estimate, status, gr.State(StopFlag()))

@@ -131,7 +131,7 @@ FORMS: dict[str, Callable[[Widgets], Any]] = {
     "properties": lambda widgets: {widgets[1]: gr.update(interactive=False, value="wait")},
     "a state": lambda widgets: {widgets[2]: 7},
     "two, not in order": lambda widgets: {widgets[3]: "x", widgets[0]: gr.update(visible=False)},
-    "one told to stay": lambda widgets: {widgets[0]: gr.skip(), widgets[2]: None},
+    "one skipped": lambda widgets: {widgets[0]: gr.skip(), widgets[2]: None},
     "all": lambda widgets: {widget: "new" for widget in widgets},
     "none": lambda _: gr.skip(),
     "a list": lambda _: ["new", gr.skip(), 3, gr.update(value="y")],
@@ -140,7 +140,7 @@ FORMS: dict[str, Callable[[Widgets], Any]] = {
 
 @pytest.mark.parametrize(
     "form",
-    [pytest.param(form, marks=pytest.mark.slow if form == "one told to stay" else ()) for form in FORMS],
+    [pytest.param(form, marks=pytest.mark.slow if form == "one skipped" else ()) for form in FORMS],
 )
 def test_sent_data_equals_data_of_gradio(form: str) -> None:
     page, function, widgets = page_with(4)
