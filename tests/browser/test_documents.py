@@ -145,13 +145,13 @@ def test_keys_move_the_card_and_the_caret_stays(page: Page) -> None:
 
 @pytest.mark.slow
 def test_a_button_keeps_the_focus_when_its_card_moves_or_goes(page: Page) -> None:
-    up = card(page, 3).get_by_role("button", name="Move up: Document C")
+    up = card(page, 3).get_by_role("button", name="Earlier: Document C")
     up.focus()
     page.keyboard.press("Enter")
     page.keyboard.press("Enter")
     assert letters(page) == ["C", "A", "B"]
     focused = page.locator(":focus")
-    expect(focused).to_have_attribute("aria-label", "Move up: Document C")
+    expect(focused).to_have_attribute("aria-label", "Earlier: Document C")
     expect(focused).to_be_disabled()
     card(page, 2).get_by_role("button", name="Remove").press("Enter")
     expect(page.locator(":focus")).to_have_attribute("aria-label", "Remove: Document A")
@@ -227,7 +227,7 @@ def test_a_phone_has_room_for_the_cards(page: Page) -> None:
 def test_axe_finds_nothing_serious_in_the_cards(page: Page, dark: bool) -> None:
     unfold(page)
     choose(page, "Task", "Judge")
-    card(page, 2).get_by_role("button", name="Move up").click()
+    card(page, 2).get_by_role("button", name="Earlier").click()
     paint(page, dark=dark)
     assert violations(page, "#documents") == []
     paint(page, dark=False)
@@ -236,7 +236,7 @@ def test_axe_finds_nothing_serious_in_the_cards(page: Page, dark: bool) -> None:
 @pytest.mark.slow
 def test_restarted_server_receives_the_current_documents(page: Page, tmp_path: Path) -> None:
     text(page, 1).fill("typed before")
-    card(page, 2).get_by_role("button", name="Move up").click()
+    card(page, 2).get_by_role("button", name="Earlier").click()
 
     def send(route: Route) -> None:
         """As one of a session that the server does not know."""

@@ -161,7 +161,7 @@ def test_typed_text_stays_with_its_document(page: Page) -> None:
     text(page, 3).press_sequentially("third text")
     assert letters(page) == ["A", "B", "C"]
 
-    card(page, 3).get_by_role("button", name="Move up").click()
+    card(page, 3).get_by_role("button", name="Earlier").click()
     expect(text(page, 2)).to_have_value("third text")
     expect(text(page, 3)).to_have_value("second text")
     expect(title(page, 3)).to_have_value("second title")

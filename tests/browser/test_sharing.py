@@ -41,7 +41,7 @@ def prepare(page: Page) -> None:
     """Two documents in the other order, the second of them typed by the visitor."""
     pick(page, SHORT)
     text(page, 2).fill(TYPED)
-    page.locator(".page-card-2").get_by_role("button", name="Move up").click()
+    page.locator(".page-card-2").get_by_role("button", name="Earlier").click()
     expect(text(page, 1)).to_have_value(TYPED)
     set_length(page, 8)
 
