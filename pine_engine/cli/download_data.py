@@ -39,7 +39,8 @@ def download_data(
     report |= {"file": str(path), "sha256": file_sha256(path), "license": public_set.license}
     report |= {"source": public_set.source, "downloads": downloads}
     origin = f"license: {public_set.license}; from {public_set.source}"
-    return CommandResult(report, downloads, [f"{num_examples} examples in {path}; {origin}"])
+    rows = downloads or [{key: report[key] for key in ("set", "examples", "file", "sha256")}]
+    return CommandResult(report, rows, [f"{num_examples} examples in {path}; {origin}"])
 
 
 def _list_sets() -> list[dict[str, Any]]:
