@@ -81,6 +81,7 @@ def set_length(page: Page | Frame, tokens: int) -> None:
     field = page.locator("#length input[type=number]")
     field.fill(str(tokens))
     field.blur()
+    expect(field).to_have_value(str(tokens))
 
 
 def run(page: Page | Frame) -> None:

@@ -39,6 +39,7 @@ CODE = to_code(
 
 def prepare(page: Page) -> None:
     """Two documents in the other order, the second of them typed by the visitor."""
+    wait_for_model(page)
     pick(page, SHORT)
     text(page, 2).fill(TYPED)
     page.locator(".page-card-2").get_by_role("button", name="Earlier").click()
@@ -58,7 +59,6 @@ def assert_prepared(page: Page) -> None:
 @pytest.mark.slow
 def test_link_opens_the_same_page_elsewhere(page: Page, open_page: OpenPage) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    wait_for_model(page)
     prepare(page)
     page.get_by_label("NIA", exact=True).first.uncheck()
     run(page)
@@ -105,8 +105,11 @@ def test_a_session_is_saved_and_opened_again(page: Page, open_page: OpenPage, tm
     prepare(page)
     file = save(page, page.locator("#save-session"), tmp_path)
     assert file.name == "pine-explorer-session.json"
-    assert [document["letter"] for document in json.loads(file.read_text())["documents"]] == [1, 0]
+    saved = json.loads(file.read_text())
+    assert [document["letter"] for document in saved["documents"]] == [1, 0]
+    assert saved["max_new_tokens"] == 8
     with open_page() as other:
+        wait_for_model(other)  # whose event has the same outputs as opening a file
         with other.expect_file_chooser() as chooser:
             other.locator("#open-session").click()
         chooser.value.set_files(file)
