@@ -43,9 +43,10 @@ def causal_tail(
     num_queries, num_keys = query.shape[1], key.shape[1]
     if num_queries == 0:  # empty prefix
         return torch.empty_like(query)
-    # Fused attention does not support softcap. For a single query on the CPU it depends on the number of
-    # threads, and takes five times as long in half precision.
-    can_fuse = scoring.softcap is None and (num_queries > 1 or query.device.type != "cpu")
+    # Fused attention supports neither softcap nor adaptive weighting. For a single query on the CPU it
+    # depends on the number of threads, and takes five times as long in half precision.
+    is_plain = scoring.softcap is None and scoring.adaptive is None
+    can_fuse = is_plain and (num_queries > 1 or query.device.type != "cpu")
     attend = _fused if can_fuse else _weighted
     if num_queries == num_keys and can_fuse and bias is None:
         return _fused(query, key, value, None, scoring)
@@ -82,7 +83,13 @@ def attention_weights(query: Tensor, key: Tensor, scoring: AttentionParams, mask
     """Return softmax weights (H, Q, K) in float32 or more; `mask` (Q, K) or (1, K) is added to the scores."""
     dtype = torch.promote_types(query.dtype, torch.float32)
     rows = query.reshape(key.shape[0], -1, query.shape[-1]).to(dtype)
-    scores = cap(rows @ key.to(dtype).mT * scoring.scale, scoring.softcap)
+    scores = rows @ key.to(dtype).mT * scoring.scale
+    if adaptive := scoring.adaptive:
+        scores[..., adaptive.first : adaptive.end] /= adaptive.temperature
+    scores = cap(scores, scoring.softcap)
+    if adaptive:
+        of_documents = scores[..., adaptive.first : adaptive.end]
+        of_documents += (adaptive.temperature * adaptive.scale - 1) * of_documents.logsumexp(-1, keepdim=True)
     scores = scores.view(query.shape[0], query.shape[1], -1)
     return (scores if mask is None else scores + mask).softmax(-1)
 

@@ -11,7 +11,7 @@ from pine_engine.attention.arithmetic import causal_tail
 from pine_engine.attention.kv_cache import LayerCache, heads_of, new_layer
 from pine_engine.attention.recorder import StoredKeys
 from pine_engine.attention.strategy import KeysValues, PromptState, Strategy
-from pine_engine.network.registration import LayerInput
+from pine_engine.network.registration import AdaptiveWeighting, LayerInput
 
 
 class CausalAttention(Strategy):
@@ -21,18 +21,21 @@ class CausalAttention(Strategy):
     """
 
     def __init__(self, state: PromptState, device: torch.device, key_index: Tensor | None = None) -> None:
-        layout, bias = state.plan.layout, _key_bias(state, device)
+        layout, method, bias = state.plan.layout, state.plan.method, _key_bias(state, device)
         index = torch.arange(state.num_tokens, device=device) if key_index is None else key_index
         self.stored = StoredKeys(state.plan, index, bias)
         self.batch_key = (
             "causal",
-            bias is not None
+            method.key_weighting != "nothing"
             and (
-                state.plan.method.key_weighting,
-                layout.prefix_length,
-                layout.documents_end,
-                layout.num_documents,
+                *(method.key_weighting, method.temperature, method.scale),
+                *(layout.prefix_length, layout.documents_end, layout.num_documents),
             ),
+        )
+        self.adaptive = (
+            AdaptiveWeighting(layout.prefix_length, layout.documents_end, method.temperature, method.scale)
+            if method.key_weighting == "adaptive"
+            else None
         )
         self.recorder = state.recorder
 
@@ -48,6 +51,8 @@ class CausalAttention(Strategy):
     ) -> Tensor:
         """See DecodeStrategy."""
         first = cache.length
+        if self.adaptive:
+            inputs = replace(inputs, scoring=replace(inputs.scoring, adaptive=self.adaptive))
         cache.append(inputs.key, inputs.value)
         keys, values = cache.keys[:, : cache.length], cache.values[:, : cache.length]
         members = members or (self,)
@@ -61,9 +66,9 @@ class CausalAttention(Strategy):
 
 
 def _key_bias(state: PromptState, device: torch.device) -> Tensor | None:
-    """Return the logarithm of the weight of each key, (num_tokens,); None if all weights are 1."""
+    """Return the logarithm of the constant weight of each key, (num_tokens,); None if all weights are 1."""
     weighting, layout = state.plan.method.key_weighting, state.plan.layout
-    if weighting == "nothing":
+    if not weighting.startswith("documents"):
         return None
     bias = torch.zeros(state.num_tokens, dtype=state.compute_dtype, device=device)
     first = 0 if weighting == "documents_and_prefix" else layout.prefix_length

@@ -29,11 +29,16 @@ class PlacedAttention(Strategy):
         order = self.placement.blocks.order
         # int64 (D, 1, D), start of document b for document a, in block order.
         self.starts = torch.tensor(document_starts).to(device)[order][:, order][:, None]
-        # Positions of the document tokens for the suffix, in input order.
+        # Positions of the document tokens for the suffix. It stores them in this order, so that its sums are
+        # independent of the input order where the positions are.
         moved = np.repeat(suffix_document_starts - layout.document_starts, layout.lengths)
         suffix_positions = moved + np.arange(layout.prefix_length, layout.documents_end)
-        self.suffix_positions = torch.from_numpy(suffix_positions).to(device)
-        self.suffix = CausalAttention(state, device)  # of rotated queries and keys
+        by_position = torch.from_numpy(suffix_positions.argsort(kind="stable")).to(device)
+        self.suffix_positions = torch.from_numpy(suffix_positions).to(device)[by_position]
+        self.by_position = by_position
+        stored = torch.arange(state.num_tokens, device=device)
+        stored[layout.prefix_length : layout.documents_end] = by_position + layout.prefix_length
+        self.suffix = CausalAttention(state, device, stored)  # of rotated queries and keys
         positions = (layout.prefix_length, layout.documents_end, state.plan.suffix_start)
         self.batch_key = "placed", state.plan.method, positions, self.suffix.batch_key
 
@@ -45,8 +50,9 @@ class PlacedAttention(Strategy):
 
         cache = new_layer(inputs.key, len(self.placement.positions))
         cache.append(*prefix)
-        keys = self.placement.rotations[inputs.layer].rotate(documents.key, self.suffix_positions)
-        cache.append(keys, documents.value)
+        keys = documents.key[:, self.by_position]
+        keys = self.placement.rotations[inputs.layer].rotate(keys, self.suffix_positions)
+        cache.append(keys, documents.value[:, self.by_position])
         outputs.append(self.extend(suffix, cache))
         return torch.cat(outputs, dim=1), cache
 

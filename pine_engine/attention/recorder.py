@@ -147,6 +147,8 @@ class TraceRecorder:
             importance, starts = _stack(of_documents)
             importance[..., np.eye(plan.layout.num_documents, dtype=bool)] = np.nan
             suffix_importance, suffix_starts = _stack(of_suffix)
+        if not plan.method.has_positions:
+            starts, suffix_starts = np.full_like(starts, MASKED), np.full_like(suffix_starts, MASKED)
         attention = [shares[layer].cpu() for layer in sorted(shares)]
         return Trace(
             method=plan.method.name,

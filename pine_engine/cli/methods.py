@@ -21,6 +21,8 @@ POSITIONS: dict[PositionKind, str] = {
     "shared_right": "all start together, for the suffix end together",
     "importance": "important ones closest",
     "importance_reversed": "important ones farthest",
+    "rotated": "by token ids, own closest",
+    "none": "all tokens at 0",
 }
 """Positions of the documents relative to a query."""
 
@@ -28,6 +30,7 @@ WEIGHTS: dict[KeyWeighting, str] = {
     "nothing": "1",
     "documents": "1/k for documents",
     "documents_and_prefix": "1/k for documents and prefix",
+    "adaptive": "documents together, by temperature and scale",
 }
 """Factor of the attention weights of the suffix."""
 

@@ -41,10 +41,14 @@ class PrefixCache:
 
 
 def find_prefix(rows: Iterable[SequenceState], state: PromptState) -> SequenceState | None:
-    """Return a row with the prefix of the prompt under any method; None for an empty prefix."""
-    prefix = state.plan.layout.prefix
-    of_network = (row for row in rows if row.state.patched_model is state.patched_model)
-    return next((row for row in of_network if row.state.plan.layout.prefix == prefix != ()), None)
+    """Return a row with the prefix of the prompt at the same positions; None for an empty prefix."""
+    plan = state.plan
+    for row in rows:
+        is_same = row.state.patched_model is state.patched_model
+        is_same &= row.state.plan.method.has_positions == plan.method.has_positions
+        if is_same and row.state.plan.layout.prefix == plan.layout.prefix != ():
+            return row
+    return None
 
 
 def find_documents(rows: Iterable[SequenceState], state: PromptState) -> SequenceState | None:

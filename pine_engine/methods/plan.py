@@ -1,6 +1,7 @@
 """Attention plan of a method for a prompt: which documents attend to each other, and where segments start.
 
-One formula covers all methods: position(query, key) = start(query, segment of key) + offset(key).
+One formula covers all methods: position(query, key) = start(query, segment of key) + offset(key). Without
+positions, all starts and offsets are 0.
 """
 
 from dataclasses import dataclass
@@ -69,7 +70,8 @@ class AttentionPlan:
     @property
     def contiguous_positions(self) -> bool:
         """True if prefix and documents are at positions 0 .. E - 1 without gaps for every document."""
-        return self.method.mask == "bidirectional" and (self.is_ranked or self.method.positions == "own_last")
+        fills = self.is_ranked or self.method.positions in ("own_last", "rotated")
+        return self.method.mask == "bidirectional" and fills
 
     def attention_mask(self, queries: IntArray, keys: IntArray) -> NDArray[np.bool_]:
         """Return the attention mask, bool (Q, K): True if the query attends to the key.
@@ -90,6 +92,8 @@ class AttentionPlan:
             num_decoded: Number of decoded tokens.
         """
         layout = self.layout
+        if not self.method.has_positions:
+            return np.zeros(layout.num_tokens + num_decoded, dtype=np.int64)
         moved = np.repeat(self.query_starts - layout.document_starts, layout.lengths)
         positions = np.arange(layout.num_tokens + num_decoded)
         positions[layout.prefix_length : layout.documents_end] += moved
@@ -114,6 +118,12 @@ def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
     all_pairs = np.ones((count, count), dtype=bool)
     # Documents after the query's own move up, so that there is no gap (specification 3.6).
     own_last = np.where(is_own, own_at_end, input_starts - np.triu(lengths[:, None] * all_pairs))
+    by_ids = np.array(sorted(range(count), key=layout.documents.__getitem__))
+    own_first = np.stack([np.roll(by_ids, -place) for place in by_ids.argsort()])
+    rotated, rotated_for_suffix = (
+        starts_from_ranking(ranking, lengths, end) for ranking in (own_first, by_ids)
+    )
+    zeros = np.zeros(count, dtype=np.int64)
 
     # Each entry: query_starts, suffix_start, document_starts, suffix_document_starts.
     query_starts, suffix_start, document_starts, suffix_document_starts = {
@@ -124,6 +134,8 @@ def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
         "shared_right": (shared_starts, shared_end, shared_starts, shared_end - lengths),
         "importance": (own_at_end, end, None, None),
         "importance_reversed": (own_at_end, end, None, None),
+        "rotated": (own_at_end, end, rotated, rotated_for_suffix),
+        "none": (zeros, 0, zeros, zeros),
     }[method.positions]
     visible = {"causal": np.tril(all_pairs), "none": is_own, "bidirectional": all_pairs}
     if document_starts is not None:

@@ -13,7 +13,15 @@ MaskKind = Literal["causal", "none", "bidirectional"]
 """Other documents that a document attends to: the earlier ones, none, or all."""
 
 PositionKind = Literal[
-    "input", "own_last", "own_at_end", "shared", "shared_right", "importance", "importance_reversed"
+    "input",
+    "own_last",
+    "own_at_end",
+    "shared",
+    "shared_right",
+    "importance",
+    "importance_reversed",
+    "rotated",
+    "none",
 ]
 """Positions of the documents for a query.
 
@@ -23,16 +31,22 @@ PositionKind = Literal[
 - `shared`: all documents start at the same position.
 - `shared_right`: as `shared`, except that all documents end at the same position for the suffix.
 - `importance`, `importance_reversed`: ranked, the most important document closest to the query or farthest.
+- `rotated`: one order by token ids, rotated so that the query's document comes first and is the closest.
+- `none`: every token is at position 0.
 """
 
 ImportanceKind = Literal["mean", "sum", "max"]
 """Reduction of the attention on a document's tokens to its importance."""
 
-KeyWeighting = Literal["nothing", "documents", "documents_and_prefix"]
-"""Keys that the suffix weights by 1/k, where k is the number of documents."""
+KeyWeighting = Literal["nothing", "documents", "documents_and_prefix", "adaptive"]
+"""Keys that the suffix weights.
 
-Role = Literal["method", "variant", "control"]
-"""Published method, which `reproduce-paper` evaluates; variant of one; or one half of PINE as a control."""
+- `documents`, `documents_and_prefix`: by 1/k, where k is the number of documents.
+- `adaptive`: documents together, by their temperature and scale (APE).
+"""
+
+Role = Literal["method", "other", "variant", "control"]
+"""Method of the PINE paper, which `reproduce-paper` evaluates; other method; variant; or control."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +61,10 @@ class Method:
         description: One sentence for users.
         cost: Computation compared with vanilla, in words.
         source: Paper and code that define the method.
-        role: Published method, variant or control.
-        key_weighting: Keys that the suffix weights by 1/k.
+        role: Method of the paper, other method, variant or control.
+        key_weighting: Keys that the suffix weights.
+        temperature: Temperature of the documents' scores, for adaptive weighting.
+        scale: Factor of the documents' joint score, for adaptive weighting.
         importance: Reduction of attention to importance, for ranked positions.
         is_default: True if the method is compared by default.
         in_tutorial: True if the tutorial explains the method.
@@ -63,6 +79,8 @@ class Method:
     source: str
     role: Role = "method"
     key_weighting: KeyWeighting = "nothing"
+    temperature: float = 1.0
+    scale: float = 1.0
     importance: ImportanceKind = "mean"
     is_default: bool = False
     in_tutorial: bool = False
@@ -70,7 +88,13 @@ class Method:
     @property
     def is_order_invariant(self) -> bool:
         """True if the output is independent of the document order (specification 2, last column)."""
-        return self.mask != "causal" and self.positions.startswith(("shared", "importance"))
+        depends_on_content = ("shared", "importance", "rotated", "none")
+        return self.mask != "causal" and self.positions.startswith(depends_on_content)
+
+    @property
+    def has_positions(self) -> bool:
+        """True if tokens have positions."""
+        return self.positions != "none"
 
     @property
     def invariance(self) -> str:
@@ -118,7 +142,7 @@ def get_methods(methods: str | Method | Iterable[str | Method] | None = None) ->
     if len(set(names)) < len(names):
         message = f"a method was named twice in {', '.join(names)}; name each method once"
         raise InputError(message, field="methods")
-    return tuple(METHODS[name] for name in names)
+    return tuple(item if isinstance(item, Method) else METHODS[item] for item in items)
 
 
 def get_method(method: str | Method) -> Method:

@@ -24,11 +24,25 @@ NAME = "pine_engine"  # name of the attention function in the registry of transf
 
 
 @dataclass(frozen=True)
+class AdaptiveWeighting:
+    """Weighting of the keys first .. end - 1 together, by APE (Yang et al. 2025).
+
+    Their scores are divided by `temperature`, and (temperature * scale - 1) * logsumexp of them is added.
+    """
+
+    first: int
+    end: int
+    temperature: float
+    scale: float
+
+
+@dataclass(frozen=True)
 class AttentionParams:
     """Parameters of attention scores: scale * <query, key>, then softcap * tanh(score / softcap)."""
 
     scale: float
     softcap: float | None = None  # Gemma 2
+    adaptive: AdaptiveWeighting | None = None
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def position_matrix(plan: AttentionPlan, document_starts: IntArray, suffix_start
 
 
 @pytest.mark.parametrize("section", EXAMPLES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", TITLES)
 def test_positions_and_masks_equal_worked_example(section: str, method: str) -> None:
     plan, document_starts, suffix_starts = plan_of(method, EXAMPLES[section])
     layout = plan.layout

@@ -62,6 +62,7 @@ def test_invariance_needs_mask_and_positions() -> None:
     assert {name for name, method in METHODS.items() if method.is_order_invariant} == {
         *("pcw", "pcw_right", "sp", "sp_right", "sp_prefix"),
         *("pine", "pine_reversed", "pine_sum", "pine_max"),
+        *("rotor", "ape", "no_positions_apart"),
     }
     assert not dataclasses.replace(METHODS["pine"], mask="causal").is_order_invariant
     assert not dataclasses.replace(METHODS["pine"], positions="input").is_order_invariant
@@ -75,7 +76,7 @@ def test_methods_with_equal_document_encoding() -> None:
         for name, method in METHODS.items()
         if method.document_encoding == METHODS["pcw"].document_encoding
     }
-    assert shared == {"pcw", "pcw_right", "sp", "sp_right", "sp_prefix"}
+    assert shared == {"pcw", "pcw_right", "sp", "sp_right", "sp_prefix", "ape"}
     others = [method.document_encoding for name, method in METHODS.items() if name not in shared]
     assert len(set(others)) == len(others)
 

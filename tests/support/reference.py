@@ -45,6 +45,11 @@ Mix = Callable[[nn.Module, Tensor, Tensor, Tensor, float, float | None], Tensor]
 
 REFERENCE = "reference_for_tests"
 
+APE_TEMPERATURE = APE_SCALE = 0.9
+
+DOCUMENTS_TOGETHER = -1
+"""Key under which `positions_seen` says that APE weights the documents together."""
+
 _mix: list[Mix] = []
 """Current attention of the reference; some families pass no arguments to their attention."""
 
@@ -128,8 +133,20 @@ def reference_pass(model: PreTrainedModel, layout: TokenLayout, method: str) -> 
                 visible = sorted(keys_at)
                 keys = rotated_key[visible, head // group, [keys_at[j] for j in visible]]
                 scores = keys @ rotated_query[index, head, own] * scaling
+                temperature = APE_TEMPERATURE if factors.get(DOCUMENTS_TOGETHER) else 1.0
+                of_documents = torch.tensor(
+                    [layout.prefix_length <= j < layout.documents_end for j in visible]
+                )
+                scores[of_documents] /= temperature
                 if softcap is not None:
                     scores = (scores / softcap).tanh() * softcap
+                if factors.get(DOCUMENTS_TOGETHER):
+                    both = APE_TEMPERATURE * APE_SCALE * scores[of_documents].logsumexp(0)
+                    share = (both - scores[~of_documents].logsumexp(0)).sigmoid()
+                    weights = torch.empty_like(scores)
+                    weights[of_documents] = share * scores[of_documents].softmax(0)
+                    weights[~of_documents] = (1 - share) * scores[~of_documents].softmax(0)
+                    scores = weights.log()
                 scores = scores + scores.new_tensor([factors.get(key, 1.0) for key in visible]).log()
                 weights = scores.softmax(-1)
                 weights_of[layer, head, index, visible] = weights
@@ -163,6 +180,9 @@ def positions_seen(
     count, longest = len(spans), max(map(len, spans))
     mine = next((d for d, span in enumerate(spans) if index in span), None)
     seen = {j: j for j in range(min(index + 1, prefix))}
+    if method.startswith("no_positions"):
+        _, seen, _ = positions_seen(layout, {"no_positions": "vanilla"}.get(method, "nia"), index, raw)
+        return 0, dict.fromkeys(seen, 0), {}
     if index < prefix:
         return index, seen, {}
     if method == "vanilla":
@@ -173,13 +193,22 @@ def positions_seen(
     weights: dict[int, float] = {}
     if method in ("nia", "mask_only"):
         starts = input_starts
-    elif method.startswith(("pcw", "sp")):
+    elif method == "rotor":
+        # One order by token ids, rotated so that the document of the query comes first.
+        closest_first = sorted(range(count), key=lambda d: layout.documents[d])
+        if mine is not None:
+            place = closest_first.index(mine)
+            closest_first = closest_first[place:] + closest_first[:place]
+        starts = _starts_of(layout, spans, closest_first)
+    elif method.startswith(("pcw", "sp", "ape")):
         starts = [prefix] * count
         suffix_shift = prefix + longest - end
         if mine is None and method.endswith("_right"):
             starts = [prefix + longest - len(span) for span in spans]
         if mine is None and method.startswith("sp"):
             weights = {j: 1 / count for j in range(0 if method == "sp_prefix" else prefix, end)}
+        if mine is None and method == "ape":
+            weights = {DOCUMENTS_TOGETHER: 1.0}
     elif method in ("pine_input_order", "pine_literal_order"):
         starts = list(input_starts)
         if mine is not None and method == "pine_input_order":
@@ -192,7 +221,7 @@ def positions_seen(
         starts = _ranked_starts(layout, spans, mine, importance, reverse=method == "pine_reversed")
 
     for d, span in enumerate(spans):
-        isolated = method.startswith(("nia", "pcw", "sp"))
+        isolated = method.startswith(("nia", "pcw", "sp", "ape"))
         later_hidden = method == "reassignment_only"
         if mine is None or d == mine or not (isolated or (later_hidden and d > mine)):
             for offset, j in enumerate(span):
@@ -231,6 +260,11 @@ def _ranked_starts(
     closest_first = sorted(importance, key=lambda d: importance[d] if reverse else -importance[d])
     if mine is not None:
         closest_first.insert(0, mine)
+    return _starts_of(layout, spans, closest_first)
+
+
+def _starts_of(layout: TokenLayout, spans: list[range], closest_first: list[int]) -> list[int]:
+    """Return the start of each document if these fill the positions before the suffix, the first closest."""
     starts = [0] * len(spans)
     position = layout.documents_end
     for d in closest_first:

@@ -14,7 +14,7 @@ from viz.theme import CHOSEN, INK
 
 IntArray = NDArray[np.integer[Any]]
 
-MASKED = -1  # position of a document that the query may not attend to
+MASKED = -1  # position of a document that the query may not attend to, or that has none
 
 _ROW_HEIGHT = 0.9  # of the bars of a row together, as a share of the row
 
@@ -32,8 +32,8 @@ def plot_positions(
     """Plot the position of each document for one query as bars, one row per layer or head.
 
     base and x of each bar are the first position of the document and its length in tokens, one value per row,
-    NaN where the query may not attend to it. Methods with equal positions in all layers and heads have one
-    row.
+    NaN where the query may not attend to it, and for methods without positions. Methods with equal positions
+    in all layers and heads have one row.
 
     Args:
         trace: Trace of any method.
@@ -72,9 +72,12 @@ def query_positions(trace: "pine.Trace", query: int, document: int | None) -> tu
     lengths = trace.layout.lengths
     if document is not None:
         starts = trace.document_starts[:, :, document]
-        return starts, int(starts[0, 0, document] + lengths[document]) - 1
+        is_placed = starts[0, 0, document] != MASKED
+        return starts, int(starts[0, 0, document] + lengths[document] - 1) if is_placed else 0
     index = query % trace.suffix_starts.shape[2]
     starts = trace.suffix_starts[:, :, index]
+    if (starts == MASKED).all():  # a method without positions
+        return starts, 0
     # The suffix begins where the last of the documents ends.
     return starts, int((starts[0, 0] + lengths).max()) + index
 

@@ -10,7 +10,7 @@ import pine_engine as pine
 from viz.drawing.identity import document_letter
 from viz.figures.frame import document_segments, method_labels, new_figure
 from viz.figures.head_decisiveness import decisiveness, most_decisive
-from viz.figures.positions import IntArray, at_place, document_bars
+from viz.figures.positions import MASKED, IntArray, at_place, document_bars
 from viz.theme import INK
 
 _FRAME = {"frame": {"duration": 700, "redraw": False}, "transition": {"duration": 500}}
@@ -35,7 +35,7 @@ def plot_positions_by_order(
     """Plot the position of each document for the last token of the question, one frame per order.
 
     base and x of a bar are the first position of the document and its length in tokens, one value per method;
-    never NaN.
+    NaN for methods without positions.
 
     Args:
         rows: Orders of a traced shuffle.
@@ -76,7 +76,8 @@ def plot_document_positions(
     methods = list(orders[0].starts)
     names = method_labels(methods, labels)
     end = max(int((starts + one.lengths).max()) for one in orders for starts in one.starts.values())
-    first = min(int(starts.min()) for one in orders for starts in one.starts.values())
+    placed = [starts for one in orders for starts in one.starts.values() if (starts != MASKED).all()]
+    first = min((int(starts.min()) for starts in placed), default=0)
     figure = new_figure(
         name="shuffle-positions",
         title="Document positions across orders",
