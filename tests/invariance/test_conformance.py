@@ -16,13 +16,14 @@ from pine_engine.invariance.conformance import check_case, conforms
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "conformance"
 CASES = ["s1_llama_k2", "s2_llama_k3", "s3_qwen2_k5", "s4_llama_k8"]
+ZOO = sorted(path.parent.name for path in (GOLDEN / "zoo").glob("*/case.json"))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*CASES, *(f"zoo/{name}" for name in ZOO)])
 def test_engine_matches_released_code(case: str) -> None:
     report = check_case(GOLDEN / case)
     num_runs = len(json.loads((GOLDEN / case / "case.json").read_text())["runs"])
-    assert (report["case"], report["runs"], report["conforms"]) == (case, num_runs, True)
+    assert (report["case"], report["runs"], report["conforms"]) == (Path(case).name, num_runs, True)
 
 
 @pytest.fixture
@@ -119,6 +120,8 @@ def change_tensor(file: str, name: str, *shape: int) -> Damage:
 FILES = ("config.json", "weights.safetensors", "expected_1.safetensors", "case.json")
 KEYS = ("prefix", "documents", "suffix", "steps", "runs")
 INVALID: list[tuple[Damage, str]] = [
+    (change_json("case.json", method="no_such"), "no_such"),
+    (change_tensor("expected_0.safetensors", "no_such_tensor", 3), "no_such_tensor"),
     (change_json("case.json", runs=[]), "no run"),
     (change_json("case.json", documents=[[5], []]), "document 2"),
     (change_json("case.json", steps=3), "'decode_logits' has shape (12, 97), expected (3, 97)"),
