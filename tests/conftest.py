@@ -118,6 +118,16 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, tiny_llama: "Callable[..., Ll
     return folder
 
 
+@pytest.fixture(scope="session")
+def engine(tiny_llama: "Callable[..., LlamaForCausalLM]") -> "Engine":
+    """Return a tiny model of letters, with a context of 900 and no stop token. Tests must not change it."""
+    from pine_engine.engine.engine import Engine
+    from tests.support.tokenizers import letter_tokenizer
+
+    model = tiny_llama(max_context_length=900, head_dim=32)
+    return Engine(model, letter_tokenizer(), stop_token_ids=())
+
+
 @pytest.fixture
 def pine(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> "Run":
     """Return a function that runs a subcommand in this process."""

@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +11,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import LlamaForCausalLM
 
+from pine_engine import Engine, GenerationFinished, InputError, PrefillDone, RunFinished, TokenGenerated
 from pine_engine.debias import debias
 from pine_engine.debias.debias import (
     CANDIDATES,
@@ -30,9 +29,6 @@ from pine_engine.debias.debias import (
 )
 from pine_engine.debias.plan import content_free_prompts, document_orders, plan_debias, prior_samples
 from pine_engine.debias.table import DEBIASERS, Steps
-from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import GenerationFinished, PrefillDone, RunFinished, TokenGenerated
-from pine_engine.errors import InputError
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Document, Prompt
 from pine_engine.prompts.request import LabeledRequest
@@ -51,11 +47,6 @@ REQUEST = LabeledRequest(
 
 ROUNDING = 1e-6
 """Probabilities from float32 logits of a decoding step, which has another shape than a prefill."""
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
-    return Engine(tiny_llama(max_context_length=900, head_dim=32), letter_tokenizer(), stop_token_ids=())
 
 
 def changed(**fields: Any) -> LabeledRequest:

@@ -17,8 +17,6 @@ from pine_engine import METHODS, Engine, InputError, TokenLayout
 from pine_engine.engine import orders, passes
 from pine_engine.engine.run import Run, prepare_run
 from tests.support.errors import has_field
-from tests.support.families import TinyLlama
-from tests.support.tokenizers import letter_tokenizer
 
 LAYOUT = TokenLayout(tuple(range(60, 73)), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
 FIXED: dict[str, Any] = {"max_new_tokens": 5, "stop_at_eos": False}
@@ -39,11 +37,6 @@ def test_seed_determines_sampled_orders() -> None:
     assert sampled[0] != sampled[1] != sampled[2] != sampled[0]
     assert pine.sample_orders(6) == pine.sample_orders(6, 20)[:11] == sampled[0]
     assert sampled[0][1] == (3, 5, 0, 1, 2, 4)  # certificates contain the seed
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_llama: TinyLlama) -> Engine:
-    return Engine(tiny_llama(head_dim=32), letter_tokenizer())
 
 
 @pytest.fixture(scope="module")

@@ -18,16 +18,10 @@ PLAIN = {
     "documents": [{"text": "one"}, {"text": "two", "title": "T"}],
 }
 FULL = {
-    **PLAIN,
-    "id": "a-2",
-    "question": "Why?",
-    "gold_index": 1,
-    "answers": ["two", "2"],
-    "rejected_answers": ["one"],
-    "source": "ours",
-    "license": "CC0-1.0",
+    **PLAIN, "id": "a-2", "question": "Why?", "gold_index": 1, "answers": ["two", "2"],
+    "rejected_answers": ["one"], "source": "ours", "license": "CC0-1.0",
     "meta": {"subset": "made up", "rank": [0, None]},
-}
+}  # fmt: skip
 HEADER = "id,question,answers,gold_index,title1,document1,document2,task\n"
 
 
@@ -90,10 +84,7 @@ def test_documents_per_row_and_file_are_limited(file: Path, table: Path) -> None
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"gold_index": 2}, "gold_index"),
-        ({"gold_index": -1}, "gold_index"),
-        ({"gold_index": "1"}, "gold_index"),
-        ({"gold_index": True}, "gold_index"),
+        *(({"gold_index": value}, "gold_index") for value in (2, -1, "1", True)),
         ({"answers": "two"}, "answers"),
         ({"answers": [2]}, "answers.0"),
         ({"meta": None}, "meta"),
@@ -115,14 +106,9 @@ def test_table_has_the_fields_of_an_example(table: Path) -> None:
         f'{HEADER}a,"Who, then?","two | 2|",1,T,one,"two\nlines",kv_retrieval\nb,Why?,,,,one,,\n'
     )
     first, second = read_examples(table)
-    assert first == Example(
-        id="a",
-        task="kv_retrieval",
-        question="Who, then?",
-        documents=[Document(text="one", title="T"), Document(text="two\nlines")],
-        gold_index=1,
-        answers=["two", "2"],
-    )
+    documents = [Document(text="one", title="T"), Document(text="two\nlines")]
+    who: dict[str, Any] = {"question": "Who, then?", "gold_index": 1, "answers": ["two", "2"]}
+    assert first == Example(id="a", task="kv_retrieval", documents=documents, **who)
     assert second == Example(id="b", task="retrieval_qa", question="Why?", documents=[Document(text="one")])
     table.write_text("document1,question\none,Why?\n")
     assert read_examples(table) == [second.model_copy(update={"id": "line 2"})]

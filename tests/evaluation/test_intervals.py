@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,26 +82,6 @@ def test_share_of_examples_is_covered(count: int, kind: str, first: float, secon
     assert found > 0.93
 
 
-@pytest.mark.parametrize(
-    ("sizes", "weights", "right"),
-    [
-        ((5, 5, 5), (984, 164, 164), (0.9, 0.5, 0.5)),
-        ((50, 20, 10), (100, 100, 984), (0.5, 0.9, 0.02)),
-        ((2, 3), (1, 1), (0.6, 0.3)),
-    ],
-)
-def test_share_of_sections_with_weights_is_covered(
-    sizes: tuple[int, ...], weights: tuple[float, ...], right: tuple[float, ...]
-) -> None:
-    each = np.repeat(np.divide(weights, sizes), sizes)
-    truth = float(np.average(right, weights=weights))
-
-    def sample(generator: np.random.Generator) -> Values:
-        return (generator.random(sum(sizes)) < np.repeat(right, sizes)).astype(float)
-
-    assert coverage(sample, truth, lambda values: share(values, each)) > 0.93
-
-
 def test_share_interval_is_narrower_for_similar_values() -> None:
     samples = (np.array([0.0, 1.0] * 16), np.array([0.4, 0.6] * 16), np.full(32, 0.5))
     widths = [high - low for low, high in (ends(share(values)) for values in samples)]
@@ -162,16 +143,14 @@ def test_bootstrap_interval_is_covered(kind: str, count: int) -> None:
 @pytest.mark.parametrize("subsets", [20, 5])
 def test_small_subsets_do_not_narrow_an_interval(subsets: int) -> None:
     """Coverage over all pairs, and over the section of the subsets."""
-    pairs = [
-        judged(f"p-{index}", "vanilla", "as-is", "A", section="Chat", subset=f"s-{index % subsets}")
-        for index in range(20)
-    ]
 
     def interval(values: Values, labels: Sequence[str]) -> Estimate | None:
+        blank: dict[str, Any] = {"text": None, "parsed": None, "score": None}
         records = [
-            pair.model_copy(update={"text": None, "parsed": None, "score": None, "answer_logprob": value})
-            for pair, value in zip(pairs, values.tolist(), strict=True)
-        ]
+            judged(f"p-{n}", "vanilla", "as-is", "A", section="Chat", subset=f"s-{n % subsets}")
+            .model_copy(update=blank | {"answer_logprob": value})
+            for n, value in enumerate(values.tolist())
+        ]  # fmt: skip
         return task_of(records).get("vanilla", "logprob", *labels)
 
     for labels in (["mean"], ["section", OVER_ORDERS, "Chat"]):
@@ -182,10 +161,8 @@ def test_small_subsets_do_not_narrow_an_interval(subsets: int) -> None:
 @pytest.mark.parametrize("count", [1, MIN_EXAMPLES - 1])
 def test_fewer_than_ten_examples_have_no_interval(count: int) -> None:
     drawn = draw(count, num_resamples=FEW)
-    for estimate in (
-        mean(np.arange(count, dtype=np.float64) - 4.0, drawn),
-        ratio(np.ones(count), np.ones(count), drawn),
-    ):
+    values, ones = np.arange(count, dtype=np.float64) - 4.0, np.ones(count)
+    for estimate in (mean(values, drawn), ratio(ones, ones, drawn)):
         assert estimate is not None and estimate.interval is None and estimate.num_examples == count
         assert estimate.negative().interval is None
 

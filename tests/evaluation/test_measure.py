@@ -27,11 +27,6 @@ SWAPS = ["as-is", "swapped", "segments-swapped", "labels-swapped"]
 CALIBRATED = ["calibration_labels", "calibration_first", "calibration_every"]
 
 
-@pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
-    return Engine(tiny_llama(max_context_length=900, head_dim=32), letter_tokenizer(), stop_token_ids=())
-
-
 @pytest.mark.parametrize(
     ("example", "methods", "names"),
     [

@@ -99,15 +99,6 @@ def test_group_by_slot_has_comparable_slots_only(
         assert [*np.isfinite(scores)] == [gold is not None for gold in golds]
 
 
-def test_group_by_slot_averages_orders_of_others() -> None:
-    one = example(0, 1, 3)
-    scores = {arranged.name: index / 10 for index, arranged in enumerate(arrange_all(one, ["all"]))}
-    table = slots_of([record(one, name, "pine", score) for name, score in scores.items()])[3]
-    for slot in range(3):
-        expected = fmean(score for name, score in scores.items() if arrange(one, name).slots[slot] == 1)
-        assert table[slot] == pytest.approx([expected])
-
-
 def test_group_by_slot_separates_sizes() -> None:
     """Of several shuffles the mean counts."""
     scores = {"shuffled:3": 0.0, "shuffled:4": 0.5}

@@ -10,12 +10,10 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine.debias.debias import DebiasResult, run_debias
+from pine_engine import METHODS, TASKS, DebiasResult, Document, Engine, InputError, TokenLayout, run_debias
 from pine_engine.debias.plan import content_free_prompts, document_orders, plan_debias
 from pine_engine.debias.table import measured_method
-from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import ActiveGeneration
-from pine_engine.errors import InputError
 from pine_engine.evaluation import measure as measuring
 from pine_engine.evaluation.combine import combine
 from pine_engine.evaluation.document_orders import DocumentOrder, arrange
@@ -23,12 +21,8 @@ from pine_engine.evaluation.example_runs import BaseRun, Generation, Prefill
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.settings import Key, max_visited
-from pine_engine.methods.table import METHODS
-from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.request import LabeledRequest
 from pine_engine.prompts.scoring import parse_verdict
-from pine_engine.prompts.tasks import TASKS
 from tests.support import measured_rows
 from tests.support.measured_rows import PAIR, evaluate_records
 from tests.support.tokenizers import letter_tokenizer
@@ -38,11 +32,6 @@ ROUNDING = 1e-9
 
 QUESTION = measured_rows.QUESTION.model_copy(update={"documents": measured_rows.QUESTION.documents[:3]})
 SWAPS = ["as-is", "swapped", "segments-swapped", "labels-swapped"]
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
-    return Engine(tiny_llama(max_context_length=900, head_dim=32), letter_tokenizer())
 
 
 @pytest.fixture
@@ -62,13 +51,7 @@ def records(engine: Engine, examples: Sequence[Example], **options: Any) -> dict
 
 
 def pairs(count: int) -> list[Example]:
-    texts = ["Me.", "You, or he.", "All of us.", "She.", "The moon?", "It is 3.", "Yes."]
-    found = []
-    for number in range(count):
-        documents = [Document(text=text) for text in (texts[number % 7], f"{texts[-number % 5]}!")]
-        update = {"id": f"p{number}", "question": f"Who is number {number}?", "documents": documents}
-        found.append(PAIR.model_copy(update=update))
-    return found
+    return list(map(Example.model_validate, measured_rows.pairs(count)))
 
 
 def likely(logprobs: Mapping[str, float] | None) -> list[float]:
@@ -145,11 +128,8 @@ def test_combine_verdicts_vote_for_documents(
     for name, expected in (("as-is", as_is), ("swapped", swapped)):
         found = combine(measured_method("permutation_full"), PAIR, runs, arrange(PAIR, name))
         assert tuple(found[field] for field in ("text", "parsed", "score")) == expected
-
-
-def test_combine_equally_likely_choices_share_the_score() -> None:
-    run = finished_run(arrange(PAIR, "as-is"), "", {"[[A]]": -1.0, "[[B]]": -1.0})
-    assert combine(measured_method("pine"), PAIR, [run], run.order)["choice_score"] == 0.5
+    equal = finished_run(arrange(PAIR, "as-is"), "", {"[[A]]": -1.0, "[[B]]": -1.0})
+    assert combine(measured_method("pine"), PAIR, [equal], equal.order)["choice_score"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -278,13 +258,10 @@ THREE_ANSWERS = PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 3})
 @pytest.mark.parametrize(
     ("example", "method", "options"),
     [
-        (QUESTION, "pride", {}),
-        (QUESTION, "calibration_labels:pine", {}),
+        *((QUESTION, method, {}) for method in ("pride", "calibration_labels:pine", "pines")),
+        *((example, "permutation_full", {}) for example in (MANY, THREE_ANSWERS)),
         (PAIR, "pride", {"logprobs": False}),
         (PAIR, "calibration_every", {"generate": False}),
-        (MANY, "permutation_full", {}),
-        (THREE_ANSWERS, "permutation_full", {}),
-        (QUESTION, "pines", {}),
         (QUESTION, "pine", {"generate": False, "logprobs": False}),
         (QUESTION, "pine", {"max_new_tokens": 0}),
         (QUESTION, "pine", {"order_names": ["sideways"]}),

@@ -6,11 +6,8 @@ from typing import Any
 
 import pytest
 
-from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import OrderResult, compare_orders, sample_orders
+from pine_engine import Document, Engine, OrderResult, Request, compare_orders, sample_orders
 from pine_engine.invariance.certificate import Certificate, create_certificate, hash_logits
-from pine_engine.prompts.prompt import Document
-from pine_engine.prompts.request import Request
 
 COMPARISON = Request(
     question="Which is green?",

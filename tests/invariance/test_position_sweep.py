@@ -6,22 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import PrefillProgress
-from pine_engine.errors import InputError
-from pine_engine.invariance.position_sweep import SlotScored, order_effects, sweep_document
+from pine_engine import Engine, InputError, PrefillProgress, SlotScored, order_effects, sweep_document
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
-from tests.support.families import TinyLlama
-from tests.support.tokenizers import letter_tokenizer
 
 LAYOUT = TokenLayout(tuple(range(60, 73)), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
 ANSWER = "hello"
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_llama: TinyLlama) -> Engine:
-    return Engine(tiny_llama(head_dim=32), letter_tokenizer())
 
 
 def test_sweep_scores_equal_score_of_reordered_prompt(engine: Engine) -> None:
@@ -44,7 +34,7 @@ def test_sweep_scores_equal_score_of_reordered_prompt(engine: Engine) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"document": 3}, {"document": -1}, {"answer": ""}, {"answer": "a" * 500}, {"methods": ["none"]}],
+    [{"document": 3}, {"document": -1}, {"answer": ""}, {"answer": "a" * 700}, {"methods": ["none"]}],
 )
 def test_sweep_invalid_argument_raises_at_call(engine: Engine, changes: dict[str, Any]) -> None:
     arguments: dict[str, Any] = {"document": 0, "answer": ANSWER, **changes}

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -15,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_engine import InputError
-from pine_engine.cli import main as cli
 from pine_engine.cli import report as report_command
 from pine_engine.cli.output import BAD_INPUT
 from pine_engine.cli.report import report
@@ -25,6 +23,7 @@ from pine_engine.evaluation.report.parts import report_parts
 from pine_engine.evaluation.report.published import gains, published, published_model
 from pine_engine.evaluation.report.runs import MeasuredRun, read_runs, repeat_command, run_labels
 from pine_engine.evaluation.report.tables import HEADS, Part, Table, pivot, task_label
+from tests.support.commands import Run
 from tests.support.records import run_info, write_run
 from tests.support.report_runs import (
     GOLDEN,
@@ -75,10 +74,6 @@ def test_page_has_the_tables_of_the_report(parts: list[Part], page: str) -> None
         assert all(row.all("th") for row in rows)
         cells = [cell.text for row in rows for cell in row.children if cell.tag in ("th", "td")]
         assert cells == cells_of(table)
-
-
-def test_table_of_no_rows_has_no_lines() -> None:
-    assert pivot("main_results", [], HEADS, orders="").rows == ()
 
 
 def test_published_averages_are_means_of_sections() -> None:
@@ -156,15 +151,14 @@ def test_heads_span_their_rows() -> None:
     table = Table("t", ("a", "b", "c"), rows, heads=3)
     assert row_spans(table) == [[3, 2, 1], [0, 0, 1], [0, 1, 1], [2, 2, 1], [0, 0, 1]]
     assert cells_of(table) == [*"abc", *"rx1", *"2", *"y3", *"sy4", *"4"]
+    assert pivot("main_results", [], HEADS, orders="").rows == ()
 
 
 def test_labels_of_runs_are_short_and_unique() -> None:
     model = "SmolLM2-135M-Instruct"
     assert run_labels([JUDGE, run_info(data="other.jsonl")]) == [f"{model}, pairs", f"{model}, other"]
-    tasks = ["judge_pair", "kv_retrieval"]
-    assert run_labels([run_info(task=task) for task in tasks]) == [
-        f"{model}, pairs, {task}" for task in tasks
-    ]
+    of_tasks = [run_info(task=task) for task in ("judge_pair", "kv_retrieval")]
+    assert run_labels(of_tasks) == [f"{model}, pairs, judge_pair", f"{model}, pairs, kv_retrieval"]
     assert [label[-4:] for label in run_labels([JUDGE, JUDGE])] == [" (1)", " (2)"]
 
 
@@ -178,17 +172,9 @@ def test_repeat_command_has_the_settings_of_the_run() -> None:
 CURVES = [f"retrieval-qa-1-3-{name}" for name in ("generated", "generated-areas", "logprob", "logprob-areas")]
 
 
-def run_report(monkeypatch: pytest.MonkeyPatch, folder: Path, out: Path) -> int | str | None:
-    argv = ["pine_engine", "report", str(folder), "--output-dir", str(out), "--json"]
-    monkeypatch.setattr(sys, "argv", argv)
-    with pytest.raises(SystemExit) as raised:
-        cli.main()
-    return raised.value.code
-
-
 @pytest.mark.parametrize("kaleido", ["missing", "installed", "without a browser"])
 def test_report_writes_page_markdown_and_images(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kaleido: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pine: Run, kaleido: str
 ) -> None:
     def write_images(figures: Sequence[go.Figure], paths: Sequence[str], **options: object) -> None:
         if kaleido == "without a browser":
@@ -200,20 +186,19 @@ def test_report_writes_page_markdown_and_images(
     monkeypatch.setattr(report_export, "find_spec", lambda name: None if kaleido == "missing" else name)
     folder, out = tmp_path / "run", tmp_path / "new" / "report"
     write_run(folder, QA, [*qa_records()])
-    assert not run_report(monkeypatch, folder, out)
-    printed = capsys.readouterr()
-    output = json.loads(printed.out)
+    printed = pine("report", folder, "--output-dir", out, "--json")
+    output = printed.json
     images = [f"{name}.png" for name in CURVES] if kaleido == "installed" else []
     assert sorted(output["files"]) == sorted(map(str, out.iterdir()))
     assert {Path(name).name for name in output["files"]} == {"report.html", "report.md", *images}
-    assert (report_command.NO_IMAGES in printed.err) == (kaleido == "without a browser")
+    assert (report_command.NO_IMAGES in printed.stderr) == (kaleido == "without a browser")
     markdown = (out / "report.md").read_text(encoding="utf-8")
     assert all(f"]({name})" in markdown for name in images)
     (summary,) = output["runs"].values()
     assert summary["tasks"][0]["examples"] == 20
 
 
-def test_report_refuses_folders_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_refuses_folders_and_files(tmp_path: Path, pine: Run) -> None:
     write_run(tmp_path / "empty", QA, [])
     for folder in (tmp_path, tmp_path / "empty"):
         with pytest.raises(InputError):
@@ -229,4 +214,4 @@ def test_report_refuses_folders_and_files(tmp_path: Path, monkeypatch: pytest.Mo
     headings = [part.heading for part in report_parts([], molecules=[read_molecule_report(file)])]
     assert headings == [task_label("molecule_generation"), "The paper's own numbers (other models)"]
     write_run(tmp_path / "run", QA, [*qa_records()])
-    assert run_report(monkeypatch, tmp_path / "run", file / "report") == BAD_INPUT
+    assert pine("report", tmp_path / "run", "--output-dir", file / "report").status == BAD_INPUT
