@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Generator
+from functools import partial
 from inspect import isfunction
 from pathlib import Path
 from typing import Any
@@ -227,10 +228,33 @@ LABELLED = pine.LabeledRequest(
     documents=[pine.Document("a"), pine.Document("b")], question="Who?", labels=["A", "B"]
 )
 
+PARTS: dict[str, Any] = {
+    "question": "Who?", "documents": ["a"], "task": "kv_retrieval", "instruction": "Say.", "system": "Hi."
+}  # fmt: skip
+INVALID_PARTS: list[tuple[str, dict[str, Any]]] = [
+    *(("prompt", {"prompt": LAYOUT, name: value}) for name, value in PARTS.items()),
+    ("prompt", {}),
+    ("documents", {"question": "Who?"}),
+    ("question", {"documents": ["a"]}),
+    ("task", {"question": "Who?", "documents": ["a"], "task": "qa"}),
+    ("lenght", {"prompt": LAYOUT, "lenght": 3}),
+]
+CALLS: tuple[Any, ...] = (pine.Engine.generate, pine.Engine.shuffle, pine.Engine.score)
+
 REFUSALS: list[Any] = [
+    *(case for field, arguments in INVALID_PARTS
+      for case in cases(field, *(partial(call, **arguments) for call in CALLS))),
+    *cases("lenght", lambda engine: pine.compare_orders(engine, LAYOUT, lenght=3)),
+    *cases("prompt", lambda engine: engine.run(), lambda engine: engine.run(LAYOUT, question="Who?")),
     *with_value("method", [5, [None], ["vanilla", ["pine"]], b"pine"],
         lambda engine, methods: engine.run(LAYOUT, methods=methods)),
+    *with_value("method", [["pine", "magic"], ["PINE"]], lambda _, methods: pine.get_methods(methods)),
+    *with_value("methods", [[], ["all", "pine"], ["pine", "pcw", "pine"]],
+        lambda _, methods: pine.get_methods(methods)),
     *with_value("", [[], "pine,vanilla"], lambda engine, methods: engine.run(LAYOUT, methods=methods)),
+    *with_value("method", ["pines", ["pine"] * 3],
+        lambda engine, method: pine.generate_batch(engine, LAYOUT, method=method)),
+    *cases("prompt", lambda engine: pine.generate_batch(engine, LAYOUT, max_new_tokens=600)),
     *with_value("", ["all", ["pine"], None],
         lambda _, base: pine.plan_debias([LABELLED], wrapper="permutation_full", base=base),
         lambda engine, base: generated(engine, [LAYOUT], method=base)),
@@ -291,6 +315,10 @@ REFUSALS: list[Any] = [
         lambda engine, number: pine.generate_batch(engine, LAYOUT, max_new_tokens=number)),
     *with_value("batch size", [2.0, 0], lambda engine, n: pine.generate_batch(engine, LAYOUT, batch_size=n)),
     *cases("number of alternatives", lambda _: trace_of(alternatives=2.0)),
+    *with_value("", [-1], lambda engine, count: engine.generate(LAYOUT, trace=trace_of(alternatives=count))),
+    *with_value("", [(2, 0, 0, 1), (0, 4, 0, 1), (-1, 0, 0, 1), (0, -1, 0, 1), (0, 0, 3, 10), (0, 0, 3, 3),
+                     (0, 0, -1, 3)],
+        lambda engine, place: engine.generate(LAYOUT, max_new_tokens=3, trace=trace_of((range_of(*place),)))),
     *cases("head of a token range", lambda _: range_of(0, "2", 0, 1)),
     *cases("token range", lambda _: trace_of(((0, 0, 0, 1),))),
     *with_value("", [1, "yes", pine.TokenRange(0, 0, 0, 1), [], {}, pine.TraceConfig],
@@ -300,6 +328,15 @@ REFUSALS: list[Any] = [
         lambda engine, orders: next(pine.compare_orders(engine, LAYOUT, orders=orders))),
     *with_value("an order", [[0, 1], [["0", "1"]]],
         lambda engine, orders: next(pine.compare_orders(engine, LAYOUT, orders=orders))),
+    *with_value("number of orders", [0, "two"], lambda engine, count: engine.shuffle(LAYOUT, count=count)),
+    *cases("count", lambda engine: engine.shuffle(LAYOUT, count=2, orders=[[0, 1]])),
+    *cases("order", lambda engine: engine.shuffle(LAYOUT, orders=[[0, 0]])),
+    *cases("orders", lambda engine: engine.shuffle(LAYOUT, orders=[])),
+    *cases("prefix_cache", lambda engine: engine.shuffle(LAYOUT, prefix_cache=None)),
+    *with_value("document", [2, -1], lambda engine, document:
+        pine.sweep_document(engine, LAYOUT, document=document, answer="A")),
+    *with_value("", [{"answer": ""}, {"answer": "a" * 600}, {"answer": "A", "methods": ["none"]}],
+        lambda engine, options: pine.sweep_document(engine, LAYOUT, document=0, **options)),
     *with_value("continuation", [[], None, 5, ["a", [5, 6]], b"Anna", pd.DataFrame({"red": ["A"]})],
         lambda engine, texts: engine.score(LAYOUT, texts)),
     *with_value("", [None, 5, ["a"], b"a"], lambda engine, text: engine.tokenize_answer(text)),

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine import METHODS, Engine, InputError, TokenLayout, TokenRange, Trace, TraceConfig
+from pine_engine import METHODS, Engine, TokenLayout, TokenRange, Trace, TraceConfig
 from tests.support.families import TinyLlama
 from tests.support.reference import exact_llama, reference_pass
 
@@ -70,22 +70,3 @@ def test_alternatives_are_the_most_likely_tokens(engine: Engine) -> None:
     for step, row in zip(alternatives, logprobs, strict=True):
         assert [each.token_id for each in step] == np.argsort(-row)[:4].tolist()
         assert [each.logprob for each in step] == pytest.approx(np.sort(row)[::-1][:4].tolist(), abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    "outside",
-    [
-        *(TokenRange(2, 0, 0, 1), TokenRange(0, 4, 0, 1), TokenRange(-1, 0, 0, 1), TokenRange(0, -1, 0, 1)),
-        *(TokenRange(0, 0, 3, TOTAL + 2), TokenRange(0, 0, 3, 3), TokenRange(0, 0, -1, 3)),
-    ],
-)
-def test_range_outside_model_or_prompt_is_refused(engine: Engine, outside: TokenRange) -> None:
-    TraceConfig((TokenRange(1, 3, 0, TOTAL + 1),)).check(2, 4, TOTAL + 1)  # the largest one
-    with pytest.raises(InputError, match="token range has"):
-        engine.generate(LAYOUT, max_new_tokens=NEW_TOKENS, trace=TraceConfig((outside,)))
-
-
-def test_negative_number_of_alternatives_is_refused(engine: Engine) -> None:
-    engine.generate(LAYOUT, trace=TraceConfig(alternatives=0))
-    with pytest.raises(InputError, match="alternatives"):
-        engine.generate(LAYOUT, trace=TraceConfig(alternatives=-1))

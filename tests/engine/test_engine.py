@@ -16,7 +16,6 @@ import pine_engine as pine
 from pine_engine import METHODS, Engine, InputError, TokenLayout
 from pine_engine.engine.run import RunOptions
 from tests.engine.conftest import LAYOUT
-from tests.support.errors import has_field
 from tests.support.families import TinyLlama
 from tests.support.forward import prefill_logits
 from tests.support.reference import exact_llama, reference_logits
@@ -239,29 +238,5 @@ def test_parts_become_prompt_of_task(engine: Engine) -> None:
     assert engine.run(question="Who?", documents="red", **OPTIONS).layout == engine.tokenize(default)
 
 
-@pytest.mark.parametrize("call", [Engine.run, Engine.generate, Engine.shuffle, Engine.score])
-@pytest.mark.parametrize(
-    ("arguments", "field"),
-    [
-        *(({"prompt": LAYOUT, name: value}, "prompt") for name, value in PARTS.items()),
-        ({}, "prompt"),
-        ({"question": "Who?"}, "documents"),
-        ({"documents": ["a"]}, "question"),
-        ({"question": "Who?", "documents": ["a"], "task": "qa"}, "task"),
-    ],
-)
-def test_invalid_prompt_or_parts_raise_with_field(
-    engine: Engine, call: Callable[..., Any], arguments: dict[str, Any], field: str
-) -> None:
-    with pytest.raises(InputError, check=has_field(field)):
-        call(engine, **arguments)
-
-
 def test_run_signature_lists_all_options() -> None:
     assert {"self", "prompt", *RunOptions.__annotations__} == set(inspect.signature(Engine.run).parameters)
-
-
-@pytest.mark.parametrize("call", [Engine.generate, Engine.shuffle, Engine.score, pine.compare_orders])
-def test_unknown_option_raises_with_field(engine: Engine, call: Callable[..., Any]) -> None:
-    with pytest.raises(InputError, check=has_field("lenght")):
-        call(engine, LAYOUT, lenght=3)

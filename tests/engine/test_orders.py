@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import pine_engine as pine
-from pine_engine import METHODS, Engine, InputError, TokenLayout
+from pine_engine import METHODS, Engine, TokenLayout
 from pine_engine.engine import orders, passes
 from pine_engine.engine.run import Run, prepare_run
-from tests.support.errors import has_field
 
 LAYOUT = TokenLayout(tuple(range(60, 73)), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
 FIXED: dict[str, Any] = {"max_new_tokens": 5, "stop_at_eos": False}
@@ -196,19 +195,3 @@ def test_shuffle_finds_broken_invariance(engine: Engine, monkeypatch: pytest.Mon
     monkeypatch.setattr(Run, "result", nudged)
     found = engine.shuffle(LAYOUT, methods=["vanilla", "pine"], count=2, **FIXED)
     assert found.invariance_held == {"vanilla": None, "pine": False}
-
-
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"count": 0}, "number of orders"),
-        ({"count": "two"}, "number of orders"),
-        ({"count": 2, "orders": [[0, 1, 2]]}, "count"),
-        ({"orders": [[0, 0, 2]]}, "order"),
-        ({"orders": []}, "orders"),
-        ({"prefix_cache": None}, "prefix_cache"),
-    ],
-)
-def test_shuffle_with_invalid_orders_raises(engine: Engine, options: dict[str, Any], field: str) -> None:
-    with pytest.raises(InputError, check=has_field(field)):
-        engine.shuffle(LAYOUT, **FIXED, **options)

@@ -7,9 +7,8 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from pine_engine import METHODS, InputError, Method, get_methods
+from pine_engine import METHODS, Method, get_methods
 from pine_engine.methods.table import TUTORIAL_METHODS, get_method
-from tests.support.errors import has_field
 
 SPECIFICATION = Path(__file__).parents[2] / "docs" / "specification.md"
 
@@ -84,26 +83,6 @@ def test_methods_with_equal_document_encoding() -> None:
 def test_selection_keeps_its_order_and_has_defaults() -> None:
     assert [method.name for method in get_methods(["pine", "nia"])] == ["pine", "nia"]
     assert [method.name for method in get_methods()] == ["vanilla", "nia", "pcw", "pine"]
+    assert get_method("pine") is get_method(METHODS["pine"]) is METHODS["pine"]
     assert get_methods("all") == get_methods(METHODS) == tuple(METHODS.values())
     assert [method.name for method in TUTORIAL_METHODS] == ["vanilla", "nia", "pcw", "sp", "pine"]
-
-
-@pytest.mark.parametrize(
-    ("names", "field"),
-    [
-        ([], "methods"),
-        (["pine", "magic"], "method"),
-        (["PINE"], "method"),
-        (["all", "pine"], "methods"),
-        (["pine", "pcw", "pine"], "methods"),
-    ],
-)
-def test_get_methods_refuses_an_invalid_selection(names: list[str], field: str) -> None:
-    with pytest.raises(InputError, check=has_field(field)):
-        get_methods(names)
-
-
-def test_get_method_refuses_several_methods() -> None:
-    assert get_method("pine") is get_method(METHODS["pine"]) is METHODS["pine"]
-    with pytest.raises(InputError, check=has_field("method")):
-        get_method(["pine"])  # type: ignore[arg-type]  # the wrong type is the test

@@ -149,29 +149,6 @@ def text_of(engine: Engine, ids: tuple[int, ...]) -> str:
     return "".join(engine.tokenizer.convert_ids_to_tokens(ids))
 
 
-def test_request_becomes_tokens_of_its_task(engine: Engine) -> None:
-    layout = Request(**{**REQUEST, "instruction": "Go.", "system": "Be kind."}).tokenize(engine)
-    assert text_of(engine, layout.prefix) == "Be kind.\n\nGo.\n\n"
-    documents = [text_of(engine, ids) for ids in layout.documents]
-    assert documents == ["Document: one\n", "Document (Title: Two) two\n"]
-    assert text_of(engine, layout.suffix) == "\nQuestion: Why?\nAnswer:"
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        ({"question": " "}, "question"),
-        ({"documents": ["a", ""]}, "documents.1"),
-        ({"documents": [{"title": "T", "text": "\t"}]}, "documents.0"),
-        ({"question": "a\ud800"}, "suffix"),
-        ({"task": "poetry"}, "task"),
-    ],
-)
-def test_tokenize_invalid_request_is_rejected(engine: Engine, change: dict[str, Any], field: str) -> None:
-    with pytest.raises(InputError, check=has_field(field)):
-        Request(**{**REQUEST, **change}).tokenize(engine)
-
-
 @pytest.mark.parametrize(
     ("task", "instruction", "system"),
     [("retrieval_qa", "In a word.", "Be kind."), ("judge_pair", "Be kind.", "")],
