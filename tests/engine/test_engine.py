@@ -57,7 +57,7 @@ def test_prefill_equals_definition(
         assert (left[-1] - right[-1]).abs().max() > 1e-3  # the methods differ
 
 
-def test_trace_and_patched_generate_agree_with_run(engine: Engine) -> None:
+def test_trace_agrees_with_run(engine: Engine) -> None:
     options: dict[str, Any] = {"methods": "all", "max_new_tokens": 3}
     plain, traced = (engine.run(WITHOUT_PREFIX, **options, trace=trace) for trace in (False, True))
     assert not plain.traces
@@ -65,11 +65,7 @@ def test_trace_and_patched_generate_agree_with_run(engine: Engine) -> None:
         shares = traced.traces[method].suffix_attention
         assert shares is not None and not shares[..., 0].any()
         assert shares.sum(-1) == pytest.approx(1.0, abs=1e-6)
-        with pine.patch_generate(engine, WITHOUT_PREFIX, method=method) as inputs:
-            model: Any = engine.model
-            output = model.generate(**inputs, max_new_tokens=3, do_sample=False)
-        generated = tuple(output[0, WITHOUT_PREFIX.num_tokens :].tolist())
-        assert generated[: len(answer.token_ids)] == answer.token_ids == traced.answers[method].token_ids
+        assert answer.token_ids == traced.answers[method].token_ids
 
 
 @pytest.mark.parametrize("method", METHODS)

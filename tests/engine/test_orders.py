@@ -150,9 +150,6 @@ def test_shuffle_stops_at_eos(engine: Engine, stop_at_eos: bool, tokens: int) ->
     assert len(found.first.answers["pcw"].token_ids) == tokens
 
 
-# statistics and result
-
-
 def comparison(text: int, diff: float = 0.0, logprob: float = -1.0) -> pine.OrderComparison:
     """Return a comparison with a reference of text 1. It is bitwise identical if `diff` is 0."""
     answer = pine.Answer("pine", "", (text,), (), 0.0, 0.0, "length")

@@ -14,9 +14,12 @@ from transformers import LlamaForCausalLM
 from pine_engine import METHODS, Engine, InputError, ModelError, TokenLayout, patch_generate
 from pine_engine.engine import passes
 from pine_engine.engine import transformers_generate as module
-from tests.engine.conftest import LAYOUT, LAYOUTS
+from tests.engine.conftest import LAYOUT
+from tests.engine.conftest import LAYOUTS as WITH_PREFIX
 from tests.support.families import TinyLlama
 from tests.support.reference import reference_logits
+
+LAYOUTS = [*WITH_PREFIX, TokenLayout((), LAYOUT.documents, LAYOUT.suffix)]
 
 Model = Any
 """A LlamaForCausalLM, whose generate takes and returns more than its annotation."""

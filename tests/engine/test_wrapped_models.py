@@ -14,7 +14,6 @@ from peft import (
     PromptTuningConfig,
     get_peft_model,
 )
-from torch import nn
 
 from pine_engine import Engine, ModelError, TokenLayout, patch_generate
 from tests.engine.conftest import LAYOUT
@@ -102,26 +101,10 @@ def test_vanilla_with_adapter_equals_stock_generate(model: Model, name: str) -> 
     assert len(set(expected)) > 1 and stock(base) != expected[0]
 
 
-class GeneratesWithCopy(nn.Module):
-    """Wrapper that generates with a copy of the model that it holds."""
-
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.model = model
-        vars(self)["copied"] = copy.deepcopy(model)
-
-    def __getattr__(self, name: str) -> Any:
-        return super().__getattr__(name) if name == "model" else getattr(self.model, name)
-
-    def forward(self, *args: Any, **options: Any) -> Any:
-        return self.model(*args, **options)
-
-    def generate(self, *args: Any, **options: Any) -> Any:
-        return self.copied.generate(*args, **options)
-
-
 def test_patched_generate_bypassed_by_wrapper_raises(model: Model) -> None:
-    wrapper = GeneratesWithCopy(model)
+    """The wrapper generates with a copy of the model that it holds."""
+    wrapper = lora(model)
+    wrapper.generate = copy.deepcopy(model).generate
     before = sorted(vars(wrapper)), sorted(vars(model))
     with pytest.raises(ModelError):
         answered(wrapper)
