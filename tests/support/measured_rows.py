@@ -16,46 +16,27 @@ TIMES = {"prefill_s", "decode_s", "seconds"}
 """Fields of a record that differ between runs."""
 
 QUESTION = Example(
-    id="q",
-    task="retrieval_qa",
-    prefix="Read.",
-    question="Where?",
-    documents=[
-        Document(text="Tides follow the moon."),
-        Document(title="Sun", text="It shines."),
-        Document(text="Ann has 3."),
-        Document(text="No."),
-    ],
-    gold_index=1,
+    id="q", task="retrieval_qa", prefix="Read.", question="Where?", gold_index=1,
+    documents=[Document("Tides follow the moon."), Document("It shines.", "Sun"), Document("Ann has 3."),
+               Document("No.")],
     answers=["It shines", "shines"],
-)
+)  # fmt: skip
 
 PAIR = Example(
-    id="p",
-    task="judge_pair",
-    system="Judge.",
-    question="Who?",
-    documents=[Document(text="Me."), Document(text="You, or he.")],
-    gold_index=1,
-    answers=["B"],
-    meta={"subset": "llmbar-adver-gptinst"},
-)
+    id="p", task="judge_pair", system="Judge.", question="Who?", gold_index=1, answers=["B"],
+    documents=[Document("Me."), Document("You, or he.")], meta={"subset": "llmbar-adver-gptinst"},
+)  # fmt: skip
 
 
 def pairs(count: int) -> list[dict[str, Any]]:
     """Return pairs as in a file; the better answer is A or B in turns."""
+    same = {"task": "judge_pair", "system": "Judge."}
     return [
-        {
-            "id": f"p{number}",
-            "task": "judge_pair",
-            "system": "Judge.",
-            "question": f"Who is {number}?",
-            "documents": [{"text": f"Me {number}."}, {"text": "You, or he."}],
-            "gold_index": number % 2,
-            "answers": ["AB"[number % 2]],
-        }
+        {"id": f"p{number}", **same, "question": f"Who is {number}?",
+         "documents": [{"text": f"Me {number}."}, {"text": "You, or he."}],
+         "gold_index": number % 2, "answers": ["AB"[number % 2]]}
         for number in range(count)
-    ]
+    ]  # fmt: skip
 
 
 def evaluate_records(engine: Engine, examples: Sequence[Example], **options: Any) -> dict[Key, Record]:

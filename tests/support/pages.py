@@ -43,15 +43,9 @@ def write_certificate(path: Path, model: Path) -> None:
     request = Request(question="Who?", documents=[Document(text="Ann."), Document(text="Ben.")])
     shuffled = engine.shuffle(request.tokenize(engine), methods="pine", max_new_tokens=2, return_logits=True)
     certificate = create_certificate(
-        engine,
-        request,
-        orders=shuffled.orders,
-        comparisons=shuffled.comparisons,
-        hashes=hash_logits(shuffled.first),
-        seed=None,
-        max_new_tokens=2,
-        traced=False,
-    )
+        engine, request, orders=shuffled.orders, comparisons=shuffled.comparisons,
+        hashes=hash_logits(shuffled.first), seed=None, max_new_tokens=2, traced=False,
+    )  # fmt: skip
     write(path, certificate.model_copy(update={"model_ref": str(model)}).model_dump_json())
 
 

@@ -101,30 +101,16 @@ def sweep(
 def run_info(**changes: object) -> RunInfo:
     """Return the settings of such a run."""
     platform = Platform(
-        model="HuggingFaceTB/SmolLM2-135M-Instruct",
-        revision="abc123",
-        dtype="float32",
-        device="cpu",
-        hardware="a processor",
-        threads=2,
-        python="3.12.1",
-        torch="2.13.0",
-        transformers="5.23.0",
+        model="HuggingFaceTB/SmolLM2-135M-Instruct", revision="abc123", dtype="float32", device="cpu",
+        hardware="a processor", threads=2, python="3.12.1", torch="2.13.0", transformers="5.23.0",
         pine_explorer="0.1.0",
-    )
+    )  # fmt: skip
     settings: dict[str, object] = {
-        "started": "2026-01-02T03:04:05+00:00",
-        "data": "pairs.jsonl",
-        "data_sha256": "0123456789abcdef" * 4,
-        "task": "judge_pair",
-        "methods": ("vanilla", "pine"),
-        "order_names": ("as-is", "swapped"),
-        "generate": True,
-        "logprobs": True,
-        "max_new_tokens": None,
-        "address": "embedded",
+        "started": "2026-01-02T03:04:05+00:00", "data": "pairs.jsonl", "data_sha256": "0123456789abcdef" * 4,
+        "task": "judge_pair", "methods": ("vanilla", "pine"), "order_names": ("as-is", "swapped"),
+        "generate": True, "logprobs": True, "max_new_tokens": None, "address": "embedded",
         "platform": platform,
-    }
+    }  # fmt: skip
     return RunInfo.model_validate({**settings, **changes})
 
 

@@ -24,10 +24,9 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "report.md"
 QA_METHODS = ("vanilla", "nia", "pine")
 QA = run_info(task="retrieval_qa", data="questions.jsonl", methods=QA_METHODS, order_names=("gold-all",))
 JUDGE = run_info(order_names=tuple(SWAPS))
-LLAMA = run_info(
-    order_names=tuple(SWAPS),
-    address="meta-llama/Meta-Llama-3-8B-Instruct",
-    platform=JUDGE.platform.model_copy(update={"model": "meta-llama/Meta-Llama-3-8B-Instruct"}),
+LLAMA_3 = "meta-llama/Meta-Llama-3-8B-Instruct"
+LLAMA = JUDGE.model_copy(
+    update={"address": LLAMA_3, "platform": JUDGE.platform.model_copy(update={"model": LLAMA_3})}
 )
 MATH = run_info(task="math_reasoning", data="math.jsonl", order_names=("as-is", "reversed"))
 
@@ -56,9 +55,8 @@ def qa_records() -> Iterator[Record]:
     for record in sweep(20, QA_METHODS, logprob):
         is_taken = record.method == "pine" and record.gold_slot != 0
         seconds = 0.0 if is_taken else {"vanilla": 2.0, "nia": 1.5, "pine": 3.0}[record.method]
-        yield record.model_copy(
-            update={"was_computed": not is_taken, "seconds": seconds, "prefill_s": seconds / 2}
-        )
+        times = {"was_computed": not is_taken, "seconds": seconds, "prefill_s": seconds / 2}
+        yield record.model_copy(update=times)
 
 
 def shuffled(records: Sequence[Record], slot: int = 2) -> list[Record]:
@@ -72,24 +70,18 @@ def shuffled(records: Sequence[Record], slot: int = 2) -> list[Record]:
 
 def judge_records() -> Iterator[Record]:
     """Yield twelve pairs of two sections: vanilla says A, PINE the better one except in pairs 0, 3, 6, 8."""
+    natural = ("Chat Hard", "llmbar-natural", 100.0)
+    safe = [("Safety", "xstest-should-refuse", 154.0), ("Safety", "xstest-should-respond", 250.0)]
     for index, method, name in product(range(12), ("vanilla", "pine"), SWAPS):
         better = index % 2
-        right = "AB"[SWAPS[name][0].index(better)]
-        wrong = "BA"["AB".index(right)]
+        right, wrong = ("AB", "BA")[SWAPS[name][0].index(better)]
+        verdict = "A" if method == "vanilla" else (wrong if index in (0, 3, 6, 8) else right)
+        section, subset, weight = natural if index < 6 else safe[better]
         yield judged(
-            f"p-{index:02}",
-            method,
-            name,
-            "A" if method == "vanilla" else (wrong if index in (0, 3, 6, 8) else right),
-            better=better,
-            logprobs=(-1.0, -2.0) if right == "A" else (-2.0, -1.0),
-            section=("Chat Hard", "Safety")[index // 6],
-            subset=("llmbar-natural", ("xstest-should-refuse", "xstest-should-respond")[index % 2])[
-                index // 6
-            ],
-            weight=(100.0, (154.0, 250.0)[index % 2])[index // 6],
+            f"p-{index:02}", method, name, verdict, better=better, section=section, subset=subset,
+            logprobs=(-1.0, -2.0) if right == "A" else (-2.0, -1.0), weight=weight,
             seconds=2.1 if method == "pine" else 1.0,
-        )
+        )  # fmt: skip
 
 
 def math_records(methods: Sequence[str]) -> Iterator[Record]:
@@ -116,16 +108,9 @@ def rewardbench(pairs_each: int = 3) -> Iterator[Record]:
             verdicts = {order: generator.choice(["A", "B", "A", None]) for order in ("as-is", "swapped")}
             for name, order in orders.items():
                 record = judged(
-                    example,
-                    method,
-                    order,
-                    verdicts[order],
-                    better=better,
-                    logprobs=(-1.0, -2.0),
-                    section=section,
-                    subset=subset,
-                    weight=weight,
-                )
+                    example, method, order, verdicts[order], better=better, logprobs=(-1.0, -2.0),
+                    section=section, subset=subset, weight=weight,
+                )  # fmt: skip
                 yield record.model_copy(update={"order_name": name})
 
 
@@ -172,18 +157,11 @@ def within_chance(num_pairs: int) -> list[Record]:
 def half_parsed_order() -> list[Record]:
     """Return pairs of which almost no verdict can be parsed after the swap, and none of subset b."""
     return [
-        judged(
-            f"p-{index:02}",
-            "vanilla",
-            name,
-            "A" if name == "as-is" else None,
-            section="Chat",
-            subset="ab"[index // 6],
-            weight=float(index < 6),
-        )
+        judged(f"p-{index:02}", "vanilla", name, verdict, section="Chat", subset="ab"[index // 6],
+               weight=float(index < 6))
         for index in range(12)
-        for name in ("as-is", "swapped")
-    ]
+        for name, verdict in (("as-is", "A"), ("swapped", None))
+    ]  # fmt: skip
 
 
 def unknown_methods() -> list[Record]:
@@ -209,14 +187,9 @@ def runs_of(records: dict[str, tuple[RunInfo, Iterable[Record]]]) -> list[Measur
 def golden_runs() -> list[MeasuredRun]:
     """Return runs of questions, of two models on pairs, and of math problems."""
     questions = [*qa_records()]
-    return runs_of(
-        {
-            "questions": (QA, [*questions, *shuffled(questions)]),
-            "pairs": (JUDGE, judge_records()),
-            "Llama": (LLAMA, judge_records()),
-            "math": (MATH, math_records(QA_METHODS)),
-        }
-    )
+    pairs = {"pairs": (JUDGE, judge_records()), "Llama": (LLAMA, judge_records())}
+    math = (MATH, math_records(QA_METHODS))
+    return runs_of({"questions": (QA, [*questions, *shuffled(questions)]), **pairs, "math": math})
 
 
 def edge_runs() -> list[MeasuredRun]:
