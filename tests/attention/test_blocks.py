@@ -1,6 +1,5 @@
 """Block layout: each document token has one slot, and storage is independent of the input order."""
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,9 +89,3 @@ def test_to_input_order_inverts_block_order(layout: TokenLayout) -> None:
     expected = torch.arange(count * count).view(count, 1, count)
     stored = expected[blocks.order][:, :, blocks.order]
     assert torch.equal(blocks.to_input_order(stored, 0, 2), expected)
-
-
-@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
-def test_equal_documents_are_adjacent(order: list[int]) -> None:
-    layout = TokenLayout((1,), ((5, 6), (7, 8), (5, 6)), (2,)).reorder(order)
-    assert stored_ids(layout, build_blocks(layout, CPU)).tolist() == [5, 6, 5, 6, 7, 8]

@@ -54,17 +54,6 @@ def test_batched_sequences_equal_single_ones(engine: Engine, method: str) -> Non
     assert [row.num_cached_tokens() for row in together] == [row.num_cached_tokens() for row in alone]
 
 
-@pytest.mark.parametrize("method", ["vanilla", "pcw", "pine", "pine_input_order"])
-def test_finished_sequence_does_not_change_others(engine: Engine, method: str) -> None:
-    steps: list[list[Tensor]] = []
-    for rows in prefill_twice(engine, method):
-        extend(rows, 0)
-        # In the second step other sequences are missing, which therefore were not finished.
-        odd = extend([None, rows[1], None, rows[3]], 1)[[1, 3]]
-        steps.append([odd, extend([rows[0], None, rows[2], None], 1)[[0, 2]]])
-    assert all(map(torch.equal, *steps))
-
-
 def test_longer_sequence_is_not_overwritten(engine: Engine) -> None:
     """The next tokens of two truncated sequences have the indices of the last ones of the third."""
     results: list[list[Tensor]] = []

@@ -33,7 +33,9 @@ def test_importance_is_independent_of_yarn_scale() -> None:
 
 WINDOW = "the model's sliding window is"
 TWO_KINDS = {"sliding_window": 300, "use_sliding_window": True, "max_window_layers": 1}
-SCALED_LATER = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4, "llama_4_scaling_beta": 0.1}
+SCALED_LATER = rope("yarn", llama_4_scaling_beta=0.1, factor=2.0, original_max_position_embeddings=200)[
+    "rope_parameters"
+]
 
 
 @pytest.mark.parametrize(
@@ -48,12 +50,7 @@ SCALED_LATER = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4, "llama_4_
         ("qwen2", TWO_KINDS | {"max_window_layers": 2}, 512, "the context of the model is"),
         ("gemma2", {"sliding_window": 300}, 300, WINDOW),
         ("llama4_text", {"attention_chunk_size": 300}, 300, WINDOW),
-        (
-            "ministral3",
-            {"rope_parameters": SCALED_LATER | {"original_max_position_embeddings": 200}},
-            200,
-            "beyond",
-        ),
+        ("ministral3", {"rope_parameters": SCALED_LATER}, 200, "beyond"),
     ],
 )
 def test_context_limit_is_the_shortest(family: str, options: dict[str, Any], limit: int, words: str) -> None:
@@ -144,11 +141,7 @@ def _with_overflow(model: PreTrainedModel) -> None:
         (_with_silent_layer, DTYPES[:1], "1 of 2 layers call an attention function"),
         (_with_mixed_tokens, DTYPES, "tokens interact outside attention"),
         (_with_hidden_softcap, DTYPES, "soft-capping"),
-        (
-            _with_broken_weight,
-            DTYPES[:1],
-            "not finite; 1 of its weights .* model.layers.1.mlp.down_proj.weight",
-        ),
+        (_with_broken_weight, DTYPES[:1], "not finite; 1 of its weights .* model.layers.1.mlp.down_proj"),
         (_with_overflow, [torch.float16], "not finite; load it in bfloat16 or float32"),
     ],
 )

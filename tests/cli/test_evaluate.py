@@ -21,22 +21,15 @@ from pine_engine.evaluation.records import read_records, read_run
 from pine_engine.evaluation.settings import Key
 from pine_engine.evaluation.shards import Shard, lock_shard
 from tests.support.commands import Outcome, Run, Steps, max_file_size
-from tests.support.measured_rows import TIMES, pairs
+from tests.support.measured_rows import QUESTION, TIMES, pairs
 from tests.support.molecule_rows import write_rows
 
 ROOT = Path(__file__).parents[2]
 
+ROW = QUESTION.model_dump(mode="json")
 EXAMPLES = [
-    {
-        "id": f"q{number}",
-        "task": "retrieval_qa",
-        "prefix": "Read.",
-        "question": "Where?",
-        "documents": [{"text": f"Tides {number}."}, {"title": "Sun", "text": "It shines."}, {"text": "No."}],
-        "gold_index": number % 3,
-        "answers": ["shines"],
-    }
-    for number in range(5)
+    {**ROW, "id": f"q{n}", "question": f"Where {n}?", "documents": ROW["documents"][:3], "gold_index": n % 3}
+    for n in range(5)
 ]
 OPTIONS = "--methods vanilla,pcw,pine --orders gold-all,shuffled:1 --max-new-tokens 4 --json"
 NUM_RECORDS = 5 * 3 * 4
@@ -106,14 +99,6 @@ def test_complete_run_is_summarized_and_computes_nothing_again(case: Case, steps
     assert case.run().json["summary"] == report["summary"]
     assert steps.announced == [NUM_RECORDS, 0] and len(steps.taken) == NUM_RECORDS
     assert (case.folder / "records.0.jsonl").read_bytes() == before
-
-
-def test_table_shows_no_accuracy_without_parsed_answers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output.stdout, "width", 200)
-    write_rows(case.data, PAIRS[:1])
-    case.options = "--methods pine --orders as-is,swapped --metrics generate --max-new-tokens 3"
-    table = case.run().stdout
-    assert "none parsed" in table and "0.5" not in table
 
 
 @pytest.mark.parametrize("case_name", ["case", "wrapped"])

@@ -10,18 +10,11 @@ from pine_engine.cli.reproduce_paper import STUDIES
 from pine_engine.data.registry import PUBLIC_SETS
 from pine_engine.evaluation.records import read_records, read_run
 from tests.support.commands import Run
-from tests.support.measured_rows import pairs
+from tests.support.measured_rows import QUESTION, pairs
 from tests.support.molecule_rows import write_rows
 
-QUESTION = {
-    "id": "q0",
-    "task": "retrieval_qa",
-    "prefix": "Read.",
-    "question": "Where?",
-    "documents": [{"text": f"It is {place}."} for place in range(10)],
-    "gold_index": 0,
-    "answers": ["0"],
-}
+DOCUMENTS = [{"text": f"It is {place}."} for place in range(10)]
+ROW = {**QUESTION.model_dump(mode="json"), "documents": DOCUMENTS, "answers": ["1"]}
 
 
 @pytest.fixture
@@ -30,7 +23,7 @@ def folder(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(output, "load", lambda *_, **__: loaded)
     monkeypatch.chdir(tmp_path)
     write_rows(tmp_path / "llmbar.jsonl", pairs(2))
-    write_rows(tmp_path / "lost-in-the-middle-10.jsonl", [QUESTION, {**QUESTION, "id": "q1"}])
+    write_rows(tmp_path / "lost-in-the-middle-10.jsonl", [ROW, {**ROW, "id": "q1"}])
     return tmp_path
 
 
@@ -54,7 +47,7 @@ def test_runs_are_those_of_evaluate_and_are_resumed(folder: Path, pine: Run) -> 
 
 def test_report_leaves_out_unfinished_dataset(folder: Path, pine: Run) -> None:
     name = "lost-in-the-middle-20"
-    write_rows(folder / f"{name}.jsonl", [{**QUESTION, "documents": [{"text": "very long " * 5000}] * 20}])
+    write_rows(folder / f"{name}.jsonl", [{**ROW, "documents": [{"text": "very long " * 5000}] * 20}])
     line = f"reproduce-paper {name} llmbar --data . --output-dir runs --max-new-tokens 1 --limit 1"
     outcome = pine(*line.split())
     assert outcome.status == 1 and f": {name}\n" in outcome.stderr

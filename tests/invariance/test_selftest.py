@@ -109,15 +109,6 @@ def test_without_keys_ties_importance_exactly() -> None:
     assert len(set(layout.documents)) == 4
 
 
-def test_prompts_match_their_labels() -> None:
-    layouts = prompts(97)
-    assert len(set(layouts["documents of many lengths"].lengths.tolist())) == 5
-    assert set(layouts["documents of one token"].lengths.tolist()) == {1, 14}
-    assert len(set(layouts["duplicate documents"].documents)) == 3
-    assert layouts["duplicate documents"].lengths.tolist() == [11, 8, 11, 11, 11]  # one other, as long
-    assert layouts["a prompt of a few tokens"].num_tokens == 9
-
-
 CPU = torch.device("cpu")
 
 

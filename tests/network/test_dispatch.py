@@ -11,7 +11,6 @@ from transformers import AutoModelForCausalLM
 
 from pine_engine import METHODS, Engine, build_plan
 from pine_engine.attention.state import input_device, new_state, strategy_on
-from pine_engine.models.load import load
 from tests.support.families import LAYOUT, make
 from tests.support.forward import prefill_logits
 from tests.support.tokenizers import letter_tokenizer
@@ -65,11 +64,6 @@ def test_offloaded_model_answers_as_in_memory(folder: Path, tmp_path: Path, plac
         assert torch.equal(logits[name], expected[0][name]), name
     assert tokens == expected[1]
     assert (importance == expected[2]).all()
-
-
-def test_device_auto_lets_accelerate_place_the_model(folder: Path) -> None:
-    engine, expected = Engine(load(str(folder), device="auto").model), Engine(load(str(folder)).model)
-    assert outputs(engine)[1] == outputs(expected)[1]
 
 
 def tensors_of(value: Any) -> list[Tensor]:

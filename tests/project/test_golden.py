@@ -40,15 +40,6 @@ def test_golden_compare_detects_changed_value_and_other_platform(
     assert "another processor" in capsys.readouterr().out
 
 
-def test_renamed_leaves_sentences_unchanged() -> None:
-    old = {"order": ["/call/order", "order-2", "reorder", "the order of documents"], "orders": {"order": 1}}
-    new = {"slot": ["/call/slot", "order-2", "reorder", "the order of documents"], "orders": {"slot": 1}}
-    assert golden.renamed(old, {"order": "slot"}) == new
-    assert golden.renamed("run --out x, out --outer", {"--out": "--to", "out": "in"}) == (
-        "run --to x, out --outer"
-    )
-
-
 @pytest.fixture
 def version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a copy of the files, in a current folder with the model that they name."""
