@@ -244,7 +244,7 @@ CALLS: tuple[Any, ...] = (pine.Engine.generate, pine.Engine.shuffle, pine.Engine
 REFUSALS: list[Any] = [
     *(case for field, arguments in INVALID_PARTS
       for case in cases(field, *(partial(call, **arguments) for call in CALLS))),
-    *cases("lenght", lambda engine: pine.compare_orders(engine, LAYOUT, **{"lenght": 3})),
+    *cases("lenght", lambda engine: pine.compare_orders(engine, LAYOUT, lenght=3)),  # type: ignore[call-arg]
     *cases("prompt", lambda engine: engine.run(), lambda engine: engine.run(LAYOUT, question="Who?")),
     *with_value("method", [5, [None], ["vanilla", ["pine"]], b"pine"],
         lambda engine, methods: engine.run(LAYOUT, methods=methods)),
