@@ -14,7 +14,7 @@ import numpy as np
 from pine_engine.attention.trace import TokenRange, TokenWeights
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import TUTORIAL_METHODS
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 from viz.cards.shuffle import InOrders
 from viz.page.answers.answering import FinishedRun, answer, in_orders
 from viz.page.answers.recorded_answers import (
@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--answers", type=Path, default=ANSWERS_FILE, help="where to write the answers")
     arguments = parser.parse_args()
     examples = load_examples()
-    models = {example.name: get_task(example.task).model or None for example in examples}
+    models = {example.name: TASKS[example.task].model or None for example in examples}
     engines = {model: Engine.load(model, dtype="float32") for model in {*models.values(), None}}
     arguments.answers.parent.mkdir(exist_ok=True)
     answers = {example.name: record_answers(engines[models[example.name]], example) for example in examples}

@@ -138,8 +138,10 @@ def document_importance(
 
 
 def reduce_by_document(weights: Tensor, blocks: BlockLayout, kind: ImportanceKind) -> Tensor:
-    """Return the maximum or the sum of each document's weights: (..., P) to (..., D)."""
-    return blocks.max_by_document(weights) if kind == "max" else blocks.sum_by_document(weights)
+    """Return the maximum or the sum of each document's weights: (..., P) to (..., D). Padding must be 0."""
+    parts = blocks.by_class(weights, dim=-1)
+    reduced = [part.amax(-1) if kind == "max" else part.sum(-1) for part in parts]
+    return reduced[0] if len(reduced) == 1 else torch.cat(reduced, dim=-1)
 
 
 def per_length(reduced: Tensor, blocks: BlockLayout, kind: ImportanceKind) -> Tensor:

@@ -52,18 +52,9 @@ class BlockLayout:
 
     def split(self, slots: Tensor) -> list[Tensor]:
         """Split (..., P, d) into one contiguous (..., documents, length, d) per length class."""
-        return [part.contiguous() for part in self._by_class(slots, dim=-2)]
+        return [part.contiguous() for part in self.by_class(slots, dim=-2)]
 
-    def sum_by_document(self, slots: Tensor) -> Tensor:
-        """Sum over each document's slots: (..., P) to (..., D). Padding must be 0."""
-        sums = [part.sum(-1) for part in self._by_class(slots, dim=-1)]
-        return sums[0] if len(sums) == 1 else torch.cat(sums, dim=-1)
-
-    def max_by_document(self, slots: Tensor) -> Tensor:
-        """Return the maximum of each document's slots: (..., P) to (..., D). Padding must not exceed it."""
-        return torch.cat([part.amax(-1) for part in self._by_class(slots, dim=-1)], dim=-1)
-
-    def _by_class(self, slots: Tensor, dim: int) -> Iterator[Tensor]:
+    def by_class(self, slots: Tensor, dim: int) -> Iterator[Tensor]:
         """Yield for each length class its slots, with dimension P split into documents and length."""
         parts = slots.split([count * length for count, length in self.classes], dim=dim)
         for part, group in zip(parts, self.classes, strict=True):

@@ -105,7 +105,11 @@ def print_rows(console: Console, rows: Sequence[dict[str, Any]]) -> None:
 
     The first value names a row. In a narrow table, titles and the widest column have several lines.
     """
-    rows = [{_title(key): value for key, value in row.items()} for row in rows]
+    # The title of the JSON key `prefill_s` is "prefill, s".
+    rows = [
+        {re.sub(r"_(s|mb)$", r", \1", key).replace("_", " "): value for key, value in row.items()}
+        for row in rows
+    ]
     titles = list(dict.fromkeys(title for row in rows for title in row))
     cells = [[_cell_text(row.get(title)) for title in titles] for row in rows]
     widths = [_width("\n".join(column)) for column in zip(*cells, strict=True)]
@@ -140,11 +144,6 @@ def _print_block(console: Console, row: dict[str, Any], *, is_first: bool) -> No
             for part in wrapper.wrap(line) or [""]:
                 console.print(Text(start + part), soft_wrap=True)
                 start = " " * indent
-
-
-def _title(key: str) -> str:
-    """Return a JSON key as a title: `prefill_s` is "prefill, s"."""
-    return re.sub(r"_(s|mb)$", r", \1", key).replace("_", " ")
 
 
 def _width(text: str) -> int:

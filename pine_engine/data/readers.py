@@ -16,7 +16,7 @@ import numpy as np
 
 from pine_engine.extras import import_extra
 from pine_engine.prompts.math_premises import split_problem
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 
 PLACEMENT_SEED = 1234
 """Seed of RewardBench for the draws that decide whether the better answer is A or B."""
@@ -121,7 +121,7 @@ def convert_questions(records: Iterable[SourceRecord]) -> Iterator[Row]:
         yield _row(
             id=f"qa{count}-{index:04d}",
             task="retrieval_qa",
-            prefix=get_task("retrieval_qa").instruction,
+            prefix=TASKS["retrieval_qa"].instruction,
             question=question["question"],
             documents=[_document(passage["text"], passage["title"]) for passage in passages],
             gold_index=gold,
@@ -140,7 +140,7 @@ def convert_key_values(records: Iterable[SourceRecord]) -> Iterator[Row]:
         yield _row(
             id=f"kv{len(pairs)}-{index:04d}",
             task="kv_retrieval",
-            prefix=get_task("kv_retrieval").instruction,
+            prefix=TASKS["kv_retrieval"].instruction,
             question=content["key"],
             documents=[_document(value, key) for key, value in pairs],
             gold_index=pairs.index([content["key"], content["value"]]),
@@ -209,7 +209,7 @@ def _labeled_pair_row(pair: dict[str, Any], **fields: Any) -> Row:
 def _pair_row(*, better: str, worse: str, is_second: bool, **fields: Any) -> Row:
     return _row(
         task="judge_pair",
-        system=get_task("judge_pair").instruction,
+        system=TASKS["judge_pair"].instruction,
         documents=[_document(text) for text in ((worse, better) if is_second else (better, worse))],
         gold_index=int(is_second),
         answers=["B" if is_second else "A"],

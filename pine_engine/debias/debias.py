@@ -5,6 +5,7 @@ Calibration of every token is a definition of this project.
 """
 
 import math
+import operator
 import re
 import threading
 import time
@@ -200,7 +201,8 @@ def combine_labels(
     """Return the mean probability of each document over the base runs, or the calibrated scores of labels.
 
     logprobs: of the labels in each run; with calibration, of the prompt and then the content-free prompts.
-    orders: orders[i][p] is the document that label p names in run i. prior: divides the probabilities.
+    orders: orders[i][p] is the document that label p names in run i. prior: divides the probabilities, before
+    softmax of ln(observed + EPSILON) - ln(prior + EPSILON).
     """
     if wrapper.calibrated == "labels":
         # Probability of the prompt over the mean of the content-free prompts, both with sum 1.
@@ -209,7 +211,8 @@ def combine_labels(
         return tuple((own.log_softmax(0) - mean).exp().tolist())
     observed = [softmax(run) for run in logprobs]
     if prior:
-        observed = [divide_by_prior(run, prior) for run in observed]
+        prior_logs = _logs(prior)
+        observed = [softmax(list(map(operator.sub, _logs(run), prior_logs))) for run in observed]
     # Sums are exactly rounded, so full permutation is bitwise identical for every input order.
     return tuple(
         math.fsum(run[order.index(document)] for order, run in zip(orders, observed, strict=True))
@@ -220,23 +223,17 @@ def combine_labels(
 
 def pride_prior(logprobs: Sequence[Sequence[float]]) -> tuple[float, ...]:
     """Return the prior of one sample: softmax of the mean over its runs of ln(observed + EPSILON)."""
-    observed = [softmax(run) for run in logprobs]
-    logs = [
-        math.fsum(math.log(value + EPSILON) for value in place) / len(observed)
-        for place in zip(*observed, strict=True)
-    ]
-    return softmax(logs)
+    observed = [_logs(softmax(run)) for run in logprobs]
+    return softmax([math.fsum(place) / len(observed) for place in zip(*observed, strict=True)])
+
+
+def _logs(probabilities: Iterable[float]) -> list[float]:
+    return [math.log(value + EPSILON) for value in probabilities]
 
 
 def mean_prior(priors: Sequence[Sequence[float]]) -> tuple[float, ...]:
     """Return the mean of the priors of several samples; empty without samples."""
     return tuple(math.fsum(place) / len(priors) for place in zip(*priors, strict=True))
-
-
-def divide_by_prior(observed: Sequence[float], prior: Sequence[float]) -> tuple[float, ...]:
-    """Return probabilities without the prior: softmax of ln(observed + EPSILON) - ln(prior + EPSILON)."""
-    pairs = zip(observed, prior, strict=True)
-    return softmax([math.log(value + EPSILON) - math.log(share + EPSILON) for value, share in pairs])
 
 
 def softmax(logs: Sequence[float]) -> tuple[float, ...]:

@@ -66,12 +66,9 @@ class Wrapper:
         return None if self.calibrated == "nothing" or self.calibrated == "labels" else self.calibrated
 
 
-def _load_wrappers() -> Registry[Wrapper]:
-    entries = tomllib.loads(Path(__file__).with_name("wrappers.toml").read_text(encoding="utf-8"))
-    return Registry("wrapper", (Wrapper(**entry) for entry in entries["wrapper"]))
+_ENTRIES = tomllib.loads(Path(__file__).with_name("wrappers.toml").read_text(encoding="utf-8"))["wrapper"]
 
-
-DEBIASERS: dict[str, Wrapper] = _load_wrappers()
+DEBIASERS: dict[str, Wrapper] = Registry("wrapper", (Wrapper(**entry) for entry in _ENTRIES))
 """Wrappers by name, from wrappers.toml."""
 
 SEPARATOR = ":"

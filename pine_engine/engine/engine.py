@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
 from typing import Unpack
 
 import torch
@@ -189,7 +190,9 @@ class Engine(PreparedModel):
         results: list[OrderResult] = []
         for event in run_orders(run, chosen):
             if isinstance(event, OrderResult):
-                results.append(event if return_logits else event.without_logits())
+                # Logits need most of the memory.
+                result = event.result if return_logits else replace(event.result, logits={})
+                results.append(replace(event, result=result))
                 if progress:
                     progress(len(results) / len(chosen), f"order {len(results)} of {len(chosen)}")
         return ShuffleResult(tuple(results))

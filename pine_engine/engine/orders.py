@@ -62,10 +62,6 @@ class OrderResult:
     comparisons: dict[str, OrderComparison]  # by method
     result: RunResult
 
-    def without_logits(self) -> "OrderResult":
-        """Return a copy without the logits, which need most of the memory."""
-        return replace(self, result=replace(self.result, logits={}))
-
     def __repr__(self) -> str:
         answers = (f"{method}={shorten(one.text)}" for method, one in self.comparisons.items())
         return f"OrderResult({', '.join([str(self.order), *answers])})"
@@ -256,7 +252,9 @@ def run_orders(run: Run, orders: Sequence[tuple[int, ...]]) -> Generator[Event |
         runs = [replace(run, layout=layout, prefix_cache=PrefixCache()) for layout in layouts]
         batch = [runs[0].prefill(control)]
         num_bytes = sum(answer.num_bytes(run.max_new_tokens) for answer in batch[0])
-        sizes = _batch_sizes(len(orders), max(1, BYTES_AT_ONCE // num_bytes))
+        max_size = max(1, BYTES_AT_ONCE // num_bytes)
+        # The first order is decoded alone, so that a comparison is shown early.
+        sizes = [1, *(min(max_size, len(orders) - first) for first in range(1, len(orders), max_size))]
         # A batch of one uses a different GEMM kernel, and without oneDNN every batch size may.
         batch_size = max(2, max(sizes) * len(batch[0]))
         reference: RunResult | None = None
@@ -275,12 +273,6 @@ def run_orders(run: Run, orders: Sequence[tuple[int, ...]]) -> Generator[Event |
                     finished += 1
 
     return stream_from_worker(work)
-
-
-def _batch_sizes(num_orders: int, max_size: int) -> list[int]:
-    """Return the number of orders in each batch: first one alone, so that a comparison is shown early."""
-    whole, rest = divmod(num_orders - 1, max_size)
-    return [1, *[max_size] * whole, *([rest] if rest else [])]
 
 
 def compare(

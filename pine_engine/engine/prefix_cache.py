@@ -78,9 +78,8 @@ def _shares_documents(source: PromptState, state: PromptState) -> bool:
     cached, plan = source.plan, state.plan
     if source.patched_model is not state.patched_model or cached.layout.prefix != plan.layout.prefix:
         return False
-    if cached.method.document_encoding != plan.method.document_encoding:
-        return False
-    if cached.moves_documents and cached.method.positions != plan.method.positions:
+    has_other_positions = cached.moves_documents and cached.method.positions != plan.method.positions
+    if has_other_positions or cached.method.document_encoding != plan.method.document_encoding:
         return False
     if plan.method.is_order_invariant:
         return sorted(cached.layout.documents) == sorted(plan.layout.documents)

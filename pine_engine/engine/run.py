@@ -18,7 +18,7 @@ from pine_engine.input_validation import as_int, describe
 from pine_engine.methods.table import Method, get_methods
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import DocumentLike, Prompt
-from pine_engine.prompts.tasks import USUAL_TASK, get_task
+from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 
 PromptLike = Prompt | TokenLayout | None
 """A prompt. None if question and documents are passed instead."""
@@ -177,7 +177,7 @@ def tokenize_request(
     if documents is None:
         field = "documents" if has_parts else "prompt"
         raise InputError('there are no documents. Pass documents=["...", "..."], or a prompt.', field=field)
-    built = get_task(task).prompt(
+    built = TASKS[task].prompt(
         model.tokenizer, question=question, documents=documents, instruction=instruction, system=system
     )
     return model.tokenize(built)

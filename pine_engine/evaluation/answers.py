@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from pine_engine.debias.table import TIE
 from pine_engine.evaluation.records import Record
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 
 Metric = Literal["generated", "chosen", "logprob"]
 """Source of a score: the generated answer, the most likely choice of the task, or the log-probability of the
@@ -27,7 +27,7 @@ def parsed_answer(record: Record, metric: Metric) -> str | None:
     if metric == "chosen" and record.choice_logprobs:
         largest = max(record.choice_logprobs.values())
         likely = [choice for choice, logprob in record.choice_logprobs.items() if logprob == largest]
-        return get_task(record.task).parse(likely[0]) if len(likely) == 1 else TIE
+        return TASKS[record.task].parse(likely[0]) if len(likely) == 1 else TIE
     return None
 
 
@@ -39,7 +39,7 @@ def is_parsed(record: Record, metric: Metric) -> bool:
 def named_document(record: Record, metric: Metric) -> int | None:
     """Return the stored document whose letter is the answer; None if there is none."""
     answer = parsed_answer(record, metric)
-    if answer is None or len(answer) != 1 or not get_task(record.task).has_letters:
+    if answer is None or len(answer) != 1 or not TASKS[record.task].has_letters:
         return None
     index = ord(answer) - ord("A")
     return record.input_order[index] if 0 <= index < len(record.input_order) else None

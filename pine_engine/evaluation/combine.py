@@ -10,7 +10,7 @@ from pine_engine.debias.table import TIE, MeasuredMethod
 from pine_engine.evaluation.document_orders import DocumentOrder
 from pine_engine.evaluation.example_runs import BaseRun
 from pine_engine.evaluation.examples import Example
-from pine_engine.prompts.tasks import Task, get_task
+from pine_engine.prompts.tasks import TASKS, Task
 
 Prior = tuple[float, ...]
 """Probability of each choice of a task, independent of the documents, with sum 1."""
@@ -27,7 +27,7 @@ def combine(
 
     With calibration, the first run has the content of the documents. prior: None if learned or not needed.
     """
-    task, wrapper = get_task(example.task), method.wrapper
+    task, wrapper = TASKS[example.task], method.wrapper
     outcome: dict[str, Any] = {}
     if runs[0].text is not None:
         if wrapper and wrapper.votes:

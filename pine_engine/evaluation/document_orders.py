@@ -16,7 +16,7 @@ from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, check_some
 from pine_engine.prompts.layout import moved_order
 from pine_engine.prompts.request import Request
-from pine_engine.prompts.tasks import document_letter, get_task
+from pine_engine.prompts.tasks import TASKS, document_letter
 
 Places = tuple[int, ...]
 
@@ -89,7 +89,7 @@ class DocumentOrder:
 
     def answers(self, example: Example) -> tuple[str, ...]:
         """Return the accepted answers. The letter of a document is replaced by its letter in this order."""
-        letters = self.letters if get_task(example.task).has_letters else {}
+        letters = self.letters if TASKS[example.task].has_letters else {}
         return tuple(letters.get(answer, answer) for answer in example.answers)
 
 
@@ -182,7 +182,7 @@ def labels_follow_slots(task: str, permutation: Places) -> bool:
 
 
 def _has_labels(task: str) -> bool:
-    return get_task(task).has_letters or get_task(task).has_numbers
+    return TASKS[task].has_letters or TASKS[task].has_numbers
 
 
 def _refusal(message: str) -> InputError:

@@ -21,6 +21,7 @@ All estimates of a task are over the same examples, see grid.py.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -33,7 +34,7 @@ from pine_engine.evaluation.intervals import Estimate, Flags, Floats
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.slots import OVER_ORDERS, group_by_slot, scenario_values
 from pine_engine.evaluation.task_estimates import TIMES, TOKENS
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 
 BASELINE = "vanilla"
 """Method with which times are compared."""
@@ -117,7 +118,7 @@ def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
         changes = [_changed_from_stored(column, name, metric) for column in scores.columns]
         yield "order changed", (name,), scores.mean(_values(changes))
         yield "order unparsed", (name,), scores.share(scores.in_order(name), says(None))
-        if get_task(grid.task).has_letters:
+        if TASKS[grid.task].has_letters:
             yield "says A", (name,), scores.share(scores.in_order(name), says("A"))
             yield "says first", (name,), scores.share(scores.in_order(name), says_first)
 
@@ -201,7 +202,5 @@ def _cost_estimates(grid: Grid, method: str) -> Iterator[Labeled]:
         yield "ratio", (), ratio(above, below, grid.resamples)
 
 
-def _totals(values: Floats) -> Floats:
-    """Return the sum of each example over its orders, (examples,)."""
-    totals: Floats = np.nansum(values, axis=1)
-    return totals
+_totals: Callable[..., Floats] = partial(np.nansum, axis=1)
+"""Sum of each example over its orders, (examples,)."""

@@ -25,7 +25,7 @@ from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.settings import Key, Settings
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 
 OnLayer = Callable[[Method, int], None]
 """Called at the start of each layer, with the method. An exception stops the prefill."""
@@ -64,6 +64,11 @@ class Generation:
         return self.answer is not None
 
     @property
+    def num_rows(self) -> int:
+        """Number of rows in a batch of answers."""
+        return num_continued(len(self.prefills), self.steps)
+
+    @property
     def seconds(self) -> float:
         """Share of the decoding steps' time."""
         return self.answer.seconds if self.answer else 0.0
@@ -72,11 +77,6 @@ class Generation:
     def error(self) -> str | None:
         """Reason why there is no answer."""
         return str(self.answer.error) if self.answer and self.answer.error else None
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows in a batch of answers."""
-        return num_continued(len(self.prefills), self.steps)
 
 
 @dataclass(frozen=True)
@@ -122,19 +122,10 @@ class PlannedResult:
     orders: list[DocumentOrder] = field(default_factory=list)
 
     @property
-    def prefills(self) -> list[Prefill]:
-        """Distinct prefills."""
-        return list(dict.fromkeys(run.prefill for run in self.runs))
-
-    @property
-    def generations(self) -> list[Generation]:
-        """Distinct answers."""
-        return list(dict.fromkeys(run.generation for run in self.runs if run.generation))
-
-    @property
     def parts(self) -> list[Prefill | Generation]:
-        """All that the result needs."""
-        return [*self.prefills, *self.generations]
+        """Distinct prefills and answers that the result needs."""
+        answers = (run.generation for run in self.runs if run.generation)
+        return list(dict.fromkeys([*(run.prefill for run in self.runs), *answers]))
 
 
 def distinct_parts(results: Iterable[PlannedResult]) -> tuple[list[Prefill], list[Generation]]:
@@ -158,7 +149,7 @@ class ExamplePlan:
     ) -> None:
         """Plan the results. done: keys of existing records. learning: methods that learn their prior here."""
         self._engine, self._example, self._settings, self._learning = engine, example, settings, learning
-        self._task = get_task(example.task)
+        self._task = TASKS[example.task]
         self._layouts: dict[Hashable, list[TokenLayout]] = {}
         self._prefills: dict[Hashable, Prefill] = {}
         self._generations: dict[Hashable, Generation] = {}

@@ -16,7 +16,7 @@ from pine_engine.prompts.parse_errors import Problem, rows_or_mistakes
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.request import MAX_DOCUMENTS, DataRow, each_line, read_row
 from pine_engine.prompts.scoring import contains_words
-from pine_engine.prompts.tasks import USUAL_TASK, get_task
+from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 
 
 class Example(DataRow):
@@ -39,7 +39,7 @@ class Example(DataRow):
         if not accepted:
             return None
         is_rejected = contains_words(text, self.rejected_answers)
-        return 0.0 if is_rejected else get_task(self.task).score(text, accepted)
+        return 0.0 if is_rejected else TASKS[self.task].score(text, accepted)
 
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()

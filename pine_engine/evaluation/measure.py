@@ -32,7 +32,7 @@ from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Record, blank_record
 from pine_engine.evaluation.settings import Key, Settings, choose
 from pine_engine.methods.table import Method
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 
 Emit = Callable[[Event | Record], None]
 
@@ -73,15 +73,10 @@ def run_evaluation(
     done = {record.key for record in found}
     known: dict[tuple[str, str], Prior | None] = {}
 
-    def learn(item: Event | Record) -> None:
-        if not isinstance(item, Record):
-            emit(item)
-        elif item.prior:
+    def learn(item: Event | Record, *, is_planned: bool = False) -> None:
+        if isinstance(item, Record) and item.prior:
             known[item.method, item.example] = tuple(item.prior.values())
-
-    def learn_and_emit(item: Event | Record) -> None:
-        learn(item)
-        if isinstance(item, Record):
+        if is_planned or not isinstance(item, Record):
             emit(item)
 
     def prior_before(example: Example, method: MeasuredMethod) -> Prior | None:
@@ -116,7 +111,8 @@ def run_evaluation(
             and method.wrapper.has_prior
             and not settings.keys([example], [method]).keys() <= done
         }
-        _ExampleRun(engine, example, settings, done, priors, learn_and_emit, cancelled).run()
+        emit_planned = partial(learn, is_planned=True)
+        _ExampleRun(engine, example, settings, done, priors, emit_planned, cancelled).run()
 
 
 class _ExampleRun:
@@ -134,7 +130,7 @@ class _ExampleRun:
     ) -> None:
         self._engine, self._example, self._priors = engine, example, priors
         self._emit, self._cancelled = emit, cancelled
-        self._max_new_tokens = settings.max_new_tokens or get_task(example.task).max_new_tokens
+        self._max_new_tokens = settings.max_new_tokens or TASKS[example.task].max_new_tokens
         learning = {name for name, prior in priors.items() if prior is None}
         self._plan = ExamplePlan(engine, example, settings, done=done, learning=learning)
         self._tokens = cache(engine.tokenize_answer)
@@ -165,8 +161,8 @@ class _ExampleRun:
     def _fits(self, result: PlannedResult) -> bool:
         """Check the context length of a result's prompts, and emit an error otherwise."""
         try:
-            for prefill in result.prefills:
-                self._engine.check_length(prefill.layout, self._reserved_tokens(result))
+            for run in result.runs:
+                self._engine.check_length(run.prefill.layout, self._reserved_tokens(result))
         except InputError as error:
             self._fail(result, str(error))
             return False
@@ -175,8 +171,8 @@ class _ExampleRun:
     def _reserved_tokens(self, result: PlannedResult) -> int:
         """Return the number of tokens that may follow a result's prompts."""
         texts = {text for run in result.runs for text in run.accepted + run.choices}
-        num_new_tokens = self._max_new_tokens if result.generations else 0
-        return max([num_new_tokens, *(len(self._tokens(text)) for text in texts)])
+        generates = any(run.generation for run in result.runs)
+        return max(self._max_new_tokens * generates, *(len(self._tokens(text)) for text in texts), 0)
 
     def _compute(self, results: Sequence[PlannedResult]) -> Iterator[None]:
         """Compute everything that the results need, and yield after each part."""

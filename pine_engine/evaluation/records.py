@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
 
 RUN_FILE = "run.json"
-FORMAT: Final = "pine-explorer evaluation"
-VERSION: Final = 2
 RENAMED_KEYS = {
     "arrangement": "order_name",
     "arrangements": "order_names",
@@ -41,7 +39,7 @@ def rename_keys(fields: Any) -> Any:
     if not isinstance(fields, dict):
         return fields
     renamed = {RENAMED_KEYS.get(key, key): value for key, value in fields.items()}
-    return renamed | {"version": VERSION} if fields.get("version") == 1 else renamed
+    return renamed | {"version": 2} if fields.get("version") == 1 else renamed
 
 
 class Record(BaseModel):
@@ -104,8 +102,8 @@ class RunInfo(Settings):
 
     _rename_keys = model_validator(mode="before")(rename_keys)
 
-    format: Literal["pine-explorer evaluation"] = FORMAT
-    version: Literal[2] = VERSION
+    format: Literal["pine-explorer evaluation"] = "pine-explorer evaluation"
+    version: Literal[2] = 2
     started: str
     data: str
     data_sha256: str

@@ -13,7 +13,7 @@ from pine_engine.errors import InputError
 from pine_engine.evaluation.document_orders import AS_IS, check_orders, names_of
 from pine_engine.evaluation.examples import Example, check_some
 from pine_engine.prompts.parse_errors import format_validation_errors
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 
 Key = tuple[str, str, str]
 """Example, method and order of a record. A run has one record for each."""
@@ -57,7 +57,7 @@ class Settings(BaseModel):
 
     def check(self, method: MeasuredMethod, example: Example) -> None:
         """Raise InputError if a method has no result for an example, or not the selected metrics."""
-        task, name, wrapper = get_task(example.task), method.name, method.wrapper
+        task, name, wrapper = TASKS[example.task], method.name, method.wrapper
         if wrapper is None:
             return
         count, choices = len(example.documents), len(task.choices)

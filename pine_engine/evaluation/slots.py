@@ -18,7 +18,7 @@ from pine_engine.evaluation.answers import Metric, differ, score_of
 from pine_engine.evaluation.document_orders import Places, is_drawn, labels_follow_slots
 from pine_engine.evaluation.grid import Column, Groups, Scores, Values
 from pine_engine.evaluation.records import Record
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 
 FIRST, SECOND, SHUFFLED = "better answer is A", "better answer is B", "shuffled"
 """Place of the better answer, as in the paper's tables."""
@@ -68,7 +68,7 @@ def is_flat(in_slots: Iterable[float], shuffled: float) -> bool:
 
 def scenario_values(scores: Scores) -> Iterator[tuple[str, Values]]:
     """Yield name and values of each measured scenario, none without letters or with more than two answers."""
-    if not get_task(scores.grid.task).has_letters or scores.grid.num_documents != [2]:
+    if not TASKS[scores.grid.task].has_letters or scores.grid.num_documents != [2]:
         return
     pairs = []
     for column in scores.columns:

@@ -9,9 +9,9 @@ from pine_engine.molecules.chemistry import canonical_smiles
 from pine_engine.molecules.request_rows import PROPERTIES, GeneratedMolecule, Molecule
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Document
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 
-TASK = get_task("qm9")
+TASK = TASKS["qm9"]
 BATCH_SIZE = 64
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.request import DataRow
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 
 _CLOSING = r"""["'”’)\]]*"""
 _END = re.compile(rf"(?<![.?!])[.?!]+{_CLOSING}(?:\s+|$)")
@@ -61,7 +61,7 @@ class Premises:
         if not self.premises:
             message = "no premises of this problem can be exchanged; mark those that can"
             raise InputError(message, field="premises")
-        instruction = get_task("math_reasoning").instruction
+        instruction = TASKS["math_reasoning"].instruction
         return DataRow(
             id=identity,
             task="math_reasoning",

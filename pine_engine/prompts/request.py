@@ -18,7 +18,7 @@ from pine_engine.errors import InputError
 from pine_engine.prompts.parse_errors import Problem, ValidationErrors, rows_or_mistakes
 from pine_engine.prompts.parse_errors import format_validation_errors as problems_of
 from pine_engine.prompts.prompt import DocumentInput, Prompt, unexpected
-from pine_engine.prompts.tasks import TASKS, USUAL_TASK, get_task
+from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 
 if TYPE_CHECKING:
     from pine_engine.prompts.layout import TokenLayout
@@ -77,7 +77,7 @@ class Request(_WithDocuments):
             InputError: The task is unknown, or a part of the request is empty.
         """
         parts = {name: getattr(self, name) for name in ("question", "documents", "instruction", "system")}
-        return get_task(self.task).prompt(engine.tokenizer, **parts)
+        return TASKS[self.task].prompt(engine.tokenizer, **parts)
 
     def tokenize(self, engine: Any) -> "TokenLayout":
         """Return the tokens of the prompt.
@@ -115,13 +115,13 @@ class DataRow(_WithDocuments):
 
     def with_task(self, task: str) -> Self:
         """Return the row with another task, without an instruction that is the one of the former task."""
-        instruction = get_task(self.task).instruction
+        instruction = TASKS[self.task].instruction
         fields = {name: "" for name in ("system", "prefix") if getattr(self, name) == instruction}
-        return self.model_copy(update={**fields, "task": get_task(task).name})
+        return self.model_copy(update={**fields, "task": TASKS[task].name})
 
     def comparison(self) -> Request:
         """Return the request of the row."""
-        is_in_system = get_task(self.task).instruction_role == "system"
+        is_in_system = TASKS[self.task].instruction_role == "system"
         instruction, system = (self.system, "") if is_in_system else (self.prefix, self.system)
         fields = {"instruction": instruction, "system": system, "documents": list(self.documents)}
         return Request.model_validate({"question": self.question, "task": self.task} | fields)

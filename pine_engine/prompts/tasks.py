@@ -155,8 +155,3 @@ TASKS: dict[str, Task] = Registry("task", _load_tasks())
 """Tasks by name, from tasks.toml."""
 
 USUAL_TASK = "retrieval_qa"  # task of requests that name none
-
-
-def get_task(name: str) -> Task:
-    """Return a task. Raises UnknownNameError for an unknown name."""
-    return TASKS[name]

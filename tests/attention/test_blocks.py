@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_engine import TokenLayout
+from pine_engine.attention.arithmetic import reduce_by_document
 from pine_engine.attention.blocks import MIN_LENGTH_RATIO, BlockLayout, build_blocks
 
 CPU = torch.device("cpu")
@@ -73,7 +74,7 @@ def test_reductions_and_split_equal_a_loop_over_documents(layout: TokenLayout, s
     generator = torch.Generator().manual_seed(seed)
     values = torch.rand(2, 3, layout.num_tokens, dtype=torch.float64, generator=generator)
     slots = values[..., blocks.token_index].masked_fill(blocks.is_padding, 0)
-    sums, largest = blocks.sum_by_document(slots), blocks.max_by_document(slots)
+    sums, largest = reduce_by_document(slots, blocks, "sum"), reduce_by_document(slots, blocks, "max")
     parts = [document for part in blocks.split(slots[..., None]) for document in part.unbind(-3)]
     assert len(parts) == layout.num_documents
     for place, document in enumerate(blocks.order.tolist()):

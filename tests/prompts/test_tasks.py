@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pine_engine import TASKS, Document, InputError, Prompt
 from pine_engine.prompts.prompt import segment_text
-from pine_engine.prompts.tasks import document_letter, get_task
+from pine_engine.prompts.tasks import document_letter
 from tests.support.errors import has_field
 from tests.support.tokenizers import byte_tokenizer
 
@@ -87,7 +87,7 @@ def test_prompt_has_the_wording_of_the_specification(
 
 
 def prompt_of(task: str, documents: list[Document], question: str = "Why?", **options: str) -> Prompt:
-    return get_task(task).prompt(CHATML, question=question, documents=documents, **options)
+    return TASKS[task].prompt(CHATML, question=question, documents=documents, **options)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_letters_and_numbers_are_found_in_templates() -> None:
     ],
 )
 def test_prompt_without_chat_template_ends_with_cue(task: str, ending: str) -> None:
-    prompt = get_task(task).prompt(NO_TEMPLATE, question="Which:", documents=[Document("d")])
+    prompt = TASKS[task].prompt(NO_TEMPLATE, question="Which:", documents=[Document("d")])
     assert texts(prompt)[2] == ending
 
 

@@ -18,7 +18,7 @@ from pine_engine.cli.train_molecules import Recipe
 from pine_engine.molecules.chemistry import canonical_smiles
 from pine_engine.molecules.request_rows import PROPERTIES
 from pine_engine.prompts.layout import tokenize
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 from tests.support.commands import Run
 from tests.support.molecule_rows import SMILES, molecule, row, write_rows
 from tools import train_molecules as script
@@ -58,7 +58,7 @@ def test_tokenizer_round_trips_smiles(text: str) -> None:
 )
 def test_training_prompt_has_tokens_of_task_prompt(names: list[str], texts: list[str]) -> None:
     documents = [Document(text, name) for name, text in zip(names, texts, strict=True)]
-    layout = tokenize(get_task("qm9").prompt(TOKENIZER, question="", documents=documents), TOKENIZER)
+    layout = tokenize(TASKS["qm9"].prompt(TOKENIZER, question="", documents=documents), TOKENIZER)
     items = [script.item(name, text) for name, text in zip(names, texts, strict=True)]
     assert list(layout.ids) == TOKENIZER(script.prompt(items))["input_ids"]
     assert (len(layout.prefix), len(layout.suffix)) == (1, 1)

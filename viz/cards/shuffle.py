@@ -6,9 +6,10 @@ from typing import Any
 
 import pine_engine as pine
 from viz.cards.compare import word_diff
-from viz.drawing.identity import Segment, document_segment, ink_on
+from viz.drawing.identity import ink_on
 from viz.drawing.markup import render
 from viz.drawing.text import format_difference, format_value, visible_text
+from viz.figures.frame import document_segments
 from viz.figures.positions_by_order import DocumentPositions
 from viz.figures.shuffle import answer_color, answer_letter, answer_numbers
 
@@ -98,7 +99,8 @@ def shuffle_answer(method: "pine.Method", row: "pine.OrderResult", reference: "p
     cell = row.comparisons[method.name]
     before, after = word_diff(reference.comparisons[method.name].text, cell.text)
     is_reference = row is reference
-    answers = [("Row 1", _documents(reference), before), ("Selected row", _documents(row), after)]
+    orders = [document_segments(len(one.order), one.order) for one in (reference, row)]
+    answers = [("Row 1", orders[0], before), ("Selected row", orders[1], after)]
     return render(
         "shuffle_answer.html",
         label=method.label,
@@ -109,10 +111,6 @@ def shuffle_answer(method: "pine.Method", row: "pine.OrderResult", reference: "p
         likelihood=f"{format_value(cell.reference_logprob)} nats",
         answers=answers[is_reference:],
     )
-
-
-def _documents(row: "pine.OrderResult") -> list[Segment]:
-    return [document_segment(index, slot) for slot, index in enumerate(row.order)]
 
 
 def _describe_difference(cell: "pine.OrderComparison") -> str:

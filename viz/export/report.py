@@ -16,6 +16,7 @@ from viz.figures.bias_curve import plot_bias_curve
 if TYPE_CHECKING:
     from pine_engine.evaluation.report.tables import Part, Table
 
+_DARK_RULE = re.compile(r"\bbody\.dark\b([^{}]*\{[^{}]*\})")
 _IMAGE_WIDTH = 900  # pixels of a PNG file at scale 1
 
 
@@ -35,7 +36,8 @@ def report_page(parts: "Sequence[Part]", *, title: str, made: str) -> str:
             }
             for part in parts
         ],
-        styles=follow_system(figure_styles()),
+        # The rules of the dark page are applied where the system is dark.
+        styles=_DARK_RULE.sub(r"@media (prefers-color-scheme: dark) {\nbody\1\n}", figure_styles()),
         scripts=[get_plotlyjs(), *(path.read_text(encoding="utf-8") for path in FIGURE_SCRIPTS)],
     )
 
@@ -75,12 +77,6 @@ def row_spans(table: "Table") -> list[list[int]]:
                 first = max(index for index in range(number) if spans[index][head])
                 spans[first][head] += 1
     return spans
-
-
-def follow_system(styles: str) -> str:
-    """Return the style sheet with the rules of the dark page applied where the system is dark."""
-    dark = r"\bbody\.dark\b([^{}]*\{[^{}]*\})"
-    return re.sub(dark, r"@media (prefers-color-scheme: dark) {\nbody\1\n}", styles)
 
 
 def escape_markdown(text: str) -> str:

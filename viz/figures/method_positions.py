@@ -46,6 +46,6 @@ def plot_method_positions(
     )
     picks = [{"method": trace.method} for trace in traces]
     segments = document_segments(rows.shape[-1], order)
-    figure.add_traces(document_bars(rows, traces[0].layout.lengths, segments, names, picks))
+    figure.add_traces(list(document_bars(rows, traces[0].layout.lengths, segments, names, picks)))
     add_query_marks(figure, names, [query_position for _, query_position in positions])
     return figure

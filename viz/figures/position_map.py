@@ -55,6 +55,8 @@ def plot_position_map(
         coloraxis={"colorscale": list(theme.BLUES), "colorbar": color_bar},
     )
     queries = [f"document {slot}" for slot in range(len(names))] + [f"suffix {token}" for token in tokens]
+    # The last token of the question decodes answer token 1.
+    labels = [f"answer {token - last + 1}" if token >= last else f"question {token + 1}" for token in tokens]
     selected = document
     if document is None and query is not None:
         selected = len(names) + tokens.index(query)
@@ -62,7 +64,7 @@ def plot_position_map(
         figure,
         values,
         names,
-        y=[*names, *(_token_name(token, last) for token in tokens)],
+        y=[*names, *labels],
         texts=texts,
         customdata=texts,
         hover="query %{y}, document %{x} at %{customdata}",
@@ -72,8 +74,3 @@ def plot_position_map(
     )
     figure.update_yaxes(type="category")
     return figure
-
-
-def _token_name(token: int, last: int) -> str:
-    """Name a suffix token as a query; `last`, the last token of the question, decodes answer token 1."""
-    return f"answer {token - last + 1}" if token >= last else f"question {token + 1}"

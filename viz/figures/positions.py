@@ -1,6 +1,6 @@
 """Figure of the position of each document for one query, one row per layer or head."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -60,7 +60,7 @@ def plot_positions(
     )
     picks: list[dict[str, Any]] = [{by: index} for index in range(len(rows))]
     segments = document_segments(rows.shape[-1], order)
-    figure.add_traces(document_bars(rows, trace.layout.lengths, segments, labels, picks))
+    figure.add_traces(list(document_bars(rows, trace.layout.lengths, segments, labels, picks)))
     add_query_marks(figure, labels, [query_position] * len(labels))
     if selected is not None and selected < len(labels):
         figure.add_hrect(selected - 0.5, selected + 0.5, line={"color": CHOSEN, "width": 2})
@@ -94,15 +94,17 @@ def document_bars(
     segments: Sequence[Segment],
     labels: Sequence[str],
     picks: Sequence[dict[str, Any]] = (),
-) -> list[go.Bar]:
-    """Return a bar per document and row, stacked at equal positions; starts are (R, D), lengths (D,)."""
-    heights, offsets = _stack_bars(starts, lengths)
-    bars = []
+) -> Iterator[go.Bar]:
+    """Yield a bar per document and row, stacked at equal positions; starts are (R, D), lengths (D,)."""
+    # Bars of a row that overlap are in different lanes, (R, D), which divide the height of the row.
+    lanes = np.array([document_lanes(row, lengths) for row in starts])
+    heights = _ROW_HEIGHT / (lanes.max(axis=1, initial=0) + 1)
+    offsets = heights[:, None] * np.maximum(lanes, 0) - _ROW_HEIGHT / 2
     for index, segment in enumerate(segments):
         base = np.where(starts[:, index] == MASKED, np.nan, starts[:, index]).astype(np.float32)
         length = np.where(np.isnan(base), np.nan, lengths[index]).astype(np.float32)
         style = {"orientation": "h", "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
-        bar = go.Bar(
+        yield go.Bar(
             **style,
             y=list(labels),
             base=base,
@@ -117,8 +119,6 @@ def document_bars(
             offset=offsets[:, index],
             meta={"y": list(picks)} if picks else None,
         )
-        bars.append(bar)
-    return bars
 
 
 def add_query_marks(figure: go.Figure, labels: Sequence[str], positions: Sequence[int]) -> None:
@@ -133,13 +133,6 @@ def add_query_marks(figure: go.Figure, labels: Sequence[str], positions: Sequenc
     )
     figure.update_yaxes(autorange="reversed", type="category")
     figure.update_xaxes(title="position (tokens)", showgrid=True)
-
-
-def _stack_bars(starts: IntArray, lengths: IntArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the bar height of each row, (R,), and the offsets (R, D) at which bars do not overlap."""
-    lanes = np.array([document_lanes(row, lengths) for row in starts])
-    heights = _ROW_HEIGHT / (lanes.max(axis=1, initial=0) + 1)
-    return heights, heights[:, None] * np.maximum(lanes, 0) - _ROW_HEIGHT / 2
 
 
 def document_lanes(starts: IntArray, lengths: IntArray) -> IntArray:

@@ -118,4 +118,4 @@ def _bars(positions: DocumentPositions, names: Sequence[str]) -> list[go.Bar]:
     """Return a bar per document, with one value per method."""
     starts = np.stack(list(positions.starts.values()))
     segments = document_segments(len(positions.lengths), None)
-    return document_bars(starts, positions.lengths, segments, names)
+    return list(document_bars(starts, positions.lengths, segments, names))

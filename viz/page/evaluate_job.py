@@ -29,7 +29,7 @@ from pine_engine.evaluation.report.tables import Curve, CurveLine, drawn
 from pine_engine.evaluation.settings import Key, Settings, choose, max_visited
 from pine_engine.evaluation.slots import is_flat
 from pine_engine.evaluation.task_estimates import Row, method_rows
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 from viz.cards.measured import MeasuredRow, MeasuredTable, key_findings, measured_tables
 from viz.export.report import report_page
 from viz.figures.frame import plain
@@ -174,7 +174,7 @@ def _work_of_plan(engine: "pine.Engine", examples: Sequence[Example], settings: 
 
     work = Work()
     for example in examples:
-        longest = settings.max_new_tokens or get_task(example.task).max_new_tokens
+        longest = settings.max_new_tokens or TASKS[example.task].max_new_tokens
         prefills, generations = distinct_parts(ExamplePlan(engine, example, settings).results)
         for prefill in prefills:
             work += planned(tokens=prefill.layout.num_tokens, methods=1)

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.tasks import Nouns, get_task
+from pine_engine.prompts.tasks import TASKS, Nouns
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import empty_panel, render
 from viz.figures.order_effects import plot_order_effects
@@ -133,7 +133,7 @@ def sweep_tab(
         documents: str, task: str, ticked: Sequence[str], name: str | None, picked: tuple[str | None, int]
     ) -> Updates:
         identities = [entry.identity for entry in read_entries(documents)]
-        nouns = get_task(task).nouns
+        nouns = TASKS[task].nouns
         own = picked[1] if picked[0] == name else None
         return {
             document: gr.update(

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.failures import first_problem
 from viz.page.form.documents import Entries, Entry
@@ -67,7 +67,7 @@ class Session(BaseModel, frozen=True, extra="forbid"):
     @field_validator("task")
     @classmethod
     def _known_task(cls, name: str) -> str:
-        return get_task(name).name
+        return TASKS[name].name
 
     @field_validator("methods")
     @classmethod

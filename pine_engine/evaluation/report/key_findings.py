@@ -9,7 +9,7 @@ from pine_engine.evaluation.intervals import MIN_EXAMPLES, Estimate
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import METRIC_LABELS, estimated, metric_rows, quantity
 from pine_engine.evaluation.task_estimates import Row
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 
 SUBJECT = "pine"
 """Method whose losses are named."""
@@ -68,7 +68,7 @@ def _unparsed(row: Row) -> Iterator[str]:
     if unparsed is None or not unparsed.mean:
         return
     whose = f"{method_label(row.method)}’s answers"
-    counts = "half a point" if get_task(row.grid.task).score("", ("any",)) else "nothing"
+    counts = "half a point" if TASKS[row.grid.task].score("", ("any",)) else "nothing"
     if not row.mean.is_parsed:
         yield f"None of {whose} can be parsed, so its accuracy is unknown (each counts {counts})."
         return

@@ -9,7 +9,7 @@ from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.grid import Grid
 from pine_engine.evaluation.records import RunInfo, read_records, read_run
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 
 NONE = "–"
 """Cell of a value that was not measured."""
@@ -59,7 +59,7 @@ def run_labels(infos: Sequence[RunInfo]) -> list[str]:
 def settings_of(run: MeasuredRun) -> dict[str, str]:
     """Return the settings of a run by name, as in the table of runs."""
     info, platform, grids = run.info, run.info.platform, run.tasks
-    max_new_tokens = info.max_new_tokens or get_task(info.task).max_new_tokens
+    max_new_tokens = info.max_new_tokens or TASKS[info.task].max_new_tokens
     return {
         "model": platform.model,
         "revision": platform.revision or NONE,

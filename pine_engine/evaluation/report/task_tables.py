@@ -11,7 +11,7 @@ from pine_engine.evaluation.report.runs import NONE, MeasuredRun, from_to
 from pine_engine.evaluation.report.tables import HEADS, Columns, Table, estimated, metric_rows, pivot
 from pine_engine.evaluation.slots import OVER_ORDERS, SCENARIOS
 from pine_engine.evaluation.task_estimates import Row
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 
 BY_SLOT = "gold-at:"
 """Prefix of the orders that are in the table of slots."""
@@ -163,7 +163,7 @@ def position_bias(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
         "order": lambda row: row.part,
         "n": lambda row: str(one.num_examples) if (one := row.get("order")) else "",
     }
-    if get_task(task).has_letters:
+    if TASKS[task].has_letters:
         rows = [
             replace(row, part=name)
             for row in metric_rows(task, runs, ["generated", "chosen"])

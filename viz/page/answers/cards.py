@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.tasks import Task, get_task
+from pine_engine.prompts.tasks import TASKS, Task
 from viz.cards.answers import AnswerCard, Reading, answer_grid
 from viz.cards.shuffle import InOrders
 from viz.page.answers.drawings import draw_finding
@@ -45,12 +45,12 @@ def accepted_answers(typed: str | None) -> tuple[str, ...]:
 
 def is_correct_by(task: str, accepted: Sequence[str]) -> Callable[[str], bool] | None:
     """Return the check of an answer by the rule of the task; None if no answers are accepted."""
-    return (lambda text: get_task(task).score(text, accepted) == 1) if accepted else None
+    return (lambda text: TASKS[task].score(text, accepted) == 1) if accepted else None
 
 
 def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
     """Render the cards with parsed and scored answers, and the source of recorded ones."""
-    task = get_task(shown.task)
+    task = TASKS[shown.task]
     model = task.model
     cards = [replace(card, model=model) for card in shown.cards]
     about = notice(f"{shown.recorded}.") if shown.recorded else ""

@@ -5,7 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 from viz.page.answers.cards import Shown
 from viz.page.answers.outdated import Origin
 from viz.page.answers.recorded_answers import first_shown, recorded_for
@@ -75,7 +75,7 @@ def filled(
     named: str | None = None,
 ) -> dict[Any, Any]:
     """Return updates that fill the form and the cards, with the labels of the task."""
-    row = get_task(task)
+    row = TASKS[task]
     values: dict[Any, Any] = {page.editor.cards: entries_json(entries), page.question: question}
     return (
         (values if task == named else renamed(page, task, values))
@@ -113,7 +113,7 @@ def filled_widgets(page: Workspace) -> list[Any]:
 
 def renamed(page: Workspace, task: str, values: dict[Any, Any]) -> dict[Any, Any]:
     """Return updates with the labels of the task and these new values; other values stay."""
-    row = get_task(task)
+    row = TASKS[task]
     called: dict[Any, dict[str, Any]] = {
         page.editor.cards: words(row.nouns),
         page.editor.pasted: pasted_words(row.nouns),

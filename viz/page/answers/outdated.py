@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import render
 from viz.page.form.form import Form
@@ -88,7 +88,7 @@ def outdated_html(origin: Origin | None, form: Form, model: "Choice | None", *, 
 
 
 def _instruction(form: Form) -> str:
-    return form.instruction.strip() or get_task(form.task).instruction.strip()
+    return form.instruction.strip() or TASKS[form.task].instruction.strip()
 
 
 def _listed(words: list[str]) -> str:

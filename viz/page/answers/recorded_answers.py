@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 from viz.cards.answers import AnswerCard
 from viz.cards.shuffle import InOrders
 from viz.figures.positions_by_order import DocumentPositions
@@ -125,7 +125,7 @@ def recorded_of(form: Form) -> tuple[Shown, Origin | None]:
     """Return the recorded answers if the form is an example, in any order, else cards that wait."""
     documents = [(entry.title, entry.text) for entry in sorted(form.entries, key=lambda one: one.identity)]
     for example in load_examples():
-        instructions = ("", example.instruction or get_task(example.task).instruction)
+        instructions = ("", example.instruction or TASKS[example.task].instruction)
         if (
             (form.task, form.question) == (example.task, example.question)
             and form.instruction in instructions

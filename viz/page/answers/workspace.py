@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from pine_engine.prompts.tasks import TASKS, get_task
+from pine_engine.prompts.tasks import TASKS
 from viz.cards.answers import AnswerCard
 from viz.page.answers.answering import RunView, answer, plan_answers
 from viz.page.answers.base_rate import base_rate_html
@@ -93,13 +93,13 @@ class Workspace:
 def instruction_for(task: str, current: str) -> str:
     """Return the instruction to show for a task: the default one, unless the user has changed it."""
     is_a_default = current in {row.instruction for row in TASKS.values()}
-    return get_task(task).instruction if is_a_default or not current.strip() else current
+    return TASKS[task].instruction if is_a_default or not current.strip() else current
 
 
 def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DEFAULTS) -> Workspace:
     """Build the tab "See it", filled with the first example."""
     first = examples[0]
-    nouns = get_task(first.task).nouns
+    nouns = TASKS[first.task].nouns
     shown = first_shown(first, DEFAULT_METHODS)
     with gr.Column(elem_id="ask", min_width=320):
         with gr.Row(elem_classes="page-row page-question"):
@@ -107,7 +107,7 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
                 first.question,
                 lines=1,
                 max_lines=4,
-                visible=get_task(first.task).needs_question,
+                visible=TASKS[first.task].needs_question,
                 elem_id="question",
                 scale=5,
                 min_width=320,
@@ -204,7 +204,7 @@ def _build_settings(first: FormExample, settings: HostSettings) -> tuple[Any, ..
         )
     with gr.Row(elem_classes="page-row"):
         instruction = gr.Textbox(
-            first.instruction or get_task(first.task).instruction,
+            first.instruction or TASKS[first.task].instruction,
             label="Instruction",
             info="Placed before the documents. Leave empty for the task’s default instruction.",
             lines=3,

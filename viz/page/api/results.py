@@ -13,7 +13,7 @@ from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.task_estimates import nested
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.tasks import USUAL_TASK, get_task
+from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 from viz.page.api.runs import AnswersView
 from viz.page.evaluate_job import MeasureView
 from viz.page.shuffle_job import OrdersTried
@@ -249,7 +249,7 @@ def measured(view: MeasureView) -> Measured | None:
 
 def _is_correct(text: str, accepted: Sequence[str]) -> bool | None:
     """Check whether an answer contains an accepted one; None without accepted answers."""
-    return get_task(USUAL_TASK).score(text, accepted) == 1 if accepted else None
+    return TASKS[USUAL_TASK].score(text, accepted) == 1 if accepted else None
 
 
 def _number(value: float) -> float | None:

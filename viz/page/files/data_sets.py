@@ -11,7 +11,7 @@ from pine_engine.errors import InputError
 from pine_engine.evaluation.document_orders import ORDERS, check_orders
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.settings import choose, max_visited
-from pine_engine.prompts.tasks import TASKS, Task, get_task
+from pine_engine.prompts.tasks import TASKS, Task
 from viz.page.common.bounds import MAX_DATA_SET_DOCUMENTS, MAX_ROWS
 from viz.page.common.theme import ASSETS
 from viz.page.files.reading_files import FileReader
@@ -42,7 +42,7 @@ class DataSet:
     @property
     def task(self) -> Task:
         """Return the task of all examples."""
-        return get_task(self.examples[0].task)
+        return TASKS[self.examples[0].task]
 
 
 def built_in_choices(folder: Path = FOLDER) -> list[tuple[str, str]]:

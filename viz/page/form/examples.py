@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, field_validator
 
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 from viz.page.common.bounds import MAX_DOCUMENTS
 
 EXAMPLES_FILE = Path(__file__).parents[3] / "assets" / "examples.json"
@@ -53,7 +53,7 @@ class FormExample(_ExampleModel):
     @field_validator("task")
     @classmethod
     def _known_task(cls, name: str) -> str:
-        return get_task(name).name
+        return TASKS[name].name
 
 
 def load_examples(file: Path = EXAMPLES_FILE) -> tuple[FormExample, ...]:

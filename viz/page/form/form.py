@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.prompt import Document, Prompt
-from pine_engine.prompts.tasks import Task, get_task
+from pine_engine.prompts.tasks import TASKS, Task
 from viz.drawing.identity import document_letter
 from viz.page.form.documents import Entries, Entry, read_entries
 from viz.page.form.words import capital
@@ -40,7 +40,7 @@ class Form:
     @property
     def row(self) -> Task:
         """Return the task."""
-        return get_task(self.task)
+        return TASKS[self.task]
 
     @property
     def order(self) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import gradio as gr
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 from viz.page.files.data_sets import OWN, built_in_choices, read_built_in
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
@@ -62,7 +62,7 @@ def freeze(page: GuardedBlocks) -> None:
 
 
 def _is_of(form: Form, example: FormExample) -> bool:
-    usual = get_task(example.task).instruction
+    usual = TASKS[example.task].instruction
     titled = Counter((document.title, document.text) for document in example.documents)
     titled += Counter(("", document.text) for document in example.documents)
     documents = Counter((form.title(entry), entry.text) for entry in form.entries)

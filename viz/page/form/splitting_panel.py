@@ -9,7 +9,7 @@ import gradio as gr
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.math_premises import Premises, cut_sentences, split_problem, split_sentences
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 from viz.drawing.markup import render
 from viz.drawing.text import shorten
 from viz.page.common.bounds import MAX_DOCUMENTS
@@ -70,7 +70,7 @@ class SplittingPanel:
 def build_splitting(task: str) -> SplittingPanel:
     """Build the widgets, visible for tasks that use them."""
     with gr.Accordion(
-        "Split a math problem", open=False, visible=get_task(task).splits, elem_id="splitting"
+        "Split a math problem", open=False, visible=TASKS[task].splits, elem_id="splitting"
     ) as accordion:
         problem = gr.Textbox(
             label="Problem",
@@ -157,7 +157,7 @@ def wire_splitting(
     accepted: gr.Textbox,
 ) -> None:
     """Connect the widgets with those of the form."""
-    task.change(lambda task: gr.update(visible=get_task(task).splits), task, panel.accordion, **PRIVATE_EVENT)
+    task.change(lambda task: gr.update(visible=TASKS[task].splits), task, panel.accordion, **PRIVATE_EVENT)
     form = [instruction, question, accepted, editor.cards]
 
     def held(instruction: str, question: str, accepted: str, documents: str) -> Content:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pine_engine as pine
 from pine_engine.errors import PineError
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 from viz.page.jobs.loading import EngineSource, Status
 from viz.page.jobs.model_pool import Choice, ModelPool
 from viz.page.jobs.queue import FairQueue
@@ -39,7 +39,7 @@ class Sources:
 
         Raises PineError as `of` does.
         """
-        if chosen is None or self.pool is None or get_task(task).model:
+        if chosen is None or self.pool is None or TASKS[task].model:
             yield self.of(task)
             return
         with self.pool.lease(chosen) as source:
@@ -53,7 +53,7 @@ class Sources:
 
     def of(self, task: str) -> EngineSource:
         """Return the engine source of a task. Raises PineError if the model of the task is missing."""
-        name = get_task(task).model
+        name = TASKS[task].model
         if not name:
             return self.main
         if name not in self._own:
@@ -66,6 +66,6 @@ class Sources:
 
         Raises PineError if loading failed.
         """
-        if chosen is not None and self.pool is not None and not get_task(task).model:
+        if chosen is not None and self.pool is not None and not TASKS[task].model:
             return self.pool.loaded(chosen)
-        return self.of(task).wait(SMALL_MODEL_S if get_task(task).model else 0)
+        return self.of(task).wait(SMALL_MODEL_S if TASKS[task].model else 0)

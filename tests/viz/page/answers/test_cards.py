@@ -11,7 +11,7 @@ import pytest
 import app
 from pine_engine.extras import how_to_install
 from pine_engine.models.load import SHIPPED
-from pine_engine.prompts.tasks import TASKS, get_task
+from pine_engine.prompts.tasks import TASKS
 from tests.support.running import one_run, run_views
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.support.widgets import built
@@ -145,7 +145,7 @@ def test_every_task_with_an_answer_to_score_has_an_example_that_says_it() -> Non
     "example", [e for e in load_examples() if e.answers], ids=lambda example: example.name
 )
 def test_the_accepted_answers_of_an_example_can_be_scored(example: FormExample) -> None:
-    task = get_task(example.task)
+    task = TASKS[example.task]
     written = {"judge_pair": "[[{}]]", "math_reasoning": "Answer: {}"}.get(example.task, "{}")
     assert [task.score(written.format(answer), example.answers) for answer in example.answers] == [1.0] * len(
         example.answers

@@ -14,7 +14,7 @@ from gradio.state_holder import SessionState
 from app import build_app
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 from tests.support.serving import Serve
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.widgets import built
@@ -61,7 +61,7 @@ def test_every_example_may_be_run(example: FormExample) -> None:
         request,
         replace(request, entries=request.entries[::-1]),
         replace(request, entries=request.entries[1:], max_new_tokens=16, methods=("vanilla", "nia")),
-        replace(request, instruction=get_task(example.task).instruction),
+        replace(request, instruction=TASKS[example.task].instruction),
         replace(request, entries=tuple(replace(entry, title="") for entry in request.entries)),
     ):
         check_shipped(allowed)

@@ -4,7 +4,7 @@ import pytest
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.math_premises import cut_sentences, split_problem, split_sentences
-from pine_engine.prompts.tasks import get_task
+from pine_engine.prompts.tasks import TASKS
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.form.documents import entries_from
@@ -27,7 +27,7 @@ PROBLEM = (
 def test_a_problem_becomes_the_parts_of_the_form() -> None:
     content = content_of(split_problem(PROBLEM))
     assert content.instruction == (
-        get_task("math_reasoning").instruction + "\n\nAna runs a small stall at the market."
+        TASKS["math_reasoning"].instruction + "\n\nAna runs a small stall at the market."
     )
     assert [entry.text for entry in content.entries] == [
         "She sells 12 loaves at 3 euros each.",
