@@ -20,28 +20,16 @@ MIN_LENGTH_RATIO = 0.7
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """Storage of D documents in P slots, padding included. Documents are numbered in block order.
+    """Storage of D documents in P slots, padding included. Documents are numbered in block order."""
 
-    Attributes:
-        classes: Number of documents of each length class, and the length to which they are padded.
-        order: (D,), index of each document in the input.
-        lengths: (D,), lengths in tokens.
-        token_index: (P,), physical index of the token in each slot; padding repeats the document's first
-        token.
-        document: (P,), document of each slot.
-        offset: (P,), offset of each slot in its document.
-        is_padding: bool (P,).
-        rows: Slots of each document without padding.
-    """
-
-    classes: tuple[tuple[int, int], ...]
-    order: Tensor
-    lengths: Tensor
-    token_index: Tensor
-    document: Tensor
-    offset: Tensor
-    is_padding: Tensor
-    rows: tuple[slice, ...]
+    classes: tuple[tuple[int, int], ...]  # number of documents of each length class, and their padded length
+    order: Tensor  # (D,), index of each document in the input
+    lengths: Tensor  # (D,), in tokens
+    token_index: Tensor  # (P,), physical index of the token; padding repeats the document's first token
+    document: Tensor  # (P,), document of each slot
+    offset: Tensor  # (P,), offset of each slot in its document
+    is_padding: Tensor  # bool (P,)
+    rows: tuple[slice, ...]  # slots of each document without padding
 
     def padding_bias(self, dtype: torch.dtype) -> Tensor | None:
         """Return the bias of scores, (P,): 0 for tokens and -inf for padding; None without padding."""

@@ -38,18 +38,11 @@ def batch_caches(sequences: Sequence[SequenceState]) -> None:
 
 @dataclass(frozen=True)
 class SequenceGroup:
-    """Sequences of a batch of caches whose attention is computed in one call, or a single sequence.
+    """Sequences of a batch of caches whose attention is computed in one call, or a single sequence."""
 
-    Attributes:
-        places: Index of each sequence in the batch of the model, in the order of the batch of caches.
-        slots: All sequences of the batch of caches. None for a finished one, which computes zeros into its
-            part.
-        layers: Layers of the batch of caches.
-    """
-
-    places: Sequence[int]
-    slots: Sequence[SequenceState | None]
-    layers: list[LayerCache]
+    places: Sequence[int]  # index of each sequence in the batch of the model, in the order of the caches
+    slots: Sequence[SequenceState | None]  # of all caches; None: finished, computes zeros into its part
+    layers: list[LayerCache]  # of the batch of caches
 
     def extend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams, output: Tensor

@@ -10,16 +10,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class DocumentBlocks:
-    """Documents of one layer for queries that place them individually, in block order and float32.
+    """Documents of one layer for queries that place them individually, in block order and float32."""
 
-    Shape:
-        keys: per length class (G, documents, length, head_dim), rotated by their offset in the document.
-        values: (G, P, head_dim), by slot. unrotated_keys: (G, P, head_dim), for ranking.
-    """
-
-    keys: list[Tensor]
-    values: Tensor
-    unrotated_keys: Tensor
+    keys: list[Tensor]  # by length class, (G, documents, length, head_dim), rotated by offset in the document
+    values: Tensor  # (G, P, head_dim), by slot
+    unrotated_keys: Tensor  # (G, P, head_dim), for ranking
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors, as `of_tensors` expects them."""

@@ -20,16 +20,11 @@ from pine_engine.network.registration import AttentionParams, LayerInput
 
 @dataclass(frozen=True)
 class StoredKeys:
-    """Keys in the order of storage, reserved tokens included.
-
-    Attributes:
-        index: (K,), physical index of each key.
-        bias: (K,), added to the scores of each key; None if all are 0.
-    """
+    """Keys in the order of storage, reserved tokens included."""
 
     plan: AttentionPlan
-    index: Tensor
-    bias: Tensor | None = None
+    index: Tensor  # (K,), physical index of each key
+    bias: Tensor | None = None  # (K,), added to the scores of each key; None if all are 0
 
     def shares(self, weights: Tensor) -> Tensor:
         """Sum weights (H, Q, K or less) by segment, (H, Q, 1 + D + 1): prefix, documents, suffix."""
@@ -45,15 +40,12 @@ class StoredKeys:
 
 @dataclass
 class DecodeOutput:
-    """Suffix and decoded tokens of one layer; their attention is computed at the end of the run.
-
-    `keys` (G, K, head_dim) are those up to the last query, and `queries` (H, Q, head_dim) each.
-    """
+    """Suffix and decoded tokens of one layer; their attention is computed at the end of the run."""
 
     scoring: AttentionParams
     stored: StoredKeys
-    keys: Tensor
-    queries: list[Tensor] = field(default_factory=list)
+    keys: Tensor  # (G, K, head_dim), up to the last query
+    queries: list[Tensor] = field(default_factory=list)  # each (H, Q, head_dim)
 
     def shares(self) -> Tensor:
         """Return the attention on each segment, (H, Q, 1 + D + 1), documents in input order."""

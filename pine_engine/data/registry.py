@@ -31,21 +31,19 @@ NUM_RETRIES = 2
 class PublicSet:
     """A public data set, or one that is generated and has no files.
 
-    records: number of records in the source. source: home page. files: name and URL of each file, which are
-    pinned to a commit or to a sha256 that at least two independent sources published; and the part of the set
-    in the file, such as a subset. read: records of one file. convert: rows from the records of all files.
-    size: of all files in bytes, None if unknown.
+    Files have a name, a URL and optionally the part of the set in the file, such as a subset. They are pinned
+    to a commit or to a sha256 that at least two independent sources published.
     """
 
     name: str
     task: str
-    records: int
+    records: int  # in the source
     license: str
-    source: str
-    convert: Convert
+    source: str  # home page
+    convert: Convert  # rows from the records of all files
     files: Sequence[Mapping[str, str]] = ()
-    read: Callable[[Path], Iterator[Any]] = readers.read_json_lines
-    size: int | None = None
+    read: Callable[[Path], Iterator[Any]] = readers.read_json_lines  # records of one file
+    size: int | None = None  # of all files in bytes, None if unknown
 
 
 def download(public_set: PublicSet, folder: Path) -> list[Path]:

@@ -90,21 +90,15 @@ def content_free_prompts(engine: Any, request: Request) -> list[Prompt]:
 
 @dataclass(frozen=True)
 class DebiasPlan:
-    """Requests under one wrapper.
-
-    Attributes:
-        orders: Orders in which the base method is run, for each request.
-        max_new_tokens: Limit of a generated answer, 0 if none is generated.
-        prior_samples: Indices of the requests from which a prior is learned.
-    """
+    """Requests under one wrapper."""
 
     wrapper: Wrapper
     base: str
     requests: tuple[LabeledRequest, ...]
-    orders: tuple[tuple[Order, ...], ...]
+    orders: tuple[tuple[Order, ...], ...]  # in which the base method is run, for each request
     majority: bool
-    max_new_tokens: int
-    prior_samples: frozenset[int]
+    max_new_tokens: int  # limit of a generated answer, 0 if none is generated
+    prior_samples: frozenset[int]  # indices of the requests from which a prior is learned
 
     @property
     def num_prompts(self) -> int:

@@ -35,24 +35,19 @@ CONTENT_FREE = ("N/A", "", "[MASK]")
 
 @dataclass(frozen=True)
 class Wrapper:
-    """One wrapper; the types above define its columns.
-
-    Attributes:
-        orders: Orders of the documents that are run, None for the input order alone.
-        has_prior: True if all orders are run on a few samples only, to learn a prior of the labels.
-        invariance: The invariance in words.
-        cost: Number of runs of the base method, in words.
-    """
+    """One wrapper; the types above define its columns."""
 
     name: str
     label: str
     invariance_kind: Invariance
     description: str
-    invariance: str
-    cost: str
+    invariance: str  # in words
+    cost: str  # number of runs of the base method, in words
     source: str
-    orders: OrderKind | None = None
-    has_prior: bool = False
+    orders: OrderKind | None = None  # None for the input order alone
+    has_prior: bool = (
+        False  # True if all orders are run on a few samples only, to learn a prior of the labels
+    )
     calibrated: Calibrated = "nothing"
 
     @property

@@ -16,12 +16,9 @@ from pine_engine.errors import InputError
 
 @dataclass
 class PrefixCache:
-    """States of earlier prompts of one model. The caller owns it and may clear it.
+    """States of earlier prompts of one model. The caller owns it and may clear it."""
 
-    Attributes:
-        rows: One state for each prompt and method, with the keys and values of all its tokens.
-    """
-
+    # One state for each prompt and method, with the keys and values of all its tokens.
     rows: list[SequenceState] = field(default_factory=list)
     _model: Any = field(default=None, init=False, repr=False, compare=False)
 

@@ -56,15 +56,11 @@ _SWAPS: dict[str, tuple[Places, Places]] = {
 
 @dataclass(frozen=True)
 class DocumentOrder:
-    """Slots and letters of the documents of an example.
-
-    input_order: input_order[i] is the stored document that is entered at place i and has letter i.
-    permutation: the document that was entered at place permutation[p] is in slot p. It keeps its letter.
-    """
+    """Slots and letters of the documents of an example."""
 
     name: str
-    input_order: Places
-    permutation: Places
+    input_order: Places  # input_order[i] is the stored document that is entered at place i and has letter i
+    permutation: Places  # slot p has the document that was entered at place permutation[p], with its letter
 
     @property
     def slots(self) -> Places:

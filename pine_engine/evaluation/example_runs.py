@@ -33,19 +33,15 @@ OnLayer = Callable[[Method, int], None]
 
 @dataclass(eq=False)
 class Prefill:
-    """A prompt under one method. Prefills of the same version may share parts of their computation.
-
-    texts: texts to score after the prompt. logprobs: their log-probabilities. seconds: time spent, with the
-    share of reused parts. standalone_s: seconds that the prefill takes without reuse.
-    """
+    """A prompt under one method. Prefills of the same version may share parts of their computation."""
 
     method: Method
     layout: TokenLayout
     version: str
-    texts: dict[str, None] = field(default_factory=dict, init=False)
-    logprobs: dict[str, float] = field(default_factory=dict, init=False)
-    standalone_s: float = field(default=0.0, init=False)
-    seconds: float = field(default=0.0, init=False)
+    texts: dict[str, None] = field(default_factory=dict, init=False)  # to score after the prompt
+    logprobs: dict[str, float] = field(default_factory=dict, init=False)  # of the texts
+    standalone_s: float = field(default=0.0, init=False)  # seconds that the prefill takes without reuse
+    seconds: float = field(default=0.0, init=False)  # time spent, with the share of reused parts
     is_done: bool = field(default=False, init=False)
     error: str | None = field(default=None, init=False)
 
@@ -81,17 +77,13 @@ class Generation:
 
 @dataclass(frozen=True)
 class BaseRun:
-    """One run of a base method.
-
-    accepted: first accepted answer in its order, if its log-probability is measured. choices: choices of the
-    task whose log-probabilities are measured. generation: None if no answer is generated.
-    """
+    """One run of a base method."""
 
     order: DocumentOrder
     prefill: Prefill
-    generation: Generation | None
-    accepted: tuple[str, ...] = ()
-    choices: tuple[str, ...] = ()
+    generation: Generation | None  # None if no answer is generated
+    accepted: tuple[str, ...] = ()  # first accepted answer in its order, if its log-probability is measured
+    choices: tuple[str, ...] = ()  # choices of the task whose log-probabilities are measured
 
     @property
     def text(self) -> str | None:
@@ -111,15 +103,11 @@ class BaseRun:
 
 @dataclass(frozen=True, eq=False)
 class PlannedResult:
-    """Outcome of a method, the same for several document orders.
-
-    runs: sorted independently of the document orders of the records. orders: document orders without a
-    record, of which the first is the one that is computed.
-    """
+    """Outcome of a method, the same for several document orders."""
 
     method: MeasuredMethod
-    runs: tuple[BaseRun, ...]
-    orders: list[DocumentOrder] = field(default_factory=list)
+    runs: tuple[BaseRun, ...]  # sorted independently of the document orders of the records
+    orders: list[DocumentOrder] = field(default_factory=list)  # without a record; the first is computed
 
     @property
     def parts(self) -> list[Prefill | Generation]:

@@ -20,16 +20,14 @@ from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 
 
 class Example(DataRow):
-    """One example; unknown fields are ignored.
+    """One example; unknown fields are ignored."""
 
-    gold_index: number from 0 of the document with the answer, as stored; None for none or several. answers:
-    all that are accepted, for the documents as they are stored. rejected_answers: texts that a correct answer
-    does not contain, such as the values of the other documents.
-    """
-
+    # Number from 0 of the document with the answer, as stored; None for none or several.
     gold_index: Annotated[int, Field(strict=True)] | None = None
-    answers: list[str] = Field(default_factory=list)
-    rejected_answers: list[str] = Field(default_factory=list)
+    answers: list[str] = Field(
+        default_factory=list
+    )  # all that are accepted, for the documents as they are stored
+    rejected_answers: list[str] = Field(default_factory=list)  # texts that a correct answer does not contain
     source: str = ""
     license: str = ""
     meta: dict[str, Any] = Field(default_factory=dict)

@@ -35,19 +35,15 @@ BETWEEN = " > "
 
 @dataclass(frozen=True)
 class Grid:
-    """Examples of one task that can be compared, and their estimates.
-
-    orders: names as they were measured; examples of few documents may lack some of them. left_out: number of
-    incomplete examples. failed: number of records with an error. columns: by method, records of each example.
-    """
+    """Examples of one task that can be compared, and their estimates."""
 
     task: str
     examples: tuple[str, ...]
     methods: tuple[str, ...]
-    orders: tuple[str, ...]
-    left_out: int
-    failed: int
-    columns: dict[str, tuple[Column, ...]]
+    orders: tuple[str, ...]  # names as measured; examples of few documents may lack some of them
+    left_out: int  # number of incomplete examples
+    failed: int  # number of records with an error
+    columns: dict[str, tuple[Column, ...]]  # records of each example, by method
     estimates: tuple[Estimate, ...] = ()
 
     @cached_property

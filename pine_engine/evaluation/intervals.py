@@ -30,23 +30,18 @@ Flags = NDArray[np.bool_]
 
 
 class Estimate(NamedTuple):
-    """A mean over examples with its 95 % interval, and what it is the mean of.
+    """A mean over examples with its 95 % interval, and what it is the mean of."""
 
-    mean, low, high: share from 0 to 1, nats for log-probabilities, or the unit of a cost. is_parsed: False if
-    no answer behind the score can be parsed. metric: "generated", "chosen", "logprob" (see answers.py) or
-    "cost". group, name: quantity, and order, slot, section or other part (see estimates.py).
-    """
-
-    mean: float
+    mean: float  # share from 0 to 1, nats for log-probabilities, or the unit of a cost; as low and high
     low: float | None
     high: float | None
     num_examples: int
-    is_parsed: bool = True
+    is_parsed: bool = True  # False if no answer behind the score can be parsed
     task: str = ""
     method: str = ""
-    metric: str = ""
-    group: str = ""
-    name: str = ""
+    metric: str = ""  # "generated", "chosen", "logprob" (see answers.py) or "cost"
+    group: str = ""  # quantity (see estimates.py)
+    name: str = ""  # order, slot, section or other part
 
     @property
     def interval(self) -> tuple[float, float] | None:

@@ -43,18 +43,7 @@ def rename_keys(fields: Any) -> Any:
 
 
 class Record(BaseModel):
-    """One example under one method in one document order. None: not measured.
-
-    input_order, permutation: as in DocumentOrder. gold_slot: slot of the document with the answer. answers:
-    accepted answers in this order. parsed: answer that the task parses from the generated text, None also if
-    the text has none. score: of the text. answer_logprob: of the first accepted answer, in nats.
-    choice_logprobs: of each choice of the task. choice_score: 1 if the most likely choice is accepted,
-    otherwise 0; the mean if several are. prior: prior of PriDe, learned from this example or applied to it.
-    prompts: number of prompts, which have prompt_tokens in all. prefill_s: seconds of all prefills without
-    reuse. decode_s, seconds: share of the decoding steps, and of all time spent; the sum over records is the
-    time of the run. was_computed: False if the outcome is that of another order, because it cannot differ.
-    error: reason why there is no result. section, subset, weight: as in RewardBench.
-    """
+    """One example under one method in one document order. None: not measured."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
     _rename_keys = model_validator(mode="before")(rename_keys)
@@ -63,27 +52,27 @@ class Record(BaseModel):
     task: str
     method: str
     order_name: str
-    input_order: tuple[int, ...]
+    input_order: tuple[int, ...]  # as in DocumentOrder
     permutation: tuple[int, ...]
-    gold_slot: int | None = None
+    gold_slot: int | None = None  # slot of the document with the answer
     num_documents: int
-    answers: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()  # accepted answers in this order
     text: str | None = None
-    parsed: str | None = None
-    score: float | None = None
-    answer_logprob: float | None = None
-    choice_logprobs: dict[str, float] | None = None
-    choice_score: float | None = None
-    prior: dict[str, float] | None = None
+    parsed: str | None = None  # answer that the task parses from the text, None also if the text has none
+    score: float | None = None  # of the text
+    answer_logprob: float | None = None  # of the first accepted answer, in nats
+    choice_logprobs: dict[str, float] | None = None  # of each choice of the task
+    choice_score: float | None = None  # 1 if the most likely choice is accepted, else 0; the mean of several
+    prior: dict[str, float] | None = None  # of PriDe, learned from this example or applied to it
     prompts: int = 1
-    prompt_tokens: int = 0
+    prompt_tokens: int = 0  # of all prompts
     answer_tokens: int | None = None
-    prefill_s: Seconds = 0.0
-    decode_s: Seconds = 0.0
-    seconds: Seconds = 0.0
-    was_computed: bool = True
-    error: str | None = None
-    section: str | None = None
+    prefill_s: Seconds = 0.0  # of all prefills, without reuse
+    decode_s: Seconds = 0.0  # share of the decoding steps
+    seconds: Seconds = 0.0  # share of all time spent; the sum over records is the time of the run
+    was_computed: bool = True  # False if the outcome is that of another order, because it cannot differ
+    error: str | None = None  # reason why there is no result
+    section: str | None = None  # as in RewardBench, with subset and weight
     subset: str | None = None
     weight: float | None = None
 
@@ -94,20 +83,16 @@ class Record(BaseModel):
 
 
 class RunInfo(Settings):
-    """Settings of a run, and what it was computed with.
-
-    started: date and time in UTC. data: name of the file with the examples. address: hub id, folder or file
-    of the model.
-    """
+    """Settings of a run, and what it was computed with."""
 
     _rename_keys = model_validator(mode="before")(rename_keys)
 
     format: Literal["pine-explorer evaluation"] = "pine-explorer evaluation"
     version: Literal[2] = 2
-    started: str
-    data: str
+    started: str  # date and time in UTC
+    data: str  # name of the file with the examples
     data_sha256: str
-    address: str
+    address: str  # hub id, folder or file of the model
     platform: Platform
 
     def differences(self, other: "RunInfo") -> list[str]:

@@ -20,24 +20,18 @@ Key = tuple[str, str, str]
 
 
 class Settings(BaseModel):
-    """Options that all records of a run have in common.
-
-    sample: seed with which the examples were drawn, None for the first ones. methods: with or without
-    wrappers. logprobs: True for the log-probabilities of the first accepted answer and of the task's choices.
-    max_new_tokens: None for the limit of the task. recompute: True to compute also what is the same in all
-    orders.
-    """
+    """Options that all records of a run have in common."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     task: str = ""
-    sample: int | None = None
-    methods: tuple[str, ...]
+    sample: int | None = None  # seed with which the examples were drawn, None for the first ones
+    methods: tuple[str, ...]  # with or without wrappers
     order_names: tuple[str, ...] = (AS_IS,)
     generate: bool = True
-    logprobs: bool = True
-    max_new_tokens: int | None = Field(None, ge=1)
-    recompute: bool = False
+    logprobs: bool = True  # log-probabilities of the first accepted answer and of the task's choices
+    max_new_tokens: int | None = Field(None, ge=1)  # None for the limit of the task
+    recompute: bool = False  # compute also what is the same in all orders
 
     @property
     def measured(self) -> tuple[MeasuredMethod, ...]:

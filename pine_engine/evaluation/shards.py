@@ -29,14 +29,11 @@ _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
 @dataclass(frozen=True)
 class Shard:
-    """Every `count`-th example, beginning with number `index`.
-
-    is_launched: True if `accelerate launch` or `torchrun` started all shards of the run.
-    """
+    """Every `count`-th example, beginning with number `index`."""
 
     index: int = 0
     count: int = 1
-    is_launched: bool = False
+    is_launched: bool = False  # True if `accelerate launch` or `torchrun` started all shards of the run
 
     def select(self, items: Sequence[Item]) -> list[Item]:
         """Return the items of this shard."""

@@ -35,16 +35,13 @@ ORDER_GROUPS = {
 
 @dataclass(frozen=True)
 class Row:
-    """Estimates of one method by one metric.
-
-    part: scenario, order or number of documents that the estimates are of, "" for all. run: label of the run.
-    """
+    """Estimates of one method by one metric."""
 
     grid: Grid
     method: str
     metric: str
-    part: str = ""
-    run: str = ""
+    part: str = ""  # scenario, order or number of documents that the estimates are of, "" for all
+    run: str = ""  # label of the run
 
     def get(self, group: str, *name: str) -> Estimate | None:
         """Return an estimate of this part, None if it was not measured."""

@@ -26,15 +26,10 @@ ADVICE = "load it in float32, bfloat16 or float16"
 
 @dataclass
 class PackedWeight:
-    """A weight in 4 bits.
+    """A weight in 4 bits."""
 
-    Shape:
-        numbers: uint8, in the layout of torch's kernel.
-        scales: bfloat16 (in / GROUP, out, 2), scale and offset of each group.
-    """
-
-    numbers: Tensor
-    scales: Tensor
+    numbers: Tensor  # uint8, in the layout of torch's kernel
+    scales: Tensor  # bfloat16 (in / GROUP, out, 2), scale and offset of each group
 
     @classmethod
     @torch.no_grad()

@@ -25,15 +25,12 @@ NAME = "pine_engine"  # name of the attention function in the registry of transf
 
 @dataclass(frozen=True)
 class AdaptiveWeighting:
-    """Weighting of the keys first .. end - 1 together, by APE (Yang et al. 2025).
-
-    Their scores are divided by `temperature`, and (temperature * scale - 1) * logsumexp of them is added.
-    """
+    """Weighting of the keys first .. end - 1 together, by APE (Yang et al. 2025)."""
 
     first: int
     end: int
-    temperature: float
-    scale: float
+    temperature: float  # divides their scores
+    scale: float  # (temperature * scale - 1) * logsumexp of the divided scores is added to them
 
 
 @dataclass(frozen=True)
@@ -47,15 +44,11 @@ class AttentionParams:
 
 @dataclass(frozen=True)
 class LayerInput:
-    """Input of one layer's attention for one sequence.
-
-    Shape:
-        query: (H, n, head_dim). key, value: (G, n, head_dim).
-    """
+    """Input of one layer's attention for one sequence."""
 
     layer: int
-    query: Tensor
-    key: Tensor
+    query: Tensor  # (H, n, head_dim)
+    key: Tensor  # (G, n, head_dim), as value
     value: Tensor
     scoring: AttentionParams
 

@@ -126,16 +126,9 @@ def _describe_difference(cell: "pine.OrderComparison") -> str:
 
 @dataclass(frozen=True)
 class InOrders:
-    """Answers to one request in several document orders.
+    """Answers to one request in several document orders."""
 
-    Attributes:
-        orders: Document, as entered, in each slot of each order.
-        answers: Answers in the first of these orders, by method; the others are not computed yet.
-        source: Origin of the answers, a sentence.
-        positions: Positions of the documents in the first of these orders; empty if they are not known.
-    """
-
-    orders: tuple[tuple[int, ...], ...]
-    answers: Mapping[str, tuple[str, ...]]
-    source: str = ""
-    positions: tuple[DocumentPositions, ...] = ()
+    orders: tuple[tuple[int, ...], ...]  # document, as entered, in each slot of each order
+    answers: Mapping[str, tuple[str, ...]]  # in the first of these orders, by method; others are not computed
+    source: str = ""  # origin of the answers, a sentence
+    positions: tuple[DocumentPositions, ...] = ()  # in the first of these orders; empty if they are not known

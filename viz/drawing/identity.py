@@ -37,16 +37,11 @@ def ink_on(color: str) -> str:
 
 @dataclass(frozen=True)
 class Segment:
-    """Part of the prompt: the prefix, a document, the suffix or the decoded tokens.
-
-    Attributes:
-        document: Index of the document as entered, for role "document" only.
-        slot: Place in the input, from 0, where a figure shows it; no part of equality.
-    """
+    """Part of the prompt: the prefix, a document, the suffix or the decoded tokens."""
 
     role: Role
-    document: int | None = None
-    slot: int | None = field(default=None, compare=False)
+    document: int | None = None  # index as entered, for role "document" only
+    slot: int | None = field(default=None, compare=False)  # place in the input, from 0, where it is shown
 
     def __post_init__(self) -> None:
         assert (self.document is not None) == (self.role == "document"), self

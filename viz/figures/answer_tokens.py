@@ -17,12 +17,7 @@ MAX_TOKEN_CHARACTERS = 24  # of a token in sentences and rows
 
 @dataclass(frozen=True)
 class AnswerTokens:
-    """Answer of one method, token by token.
-
-    Shape:
-        attention: float32 (tokens, 1 + D + 1), shares of prefix, documents and suffix, mean over layers and
-            heads.
-    """
+    """Answer of one method, token by token."""
 
     label: str  # in figures, such as "PINE"
     text: str  # whole answer; a character may span tokens
@@ -30,6 +25,7 @@ class AnswerTokens:
     tokens: tuple[str, ...]
     logprobs: tuple[float, ...]  # in nats
     alternatives: tuple[tuple[tuple[str, float], ...], ...]  # most likely tokens of each step, in nats
+    # float32 (tokens, 1 + D + 1), shares of prefix, documents and suffix, mean over layers and heads
     attention: FloatArray
     documents: tuple[Segment, ...]  # D, in input order
 

@@ -44,31 +44,25 @@ class Table:
 
 @dataclass(frozen=True)
 class CurveLine:
-    """Estimates of one method in percent or nats, one per place of a curve; None where there is none.
-
-    mark: number of the method's marker. A line of one estimate is drawn across all places.
-    """
+    """Estimates of one method in percent or nats, one per place of a curve; None where there is none."""
 
     label: str
-    mark: int
-    values: tuple[Estimate | None, ...]
+    mark: int  # number of the method's marker
+    values: tuple[Estimate | None, ...]  # a single one is drawn across all places
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Lines over common places, or groups of bars.
+    """Lines over common places, or groups of bars."""
 
-    levels: lines of one estimate. areas: label and both edges of each area. name: stem of an image file.
-    """
-
-    name: str
+    name: str  # stem of an image file
     title: str
     x_title: str
     y_title: str
     places: tuple[str, ...]
     lines: tuple[CurveLine, ...]
-    levels: tuple[CurveLine, ...] = ()
-    areas: tuple[tuple[str, Sequence[float | None], Sequence[float | None]], ...] = ()
+    levels: tuple[CurveLine, ...] = ()  # of one estimate each
+    areas: tuple[tuple[str, Sequence[float | None], Sequence[float | None]], ...] = ()  # label and both edges
     has_bars: bool = False
     note: str = ""
 
