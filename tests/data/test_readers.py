@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from pine_engine import TASKS, InputError
+from pine_engine import TASKS, Document, InputError
 from pine_engine.data.registry import PUBLIC_SETS, convert
 from pine_engine.evaluation.examples import Example, read_examples
 
@@ -22,12 +22,10 @@ PREFERENCE = {
 }  # fmt: skip
 COMPARED = {"input": "Say hello in French.", "output_1": "Bonjour.", "output_2": "Hello.", "label": 1}
 PROBLEM = {
-    "declaration": "def twice(x):\n",
-    "canonical_solution": "    return 2 * x\n",
-    "buggy_solution": "    return x ** 2\n",
-    "bug_type": "operator misuse",
+    "declaration": "def twice(x):\n", "canonical_solution": "    return 2 * x\n",
+    "buggy_solution": "    return x ** 2\n", "bug_type": "operator misuse",
     "instruction": "Write a Python function `twice(x)` that doubles.",
-}
+}  # fmt: skip
 QUESTION: dict[str, Any] = {
     "question": "who built the tower",
     "answers": ["Ann Mason", "Mason"],
@@ -175,8 +173,7 @@ def test_questions_keep_passages_and_find_gold(build: Build) -> None:
 def test_key_values_become_titled_documents(build: Build) -> None:
     (example,) = build("key-value-75", PAIRS)
     assert (example.id, example.task, example.question) == ("kv3-0000", "kv_retrieval", "k-2")
-    assert [document.title for document in example.documents] == ["k-1", "k-2", "k-3"]
-    assert texts(example) == ["v-1", "v-2", "v-3"]
+    assert example.documents == [Document(f"v-{n}", f"k-{n}") for n in (1, 2, 3)]
     assert (example.gold_index, example.answers) == (1, ["v-2"])
     assert example.prefix == TASKS["kv_retrieval"].instruction
 
@@ -214,6 +211,7 @@ def test_qm9_has_energies_in_ev_without_repeats(build: Build) -> None:
         ("mt-bench", json_list(COMPARED, {"input": "x"}), 1),
         ("mt-bench", json_list({**COMPARED, "label": 3}), 0),
         ("mt-bench", b"<html>", 0),
+        ("mt-bench", b"[]", None),
         ("gsm8k", json_lines({**MATH, "answer": "It is 4."}), 0),
         ("gsm8k", json_lines(MATH) + b'"\xff"', 0),
         ("key-value-75", compressed(PAIRS, {**PAIRS, "key": "k-9"}), 1),
@@ -230,12 +228,7 @@ def test_unreadable_record_keeps_previous_output(
 ) -> None:
     output = tmp_path / f"{name}.jsonl"
     output.write_text("previous")
-    with pytest.raises(InputError, match="record " if record is None else f"record {record} ") as raised:
+    with pytest.raises(InputError, match=None if record is None else f"record {record} ") as raised:
         build(name, content=content)
     assert "\n" not in str(raised.value)
     assert output.read_text() == "previous" and not list(tmp_path.glob("*.part"))
-
-
-def test_empty_source_raises(build: Build) -> None:
-    with pytest.raises(InputError, match="no examples"):
-        build("mt-bench", content=b"[]")
