@@ -1,8 +1,10 @@
-"""Arithmetic of permutation, PriDe and calibration by hand, and run_debias against its definition."""
+"""Wrappers: arithmetic by hand, run_debias against its definition, plans, and names of methods."""
 
 import itertools
 import math
 from collections import Counter
+from collections.abc import Sequence
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,27 +14,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pine_engine import Engine, GenerationFinished, InputError, PrefillDone, RunFinished, TokenGenerated
-from pine_engine.debias import debias
-from pine_engine.debias.debias import (
-    CANDIDATES,
-    DebiasResult,
-    calibrated_prompt,
-    combine_labels,
-    log_mean,
-    mean_prior,
-    most_voted,
-    named_label,
-    pride_prior,
-    run_debias,
-    softmax,
-)
-from pine_engine.debias.plan import content_free_prompts, document_orders, plan_debias, prior_samples
-from pine_engine.debias.table import DEBIASERS, Steps
+from pine_engine import DEBIASERS, METHODS, Document, Engine, InputError, LabeledRequest, get_methods
+from pine_engine.debias import debias, table
+from pine_engine.debias import plan as plans
+from pine_engine.engine.events import GenerationFinished, PrefillDone, RunFinished, TokenGenerated
+from pine_engine.evaluation.grid import make_grid
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.prompt import Document, Prompt
-from pine_engine.prompts.request import LabeledRequest
+from pine_engine.prompts.prompt import Prompt, segment_text
 from tests.support.forward import count_tokens
+from tests.support.records import swept
 from tests.support.tokenizers import letter_tokenizer
 
 REQUEST = LabeledRequest(
@@ -57,19 +47,19 @@ def in_order(order: tuple[int, ...], **fields: Any) -> LabeledRequest:
     return changed(documents=[REQUEST.documents[index] for index in order], **fields)
 
 
-def run(engine: Engine, *requests: LabeledRequest, **options: Any) -> list[DebiasResult]:
-    plan = plan_debias(requests or [REQUEST], **options)
-    return [event for event in run_debias(engine, plan) if isinstance(event, DebiasResult)]
+def run(engine: Engine, *requests: LabeledRequest, **options: Any) -> list[debias.DebiasResult]:
+    plan = plans.plan_debias(requests or [REQUEST], **options)
+    return [event for event in debias.run_debias(engine, plan) if isinstance(event, debias.DebiasResult)]
 
 
 @given(st.lists(st.floats(-60, 0), min_size=1, max_size=12), st.randoms(use_true_random=False))
 def test_log_mean_is_independent_of_order(logs: list[float], random: Any) -> None:
-    mean = log_mean(logs)
+    mean = debias.log_mean(logs)
     assert mean == pytest.approx(np.log(np.mean(np.exp(logs))), abs=1e-9)
     random.shuffle(logs)
-    assert log_mean(logs) == mean
-    assert log_mean([-np.inf, -np.inf]) == -np.inf and softmax([-900.0, 0.0]) == (0.0, 1.0)
-    assert log_mean([-800.0, -801.0]) == pytest.approx(-800 + np.log((1 + np.exp(-1)) / 2))
+    assert debias.log_mean(logs) == mean
+    assert debias.log_mean([-np.inf, -np.inf]) == -np.inf and debias.softmax([-900.0, 0.0]) == (0.0, 1.0)
+    assert debias.log_mean([-800.0, -801.0]) == pytest.approx(-800 + np.log((1 + np.exp(-1)) / 2))
 
 
 @pytest.mark.parametrize(
@@ -78,31 +68,35 @@ def test_log_mean_is_independent_of_order(logs: list[float], random: Any) -> Non
 )
 def test_most_voted_lists_ties_in_ascending_order(votes: list[Any], winners: list[Any]) -> None:
     for one in itertools.permutations(votes):
-        assert most_voted(one) == winners
+        assert debias.most_voted(one) == winners
 
 
 def test_combined_labels_by_hand() -> None:
     """Average: document 1 has the second label first (0.4), then the first one (0.5)."""
-    mean = combine_labels(
+    mean = debias.combine_labels(
         DEBIASERS["permutation_full"], np.log([(0.6, 0.4), (0.5, 0.5)]).tolist(), [(0, 1), (1, 0)]
     )
     assert mean == pytest.approx(((0.6 + 0.5) / 2, (0.4 + 0.5) / 2))
     # Prior: the means of the logarithms are those of 0.4 and 0.2, and 0.5 / 0.8 : 0.5 / 0.2 is 1 : 4.
-    assert pride_prior(np.log([(0.8, 0.2), (0.5, 0.5)]).tolist()) == pytest.approx((2 / 3, 1 / 3), abs=1e-8)
-    assert mean_prior([(0.75, 0.25), (0.25, 0.75), (0.5, 0.5), (0.1, 0.9)]) == pytest.approx((0.4, 0.6))
-    divided = combine_labels(DEBIASERS["pride"], np.log([(0.5, 0.5)]).tolist(), [(0, 1)], (0.8, 0.2))
+    assert debias.pride_prior(np.log([(0.8, 0.2), (0.5, 0.5)]).tolist()) == pytest.approx(
+        (2 / 3, 1 / 3), abs=1e-8
+    )
+    assert debias.mean_prior([(0.75, 0.25), (0.25, 0.75), (0.5, 0.5), (0.1, 0.9)]) == pytest.approx(
+        (0.4, 0.6)
+    )
+    divided = debias.combine_labels(DEBIASERS["pride"], np.log([(0.5, 0.5)]).tolist(), [(0, 1)], (0.8, 0.2))
     assert divided == pytest.approx((0.2, 0.8), abs=1e-8)
     # Calibration: the labels have 0.6 and 0.4, and without content 0.75 and 0.25 in the mean.
     logprobs = np.log([[0.3, 0.2], [0.2, 0.02], [0.4, 0.18]])
-    calibrated = combine_labels(DEBIASERS["calibration_labels"], logprobs.tolist(), [(0, 1)])
+    calibrated = debias.combine_labels(DEBIASERS["calibration_labels"], logprobs.tolist(), [(0, 1)])
     assert calibrated == pytest.approx((0.6 / 0.75, 0.4 / 0.25))
 
 
-def choose(steps: Steps, *probabilities: list[float]) -> tuple[int, float]:
+def choose(steps: table.Steps, *probabilities: list[float]) -> tuple[int, float]:
     """Choose a token by its probabilities after the prompt and after content-free prompts."""
     logits = torch.tensor(probabilities).double().log() + 3.0
     state: Any = SimpleNamespace()
-    prompt = calibrated_prompt(0, "vanilla", [(state, row[None]) for row in logits], steps, 0.0)
+    prompt = debias.calibrated_prompt(0, "vanilla", [(state, row[None]) for row in logits], steps, 0.0)
     assert len(prompt.rows) == (len(logits) if steps == "every" else 1)
     assert torch.equal(prompt.logits, logits)
     return prompt.choose(logits)
@@ -118,7 +112,7 @@ def test_chosen_token_by_hand() -> None:
     # Every: 0.5/0.45, 0.3/0.1 and 0.2/0.45.
     assert choose("every", own, *free)[0] == 1
     # 100 tokens have 0.01 among the candidates, token 7 less without content; 50 have almost nothing.
-    own = [0.0099] * CANDIDATES + [0.0002] * 50
+    own = [0.0099] * debias.CANDIDATES + [0.0002] * 50
     assert choose("first", own, [0.01] * 7 + [0.0099] + [0.01] * 92 + [1e-12] * 50)[0] == 7
 
 
@@ -130,14 +124,14 @@ def test_chosen_token_by_hand() -> None:
     ],
 )  # fmt: skip
 def test_named_label_is_in_brackets_or_first(text: str, place: int | None) -> None:
-    assert named_label(text, ["A", "B"]) == place
+    assert debias.named_label(text, ["A", "B"]) == place
 
 
 @pytest.mark.parametrize("wrapper", DEBIASERS)
 def test_run_debias_reports_each_prefill_and_each_result(engine: Engine, wrapper: str) -> None:
-    plan = plan_debias([REQUEST] * 3, wrapper=wrapper, samples=4, max_new_tokens=1)
-    kinds = Counter(type(event) for event in run_debias(engine, plan))
-    assert (kinds[PrefillDone], kinds[DebiasResult], kinds[RunFinished]) == (plan.num_prompts, 3, 0)
+    plan = plans.plan_debias([REQUEST] * 3, wrapper=wrapper, samples=4, max_new_tokens=1)
+    kinds = Counter(type(event) for event in debias.run_debias(engine, plan))
+    assert (kinds[PrefillDone], kinds[debias.DebiasResult], kinds[RunFinished]) == (plan.num_prompts, 3, 0)
 
 
 def probabilities(engine: Engine, layout: TokenLayout, base: str) -> np.ndarray:
@@ -162,7 +156,7 @@ def test_permutation_averages_the_probabilities_of_the_labels(engine: Engine, ba
     options = {"samples": 4, "seed": 5}
     (result,) = run(engine, wrapper=f"permutation_{kind}", base=base, **options)
     expected, favorites = np.zeros(3), []
-    orders = document_orders(3, kind, **options)
+    orders = plans.document_orders(3, kind, **options)
     for order in orders:
         observed = label_probabilities(engine, in_order(order).prompt(engine), base)
         expected[list(order)] += observed / len(orders)
@@ -175,9 +169,11 @@ def test_permutation_averages_the_probabilities_of_the_labels(engine: Engine, ba
 def test_pride_divides_by_the_prior_of_the_samples(engine: Engine) -> None:
     requests = [changed(question=question) for question in ("Why?", "Who?", "How?")]
     results = run(engine, *requests, wrapper="pride", seed=1)
-    (learned,) = prior_samples(3, seed=1)
+    (learned,) = plans.prior_samples(3, seed=1)
     assert results[learned] == run(engine, requests[learned], wrapper="permutation_cyclic")[0]
-    moved = [in_order(order, question=requests[learned].question) for order in document_orders(3, "cyclic")]
+    moved = [
+        in_order(order, question=requests[learned].question) for order in plans.document_orders(3, "cyclic")
+    ]
     observed = [label_probabilities(engine, request.prompt(engine), "vanilla") for request in moved]
     prior = np.exp(np.mean(np.log(observed), axis=0))
     for index in {0, 1, 2} - {learned}:
@@ -190,7 +186,8 @@ def test_pride_divides_by_the_prior_of_the_samples(engine: Engine) -> None:
 @pytest.mark.parametrize("steps", ["first", "every"])
 def test_calibrated_answer_is_that_of_separate_steps(engine: Engine, base: str, steps: str) -> None:
     layouts = [
-        engine.tokenize(prompt) for prompt in (REQUEST.prompt(engine), *content_free_prompts(engine, REQUEST))
+        engine.tokenize(prompt)
+        for prompt in (REQUEST.prompt(engine), *plans.content_free_prompts(engine, REQUEST))
     ]
     ids: list[int] = []
     for step in range(2):
@@ -201,11 +198,17 @@ def test_calibrated_answer_is_that_of_separate_steps(engine: Engine, base: str, 
             least = np.min(free, axis=0)
             scores = own - least / least.sum() if step == 0 else own
         ids.append(int(scores.argmax()))
-    plan = plan_debias([changed(labels=[])], wrapper=f"calibration_{steps}", base=base, max_new_tokens=2)
-    events = list(run_debias(engine, plan))
+    plan = plans.plan_debias(
+        [changed(labels=[])], wrapper=f"calibration_{steps}", base=base, max_new_tokens=2
+    )
+    events = list(debias.run_debias(engine, plan))
     (answer,) = (event.answer for event in events if isinstance(event, GenerationFinished))
     texts = [event.text for event in events if isinstance(event, TokenGenerated)]
-    assert (answer.token_ids, len(texts), events[-1]) == (tuple(ids), 2, DebiasResult(texts[-1], {}, {}))
+    assert (answer.token_ids, len(texts), events[-1]) == (
+        tuple(ids),
+        2,
+        debias.DebiasResult(texts[-1], {}, {}),
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,7 +234,9 @@ def test_majority_counts_the_documents_that_answers_name(
     monkeypatch.setattr(debias, "named_label", name)
     two = changed(documents=["Moon.", "Tea."], labels=["A", "B"])
     (result,) = run(engine, two, wrapper="permutation_full", majority=True, max_new_tokens=2)
-    assert result == DebiasResult(answer, dict(zip("AB", map(float, scores), strict=True)), base_answers)
+    assert result == debias.DebiasResult(
+        answer, dict(zip("AB", map(float, scores), strict=True)), base_answers
+    )
     swapped = changed(documents=["Tea.", "Moon."], labels=["A", "B"]).tokenize(engine)
     assert texts[1] == engine.run(swapped, methods="vanilla", max_new_tokens=2).answers["vanilla"].text
 
@@ -239,12 +244,12 @@ def test_majority_counts_the_documents_that_answers_name(
 def test_long_prompt_is_refused_before_the_first_prefill(engine: Engine) -> None:
     requests = [REQUEST, changed(documents=["x" * 900, "y", "z"])]
     with pytest.raises(InputError):
-        next(run_debias(engine, plan_debias(requests, wrapper="permutation_cyclic")))
+        next(debias.run_debias(engine, plans.plan_debias(requests, wrapper="permutation_cyclic")))
     rest = engine.max_context_length - REQUEST.tokenize(engine).num_tokens
     options: dict[str, Any] = {"wrapper": "permutation_cyclic", "max_new_tokens": rest + 1}
     assert len(run(engine, **options)) == 1
     with pytest.raises(InputError):
-        next(run_debias(engine, plan_debias([REQUEST], majority=True, **options)))
+        next(debias.run_debias(engine, plans.plan_debias([REQUEST], majority=True, **options)))
     with pytest.raises(InputError):
         run(engine, changed(labels=["A", "B", "Con"]), wrapper="permutation_full")
 
@@ -252,7 +257,169 @@ def test_long_prompt_is_refused_before_the_first_prefill(engine: Engine) -> None
 @pytest.mark.parametrize("wrapper", ["permutation_full", "calibration_every"])
 def test_closing_stops_the_model(engine: Engine, wrapper: str) -> None:
     with count_tokens(engine.patched_models[0].network.model.layers[0]) as calls:
-        stream = run_debias(engine, plan_debias([REQUEST] * 50, wrapper=wrapper))
+        stream = debias.run_debias(engine, plans.plan_debias([REQUEST] * 50, wrapper=wrapper))
         next(event for event in stream if isinstance(event, PrefillDone))
         stream.close()
     assert 0 < len(calls) < 50
+
+
+def made_request(num_documents: int = 3, **fields: Any) -> LabeledRequest:
+    labels = list("ABCDEFGH"[:num_documents])
+    values = {"question": "Why?", "documents": ["x"] * num_documents, "labels": labels}
+    return LabeledRequest.model_validate(values | fields)
+
+
+def test_full_orders_are_lexicographic_and_cyclic_orders_rotate() -> None:
+    assert plans.document_orders(3, "full") == [
+        (0, 1, 2),
+        (0, 2, 1),
+        (1, 0, 2),
+        (1, 2, 0),
+        (2, 0, 1),
+        (2, 1, 0),
+    ]
+    assert plans.document_orders(4, "cyclic") == [(0, 1, 2, 3), (1, 2, 3, 0), (2, 3, 0, 1), (3, 0, 1, 2)]
+    assert plans.document_orders(3, None) == [(0, 1, 2)]
+    assert (len(plans.document_orders(6)), len(plans.document_orders(7, max_orders=5040))) == (720, 5040)
+
+
+@given(count=st.integers(1, 6), samples=st.integers(1, 30), seed=st.integers(0, 4))
+def test_sampled_orders_are_distinct_and_seeded(count: int, samples: int, seed: int) -> None:
+    orders = plans.document_orders(count, "sampled", samples=samples, seed=seed)
+    assert len(orders) == len(set(orders)) == min(samples, math.factorial(count))
+    assert all(sorted(order) == list(range(count)) for order in orders)
+    assert orders == plans.document_orders(count, "sampled", samples=samples, seed=seed)
+    assert plans.document_orders(8, "sampled", seed=seed) != plans.document_orders(
+        8, "sampled", seed=seed + 1
+    )
+
+
+@given(count=st.integers(1, 300), seed=st.integers(0, 3))
+def test_prior_samples_are_a_seeded_twentieth(count: int, seed: int) -> None:
+    samples = plans.prior_samples(count, seed)
+    assert len(samples) == max(1, count * 5 // 100)
+    assert samples <= set(range(count)) and samples == plans.prior_samples(count, seed)
+
+
+def test_prior_examples_are_selected_by_their_ids() -> None:
+    selected = [number for number in range(5_000) if plans.is_prior_example(f"row {number}")]
+    assert len(selected) == 227 and selected[:5] == [72, 164, 165, 180, 207]
+
+
+def test_content_free_prompts_keep_titles_and_everything_else() -> None:
+    engine = SimpleNamespace(tokenizer=letter_tokenizer(chat_template=None))
+    documents = [Document("Moon.", "Sea"), Document("Hot tea."), Document("Blue.", "Sky")]
+    titled = made_request(documents=documents, task="math_reasoning")
+    prompts = plans.content_free_prompts(engine, titled)
+    assert [[segment_text(document) for document in prompt.documents] for prompt in prompts] == [
+        ["Sea N/A ", "N/A ", "Sky N/A "],
+        ["Sea  ", " ", "Sky  "],
+        ["Sea [MASK] ", "[MASK] ", "Sky [MASK] "],
+    ]
+    whole = titled.prompt(engine)
+    assert {(prompt.prefix, prompt.suffix) for prompt in prompts} == {(whole.prefix, whole.suffix)}
+
+
+@pytest.mark.parametrize(
+    ("field", "requests", "options"),
+    [
+        ("wrapper", [made_request()], {"wrapper": "magic"}),
+        ("method", [made_request()], {"wrapper": "pride", "base": "magic"}),
+        ("labels", [made_request(labels=[])], {"wrapper": "permutation_full"}),
+        ("labels", [made_request(labels=[])], {"wrapper": "calibration_labels"}),
+        ("labels", [made_request(labels=["A", "B"])], {"wrapper": "pride"}),
+        ("labels", [made_request(), made_request(labels=["1", "2", "3"])], {"wrapper": "pride"}),
+        ("majority", [made_request()], {"wrapper": "pride", "majority": True}),
+        ("majority", [made_request()], {"wrapper": "calibration_every", "majority": True}),
+        ("max_orders", [made_request(8)], {"wrapper": "permutation_full"}),
+        ("max_orders", [made_request(4)], {"wrapper": "permutation_full", "max_orders": 23}),
+        ("samples", [made_request()], {"wrapper": "permutation_sampled", "samples": 0}),
+        ("requests", [], {"wrapper": "pride"}),
+    ],
+)
+def test_plan_invalid_argument_raises_with_field(
+    field: str, requests: list[LabeledRequest], options: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError) as raised:
+        plans.plan_debias(requests, **options)
+    assert raised.value.field == field
+
+
+@pytest.mark.parametrize("wrapper", DEBIASERS)
+def test_plan_counts_prompts_and_limits_generated_answers(wrapper: str) -> None:
+    plan = plans.plan_debias([made_request()] * 3, wrapper=wrapper, samples=4, max_new_tokens=7)
+    counts = {"permutation_full": 18, "permutation_cyclic": 9, "pride": 3 + 2}
+    assert plan.num_prompts == counts.get(wrapper, 12)
+    assert plan.max_new_tokens == (7 if wrapper in ("calibration_first", "calibration_every") else 0)
+    if DEBIASERS[wrapper].votes:
+        assert plans.plan_debias([made_request()], wrapper=wrapper, majority=True).max_new_tokens == 64
+
+
+ALL_NAMES = [*METHODS, *(f"{wrapper}:{base}" for wrapper, base in product(DEBIASERS, METHODS))]
+
+
+def test_measured_methods_are_all_methods_alone_and_wrapped() -> None:
+    found = table.measured_methods(ALL_NAMES)
+    assert [one.name for one in found] == ALL_NAMES
+    assert [table.method_rank(name) for name in ALL_NAMES] == list(range(table.NUM_MEASURED))
+    assert (
+        len({one.label for one in found}) == len(set(map(table.method_mark, ALL_NAMES))) == table.NUM_MEASURED
+    )
+    assert list(map(table.method_mark, METHODS)) == list(range(len(METHODS)))
+    assert [one.base for one in table.measured_methods()] == list(get_methods())
+    assert [one.name for one in table.measured_methods(["all"])] == list(METHODS)
+    alone = table.measured_method("permutation_full")
+    assert (alone.name, alone.label) == ("permutation_full:vanilla", "Permutation, full (Vanilla)")
+
+
+def test_invariance_depends_on_wrapper_and_base() -> None:
+    always = {"permutation_full"}
+    of_base = {"calibration_labels", "calibration_first", "calibration_every"}
+    for one in table.measured_methods(ALL_NAMES):
+        name = one.wrapper.name if one.wrapper else ""
+        is_invariant = name in always or ((not name or name in of_base) and one.base.is_order_invariant)
+        assert one.is_order_invariant == is_invariant
+
+
+@pytest.mark.parametrize("name", DEBIASERS)
+def test_columns_of_each_wrapper_agree(name: str) -> None:
+    wrapper = DEBIASERS[name]
+    words = {"always": "yes", "of base": "no, unless the base method is"}
+    assert wrapper.invariance.startswith(words.get(wrapper.invariance_kind, ("no:", "only if")))
+    # Either the order of the documents changes or their content does.
+    assert (wrapper.orders is None) == (wrapper.calibrated != "nothing")
+    is_generated = name in ("calibration_first", "calibration_every")
+    assert (
+        table.measured_method(name).generates
+        == (wrapper.votes or is_generated)
+        == (name not in ("pride", "calibration_labels"))
+    )
+    assert table.measured_method(name).scores_choices == (not is_generated)
+    assert table.measured_method(name).scores_answers == name.startswith("permutation")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [], ["magic"], ["magic:pine"], ["pine:vanilla"], ["pride:magic"], ["pride:"],
+        ["pride:permutation_full"], ["pride:permutation_full:vanilla"], ["pine", "pine"],
+        ["pride", "pride:vanilla"], ["all", "pride"],
+    ],
+)  # fmt: skip
+def test_measured_methods_invalid_name_raises(names: Sequence[str]) -> None:
+    with pytest.raises(InputError):
+        table.measured_methods(names)
+
+
+def test_records_of_unknown_methods_come_last() -> None:
+    names = ["pine", "lost", "permutation_full:pine", "calibration_every:vanilla", "vanilla"]
+    names += ["permutation_full:vanilla", "lost_too"]
+    grid = make_grid([swept("q", name, slot, score=1.0) for slot in (0, 1, 2) for name in names])
+    assert grid.methods == (
+        "vanilla", "pine", "permutation_full:vanilla", "permutation_full:pine", "calibration_every:vanilla",
+        "lost", "lost_too",
+    )  # fmt: skip
+    assert table.method_label("lost") == "lost" and table.find_measured("lost") is None
+    assert (
+        table.method_mark("lost") == table.NUM_MEASURED > max(table.method_mark(name) for name in ALL_NAMES)
+    )

@@ -4,16 +4,9 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import peft
 import pytest
 import torch
-from peft import (
-    AdaptionPromptConfig,
-    LoraConfig,
-    PeftConfig,
-    PrefixTuningConfig,
-    PromptTuningConfig,
-    get_peft_model,
-)
 
 from pine_engine import Engine, ModelError, TokenLayout, patch_generate
 from tests.engine.conftest import LAYOUT
@@ -35,10 +28,10 @@ def lora(model: Model, **options: Any) -> Model:
     """Wrap a model in an adapter with random weights, which changes what it generates."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        config = LoraConfig(
+        config = peft.LoraConfig(
             r=4, target_modules=["q_proj", "v_proj", "up_proj"], init_lora_weights=False, **CAUSAL, **options
         )
-        return get_peft_model(model, config).eval()
+        return peft.get_peft_model(model, config).eval()
 
 
 def compiled(model: Model) -> Model:
@@ -116,7 +109,9 @@ def _disable(model: Model) -> None:
 
 
 def _switch(model: Model) -> None:
-    model.add_adapter("other", LoraConfig(r=2, target_modules=["o_proj"], init_lora_weights=False, **CAUSAL))
+    model.add_adapter(
+        "other", peft.LoraConfig(r=2, target_modules=["o_proj"], init_lora_weights=False, **CAUSAL)
+    )
     model.set_adapter("other")
 
 
@@ -168,15 +163,15 @@ def test_patched_generate_follows_adapter_names(model: Model, names: list[str]) 
 @pytest.mark.parametrize(
     "config",
     [
-        PromptTuningConfig(num_virtual_tokens=3, **CAUSAL),
-        PrefixTuningConfig(num_virtual_tokens=3, **CAUSAL),
-        AdaptionPromptConfig(adapter_len=3, adapter_layers=1, **CAUSAL),
-        LoraConfig(target_modules=["q_proj"], alora_invocation_tokens=[51, 52], **CAUSAL),
+        peft.PromptTuningConfig(num_virtual_tokens=3, **CAUSAL),
+        peft.PrefixTuningConfig(num_virtual_tokens=3, **CAUSAL),
+        peft.AdaptionPromptConfig(adapter_len=3, adapter_layers=1, **CAUSAL),
+        peft.LoraConfig(target_modules=["q_proj"], alora_invocation_tokens=[51, 52], **CAUSAL),
     ],
     ids=lambda config: config.peft_type.value,
 )
-def test_adapter_that_depends_on_other_tokens_raises(model: Model, config: PeftConfig) -> None:
-    wrapped: Model = get_peft_model(model, config)
+def test_adapter_that_depends_on_other_tokens_raises(model: Model, config: peft.PeftConfig) -> None:
+    wrapped: Model = peft.get_peft_model(model, config)
     for attempt in (lambda: Engine(wrapped), lambda: answered(wrapped)):
         with pytest.raises(ModelError, match="adapter 'default'"):
             attempt()

@@ -1,5 +1,7 @@
-"""Files of records: an interrupted run is resumed, and records of another run are refused."""
+"""Files of records, runs that are resumed or refused, and shards with their locks."""
 
+import errno
+import fcntl
 import os
 from pathlib import Path
 from typing import Any
@@ -7,6 +9,7 @@ from typing import Any
 import pytest
 
 from pine_engine import InputError
+from pine_engine.evaluation import shards
 from pine_engine.evaluation.records import Record, open_run, read_records, read_run, write_records
 from pine_engine.evaluation.rewardbench import WEIGHTS, find_subset
 from tests.support.records import run_info
@@ -149,3 +152,73 @@ def test_section_weights_have_published_sums() -> None:
     # Sums of the table in the specification; code weighs as much as math-prm.
     assert weights == {"Chat": 358, "Chat Hard": 456, "Safety": 740, "Reasoning": 1968}
     assert find_subset("mine") is None
+
+
+def test_parse_shard_takes_the_text_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert shards.parse_shard() == shards.Shard(0, 1, is_launched=False)
+    assert [shards.Shard(index, 3).select(range(7)) for index in range(3)] == [[0, 3, 6], [1, 4], [2, 5]]
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert shards.parse_shard() == shards.Shard(1, 4, is_launched=True)
+    assert shards.parse_shard("2/3") == shards.Shard(2, 3)
+    for text in ("3/3", "1", "", "-1/2", "a/b"):
+        with pytest.raises(InputError) as refused:
+            shards.parse_shard(text)
+        assert refused.value.field == "shard"
+
+
+@pytest.mark.parametrize(
+    ("device", "shard", "expected"),
+    [
+        ("cuda", shards.Shard(5, 8, is_launched=True), "cuda:1"),
+        ("cuda", shards.Shard(5, 8), "cuda"),
+        ("auto", shards.Shard(5, 8, is_launched=True), "auto"),
+    ],
+)
+def test_device_of_shard_follows_the_launcher(
+    monkeypatch: pytest.MonkeyPatch, device: str, shard: shards.Shard, expected: str
+) -> None:
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    assert shards.is_main_process()
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert not shards.is_main_process() and shards.device_of_shard(device, shard) == expected
+    with pytest.raises(InputError):
+        shards.device_of_shard("tp", shard)
+
+
+def test_lock_shard_refuses_only_a_second_writer(tmp_path: Path) -> None:
+    with shards.lock_shard(tmp_path, shards.Shard(0, 2)), shards.lock_shard(tmp_path, shards.Shard(1, 2)):
+        for index, count in ((0, 1), (0, 2), (1, 2), (0, 3)):
+            with pytest.raises(InputError), shards.lock_shard(tmp_path, shards.Shard(index, count)):
+                pass
+        assert shards.is_running(tmp_path, shards.Shard(0, 2)) and shards.is_running(
+            tmp_path, shards.Shard(1, 2)
+        )
+        assert not shards.is_running(tmp_path, shards.Shard(0, 1))
+    with shards.lock_shard(tmp_path, shards.Shard(0, 2)):
+        assert not shards.is_running(tmp_path, shards.Shard(0, 2))
+    with (
+        shards.lock_shard(tmp_path, shards.Shard(1, 4)),
+        pytest.raises(InputError),
+        shards.lock_shard(tmp_path, shards.Shard()),
+    ):
+        pass  # the first shard of a smaller run
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EIO])
+def test_lock_shard_without_file_locks_yields_false(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def flock(*_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    if code == errno.EIO:
+        with pytest.raises(InputError), shards.lock_shard(tmp_path, shards.Shard()):
+            pass
+        return
+    with shards.lock_shard(tmp_path, shards.Shard()) as is_locked:
+        assert not is_locked
+    assert shards.is_running(tmp_path, shards.Shard(0, 2))

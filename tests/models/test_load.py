@@ -1,4 +1,4 @@
-"""Places of models, properties of loaded ones, and rejected checkpoints."""
+"""Places of models, properties of loaded ones, rejected checkpoints, and dtypes by name."""
 
 import importlib.util
 import json
@@ -16,11 +16,12 @@ import pytest
 import torch
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen2ForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from pine_engine import Engine, ModelError
 from pine_engine.models import checkpoint, dtypes, packed
+from pine_engine.models.dtypes import Dtype, resolve_dtype, stored_dtype
 from pine_engine.models.listing import list_models
 from pine_engine.models.load import ModelSource, load, resolve
 from tests.support.errors import has_field
@@ -375,3 +376,44 @@ def test_copy_is_bitwise_identical_to_gguf(embedded_folder: Path, monkeypatch: p
     text = "<|im_start|>user\nIn 1999  naïve café 東京 😀?<|im_end|>\n"
     ids = copy.tokenizer(text).input_ids
     assert (ids[0], ids[-2], copy.tokenizer.decode(ids)) == (1, 2, text)
+
+
+@pytest.mark.parametrize(
+    ("stored", "capability", "bf16", "expected"),
+    [
+        ("4bit", "AVX512", True, "4bit"),
+        ("4bit", "AVX2", False, "4bit"),
+        ("4bit", "DEFAULT", True, "float32"),
+        ("bfloat16", "AVX512", True, "bfloat16"),
+        ("bfloat16", "AVX2", False, "float32"),
+        ("float16", "AVX512", True, "float32"),
+        ("float32", "AVX512", True, "float32"),
+    ],
+)
+def test_auto_on_cpu_follows_weights_and_instructions(
+    stored: Dtype, capability: str, bf16: bool, expected: Dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(dtypes, "multiplies_in", lambda _dtype: bf16)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert resolve_dtype("auto", "cpu", stored=stored) == expected
+    assert resolve_dtype("float16", "cpu", stored=stored) == "float16"
+    assert resolve_dtype("auto", "tp", stored=stored) == "float32"
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert stored != "4bit" or resolve_dtype("auto", "cpu", stored=stored) == "float32"  # a scalar kernel
+
+
+@pytest.mark.parametrize(("supported", "expected"), [(True, "bfloat16"), (False, "float32")])
+def test_auto_on_gpu_is_bfloat16(supported: bool, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
+    assert resolve_dtype("auto", "cuda:1", stored="4bit") == expected
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert resolve_dtype("auto", "auto", stored="4bit") == expected
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [("bfloat16", "bfloat16"), (torch.float16, "float16"), ("float64", "float32"), (None, "float32")],
+)
+def test_stored_dtype_is_what_the_config_states(stated: Any, expected: Dtype) -> None:
+    assert stored_dtype(LlamaConfig(dtype=stated)) == expected

@@ -1,26 +1,39 @@
-"""Commands of README and docs are valid and run; tests run each page with Python blocks."""
+"""README and docs: commands, blocks, names, links, tables, recipes and the notebook are valid and run."""
 
+import ast
 import contextlib
+import inspect
 import io
+import json
 import re
 import shlex
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import plotly.io as pio
 import pytest
 import typer
+from plotly.graph_objects import Figure
 
 import pine_engine
-from pine_engine import Engine
+import viz
+from pine_engine import DEBIASERS, METHODS, TASKS, Engine, Method
 from pine_engine.benchmark import throughput
 from pine_engine.cli import main as cli
+from pine_engine.cli.methods import write_into
 from pine_engine.data.registry import PUBLIC_SETS
+from pine_engine.debias.table import Wrapper
 from pine_engine.extras import VERSIONS
 from tests.support.commands import Run
 from tests.support.families import TinyLlama
 from tests.support.pages import PAGES, ROOT, blocks, commands, put_files
+from tests.support.source_copy import run_in_source_copy
 from tests.support.tokenizers import letter_tokenizer
+from viz.figures.importance import normalize, select_importance
 
 COMMANDS = sorted({command for page in PAGES.values() for command in commands(page)})
 RUN_BY = {
@@ -126,3 +139,195 @@ def test_page_and_blocks_have_public_names_only() -> None:
     imported = re.findall(r"^from pine_engine import (.*)$", "\n".join(LIBRARY), re.MULTILINE)
     assert {name for line in imported for name in line.split(", ")} <= set(pine_engine.__all__)
     assert "pine_engine." not in "".join(LIBRARY)
+
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+TOUR = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+STOPS = re.findall(r"`((?:pine_engine|viz)/[\w/]+\.py)` `([\w.]+)`", TOUR)
+NAMED = re.findall(r"`((?:pine_engine|viz|assets)/[\w/]+(?:\.\w+)?)`", TOUR)
+
+
+def defined(tree: ast.AST, before: str = "") -> set[str]:
+    """Return the functions and classes of a file, methods as Class.method."""
+    names = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names |= {before + node.name, *defined(node, f"{before}{node.name}.")}
+    return names
+
+
+def test_files_and_functions_of_tour_exist() -> None:
+    assert len(STOPS) > 25
+    assert [path for path in NAMED if not (ROOT / path).exists()] == []
+    sources = {path: ast.parse((ROOT / path).read_text(encoding="utf-8")) for path, _ in STOPS}
+    assert [(path, name) for path, name in STOPS if name not in defined(sources[path])] == []
+
+
+SPECIFICATION = (ROOT / "docs" / "specification.md").read_text(encoding="utf-8")
+QUOTED = [
+    name
+    for block in re.split(r"^```.*$", SPECIFICATION, flags=re.MULTILINE)[::2]
+    for name in re.findall(r"`([^`\n]+)`", block)
+]
+"""Inline code, without blocks."""
+
+EXTERNAL = {"max_window_size", "right_indentation", "rotate_half"}
+"""Names of other projects."""
+
+
+def test_options_and_names_of_specification_exist() -> None:
+    folder = Path(inspect.getfile(pine_engine)).parent
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
+    options = [found[1] for name in QUOTED if (found := re.fullmatch(r"(\w+)=\S+", name))]
+    assert options and [option for option in options if not re.search(rf"\b{option}: ", sources)] == []
+    names = {name for name in QUOTED if re.fullmatch(r"[a-z]+(_[a-z]+)+", name)}
+    assert {"pcw_right", "pine_input_order", "retrieval_qa_numbered", "calibration_first"} <= names
+    for name in names - EXTERNAL - {*METHODS, *TASKS, *DEBIASERS}:
+        assert re.search(rf"\bdef {name}\b|^    {name}: ", sources, re.MULTILINE), name
+
+
+def test_docs_have_current_method_tables(tmp_path: Path) -> None:
+    """If not: python -m pine_engine methods --into docs/methods.md."""
+    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    copy = tmp_path / "methods.md"
+    copy.write_text(page, encoding="utf-8")
+    write_into(copy)
+    assert copy.read_text(encoding="utf-8") == page
+    rows: list[Method | Wrapper] = [*METHODS.values(), *DEBIASERS.values()]
+    for row in rows:
+        assert (
+            f"| {row.label} | `{row.name}` | {row.description} | {row.invariance} | {row.cost} | "
+            f"{row.source} |" in page
+        )
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.name
+)
+def test_images_and_linked_files_exist(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).is_file(), target
+
+
+def test_readme_is_short_and_its_anchors_exist() -> None:
+    assert len(README.split()) < 900
+    headings = {
+        heading.lower().replace(" ", "-") for heading in re.findall(r"^## (.+)$", README, re.MULTILINE)
+    }
+    jumps = set(re.findall(r"\]\(#([^)]+)\)", README))
+    assert jumps and jumps <= headings
+
+
+def test_space_uses_pinned_gradio() -> None:
+    (version,) = re.findall(r"^sdk_version: (\S+)$", README, re.MULTILINE)
+    requirements = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    assert f"gradio=={version}" in requirements
+
+
+IMPORTED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
+TREE = ("app.py", "pyproject.toml", "pine_engine", "viz", "tests", "tools", "assets", "docs")
+
+RECIPES = dict(
+    re.findall(
+        r"^## (.+?)$(.+?)(?=^## |\Z)",
+        (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Return a copy of the sources."""
+    for name in TREE:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipe_works(name: str, tree: Path) -> None:
+    changes = re.findall(r"^```diff\n(.+?)^```", RECIPES[name], re.MULTILINE | re.DOTALL)
+    commands = re.findall(r"^ {4}(\S.*)$", RECIPES[name], re.MULTILINE)
+    assert changes and commands
+    for change in changes:
+        command = ["git", "apply", "--recount", "--whitespace=nowarn", "-"]
+        subprocess.run(command, cwd=tree, input=change, text=True, check=True)
+    for command in commands:
+        run = run_in_source_copy(tree, *module_and_arguments(command), sources=tree)
+        assert run.returncode == 0, f"{command}\n{run.stdout}\n{run.stderr}"
+
+
+def module_and_arguments(command: str) -> tuple[str, list[str]]:
+    """Return the module that a command runs, and its arguments."""
+    program, *words = shlex.split(command)
+    if program == "make":
+        target, arguments = words
+        assert target == "test"
+        pytest_arguments = shlex.split(arguments[len("ARGS=") :])
+        # Plugins are imported already, and pytest would warn that it cannot rewrite their assertions.
+        return "pytest", ["-q", "-p", "no:cacheprovider", "-W", IMPORTED, *pytest_arguments]
+    assert (program, words[:2]) == ("python", ["-m", "pine_engine"])
+    return "pine_engine", words[2:]
+
+
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
+CELLS: list[dict[str, Any]] = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+CODE = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"]
+
+
+def shown_by(code: str, names: dict[str, Any], where: str) -> Any:
+    """Run a cell as Jupyter does, and return the value of its last line."""
+    tree = ast.parse(code)
+    last = tree.body[-1]
+    if not isinstance(last, ast.Expr):
+        exec(compile(tree, where, "exec"), names)
+        return None
+    exec(compile(ast.Module(tree.body[:-1], []), where, "exec"), names)
+    return eval(compile(ast.Expression(last.value), where, "eval"), names)
+
+
+@pytest.mark.slow
+def test_notebook_runs_and_shows_every_figure(
+    embedded: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Engine, "load", lambda: embedded)
+    monkeypatch.chdir(tmp_path)  # outside the repository
+    monkeypatch.setitem(sys.modules, "viz.page", None)  # not in the wheel
+    monkeypatch.setattr(pio.renderers, "default", "plotly_mimetype")  # plotly's own in Jupyter
+    names: dict[str, Any] = {}
+    figures = {}
+    for number, code in enumerate(CODE):
+        shorter = code.replace("max_new_tokens=16", "max_new_tokens=8")
+        if isinstance(shown := shown_by(shorter, names, f"cell {number}"), Figure):
+            figures[code.split("viz.")[-1].partition("(")[0]] = shown
+
+    orders = names["shuffled"]
+    assert re.fullmatch(
+        r"ShuffleResult\(6 orders; vanilla: [2-6] answers, differ by up to \S+; "
+        r"pine: 1 answer, bitwise identical\)",
+        repr(orders),
+    )
+    assert names["run"].answers["pine"].text in names["run"]._repr_html_()
+    assert ">held</td>" in orders._repr_html_()
+    assert sorted(figures) == viz.__all__
+    renderers = [pio.renderers[name] for name in pio.renderers.default.split("+")]
+    for figure in figures.values():  # nbconvert shows HTML, and plotly's own MIME type nowhere
+        mime_types = {kind for each in renderers for kind in each.to_mimebundle(figure.to_plotly_json())}
+        assert {"application/vnd.plotly.v1+json", "text/html"} <= mime_types
+    trace = names["trace"]
+    expected = normalize(select_importance(trace.document_importance, None, None), "share")
+    np.testing.assert_array_equal(figures["plot_importance"].data[0].z, expected)
+    drawn = {panel.name: panel.z for panel in figures["plot_attention"].data}
+    for method, weights in names["weights"].items():
+        np.testing.assert_allclose(10 ** drawn[method][:, 1:], weights[:, 1:].clip(1e-6), rtol=1e-5)
+
+
+def test_notebook_has_no_outputs_and_paths() -> None:
+    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in CELLS if "outputs" in cell)
+    assert re.findall(r"""["'](?:/|~|[A-Z]:\\)[^"']*["']""", "\n".join(CODE)) == []

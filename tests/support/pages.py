@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = {
     page.name: page
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-    if page.name != "recipes.md"  # tests/project/test_recipes.py follows the recipes
+    if page.name != "recipes.md"  # tests/project/test_documentation.py follows the recipes
 }
 PROGRAMS = ("python", "make", "pip", "accelerate", "srun", "torchrun")
 

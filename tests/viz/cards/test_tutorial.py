@@ -7,21 +7,10 @@ import pytest
 
 import viz.figures.frame as frame
 from tests.support.viz_reading import Element, read_html
-from viz.cards.tutorial import (
-    CONTENT,
-    PAPER,
-    TERMS,
-    Step,
-    explanations_html,
-    figure_html,
-    quiz,
-    term,
-    tutorial,
-    tutorial_page,
-)
+from viz.cards import tutorial as cards
 
 TEXT = "A [short](term:token) text.\n\nIt shows [one](mark:first) & [other](mark:last)."
-STEPS = tuple(Step(name, name, TEXT, "section 3", "Masks", "<b>picture</b>") for name in ("one", "two"))
+STEPS = tuple(cards.Step(name, name, TEXT, "section 3", "Masks", "<b>picture</b>") for name in ("one", "two"))
 
 
 def addresses(root: Element) -> list[str]:
@@ -36,7 +25,7 @@ def addresses(root: Element) -> list[str]:
 
 
 def test_text_links_terms_and_marks() -> None:
-    (first, *_) = read_html(tutorial(STEPS, is_live=False)).all("article")
+    (first, *_) = read_html(cards.tutorial(STEPS, is_live=False)).all("article")
     buttons = {button.text: button.attributes for button in first.all("button")}
     assert buttons["short"]["popovertarget"] == "term-token"
     assert [buttons[words]["data-mark"] for words in ("one", "other")] == ["first", "last"]
@@ -44,35 +33,35 @@ def test_text_links_terms_and_marks() -> None:
     assert len(first.with_class("pine-lesson-text")[0].all("p")) == 2
 
 
-@pytest.mark.parametrize("step", CONTENT["steps"], ids=lambda step: step["name"])
+@pytest.mark.parametrize("step", cards.CONTENT["steps"], ids=lambda step: step["name"])
 def test_step_of_the_file_is_complete(step: dict[str, str]) -> None:
     fields = {field: step[field] for field in ("name", "heading", "text", "section", "live")}
-    html = tutorial([Step(**fields)], is_live=True)
+    html = cards.tutorial([cards.Step(**fields)], is_live=True)
     assert "](" not in html  # every link is rendered
     assert len(step["text"].split()) <= 90
 
 
 @pytest.mark.parametrize("is_live", [True, False])
 def test_only_the_page_links_to_its_tabs(is_live: bool) -> None:
-    links = read_html(tutorial(STEPS, is_live=is_live)).all("a")
+    links = read_html(cards.tutorial(STEPS, is_live=is_live)).all("a")
     assert [link.attributes["data-live"] for link in links if "data-live" in link.attributes] == (
         ["Masks"] * 2 if is_live else []
     )
 
 
 def test_saved_tutorial_leads_to_the_paper_only() -> None:
-    html = tutorial_page(
+    html = cards.tutorial_page(
         STEPS, run="<p>run</p>", title="T", about="A", styles="a{}", scripts=["let one;", "let two;"]
     )
     root = read_html(html)
-    assert set(addresses(root)) == {PAPER}
+    assert set(addresses(root)) == {cards.PAPER}
     (policy,) = [meta for meta in root.all("meta") if "http-equiv" in meta.attributes]
     assert policy.attributes["content"].startswith("default-src 'none'")
     assert [script.text.strip() for script in root.all("script")][1:] == ["let one;", "let two;"]
 
 
 def test_quiz_has_one_answer_where_all_are_equal() -> None:
-    root = read_html(quiz("Who?", {"Vanilla": ["a", "b", "a"], "PINE": ["b", "b", "b"]}, figure="x"))
+    root = read_html(cards.quiz("Who?", {"Vanilla": ["a", "b", "a"], "PINE": ["b", "b", "b"]}, figure="x"))
     truths = {entry.attributes["aria-label"]: entry.attributes["data-truth"] for entry in entries(root)}
     assert truths == {"Vanilla": "different", "PINE": "same"}
     for entry in entries(root):
@@ -87,19 +76,19 @@ def entries(root: Element) -> list[Element]:
 
 def test_figures_are_switched_by_their_names() -> None:
     figures = {name: frame.new_figure(name=name, title=name, caption="c", height=200) for name in "ab"}
-    root = read_html(figure_html(figures, label="Order", note="0 cells differ"))
+    root = read_html(cards.figure_html(figures, label="Order", note="0 cells differ"))
     assert not root.all("script"), "gradio warns of scripts"
     drawn = [json.loads(data.text) for data in root.all("data")]
     assert [go.Figure(one["data"], one["layout"]).layout.title.text for one in drawn] == ["a", "b"]
     shows = {button.text: button.attributes["data-show"] for button in root.all("button")}
     assert shows == {"a": "0", "b": "1"} and "0 cells differ" in root.text
-    assert not read_html(figure_html({"": figures["a"]})).all("button")
+    assert not read_html(cards.figure_html({"": figures["a"]})).all("button")
 
 
 def test_every_term_has_its_explanation() -> None:
-    page = read_html(explanations_html())
+    page = read_html(cards.explanations_html())
     explained = {div.attributes["id"]: div.text for div in page.with_class("pine-explanation")}
-    assert len(explained) == len(TERMS)
-    for name, meaning in TERMS.items():
-        (button,) = read_html(term(name)).all("button")
+    assert len(explained) == len(cards.TERMS)
+    for name, meaning in cards.TERMS.items():
+        (button,) = read_html(cards.term(name)).all("button")
         assert button.text == name and meaning in explained[button.attributes["popovertarget"]]
