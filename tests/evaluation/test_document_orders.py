@@ -103,19 +103,12 @@ def test_arrange_slots_and_labels_are_swapped_separately(
 @pytest.mark.parametrize(
     ("name", "one"),
     [
-        ("upside-down", example(2)),
-        ("as-is:", example(2)),
-        ("shuffled", example(2)),
-        ("gold-at:x", example(2, gold=0)),
-        ("gold-first", example(2)),
-        ("gold-at:2", example(2, gold=0)),
-        ("order:1-1", example(2)),
-        ("order:1-2", example(2)),
-        ("all", example(6)),
-        ("swapped", example(2)),
+        ("upside-down", example(2)), ("as-is:", example(2)), ("shuffled", example(2)),
+        ("gold-at:x", example(2, gold=0)), ("gold-first", example(2)), ("gold-at:2", example(2, gold=0)),
+        ("order:1-1", example(2)), ("order:1-2", example(2)), ("all", example(6)), ("swapped", example(2)),
         ("labels-swapped", example(3, task="judge_pair")),
     ],
-)
+)  # fmt: skip
 def test_arrange_order_that_does_not_fit_is_refused(name: str, one: Example) -> None:
     with pytest.raises(InputError) as refused:
         arrange_all(one, [name])
@@ -191,20 +184,16 @@ def test_group_by_slot_differs_by_the_slot_alone(case: tuple[list[Example], list
 @pytest.mark.parametrize(
     ("golds", "spec", "slots"),
     [
-        ([0, 0, 0], ["as-is", "gold-at:1"], (0, 1)),
-        ([0, 1, 2], ["as-is"], None),
-        ([0, 1, 2], ["as-is", "reversed"], None),
-        ([0, 1, 2], ["as-is", "gold-first", "gold-last"], (0, 3)),
+        ([0, 0, 0], ["as-is", "gold-at:1"], (0, 1)), ([0, 1, 2], ["as-is"], None),
+        ([0, 1, 2], ["as-is", "reversed"], None), ([0, 1, 2], ["as-is", "gold-first", "gold-last"], (0, 3)),
         ([0, 1, 2], ["reversed", "gold-first", "gold-last"], (0, 3)),
-        ([0, 1, 2], ["gold-all", "shuffled:1"], (0, 1, 2, 3)),
-        ([0, 1, 2], ["all"], (0, 1, 2, 3)),
+        ([0, 1, 2], ["gold-all", "shuffled:1"], (0, 1, 2, 3)), ([0, 1, 2], ["all"], (0, 1, 2, 3)),
         ([1, 2, 1], ["shuffled:1", "shuffled:2"], None),
         ([0, 0, 0], ["order:0-1-2-3", "order:1-2-0-3"], (0, 2)),
         ([0, 0, 0], ["order:0-1-2-3", "order:2-1-0-3"], (0,)),
-        ([None, 1, 2], ["gold-first", "gold-last"], (0, 3)),
-        ([None, None], ["as-is", "reversed"], None),
+        ([None, 1, 2], ["gold-first", "gold-last"], (0, 3)), ([None, None], ["as-is", "reversed"], None),
     ],
-)
+)  # fmt: skip
 def test_group_by_slot_has_comparable_slots_only(
     golds: list[int | None], spec: list[str], slots: tuple[int, ...] | None
 ) -> None:

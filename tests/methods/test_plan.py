@@ -13,18 +13,13 @@ from pine_engine.prompts.layout import IntArray
 from tests.support.worked_matrices import EXAMPLES, Example, read_matrix
 
 TITLES = {
-    "vanilla": "Vanilla",
-    "nia": "NIA",
-    "pcw_right": 'PCW, align="right"',
-    "sp_right": 'PCW, align="right"',
+    "vanilla": "Vanilla", "nia": "NIA", "pcw_right": 'PCW, align="right"', "sp_right": 'PCW, align="right"',
     **dict.fromkeys(("pcw", "sp", "sp_prefix"), "PCW (and SP)"),
     **dict.fromkeys(("pine", "pine_sum", "pine_max"), "PINE"),
-    "pine_reversed": "PINE, reversed re-assignment",
-    "pine_input_order": 'PINE, no re-assignment ("compact")',
-    "pine_literal_order": 'PINE, no re-assignment ("literal")',
-    "mask_only": "Mask only",
+    "pine_reversed": "PINE, reversed re-assignment", "pine_input_order": 'PINE, no re-assignment ("compact")',
+    "pine_literal_order": 'PINE, no re-assignment ("literal")', "mask_only": "Mask only",
     "reassignment_only": "Re-assignment only",
-}
+}  # fmt: skip
 
 ATTENDS_TO_LATER_POSITIONS = {"mask_only", "pine_literal_order"}
 """Methods in which a key can have a later position than its query (specification 3.6, 3.8)."""

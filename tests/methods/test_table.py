@@ -16,15 +16,10 @@ SPECIFICATION = Path(__file__).parents[2] / "docs" / "specification.md"
 @pytest.mark.parametrize(
     ("name", "row"),
     [
-        ("vanilla", "vanilla"),
-        ("nia", "NIA"),
-        ("pcw", "PCW"),
-        ("sp", "SP"),
-        ("pine", "PINE"),
-        ("pine_input_order", "PINE, no re-assignment"),
-        ("pine_reversed", "PINE, reversed"),
+        ("vanilla", "vanilla"), ("nia", "NIA"), ("pcw", "PCW"), ("sp", "SP"), ("pine", "PINE"),
+        ("pine_input_order", "PINE, no re-assignment"), ("pine_reversed", "PINE, reversed"),
     ],
-)
+)  # fmt: skip
 def test_columns_agree_with_the_specification(name: str, row: str) -> None:
     """Its columns: name, visible, query position, own position, suffix start, key position, invariant."""
     table = re.findall(r"^\| (.*) \|$", SPECIFICATION.read_text(encoding="utf-8"), re.MULTILINE)

@@ -100,13 +100,9 @@ def test_native_gemm_test_detects_differences(
 
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "silu": functional.silu,
-    "gelu, tanh": lambda values: functional.gelu(values, approximate="tanh"),
-    "gelu": functional.gelu,
-    "sigmoid": torch.sigmoid,
-    "softplus": functional.softplus,
-    "cos": torch.cos,
-}
+    "silu": functional.silu, "gelu, tanh": lambda values: functional.gelu(values, approximate="tanh"),
+    "gelu": functional.gelu, "sigmoid": torch.sigmoid, "softplus": functional.softplus, "cos": torch.cos,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -17,22 +17,17 @@ TEXTS = st.one_of(st.text(max_size=60), st.lists(st.sampled_from(WORDS), max_siz
 @pytest.mark.parametrize(
     "sentences",
     [
-        ["Mr. and Mrs. Lind pay $5.50 for 2.5 kg. ", "Dr. Ek pays 7."],
-        ["J. Lind has 3. ", "I have 4."],
+        ["Mr. and Mrs. Lind pay $5.50 for 2.5 kg. ", "Dr. Ek pays 7."], ["J. Lind has 3. ", "I have 4."],
         ["The shop opens at 8 a.m. and closes at 5 p.m. ", "It sells 3 pens, etc. ", "Why?"],
         ["It weighs 12 oz. in all. ", "It costs $3.\n\n", "How much is 1 oz.?"],
         ["Wait... ", "Is it 3? ", "Is it 4?! ", "She has as many as I. ", "Yes!"],
         ["He said: “I have 3. You have 4.” ", "She has 5."],
         ['"Do you have 3?" asks Ann. ', "Bob has (at last.) ", "He has 4."],
-        ['A 5" nail is long. ', "A 3 cm one is not."],
-        ["“I have 3. ", "You have 4."],
-        ["  Ann has 3.\t", "4 are red.  "],
-        ["e.g. 3 of them. ", "No end"],
-        ["www.three.org has 3 pages. ", "Ok."],
-        [" "],
-        [],
+        ['A 5" nail is long. ', "A 3 cm one is not."], ["“I have 3. ", "You have 4."],
+        ["  Ann has 3.\t", "4 are red.  "], ["e.g. 3 of them. ", "No end"],
+        ["www.three.org has 3 pages. ", "Ok."], [" "], [],
     ],
-)
+)  # fmt: skip
 def test_sentences_end_as_cut_by_hand(sentences: list[str]) -> None:
     assert list(split_sentences("".join(sentences))) == sentences
 

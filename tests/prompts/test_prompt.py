@@ -55,17 +55,13 @@ def test_segments_together_are_the_templates_rendering(template: str, system: st
 @pytest.mark.parametrize(
     "template",
     [
-        "{{ messages.__class__.__mro__ }}",
-        "{% for %}",
-        "{{ 1 / 0 }}",
-        "{{ raise_exception('never') }}",
-        "{{ 'a' * 10000000000 }}",
-        "{{ 2 ** 10000000000 }}",
+        "{{ messages.__class__.__mro__ }}", "{% for %}", "{{ 1 / 0 }}", "{{ raise_exception('never') }}",
+        "{{ 'a' * 10000000000 }}", "{{ 2 ** 10000000000 }}",
         "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
         "{% for i in range(100000) %}" * 3 + "{% endfor %}" * 3,
         "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
     ],
-)
+)  # fmt: skip
 def test_hostile_template_is_rejected_in_bounded_time(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_template, "RENDER_S", 0.05)
     start = time.monotonic()

@@ -28,17 +28,11 @@ WORDS = st.text(alphabet="abtheAn.,-'$“é \n\t09", max_size=30)
 @pytest.mark.parametrize(
     ("text", "normal"),
     [
-        ("The Beatles", "beatles"),
-        ("  A   cat,\n\tan owl & the dog. ", "cat owl dog"),
-        ("U.S.A.", "usa"),
-        ("the-cat", "thecat"),
-        ("I am the", "i am"),
-        ("A.", ""),
-        ("“The” café", "“ ” café"),
-        ("state_of_the_art", "stateoftheart"),
-        ("", ""),
+        ("The Beatles", "beatles"), ("  A   cat,\n\tan owl & the dog. ", "cat owl dog"), ("U.S.A.", "usa"),
+        ("the-cat", "thecat"), ("I am the", "i am"), ("A.", ""), ("“The” café", "“ ” café"),
+        ("state_of_the_art", "stateoftheart"), ("", ""),
     ],
-)
+)  # fmt: skip
 def test_answer_is_normalized_as_published(text: str, normal: str) -> None:
     assert normalize_answer(text) == normal
 
@@ -48,31 +42,20 @@ def test_answer_is_normalized_as_published(text: str, normal: str) -> None:
     [
         (best_subspan_em, "It was Röntgen.", ["Wilhelm Conrad Röntgen", "röntgen"], 1.0),
         (best_subspan_em, "They sang with a Beatles cover band.", ["The Beatles"], 1.0),
-        (best_subspan_em, "In the U.S. of A.", ["US of A"], 1.0),
-        (best_subspan_em, "", ["anything"], 0.0),
-        (best_subspan_em, "Not known.", ["The"], 1.0),
-        (best_subspan_em, "Not known.", [], 0.0),
-        (score_verdict, "[[A]]", ["A"], 1.0),
-        (score_verdict, "[[A]] [[B]]", ["B"], 0.0),
-        (score_verdict, "A", ["A"], 0.5),
-        (score_number, "Answer: 72", ["72"], 1.0),
-        (score_number, "Answer: 72.50", ["72.5"], 1.0),
-        (score_number, "Answer: 72.5", ["72.50"], 0.0),
-        (score_number, "Answer: 1000", ["1,000"], 1.0),
-        (score_number, "Answer: 072", ["72"], 0.0),
-        (score_number, "Answer: -3", ["-3"], 0.0),
-        (score_number, "Answer: 72", ["71", "72"], 1.0),
-        (score_number, "It is 72.", [""], 0.0),
-        (contains_value, "It is 9D8E, I think.", ["9d8e"], 1.0),
-        (contains_value, "It is 9d8e.", ["9D8E"], 1.0),
-        (contains_value, "9d-8e", ["9d8e"], 0.0),
-        (contains_value, "b", ["a", "b"], 1.0),
-        (contains_value, "", ["a"], 0.0),
+        (best_subspan_em, "In the U.S. of A.", ["US of A"], 1.0), (best_subspan_em, "", ["anything"], 0.0),
+        (best_subspan_em, "Not known.", ["The"], 1.0), (best_subspan_em, "Not known.", [], 0.0),
+        (score_verdict, "[[A]]", ["A"], 1.0), (score_verdict, "[[A]] [[B]]", ["B"], 0.0),
+        (score_verdict, "A", ["A"], 0.5), (score_number, "Answer: 72", ["72"], 1.0),
+        (score_number, "Answer: 72.50", ["72.5"], 1.0), (score_number, "Answer: 72.5", ["72.50"], 0.0),
+        (score_number, "Answer: 1000", ["1,000"], 1.0), (score_number, "Answer: 072", ["72"], 0.0),
+        (score_number, "Answer: -3", ["-3"], 0.0), (score_number, "Answer: 72", ["71", "72"], 1.0),
+        (score_number, "It is 72.", [""], 0.0), (contains_value, "It is 9D8E, I think.", ["9d8e"], 1.0),
+        (contains_value, "It is 9d8e.", ["9D8E"], 1.0), (contains_value, "9d-8e", ["9d8e"], 0.0),
+        (contains_value, "b", ["a", "b"], 1.0), (contains_value, "", ["a"], 0.0),
         (score_word, "\n CC(=O)C is acetone", ["CCC", "CC(=O)C"], 1.0),
-        (score_word, "cc(=o)c", ["CC(=O)C"], 0.0),
-        (score_word, " \n", ["CC(=O)C"], 0.0),
+        (score_word, "cc(=o)c", ["CC(=O)C"], 0.0), (score_word, " \n", ["CC(=O)C"], 0.0),
     ],
-)
+)  # fmt: skip
 def test_score_equals_hand_worked_case(
     score: Callable[[str, list[str]], float], text: str, answers: list[str], expected: float
 ) -> None:
@@ -106,31 +89,21 @@ def test_literal_answer_counts_at_any_place(before: str, answer: str, after: str
 @pytest.mark.parametrize(
     ("parse", "text", "expected"),
     [
-        (parse_verdict, '"[[B]]" it is, not [[A]]', "A"),
-        (parse_verdict, "[[C]]", None),
-        (parse_verdict, "Assistant A is better.", None),
-        (parse_verdict, "[[a]]", None),
-        (parse_verdict, "[[ A ]]", None),
-        (parse_verdict, "[[[A]]]", "A"),
-        (parse_number, "3 + 4 = 7\nAnswer: 7.", "7"),
-        (parse_number, "Answer: $1,234.50", "1234.50"),
+        (parse_verdict, '"[[B]]" it is, not [[A]]', "A"), (parse_verdict, "[[C]]", None),
+        (parse_verdict, "Assistant A is better.", None), (parse_verdict, "[[a]]", None),
+        (parse_verdict, "[[ A ]]", None), (parse_verdict, "[[[A]]]", "A"),
+        (parse_number, "3 + 4 = 7\nAnswer: 7.", "7"), (parse_number, "Answer: $1,234.50", "1234.50"),
         (parse_number, "Answer: 7\nThe Answer is 8, not 9. Answer:", None),
-        (parse_number, "Answer: 7\nAnswer: eight", None),
-        (parse_number, "Answer: -12", "12"),
-        (parse_number, "answer: 7", None),
-        (parse_number, "Answer: .5", "5"),
-        (parse_number, "Answer: 1.2.3", "3"),
-        (parse_number, "Answer: 3..", "3"),
-        (parse_number, "7 Answer", None),
-        (parse_value, ' "9d8e-77",\n', "9d8e-77"),
-        (parse_value, "\n\n  9d8e\nand more", "9d8e"),
-        (parse_value, ' "" ,\n"b"', "b"),
-        (parse_value, "\r\nb\r\n", "b"),
-        (parse_word, "\n CC(=O)C is acetone", "CC(=O)C"),
+        (parse_number, "Answer: 7\nAnswer: eight", None), (parse_number, "Answer: -12", "12"),
+        (parse_number, "answer: 7", None), (parse_number, "Answer: .5", "5"),
+        (parse_number, "Answer: 1.2.3", "3"), (parse_number, "Answer: 3..", "3"),
+        (parse_number, "7 Answer", None), (parse_value, ' "9d8e-77",\n', "9d8e-77"),
+        (parse_value, "\n\n  9d8e\nand more", "9d8e"), (parse_value, ' "" ,\n"b"', "b"),
+        (parse_value, "\r\nb\r\n", "b"), (parse_word, "\n CC(=O)C is acetone", "CC(=O)C"),
         (parse_word, " \n", None),
         *((parse, "", None) for parse in (parse_verdict, parse_number, parse_value, parse_word)),
     ],
-)
+)  # fmt: skip
 def test_parser_returns_value(parse: Callable[[str], str | None], text: str, expected: str | None) -> None:
     assert parse(text) == expected
 
