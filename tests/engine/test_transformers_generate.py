@@ -1,11 +1,14 @@
-"""`generate` of a transformers model under a method: against transformers, the definition, and the engine."""
+"""`generate` under a method: against transformers, the definition and the engine, and wrapped."""
 
+import copy
 import functools
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import peft
 import pytest
 import torch
 from torch import Tensor
@@ -16,6 +19,7 @@ from pine_engine.engine import passes
 from pine_engine.engine import transformers_generate as module
 from tests.engine.conftest import LAYOUT
 from tests.engine.conftest import LAYOUTS as WITH_PREFIX
+from tests.network.test_model_patching import state_of
 from tests.support.families import TinyLlama
 from tests.support.reference import reference_logits
 
@@ -48,21 +52,6 @@ def padded(layouts: list[TokenLayout], token: int = 0) -> dict[str, Tensor]:
     rows = [[token] * (longest - layout.num_tokens) + list(layout.ids) for layout in layouts]
     masks = [[0] * (longest - layout.num_tokens) + [1] * layout.num_tokens for layout in layouts]
     return {"input_ids": torch.tensor(rows), "attention_mask": torch.tensor(masks)}
-
-
-def state_of(model: Model) -> dict[str, Any]:
-    """Return settings, attributes and hooks of every module, and logits."""
-    with torch.no_grad():
-        logits = model(input_ids=torch.tensor([LAYOUT.ids])).logits
-    return {
-        "config": model.config.to_dict(),
-        "generation": model.generation_config.to_dict(),
-        "attention": model.config._attn_implementation,
-        "attributes": [sorted(vars(part)) for part in model.modules()],
-        "hooks": [len(part._forward_hooks) + len(part._forward_pre_hooks) for part in model.modules()],
-        "forward": model.forward,
-        "logits": logits.numpy().tobytes(),
-    }
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -282,3 +271,165 @@ def test_invalid_arguments_raise_and_model_is_restored(
     with pytest.raises(error), patch_generate(model, layouts, method=method):
         pass
     assert state_of(model) == before
+
+
+# PEFT 0.21 reads an attribute that transformers has deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+
+ORDERS = [LAYOUT, *map(LAYOUT.reorder, [(3, 2, 1, 0), (1, 0, 3, 2), (2, 3, 0, 1)])]
+TOKENS = 6
+
+CAUSAL: dict[str, Any] = {"task_type": "CAUSAL_LM"}
+
+
+def lora(plain_model: Model, **options: Any) -> Model:
+    """Wrap a plain_model in an adapter with random weights, which changes what it generates."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        config = peft.LoraConfig(
+            r=4, target_modules=["q_proj", "v_proj", "up_proj"], init_lora_weights=False, **CAUSAL, **options
+        )
+        return peft.get_peft_model(plain_model, config).eval()
+
+
+def compiled(plain_model: Model) -> Model:
+    return torch.compile(plain_model, backend="eager")
+
+
+def compiled_in_place(plain_model: Model) -> Model:
+    plain_model.compile(backend="eager")
+    return plain_model
+
+
+WRAPPERS: dict[str, Callable[[Model], Model]] = {
+    "peft": lora,
+    "compiled": compiled,
+    "compiled peft": lambda plain_model: compiled(lora(plain_model)),
+    "peft of compiled": lambda plain_model: lora(compiled(plain_model)),
+    "compiled in place": compiled_in_place,
+}
+
+
+@pytest.fixture
+def plain_model(tiny_llama: TinyLlama) -> Model:
+    return tiny_llama()
+
+
+def stock(plain_model: Model, layout: TokenLayout = LAYOUT, **options: Any) -> tuple[int, ...]:
+    """Return the output of the stock plain_model."""
+    ids = torch.tensor([layout.ids])
+    return generated(plain_model, {"input_ids": ids, "attention_mask": torch.ones_like(ids), **options})
+
+
+def generated(plain_model: Model, inputs: dict[str, Any]) -> tuple[int, ...]:
+    output = plain_model.generate(**inputs, max_new_tokens=TOKENS, min_new_tokens=TOKENS, do_sample=False)
+    return tuple(output[0, -TOKENS:].tolist())
+
+
+def answered(plain_model: Model, layout: TokenLayout = LAYOUT, method: str = "pine") -> tuple[int, ...]:
+    """Return the output of `generate` under `patch_generate`."""
+    with patch_generate(plain_model, layout, method=method) as inputs:
+        return generated(plain_model, inputs)
+
+
+def run(engine: Engine, layout: TokenLayout = LAYOUT, method: str = "pine") -> tuple[int, ...]:
+    options: dict[str, Any] = {"methods": method, "max_new_tokens": TOKENS, "stop_at_eos": False}
+    return engine.run(layout, **options).answers[method].token_ids
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_wrapped_model_is_order_invariant(plain_model: Model, wrap: Callable[[Model], Model]) -> None:
+    wrapped = wrap(plain_model)
+    assert {answered(wrapped, layout) for layout in ORDERS} == {run(Engine(wrapped))}
+
+
+@pytest.mark.parametrize("name", ["peft", "compiled peft", "peft of compiled"])
+def test_vanilla_with_adapter_equals_stock_generate(plain_model: Model, name: str) -> None:
+    base = copy.deepcopy(plain_model)
+    wrapped = WRAPPERS[name](plain_model)
+    expected = [stock(wrapped, layout) for layout in ORDERS]
+    assert [answered(wrapped, layout, "vanilla") for layout in ORDERS] == expected
+    assert len(set(expected)) > 1 and stock(base) != expected[0]
+
+
+def test_patched_generate_bypassed_by_wrapper_raises(plain_model: Model) -> None:
+    """The wrapper generates with a copy of the plain_model that it holds."""
+    wrapper = lora(plain_model)
+    wrapper.generate = copy.deepcopy(plain_model).generate
+    before = sorted(vars(wrapper)), sorted(vars(plain_model))
+    with pytest.raises(ModelError):
+        answered(wrapper)
+    assert (sorted(vars(wrapper)), sorted(vars(plain_model))) == before
+
+
+def _disable(plain_model: Model) -> None:
+    plain_model.base_model.disable_adapter_layers()
+
+
+def _switch(plain_model: Model) -> None:
+    plain_model.add_adapter(
+        "other", peft.LoraConfig(r=2, target_modules=["o_proj"], init_lora_weights=False, **CAUSAL)
+    )
+    plain_model.set_adapter("other")
+
+
+def _scale(plain_model: Model) -> None:
+    for layer in plain_model.modules():
+        if hasattr(layer, "set_scale"):
+            layer.set_scale("default", 5.0)
+
+
+CHANGES: dict[str, Callable[[Model], Any]] = {
+    "disabled": _disable,
+    "switched": _switch,
+    "scaled": _scale,
+    "merged": lambda plain_model: plain_model.merge_adapter(),
+    "unloaded": lambda plain_model: plain_model.unload(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_engine_follows_changed_adapter(plain_model: Model, change: Callable[[Model], Any]) -> None:
+    wrapped = lora(plain_model)
+    engine = Engine(wrapped)
+    assert run(engine, method="vanilla") == stock(wrapped)
+    change(wrapped)
+    assert run(engine, method="vanilla") == stock(plain_model)
+    assert run(engine) == run(Engine(plain_model))
+
+
+def test_patched_generate_follows_adapter_disabled_inside(plain_model: Model) -> None:
+    wrapped = lora(plain_model)
+    with patch_generate(wrapped, LAYOUT, method="vanilla") as inputs:
+        enabled = generated(wrapped, inputs)
+        with wrapped.disable_adapter():
+            disabled = generated(wrapped, inputs)
+        again = generated(wrapped, inputs)
+    assert enabled == again == stock(wrapped)
+    with wrapped.disable_adapter():
+        assert disabled == stock(wrapped) != enabled
+
+
+@pytest.mark.parametrize("names", [["__base__"], ["default"]])
+def test_patched_generate_follows_adapter_names(plain_model: Model, names: list[str]) -> None:
+    wrapped = lora(plain_model)
+    expected = stock(wrapped, adapter_names=names)
+    with patch_generate(wrapped, LAYOUT, method="vanilla") as inputs:
+        assert generated(wrapped, {**inputs, "adapter_names": names}) == expected
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        peft.PromptTuningConfig(num_virtual_tokens=3, **CAUSAL),
+        peft.PrefixTuningConfig(num_virtual_tokens=3, **CAUSAL),
+        peft.AdaptionPromptConfig(adapter_len=3, adapter_layers=1, **CAUSAL),
+        peft.LoraConfig(target_modules=["q_proj"], alora_invocation_tokens=[51, 52], **CAUSAL),
+    ],
+    ids=lambda config: config.peft_type.value,
+)
+def test_adapter_that_depends_on_other_tokens_raises(plain_model: Model, config: peft.PeftConfig) -> None:
+    wrapped: Model = peft.get_peft_model(plain_model, config)
+    for attempt in (lambda: Engine(wrapped), lambda: answered(wrapped)):
+        with pytest.raises(ModelError, match="adapter 'default'"):
+            attempt()

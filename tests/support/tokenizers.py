@@ -20,21 +20,14 @@ def _fast(tokenizer: Tokenizer, chat_template: str | None, **options: Any) -> Pr
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=chat_template, **tokens)
 
 
-def letter_tokenizer(
-    *, chat_template: str | None = CHAT_TEMPLATE, unmarked_control: str | None = None
-) -> PreTrainedTokenizerFast:
-    """Return a tokenizer of 5 control tokens and one token per ASCII character.
-
-    unmarked_control: an added token that is not marked as special, as some tokenizers have.
-    """
+def letter_tokenizer(*, chat_template: str | None = CHAT_TEMPLATE) -> PreTrainedTokenizerFast:
+    """Return a tokenizer of 5 control tokens and one token per ASCII character."""
     letters = ["\n", *map(chr, range(32, 123))]
     vocabulary = {name: index for index, name in enumerate([*CONTROL, *letters])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     tokenizer.decoder = decoders.Fuse()
     tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in CONTROL])
-    if unmarked_control:
-        tokenizer.add_tokens([AddedToken(unmarked_control, special=False, normalized=False)])
     return _fast(tokenizer, chat_template, pad_token="<pad>")
 
 

@@ -1,5 +1,6 @@
 """Parser of the HTML of viz: elements, attributes and table cells."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
@@ -17,19 +18,19 @@ class Element:
     def classes(self) -> set[str]:
         return set(self.attributes.get("class", "").split())
 
-    def all(self, tag: str) -> list["Element"]:
-        """Return the elements of this tag inside, in document order."""
-        found = []
+    def walk(self) -> Iterator["Element"]:
+        """Yield the elements inside, in document order."""
         for child in self.children:
-            found += ([child] if child.tag == tag else []) + child.all(tag)
-        return found
+            yield child
+            yield from child.walk()
+
+    def all(self, tag: str) -> list["Element"]:
+        """Return the elements of this tag inside."""
+        return [element for element in self.walk() if element.tag == tag]
 
     def with_class(self, name: str) -> list["Element"]:
-        """Return the elements of this class inside, in document order."""
-        found = []
-        for child in self.children:
-            found += ([child] if name in child.classes else []) + child.with_class(name)
-        return found
+        """Return the elements of this class inside."""
+        return [element for element in self.walk() if name in element.classes]
 
 
 class _Reader(HTMLParser):
@@ -79,9 +80,6 @@ HOSTILE = (
 
 def assert_harmless(html: str) -> None:
     """Fail if the HTML has an element or attribute that no template writes."""
-    pending = [read_html(html)]
-    while pending:
-        element = pending.pop()
+    for element in read_html(html).walk():
         assert element.tag not in ("img", "script", "iframe", "a", "foreignobject", "form"), element
         assert not [name for name in element.attributes if name.startswith("on")], element
-        pending += element.children

@@ -15,13 +15,10 @@ STEPS = tuple(cards.Step(name, name, TEXT, "section 3", "Masks", "<b>picture</b>
 
 def addresses(root: Element) -> list[str]:
     """Return everything that a page could fetch or lead to."""
-    pending, found = [root], []
-    while pending:
-        element = pending.pop()
-        names = ("src", "href", "action", "formaction", "poster", "data", "srcset", "background")
-        found += [element.attributes[name] for name in names if name in element.attributes]
-        pending += element.children
-    return found
+    names = ("src", "href", "action", "formaction", "poster", "data", "srcset", "background")
+    return [
+        element.attributes[name] for element in root.walk() for name in names if name in element.attributes
+    ]
 
 
 def test_text_links_terms_and_marks() -> None:
