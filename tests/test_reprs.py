@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pine_engine import METHODS, Answer, Document, Engine, Prompt, RunResult, TokenLayout, Trace
+from pine_engine import METHODS, Answer, Document, Prompt, RunResult, TokenLayout, Trace
 from pine_engine.engine.orders import OrderComparison, OrderResult
 from pine_engine.prompts.prompt import Piece
 from pine_engine.reprs import html_table, shorten
@@ -54,13 +54,3 @@ def test_html_table_escapes_answers() -> None:
     assert ANSWER._repr_html_().count("<tr>") == 2
     cells = html_table(["<i>"], [["<u>", '"&']])
     assert all(text in cells for text in ("&lt;i&gt;</th>", "&lt;u&gt;</th>", "&quot;&amp;</td>"))
-
-
-@pytest.mark.parametrize(("decode_in_4bit", "dtype"), [(False, "float32"), (True, "4bit")])
-def test_repr_of_engine_names_model_and_dtype(decode_in_4bit: bool, dtype: str) -> None:
-    engine = object.__new__(Engine)
-    engine.model_name, engine.decode_in_4bit = "tiny", decode_in_4bit
-    model: Any = torch.nn.Linear(1, 1)
-    model.dtype, model.device = torch.float32, torch.device("cpu")
-    engine.model = model
-    assert repr(engine) == f"Engine(tiny, {dtype} on cpu)"

@@ -49,15 +49,6 @@ def extend(rows: Sequence[SequenceState | None], step: int) -> Tensor:
     return passes.extend(rows, [tokens[step : step + 1] for tokens in TOKENS[: len(rows)]])
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_batched_sequences_equal_single_ones(engine: Engine, method: str) -> None:
-    alone, together = prefill_twice(engine, method)
-    assert len({id(row.cache.batch) for row in together}) == 1 and together[0].cache.batch
-    for step in range(2):
-        assert torch.equal(extend(together, step), extend(alone, step))
-    assert [row.num_cached_tokens() for row in together] == [row.num_cached_tokens() for row in alone]
-
-
 def test_longer_sequence_is_not_overwritten(engine: Engine) -> None:
     """The next tokens of two truncated sequences have the indices of the last ones of the third."""
     results: list[list[Tensor]] = []

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine import METHODS, Engine, TokenLayout, TokenRange, Trace, TraceConfig
+from pine_engine import METHODS, Engine, TokenLayout, TokenRange, TraceConfig
 from tests.support.families import TinyLlama
 from tests.support.reference import exact_llama, reference_pass
 
@@ -48,11 +48,6 @@ def test_attention_equals_the_definition(engine: Engine, method: str) -> None:
     shares = [weights[..., start:stop].sum(-1) for start, stop in pairwise(borders)]
     assert trace.suffix_attention is not None
     np.testing.assert_allclose(trace.suffix_attention, np.stack(shares, -1), rtol=0, atol=ROUNDING)
-
-
-def test_trace_without_ranges_has_no_token_weights(engine: Engine) -> None:
-    trace: Trace = engine.run(LAYOUT, methods="pine", max_new_tokens=1, trace=True).traces["pine"]
-    assert trace.token_weights == ()
 
 
 def test_alternatives_are_the_most_likely_tokens(engine: Engine) -> None:

@@ -71,11 +71,9 @@ def test_every_tensor_is_compared(
 @pytest.mark.parametrize(
     ("field", "good", "bad"),
     [
-        ("max_logits_diff", 1e-4, 1.1e-4),
-        ("max_vanilla_logits_diff", 1e-4, 1.1e-4),
+        *((field, 1e-4, 1.1e-4) for field in ("max_logits_diff", "max_vanilla_logits_diff")),
         ("max_importance_diff", 1e-5, 1.1e-5),
-        ("shifts_equal", True, False),
-        ("decoded_ids_equal", True, False),
+        *((field, True, False) for field in ("shifts_equal", "decoded_ids_equal")),
     ],
 )
 def test_case_conforms_within_tolerance(

@@ -98,7 +98,9 @@ def test_stored_in_4_bits_needs_every_layer() -> None:
 def test_only_decode_uses_packed_weights() -> None:
     model = synthetic_model("random:tiny", dtype="float32", device="cpu")
     whole, packed = Engine(model), Engine(model, decode_in_4bit=True)
-    assert (whole.dtype, packed.dtype) == ("float32", "4bit")
+    assert [repr(engine) for engine in (whole, packed)] == [
+        f"Engine(model, {dtype} on cpu)" for dtype in ("float32", "4bit")
+    ]
     options: Any = {"methods": ("vanilla", "pine"), "max_new_tokens": 4, "stop_at_eos": False}
     runs = [engine.run(LAYOUT, return_logits=True, **options) for engine in (whole, packed)]
     suffix = LAYOUT.suffix_length
