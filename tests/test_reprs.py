@@ -15,12 +15,9 @@ LONG = "very " * 999
 LAYOUT = TokenLayout(tuple(range(999)), tuple(tuple(range(500)) for _ in range(99)), (7,))
 ANSWER = Answer("pine", f"<b>{LONG}", tuple(range(999)), (-0.25,) * 999, 0.5, 0.1, "length")
 TRACE = Trace(
-    "pine",
-    LAYOUT,
-    np.zeros((30, 9, 99, 99), np.int32),
-    np.zeros((30, 9, 64, 99), np.int32),
+    "pine", LAYOUT, np.zeros((30, 9, 99, 99), np.int32), np.zeros((30, 9, 64, 99), np.int32),
     np.zeros((30, 9, 99, 99), np.float32),
-)
+)  # fmt: skip
 RESULT = RunResult(LAYOUT, dict.fromkeys(METHODS, ANSWER), {"pine": TRACE}, {"pine": torch.zeros(99, 97)})
 CELL = OrderComparison(ANSWER, True, None, 0.0, True, -1.0)
 

@@ -52,13 +52,9 @@ def test_attention_equals_the_definition(engine: Engine, method: str) -> None:
 
 def test_alternatives_are_the_most_likely_tokens(engine: Engine) -> None:
     result = engine.run(
-        LAYOUT,
-        methods="pine",
-        max_new_tokens=NEW_TOKENS,
-        stop_at_eos=False,
-        return_logits=True,
+        LAYOUT, methods="pine", max_new_tokens=NEW_TOKENS, stop_at_eos=False, return_logits=True,
         trace=TraceConfig(alternatives=4),
-    )
+    )  # fmt: skip
     logprobs = result.logits["pine"][LAYOUT.suffix_length - 1 :].log_softmax(-1).numpy()
     alternatives = result.traces["pine"].alternatives
     assert [step[0].token_id for step in alternatives] == list(result.answers["pine"].token_ids)

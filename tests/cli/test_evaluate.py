@@ -247,13 +247,9 @@ def test_accelerate_launch_computes_records_of_one_process(case: Case) -> None:
     command = f"-m accelerate.commands.launch {launch} --main_process_port 0 -m pine_engine evaluate"
     threads = {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # logits may depend on it
     done = subprocess.run(
-        [sys.executable, *command.split(), *shared.arguments("--device cpu")],
-        cwd=ROOT,
-        env={**os.environ, **threads},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        [sys.executable, *command.split(), *shared.arguments("--device cpu")], cwd=ROOT,
+        env={**os.environ, **threads}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["records"] == NUM_RECORDS
     assert shared.records() == case.records()

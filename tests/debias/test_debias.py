@@ -26,13 +26,9 @@ from tests.support.records import swept
 from tests.support.tokenizers import letter_tokenizer
 
 REQUEST = LabeledRequest(
-    question="Why?",
-    documents=[Document("Moon."), Document("Hot tea.", "T"), Document("Blue sky.")],
-    labels=["A", "B", "C"],
-    instruction="Say.",
-    system="Be kind.",
-    task="judge_pair",
-)
+    question="Why?", documents=[Document("Moon."), Document("Hot tea.", "T"), Document("Blue sky.")],
+    labels=["A", "B", "C"], instruction="Say.", system="Be kind.", task="judge_pair",
+)  # fmt: skip
 """The task writes the letter of each document's place into the prompt."""
 
 ROUNDING = 1e-6

@@ -212,12 +212,9 @@ def test_prompt_longer_than_context_raises(tiny_llama: TinyLlama) -> None:
 
 
 PARTS: dict[str, Any] = {
-    "question": "Who?",
-    "documents": ["red", {"title": "G", "text": "green"}, pine.Document("blue", "B")],
-    "task": "retrieval_qa_numbered",
-    "instruction": "Say.",
-    "system": "Be brief.",
-}
+    "question": "Who?", "documents": ["red", {"title": "G", "text": "green"}, pine.Document("blue", "B")],
+    "task": "retrieval_qa_numbered", "instruction": "Say.", "system": "Be brief.",
+}  # fmt: skip
 
 
 def test_parts_become_prompt_of_task(engine: Engine) -> None:

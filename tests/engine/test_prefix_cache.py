@@ -138,12 +138,9 @@ def _replace_module(model: Any) -> None:
 
 
 VALUES: dict[str, Change] = {
-    "optimizer step": torch.no_grad()(_scale),
-    "inference mode": torch.inference_mode()(_scale),
-    "load_state_dict": _load,
-    "data replaced": _replace_data,
-    "data changed": partial(_scale, of_data=True),
-}
+    "optimizer step": torch.no_grad()(_scale), "inference mode": torch.inference_mode()(_scale),
+    "load_state_dict": _load, "data replaced": _replace_data, "data changed": partial(_scale, of_data=True),
+}  # fmt: skip
 STRUCTURE: dict[str, Change] = {
     "load_state_dict with assign": partial(_load, assign=True),
     "module": _replace_module,

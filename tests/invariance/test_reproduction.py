@@ -58,15 +58,9 @@ def rows(engine: Engine) -> list[OrderResult]:
 @pytest.fixture(scope="session")
 def certified(engine: Engine, rows: list[OrderResult]) -> Certificate:
     return create_certificate(
-        engine,
-        COMPARISON,
-        orders=ORDERS,
-        comparisons=[row.comparisons for row in rows],
-        hashes=hash_logits(rows[0].result),
-        seed=None,
-        max_new_tokens=MAX_NEW_TOKENS,
-        traced=True,
-    )
+        engine, COMPARISON, orders=ORDERS, comparisons=[row.comparisons for row in rows],
+        hashes=hash_logits(rows[0].result), seed=None, max_new_tokens=MAX_NEW_TOKENS, traced=True,
+    )  # fmt: skip
 
 
 @pytest.fixture

@@ -37,12 +37,9 @@ def test_columns_agree_with_the_specification(name: str, row: str) -> None:
     visible = {"only j < i": "causal", "no": "none", "yes, all": "bidirectional"}
     assert METHODS[name].mask == visible[cells[1]]
     start = {
-        "o_j + t'": "input",
-        "S + t'": "shared",
-        "S + t', logit - ln k": "shared",
-        "E - L_j - shift(x,j) + t'": "importance",
-        "as PINE, ranking reversed": "importance_reversed",
-    }
+        "o_j + t'": "input", "S + t'": "shared", "S + t', logit - ln k": "shared",
+        "E - L_j - shift(x,j) + t'": "importance", "as PINE, ranking reversed": "importance_reversed",
+    }  # fmt: skip
     own_last = cells[3] == "as PINE with input-order shifts"
     assert METHODS[name].positions == ("own_last" if own_last else start[cells[5]])
     assert (METHODS[name].key_weighting == "documents") == ("ln k" in cells[5])

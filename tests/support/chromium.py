@@ -8,12 +8,9 @@ from contextlib import contextmanager
 from playwright.sync_api import Browser, sync_playwright
 
 FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
     "--disable-sync",
-)
+)  # fmt: skip
 
 
 def chromium_path() -> str | None:

@@ -33,15 +33,12 @@ def answer_with(
     steps = alternatives or [[(text, p)] for text, p in zip(tokens, likely, strict=True)]
     rows = attention or [[1 / (len(order) + 2)] * (len(order) + 2)] * len(tokens)
     return AnswerTokens(
-        label=label,
-        text="".join(tokens),
-        token_ids=tuple(int.from_bytes(text.encode()) for text in tokens),
-        tokens=tuple(tokens),
-        logprobs=tuple(map(math.log, likely)),
+        label=label, text="".join(tokens), token_ids=tuple(int.from_bytes(text.encode()) for text in tokens),
+        tokens=tuple(tokens), logprobs=tuple(map(math.log, likely)),
         alternatives=tuple(tuple((text, math.log(p)) for text, p in step) for step in steps),
         attention=np.array(rows, np.float32).reshape(len(tokens), len(order) + 2),
         documents=tuple(document_segment(identity, slot) for slot, identity in enumerate(order)),
-    )
+    )  # fmt: skip
 
 
 def cell(text: str, difference: float = 0.0, logprob: float = -1.0) -> OrderComparison:

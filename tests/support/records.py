@@ -32,27 +32,15 @@ def judged(
     entered, order = SWAPS[order_name]
     right = "AB"[entered.index(better)]
     return Record(
-        example=example,
-        task="judge_pair",
-        method=method,
-        order_name=order_name,
-        input_order=entered,
-        permutation=order,
-        gold_slot=[entered[place] for place in order].index(better),
-        num_documents=2,
-        answers=(right,),
-        text=f"So: [[{verdict}]]" if verdict else "I cannot say.",
-        parsed=verdict,
+        example=example, task="judge_pair", method=method, order_name=order_name, input_order=entered,
+        permutation=order, gold_slot=[entered[place] for place in order].index(better), num_documents=2,
+        answers=(right,), text=f"So: [[{verdict}]]" if verdict else "I cannot say.", parsed=verdict,
         score=0.5 if verdict is None else float(verdict == right),
         choice_logprobs=None if logprobs is None else {"[[A]]": logprobs[0], "[[B]]": logprobs[1]},
         choice_score=None if logprobs is None else float((logprobs[0] > logprobs[1]) == (right == "A")),
-        prompt_tokens=100,
-        answer_tokens=10,
-        prefill_s=seconds * 0.75,
-        decode_s=seconds * 0.25,
-        seconds=seconds,
-        **fields,
-    )
+        prompt_tokens=100, answer_tokens=10, prefill_s=seconds * 0.75, decode_s=seconds * 0.25,
+        seconds=seconds, **fields,
+    )  # fmt: skip
 
 
 def swept(
@@ -71,22 +59,12 @@ def swept(
     others = iter(range(1, k))
     order = tuple(0 if place == slot else next(others) for place in range(k))
     return Record(
-        example=example,
-        task="retrieval_qa",
-        method=method,
-        input_order=tuple(range(k)),
-        permutation=order,
-        gold_slot=slot,
-        num_documents=k,
-        answers=("Paris",),
-        text=None if score is None else text,
-        parsed=None if score is None else text,
-        score=score,
-        answer_logprob=logprob,
-        prompt_tokens=60,
+        example=example, task="retrieval_qa", method=method, input_order=tuple(range(k)), permutation=order,
+        gold_slot=slot, num_documents=k, answers=("Paris",), text=None if score is None else text,
+        parsed=None if score is None else text, score=score, answer_logprob=logprob, prompt_tokens=60,
         answer_tokens=None if score is None else 4,
         **{"order_name": f"gold-at:{slot}", "prefill_s": seconds, "seconds": seconds, **fields},
-    )
+    )  # fmt: skip
 
 
 def sweep(

@@ -41,12 +41,9 @@ def started_app(
     port = _free_port()
     with log.open("w") as output:
         process = psutil.Popen(
-            [sys.executable, "app.py", "--port", str(port), *flags],
-            cwd=folder,
-            env=os.environ | dict(environment or {}),
-            stdout=output,
-            stderr=STDOUT,
-        )
+            [sys.executable, "app.py", "--port", str(port), *flags], cwd=folder,
+            env=os.environ | dict(environment or {}), stdout=output, stderr=STDOUT,
+        )  # fmt: skip
         with _answering(ServedApp(f"http://127.0.0.1:{port}/", log, process)) as served:
             yield served
 

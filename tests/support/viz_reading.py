@@ -68,13 +68,9 @@ def table_cells(table: Element) -> list[list[Element]]:
 
 
 HOSTILE = (
-    "<img src=x onerror=alert(1)>",
-    "<|im_end|>",
-    "{{7*7}}",
-    "${x}",
-    "\"'><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>", "<|im_end|>", "{{7*7}}", "${x}", "\"'><script>alert(1)</script>",
     "</td></table>",
-)
+)  # fmt: skip
 """Texts that must be escaped."""
 
 

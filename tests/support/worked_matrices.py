@@ -24,18 +24,14 @@ class Example:
 
 EXAMPLES = {
     "6.1": Example(
-        1,
-        TokenLayout((0,), ((1, 2), (3, 4), (5, 6)), (7,)),
-        np.array([[0, 1, 2], [1, 2, 0], [2, 0, 1]]),
+        1, TokenLayout((0,), ((1, 2), (3, 4), (5, 6)), (7,)), np.array([[0, 1, 2], [1, 2, 0], [2, 0, 1]]),
         np.array([[1, 2, 0]]),
     ),
     "6.2": Example(
-        0,
-        TokenLayout((0, 1), ((2, 3, 4), (5,), (6, 7)), (8, 9)),
-        np.array([[0, 2, 1], [1, 0, 2], [2, 1, 0]]),
-        np.array([[2, 0, 1], [0, 1, 2]]),
+        0, TokenLayout((0, 1), ((2, 3, 4), (5,), (6, 7)), (8, 9)),
+        np.array([[0, 2, 1], [1, 0, 2], [2, 1, 0]]), np.array([[2, 0, 1], [0, 1, 2]]),
     ),
-}
+}  # fmt: skip
 
 
 def read_matrix(section: str, title: str) -> tuple[IntArray, IntArray]:

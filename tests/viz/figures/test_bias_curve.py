@@ -10,15 +10,11 @@ from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.report.tables import Curve, CurveLine
 
 CURVE = Curve(
-    name="by-slot",
-    title="By slot",
-    x_title="slot",
-    y_title="%",
-    places=("1", "2", "3"),
+    name="by-slot", title="By slot", x_title="slot", y_title="%", places=("1", "2", "3"),
     lines=(CurveLine("PINE", 1, (Estimate(50, 40, 65, 9), None, Estimate(70, 70, float("inf"), 9))),),
     levels=(CurveLine("shuffled", 1, (Estimate(55, 50.5, 60, 9),)),),
     areas=(("causal", (1.0, 2.0, 3.0), (2.0, 1.0, 5.0)),),
-)
+)  # fmt: skip
 BARE = CurveLine("PINE", 1, (Estimate(50, None, None, 9), None, Estimate(70, None, None, 9)))
 HAS_BARS = pytest.mark.parametrize("has_bars", [True, False])
 
