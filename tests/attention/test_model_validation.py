@@ -43,8 +43,7 @@ SCALED_LATER = rope("yarn", llama_4_scaling_beta=0.1, factor=2.0, original_max_p
     [
         ("llama", {}, 512, "the context of the model is"),
         ("mistral", {"sliding_window": 300}, 300, WINDOW),
-        ("mistral", {"sliding_window": 4096}, 512, "the context of the model is"),
-        ("mistral", {"sliding_window": None}, 512, "the context of the model is"),
+        *(("mistral", {"sliding_window": size}, 512, "the context of the model is") for size in (4096, None)),
         ("qwen2", {"sliding_window": 300}, 512, "the context of the model is"),
         ("qwen2", TWO_KINDS, 300, WINDOW),
         ("qwen2", TWO_KINDS | {"max_window_layers": 2}, 512, "the context of the model is"),
@@ -68,6 +67,10 @@ def test_prompt_longer_than_window_is_refused() -> None:
 LATENT = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8}
 SPARSE = {"layer_types": ["full_attention", "minimax_m3_sparse"], "num_local_experts": 2}
 MAMBA = {"head_dim": 8, "mamba_d_ssm": 8, "mamba_n_heads": 2, "mamba_d_head": 4, "mamba_d_state": 4}
+RECURRENT: dict[str, dict[str, Any]] = {
+    "mamba": {"intermediate_size": 64}, "recurrent_gemma": {}, "minimax": {}, "falcon_h1": MAMBA,
+    "lfm2": {"layer_types": ["conv", "full_attention"]}, "rwkv": {"attention_hidden_size": 32},
+}  # fmt: skip
 LATENT_MOE = LATENT | {"n_routed_experts": 2, "num_experts_per_tok": 1, "n_group": 1, "topk_group": 1}
 CHANGING = longrope(long_from=12, short_mscale=1.0, long_mscale=1.2)
 
@@ -75,31 +78,20 @@ CHANGING = longrope(long_from=12, short_mscale=1.0, long_mscale=1.2)
 @pytest.mark.parametrize(
     ("family", "options", "reason"),
     [
-        ("bloom", {}, "ALiBi"),
-        ("mpt", {}, "ALiBi"),
+        *((name, {}, "ALiBi") for name in ("bloom", "mpt")),
         ("falcon", {"alibi": True}, "ALiBi"),
         ("diffllama", {}, "difference of two softmaxes"),
         ("hrm_text", {}, "same layers several times"),
-        ("gpt2", {}, "learned or fixed vectors"),
-        ("opt", {}, "learned or fixed vectors"),
-        ("gpt_bigcode", {}, "learned or fixed vectors"),
-        ("deepseek_v2", LATENT_MOE, "multi-head latent attention"),
-        ("deepseek_v3", LATENT_MOE, "multi-head latent attention"),
+        *((name, {}, "learned or fixed vectors") for name in ("gpt2", "opt", "gpt_bigcode")),
+        *((name, LATENT_MOE, "multi-head latent attention") for name in ("deepseek_v2", "deepseek_v3")),
         ("minicpm3", LATENT, "multi-head latent attention"),
         ("gptj", {"rotary_dim": 8}, "by a table inside each attention layer"),
         ("gpt_oss", {"head_dim": 8, "num_local_experts": 2}, "attention has sinks"),
-        ("smollm3", {"num_hidden_layers": 4}, "some of its layers have no rotary position"),
-        ("cohere2", {"num_hidden_layers": 4}, "some of its layers have no rotary position"),
-        ("mamba", {"intermediate_size": 64}, "recurrent, state-space or convolution"),
-        ("recurrent_gemma", {}, "recurrent, state-space or convolution"),
-        ("lfm2", {"layer_types": ["conv", "full_attention"]}, "recurrent, state-space or convolution"),
-        ("minimax", {}, "recurrent, state-space or convolution"),
+        *((name, {"num_hidden_layers": 4}, "no rotary position") for name in ("smollm3", "cohere2")),
+        *((name, options, "recurrent, state-space or convolution") for name, options in RECURRENT.items()),
         ("minimax_m3_vl_text", SPARSE, "minimax_m3_sparse"),
-        ("falcon_h1", MAMBA, "recurrent, state-space or convolution"),
-        ("rwkv", {"attention_hidden_size": 32}, "recurrent, state-space or convolution"),
         ("gpt_neox", {"hidden_size": 36, "rotary_pct": 0.5}, "9 dimensions"),
-        ("mistral", {"sliding_window": 8}, "sliding window is 8 tokens"),
-        ("phi3", {"sliding_window": 8}, "sliding window is 8 tokens"),
+        *((name, {"sliding_window": 8}, "sliding window is 8 tokens") for name in ("mistral", "phi3")),
         # The mask of Doge depends on the values, and is hidden from the logits by its initial weights.
         ("doge", {}, "masks or biases keys by itself"),
     ],

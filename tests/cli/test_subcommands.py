@@ -68,54 +68,34 @@ def run(pine: Run, line: str) -> Outcome:
 
 SMALL = "--model random:tiny --documents 3 --document-tokens 5 --max-new-tokens 2 --methods vanilla,pine"
 
-RUNS = {
-    "compare": ("compare request.json --max-new-tokens 2", "model dtype results", "prefill, s"),
-    "verify": (
-        "verify data.jsonl --num-orders 2 --max-new-tokens 1",
-        "model dtype rows summary",
-        "invariance held",
-    ),
-    "conformance": (f"conformance {GOLDEN / 's1_llama_k2'}", "cases conforms", "s1_llama_k2"),
-    "debias": (
-        "debias labeled.json --wrapper permutation_cyclic --labels A,B",
-        "model dtype wrapper base prompts results",
-        "Vanilla alone",
-    ),
-    "evaluate": (
-        "evaluate one.jsonl --output-dir run --orders as-is,reversed --max-new-tokens 2",
-        "folder dtype run records computed errors missing wall_s seconds summary",
-        "mean over orders",
-    ),
-    "bench": (f"bench {SMALL} --repeats 1", "n documents dtype stock methods together", "all together"),
-    "bench --sweep": (
-        f"bench {SMALL} --repeats 1 --sweep documents --sizes 2,5",
-        "sweep dtype points",
-        "stock",
-    ),
-    "bench --profile": (f"bench {SMALL} --profile", "model dtype profiles", "aten::"),
-    "bench --end-to-end": (
-        "bench --end-to-end --model random:tiny --documents 3 --document-tokens 5 --max-new-tokens 2 "
-        "--repeats 1",
-        "n documents new_tokens dtype threads stock_s jobs generate_over_run beside_over_run",
-        "stock model, one answer",
-    ),
-    "molecules": (
-        "molecules molecules.jsonl --predictor-data train.jsonl --methods vanilla,pine --orders 2 "
-        "--model molecules",
-        "model data predictor_data requests orders seed dtype methods references",
-        "PINE less Vanilla",
-    ),
-    "methods": ("methods", "methods wrappers", "permutation_full"),
-    "models": ("models", "models", "unsupported"),
-    "download-data": ("download-data", "sets", "29856825"),
-}
+MOLECULES = "molecules molecules.jsonl --predictor-data train.jsonl --methods vanilla,pine --orders 2"
+JOBS = "--model random:tiny --documents 3 --document-tokens 5 --max-new-tokens 2 --repeats 1"
+RUNS = [
+    ("compare request.json --max-new-tokens 2", "model dtype results", "prefill, s"),
+    ("verify data.jsonl --num-orders 2 --max-new-tokens 1", "model dtype rows summary", "invariance held"),
+    (f"conformance {GOLDEN / 's1_llama_k2'}", "cases conforms", "s1_llama_k2"),
+    ("debias labeled.json --wrapper permutation_cyclic --labels A,B",
+     "model dtype wrapper base prompts results", "Vanilla alone"),
+    ("evaluate one.jsonl --output-dir run --orders as-is,reversed --max-new-tokens 2",
+     "folder dtype run records computed errors missing wall_s seconds summary", "mean over orders"),
+    (f"bench {SMALL} --repeats 1", "n documents dtype stock methods together", "all together"),
+    (f"bench {SMALL} --repeats 1 --sweep documents --sizes 2,5", "sweep dtype points", "stock"),
+    (f"bench {SMALL} --profile", "model dtype profiles", "aten::"),
+    (f"bench --end-to-end {JOBS}",
+     "n documents new_tokens dtype threads stock_s jobs generate_over_run beside_over_run",
+     "stock model, one answer"),
+    (f"{MOLECULES} --model molecules",
+     "model data predictor_data requests orders seed dtype methods references", "PINE less Vanilla"),
+    ("methods", "methods wrappers", "permutation_full"),
+    ("models", "models", "unsupported"),
+    ("download-data", "sets", "29856825"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(("line", "keys", "words"), RUNS)
 def test_subcommand_prints(
-    pine: Run, folder: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch, name: str
+    pine: Run, folder: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch, line: str, keys: str, words: str
 ) -> None:
-    line, keys, words = RUNS[name]
     model = LoadableModel("bloom", "hub", 98_000_000, None, "bloom", supported=False, reason="unsupported")
     monkeypatch.setattr(listing, "list_models", lambda: [model])
     outcome = pine(*line.split(), "--json")

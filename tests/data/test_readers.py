@@ -17,6 +17,7 @@ from pine_engine import TASKS, Document, InputError
 from pine_engine.data.facts import KINDS, generate_facts
 from pine_engine.data.registry import PUBLIC_SETS, convert
 from pine_engine.evaluation.examples import Example, read_examples
+from tests.support.errors import has_field
 
 PREFERENCE = {
     "prompt": "Name a river.", "chosen": "The Elbe.", "chosen_model": "model-1",
@@ -265,6 +266,5 @@ def test_answer_with_rejected_value_scores_zero() -> None:
 
 @pytest.mark.parametrize("num_documents", [1, 21])
 def test_facts_reject_number_of_documents(num_documents: int) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, check=has_field("documents")):
         next(generate_facts(num_documents))
-    assert caught.value.field == "documents"

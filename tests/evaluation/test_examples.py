@@ -10,6 +10,7 @@ from pine_engine import Document, InputError
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.prompts.parse_errors import ValidationErrors
 from pine_engine.prompts.request import MAX_DOCUMENTS
+from tests.support.errors import has_field
 
 PLAIN = {
     "id": "a-1",
@@ -76,9 +77,8 @@ def test_documents_per_row_and_file_are_limited(file: Path, table: Path) -> None
     write(file, PLAIN, FULL, {**PLAIN, "id": "a-3"})
     assert len(read_examples(file, max_documents=6)) == 3
     for path, limit in ((file, 5), (table, None)):
-        with pytest.raises(InputError) as refused:
+        with pytest.raises(InputError, check=has_field("documents")):
             read_examples(path, max_documents=limit)
-        assert refused.value.field == "documents"
 
 
 @pytest.mark.parametrize(
@@ -139,6 +139,5 @@ def test_line_of_a_table_mistake_is_named(table: Path, content: str, line: int) 
 )
 def test_column_of_a_table_is_missing_or_unknown(table: Path, columns: str, field: str) -> None:
     table.write_text(f"id,question,{columns}\na,Why?,one,two\n")
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError, check=has_field(field)):
         read_examples(table)
-    assert refused.value.field == field

@@ -12,6 +12,7 @@ from pine_engine import InputError
 from pine_engine.evaluation import shards
 from pine_engine.evaluation.records import Record, open_run, read_records, read_run, write_records
 from pine_engine.evaluation.rewardbench import WEIGHTS, find_subset
+from tests.support.errors import has_field
 from tests.support.records import run_info
 
 INFO = run_info(task="retrieval_qa", data="qa.jsonl", order_names=("as-is", "gold-all"), data_sha256="0" * 64)
@@ -139,9 +140,8 @@ def test_folder_without_run_of_this_version_is_refused(run: Path, tmp_path: Path
         with pytest.raises(InputError):
             open_run(folder, INFO)
     (run / "run.json").write_text((run / "run.json").read_text().replace('"version": 2', '"version": 3'))
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError, check=has_field("version")):
         read_run(run)
-    assert refused.value.field == "version"
 
 
 def test_section_weights_have_published_sums() -> None:
@@ -164,9 +164,8 @@ def test_parse_shard_takes_the_text_or_the_environment(monkeypatch: pytest.Monke
     assert shards.parse_shard() == shards.Shard(1, 4, is_launched=True)
     assert shards.parse_shard("2/3") == shards.Shard(2, 3)
     for text in ("3/3", "1", "", "-1/2", "a/b"):
-        with pytest.raises(InputError) as refused:
+        with pytest.raises(InputError, check=has_field("shard")):
             shards.parse_shard(text)
-        assert refused.value.field == "shard"
 
 
 @pytest.mark.parametrize(

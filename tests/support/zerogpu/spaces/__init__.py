@@ -56,10 +56,8 @@ def GPU(*, duration: Callable[..., int]) -> Callable[[Callable[..., Any]], Calla
         def lent(*args: Any, **kwargs: Any) -> Generator[Any, None, None]:
             seconds = duration(*args, **kwargs)
             _say(f"asked for {seconds} s")
-            if LocalContext.request.get(None) is None:
-                raise gr.Error(
-                    "Space app has reached its GPU limit"
-                )  # there is no user whose quota could be used
+            if LocalContext.request.get(None) is None:  # there is no user whose quota could be used
+                raise gr.Error("Space app has reached its GPU limit")
             if seconds > MAX_S:
                 raise gr.Error(f"The requested GPU duration ({seconds}s) is larger than the maximum allowed")
             yield from _values(task, _packed((args, kwargs)), seconds)
