@@ -20,14 +20,17 @@ def _fast(tokenizer: Tokenizer, chat_template: str | None, **options: Any) -> Pr
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=chat_template, **tokens)
 
 
-def letter_tokenizer(*, chat_template: str | None = CHAT_TEMPLATE) -> PreTrainedTokenizerFast:
-    """Return a tokenizer of 5 control tokens and one token per ASCII character."""
+def letter_tokenizer(
+    *, chat_template: str | None = CHAT_TEMPLATE, unmarked: Sequence[str] = ()
+) -> PreTrainedTokenizerFast:
+    """Return a tokenizer of 5 control tokens and one token per ASCII character; unmarked: as below."""
     letters = ["\n", *map(chr, range(32, 123))]
     vocabulary = {name: index for index, name in enumerate([*CONTROL, *letters])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     tokenizer.decoder = decoders.Fuse()
     tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in CONTROL])
+    tokenizer.add_tokens([AddedToken(name, special=False, normalized=False) for name in unmarked])
     return _fast(tokenizer, chat_template, pad_token="<pad>")
 
 

@@ -28,7 +28,7 @@ def _tokenizers() -> list[tuple[str, Any]]:
         ("unmarked", byte_tokenizer(unmarked=control, adds_bos=True)),
         ("prepend", sentencepiece_tokenizer("prepend")),
         ("metaspace", sentencepiece_tokenizer("metaspace", merges=[("s", "a")])),
-        ("letters", letter_tokenizer(unmarked_control="<think>")),
+        ("letters", letter_tokenizer(unmarked=["<think>"])),
     ]
     if find_embedded_gguf() is not None:
         from transformers import AutoTokenizer
