@@ -228,11 +228,6 @@ def lay_out(starts: Tensor, own: int, visible: Tensor, blocks: BlockLayout) -> T
     return arranged.scatter_(1, places, slots)[:, :-1]
 
 
-def positions_of(slots: Tensor, starts: Tensor, blocks: BlockLayout) -> Tensor:
-    """Return the positions of slots (H, K), if documents start at `starts` (H, D): int64 (H, K)."""
-    return starts.gather(1, blocks.document[slots]) + blocks.offset[slots]
-
-
 def rank_for_suffix(
     query: Tensor,
     unrotated_keys: Tensor,

@@ -88,13 +88,7 @@ def _as_index(places: Sequence[int]) -> slice | Tensor:
 
 
 def decode_attention(sequences: Sequence[SequenceState | None], on_layer: Callable[[int], None]) -> Attend:
-    """Return the attention for tokens that follow prefilled prompts.
-
-    Args:
-        sequences: One sequence per element of the batch; None for a finished one. Missing ones count as
-            finished.
-        on_layer: Called with the index of each layer when it begins.
-    """
+    """Return the attention for tokens that follow prefilled prompts; None and missing ones are finished."""
     groups = _group(sequences)
 
     def attend(layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams) -> Tensor:

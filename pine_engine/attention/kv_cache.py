@@ -123,11 +123,7 @@ def heads_of(vectors: Tensor, index: int, batch_size: int) -> Tensor:
 
 
 def new_layer(
-    like: Tensor,
-    capacity: int,
-    *,
-    dtype: torch.dtype | None = None,
-    blocks: DocumentBlocks = NO_DOCUMENTS,
+    like: Tensor, capacity: int, *, dtype: torch.dtype | None = None, blocks: DocumentBlocks = NO_DOCUMENTS
 ) -> LayerCache:
     """Return an empty layer for `capacity` tokens with heads, device and dtype of `like` (G, n, head_dim)."""
     keys = like.new_empty(like.shape[0], capacity, like.shape[-1], dtype=dtype)

@@ -19,11 +19,7 @@ class PlacedAttention(Strategy):
     """Each document attends to others at the positions of the plan, independent of their content."""
 
     def __init__(
-        self,
-        state: PromptState,
-        device: torch.device,
-        document_starts: IntArray,
-        suffix_document_starts: IntArray,
+        self, state: PromptState, device: torch.device, document_starts: IntArray, suffix_starts: IntArray
     ) -> None:
         self.placement, layout = Placement(state, device), state.plan.layout
         order = self.placement.blocks.order
@@ -31,7 +27,7 @@ class PlacedAttention(Strategy):
         self.starts = torch.tensor(document_starts).to(device)[order][:, order][:, None]
         # Positions of the document tokens for the suffix. It stores them in this order, so that its sums are
         # independent of the input order where the positions are.
-        moved = np.repeat(suffix_document_starts - layout.document_starts, layout.lengths)
+        moved = np.repeat(suffix_starts - layout.document_starts, layout.lengths)
         suffix_positions = moved + np.arange(layout.prefix_length, layout.documents_end)
         by_position = torch.from_numpy(suffix_positions.argsort(kind="stable")).to(device)
         self.suffix_positions = torch.from_numpy(suffix_positions).to(device)[by_position]

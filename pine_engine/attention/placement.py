@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from pine_engine.attention.arithmetic import causal_tail, copied, lay_out, positions_of
+from pine_engine.attention.arithmetic import causal_tail, copied, lay_out
 from pine_engine.attention.blocks import build_blocks
 from pine_engine.attention.kv_cache import LayerCache
 from pine_engine.attention.strategy import KeysValues, PromptState
@@ -111,7 +111,8 @@ class Placement:
             if self.is_contiguous:
                 turn = torch.cat((no_turn, table[first:end]))
             else:
-                turn = table[positions_of(slots_of_keys, starts[document], blocks)]
+                starts_of_keys = starts[document].gather(1, blocks.document[slots_of_keys])
+                turn = table[starts_of_keys + blocks.offset[slots_of_keys]]
                 turn = torch.cat((no_turn.expand(len(turn), -1, -1), turn), dim=1)
             keys = from_pairs(keys_out.view(num_arrangements, -1, source.shape[-1]).mul_(turn)).to(dtype)
             outputs[slot] = causal_tail(

@@ -18,11 +18,7 @@ def prefill_attention(
 ) -> Attend:
     """Return the attention for the prefill of one prompt under one method; it fills the cache of `sequence`.
 
-    Args:
-        sequence: State and empty cache of the prompt.
-        on_layer: Called with the index of each layer when it begins.
-        prefix_of: Prefilled sequence with the same prefix; the pass then begins with the documents.
-        threads: Number of torch threads for attention; None keeps it.
+    With `prefix_of`, a prefilled sequence with the same prefix, the pass begins with the documents.
     """
     layout = sequence.state.plan.layout
     count = layout.num_tokens - (layout.prefix_length if prefix_of else 0)

@@ -49,12 +49,15 @@ class RankedAttention(Strategy):
         starts = self._rank_documents(slots)
         outputs += self.placement.prefill_documents(documents, slots, prefix, starts)
 
-        cache = new_layer(
-            inputs.key,
-            len(self.placement.positions) - layout.documents_end + layout.prefix_length,
-            dtype=self.placement.compute_dtype,
-            blocks=self._store(slots),
+        blocks, dtype = self.placement.blocks, self.placement.compute_dtype
+        table = self.placement.rotations[inputs.layer].table
+        stored = DocumentBlocks(
+            keys=blocks.split(from_pairs(slots.key * table[blocks.offset])),
+            values=slots.value.to(dtype).contiguous(),
+            unrotated_keys=from_pairs(slots.key),
         )
+        capacity = len(self.placement.positions) - layout.documents_end + layout.prefix_length
+        cache = new_layer(inputs.key, capacity, dtype=dtype, blocks=stored)
         cache.append(*prefix)
         outputs.append(self.extend(suffix, cache))
         return torch.cat(outputs, dim=1), cache
@@ -127,12 +130,3 @@ class RankedAttention(Strategy):
         if self.recorder:
             self.recorder.record_documents(slots.layer, blocks, ranking)
         return ranking.starts
-
-    def _store(self, slots: LayerInput) -> DocumentBlocks:
-        """Return keys and values of the documents for the suffix."""
-        blocks, table = self.placement.blocks, self.placement.rotations[slots.layer].table
-        return DocumentBlocks(
-            keys=blocks.split(from_pairs(slots.key * table[blocks.offset])),
-            values=slots.value.to(self.placement.compute_dtype).contiguous(),
-            unrotated_keys=from_pairs(slots.key),
-        )

@@ -17,11 +17,7 @@ from pine_engine.network.model_patching import PatchedModel
 
 
 def new_state(
-    plan: AttentionPlan,
-    *,
-    patched_model: PatchedModel,
-    reserved_tokens: int,
-    recorder: TraceRecorder | None,
+    plan: AttentionPlan, *, patched_model: PatchedModel, reserved_tokens: int, recorder: TraceRecorder | None
 ) -> PromptState:
     """Return the state of a prompt; raise ModelError if PINE must rotate and head dimensions differ."""
     device = input_device(patched_model.network)

@@ -19,8 +19,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS, get_methods
 from pine_engine.prompts.layout import TokenLayout
 
-NUM_ORDERS = 6
-"""Maximum number of orders of the shuffle."""
+NUM_ORDERS = 6  # maximum number of orders of the shuffle
 
 JOBS = {
     "run": "default methods, traced, one result",

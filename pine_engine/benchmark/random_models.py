@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from pine_engine.engine.engine import Engine
 
-MARK = "random:"
-"""Prefix of the name of a model with random weights."""
+MARK = "random:"  # prefix of the name of a model with random weights
 
 SHAPES: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 """Configurations by name, from random_models.toml."""

@@ -12,8 +12,7 @@ from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
 from pine_engine.models.load import TENSOR_PARALLEL
 
-MIN_SHARE = 0.01
-"""Operations with a smaller share of the time are not in the table of `bench --profile`."""
+MIN_SHARE = 0.01  # operations with a smaller share of the time are not in the table of `bench --profile`
 
 
 def bench(

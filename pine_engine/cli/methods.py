@@ -58,15 +58,15 @@ def methods(markdown: bool = False, into: Path | None = None) -> CommandResult:
     if markdown:
         print(markdown_tables(), end="")
         return CommandResult({}, [])
-    method_rows, wrapper_rows = _method_rows(), _wrapper_rows()
+    method_rows, wrapper_rows = _method_rows(), list(map(_row, DEBIASERS.values()))
     rows = [{title: row.get(key) for key, title in TITLES.items()} for row in [*method_rows, *wrapper_rows]]
     return CommandResult({"methods": method_rows, "wrappers": wrapper_rows}, rows, caption=NAMING)
 
 
 def markdown_tables() -> str:
     """Return both tables in Markdown."""
-    tables = _markdown_table("method", _method_rows()), _markdown_table("wrapper", _wrapper_rows())
-    return "\n\nAround any of them:\n\n".join(tables) + "\n"
+    wrappers = _markdown_table("wrapper", list(map(_row, DEBIASERS.values())))
+    return f"{_markdown_table('method', _method_rows())}\n\nAround any of them:\n\n{wrappers}\n"
 
 
 def write_into(path: Path) -> None:
@@ -88,10 +88,6 @@ def _method_rows() -> list[dict[str, Any]]:
         )
         for method in METHODS.values()
     ]
-
-
-def _wrapper_rows() -> list[dict[str, Any]]:
-    return list(map(_row, DEBIASERS.values()))
 
 
 def _row(described: Method | Wrapper, **looks: str) -> dict[str, Any]:

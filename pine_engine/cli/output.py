@@ -19,17 +19,10 @@ from rich.text import Text
 import pine_engine as pine
 from pine_engine.errors import ModelError
 
-FAILED = 1
-"""Exit status: a check failed, a result differs, or records are missing."""
-
-BAD_INPUT = 2
-"""Exit status: an argument or a file cannot be used."""
-
-STOPPED = 130
-"""Exit status: stopped by Ctrl-C, as in shells."""
-
-SPEED_PERIOD_S = 600.0
-"""Seconds over which the progress bar averages its speed; one step may take a minute."""
+FAILED = 1  # exit status: a check failed, a result differs, or records are missing
+BAD_INPUT = 2  # exit status: an argument or a file cannot be used
+STOPPED = 130  # exit status: stopped by Ctrl-C, as in shells
+SPEED_PERIOD_S = 600.0  # seconds over which the progress bar averages its speed; one step may take a minute
 
 MIN_WRAPPED_WIDTH = 30
 """Minimum width, in characters, of a table column whose texts continue on further lines."""

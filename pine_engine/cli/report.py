@@ -17,12 +17,6 @@ TITLE = "Does the order of the documents change the answer? What was measured"
 
 PAGE, MARKDOWN = "report.html", "report.md"
 
-NO_IMAGES = (
-    "No PNG files written: kaleido could not run Chrome or Chromium. Run `plotly_get_chrome`, or use the "
-    f"figures of {PAGE}."
-)
-"""Note if kaleido is installed and fails."""
-
 
 def report(
     output_dir: Annotated[Path, typer.Option()],
@@ -54,7 +48,8 @@ def report(
         try:
             images = write_images(parts, output_dir)
         except RuntimeError:
-            notes.append(NO_IMAGES)
+            cause = "No PNG files written: kaleido could not run Chrome or Chromium"
+            notes.append(f"{cause}. Run `plotly_get_chrome`, or use the figures of {PAGE}.")
         markdown = report_markdown(parts, **heading, page=PAGE, images=images)
         (output_dir / MARKDOWN).write_text(markdown, encoding="utf-8")
     except OSError as error:

@@ -18,8 +18,7 @@ from pine_engine.extras import import_extra
 from pine_engine.prompts.math_premises import split_problem
 from pine_engine.prompts.tasks import TASKS
 
-PLACEMENT_SEED = 1234
-"""Seed of RewardBench for the draws that decide whether the better answer is A or B."""
+PLACEMENT_SEED = 1234  # seed of RewardBench for the draws that decide whether the better answer is A or B
 
 EV_PER_HARTREE = 27.211386
 ENERGIES = ("homo", "lumo", "gap")

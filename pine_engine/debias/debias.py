@@ -30,11 +30,8 @@ from pine_engine.methods.table import get_method
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.request import LabeledRequest
 
-CANDIDATES = 100
-"""Number of the most likely first tokens that are calibrated; the others cannot be chosen."""
-
-EPSILON = 1e-10
-"""Added to probabilities before their logarithm, as in the released code."""
+CANDIDATES = 100  # number of the most likely first tokens that are calibrated; the others cannot be chosen
+EPSILON = 1e-10  # added to probabilities before their logarithm, as in the released code
 
 Vote = TypeVar("Vote", int, str)
 

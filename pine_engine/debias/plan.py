@@ -20,17 +20,10 @@ from pine_engine.prompts.request import LabeledRequest, Request
 
 Order = tuple[int, ...]
 
-MAX_ORDERS = 720
-"""Default limit of the orders of full permutation: those of six documents."""
-
-PRIOR_FRACTION = 0.05
-"""Share of the samples from which PriDe learns its prior."""
-
-SEED = 0
-"""Seed of the hash that selects the examples of an evaluation from which PriDe learns its prior."""
-
-_PLACEHOLDER = "\ue002"
-"""Private-use character in place of a document's content while a prompt is built."""
+MAX_ORDERS = 720  # default limit of the orders of full permutation: those of six documents
+PRIOR_FRACTION = 0.05  # share of the samples from which PriDe learns its prior
+SEED = 0  # seed of the hash that selects the examples of an evaluation from which PriDe learns its prior
+_PLACEHOLDER = "\ue002"  # private-use character in place of a document's content while a prompt is built
 
 
 def document_orders(

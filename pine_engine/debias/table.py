@@ -26,8 +26,7 @@ Calibrated = Steps | Literal["nothing", "labels"]
 Invariance = Literal["always", "of base", "never"]
 """Order invariance of the result: always, if the base method is invariant, or never."""
 
-TIE = "tie"
-"""Answer if several documents have the most votes."""
+TIE = "tie"  # answer if several documents have the most votes
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
 """Texts that replace the content of each document in a content-free prompt."""
@@ -66,11 +65,8 @@ _ENTRIES = tomllib.loads(Path(__file__).with_name("wrappers.toml").read_text(enc
 DEBIASERS: dict[str, Wrapper] = Registry("wrapper", (Wrapper(**entry) for entry in _ENTRIES))
 """Wrappers by name, from wrappers.toml."""
 
-SEPARATOR = ":"
-"""Between the names of a wrapper and of its base method."""
-
-DEFAULT_BASE = "vanilla"
-"""Base method of a wrapper that is named alone."""
+SEPARATOR = ":"  # between the names of a wrapper and of its base method
+DEFAULT_BASE = "vanilla"  # base method of a wrapper that is named alone
 
 _FIRST = next(iter(DEBIASERS))
 

@@ -215,11 +215,7 @@ def generate_batch(
 
 
 def _take_token(
-    answer: ActiveGeneration,
-    model: PreparedModel,
-    max_new_tokens: int,
-    stop_at_eos: bool,
-    control: RunControl,
+    answer: ActiveGeneration, model: PreparedModel, max_tokens: int, stop_at_eos: bool, control: RunControl
 ) -> None:
     """Append the next token, or finish the answer."""
     try:
@@ -227,7 +223,7 @@ def _take_token(
     except ModelError as error:
         answer.error = error
         return
-    if max_new_tokens:
+    if max_tokens:
         token, logprob = answer.choose(answer.logits)
         if stop_at_eos and token in model.stop_token_ids:
             answer.finish_reason = "stop"
@@ -239,7 +235,7 @@ def _take_token(
             if control.emit:
                 text = model.decode_text(answer.ids)
                 control.emit(TokenGenerated(answer.method, len(answer.ids) - 1, token, text))
-    if not answer.finish_reason and len(answer.ids) == max_new_tokens:
+    if not answer.finish_reason and len(answer.ids) == max_tokens:
         answer.finish_reason = "length"
     if answer.finish_reason:
         answer.text = model.decode_text(answer.ids)

@@ -110,20 +110,19 @@ class PreparedModel:
         Raises:
             ModelError: If the changed model is not supported.
         """
-        if not ModelSnapshot.of(self.model).is_same(self._snapshot):
-            with self._update_lock:
-                self._update(ModelSnapshot.of(self.model))
+        if ModelSnapshot.of(self.model).is_same(self._snapshot):
+            return self._patched_models
+        with self._update_lock:
+            snapshot = ModelSnapshot.of(self.model)
+            if snapshot.is_same(self._snapshot):  # updated by another thread
+                return self._patched_models
+            if snapshot.has_same_structure(self._snapshot):
+                compute_on(self.model.device, lambda: repack(self._packed))
+                self._patched_models = tuple(map(replace, self._patched_models))
+            else:
+                self._prepare()
+            self._snapshot = snapshot
         return self._patched_models
-
-    def _update(self, snapshot: ModelSnapshot) -> None:
-        if snapshot.is_same(self._snapshot):  # updated by another thread
-            return
-        if snapshot.has_same_structure(self._snapshot):
-            compute_on(self.model.device, lambda: repack(self._packed))
-            self._patched_models = tuple(replace(patched_model) for patched_model in self._patched_models)
-        else:
-            self._prepare()
-        self._snapshot = snapshot
 
     @property
     def invariance_warning(self) -> str | None:

@@ -19,8 +19,7 @@ from pine_engine.evaluation.intervals import MIN_EXAMPLES, Estimate, Floats, Z
 NUM_RESAMPLES = 2000
 SEED = 0
 
-_CHUNK = 256
-"""Number of resamples whose counts are float64 at a time: 10,000 examples then take 20 MB."""
+_CHUNK = 256  # number of resamples whose counts are float64 at a time: 10,000 examples then take 20 MB
 
 _NORMAL = NormalDist()
 

@@ -22,8 +22,7 @@ Places = tuple[int, ...]
 
 AS_IS = "as-is"
 
-MAX_FOR_ALL = 5
-"""Limit of the documents for `all`, which has 120 orders of 5 documents."""
+MAX_FOR_ALL = 5  # limit of the documents for `all`, which has 120 orders of 5 documents
 
 ORDERS = {
     AS_IS: "as stored",

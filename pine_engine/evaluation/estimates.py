@@ -36,8 +36,7 @@ from pine_engine.evaluation.slots import OVER_ORDERS, group_by_slot, scenario_va
 from pine_engine.evaluation.task_estimates import TIMES, TOKENS
 from pine_engine.prompts.tasks import TASKS
 
-BASELINE = "vanilla"
-"""Method with which times are compared."""
+BASELINE = "vanilla"  # method with which times are compared
 
 Labeled = tuple[str, tuple[str, ...], Estimate | None]
 """Group, parts of the name, and the estimate, None if nothing was measured."""

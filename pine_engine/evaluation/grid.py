@@ -29,8 +29,7 @@ Values = tuple[Floats, Flags | None]
 """One number per example, NaN for none; and True for each if an answer behind the number can be parsed, None
 for numbers that are no scores."""
 
-BETWEEN = " > "
-"""Text between the parts of the name of an estimate."""
+BETWEEN = " > "  # text between the parts of the name of an estimate
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-LEVEL = 0.95
-"""Probability, about, that an interval contains the true value."""
+LEVEL = 0.95  # probability, about, that an interval contains the true value
 
 Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
-MIN_EXAMPLES = 10
-"""Number of examples from which on resampled examples give an interval."""
+MIN_EXAMPLES = 10  # number of examples from which on resampled examples give an interval
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

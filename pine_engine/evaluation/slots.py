@@ -28,8 +28,7 @@ BOTH, CHANGED = "mean of A and B", "verdict changes"
 
 SCENARIOS = (FIRST, SECOND, BOTH, SHUFFLED, CHANGED)
 
-OVER_ORDERS = "mean over orders"
-"""Scenario of all orders together, of any task."""
+OVER_ORDERS = "mean over orders"  # scenario of all orders together, of any task
 
 
 def group_by_slot(columns: Sequence[Column], metric: Metric) -> dict[int, dict[int | None, Groups]]:

@@ -101,12 +101,9 @@ def check_rows(
         orders = indices.flip(0), indices.roll(1)  # together they move every row
         if not all(torch.equal(function(rows[order]), result[order]) for order in orders):
             failed.append(f"{layer} ({count} x {width})")
-    return check_all(
-        name,
-        failed,
-        scope=f"{len(layers)} layers, {join(counts)} rows, {torch.get_num_threads()} threads",
-        meaning="hidden states of a token do not depend on its index in the prompt",
-    )
+    scope = f"{len(layers)} layers, {join(counts)} rows, {torch.get_num_threads()} threads"
+    meaning = "hidden states of a token do not depend on its index in the prompt"
+    return check_all(name, failed, scope=scope, meaning=meaning)
 
 
 @torch.inference_mode()
@@ -119,12 +116,11 @@ def check_packed(layers: Sequence[RowLayer]) -> Check:
         single = torch.cat([function(row) for row in rows.split(1)])
         if not torch.equal(function(rows), single):
             failed.append(f"{layer} ({count} x {width})")
-    return check_all(
-        "GEMM with 4-bit weights",
-        failed,
-        scope=f"{len(layers)} layers, {join(counts)} rows",
-        meaning="an answer does not depend on the batch size",
+    scope, meaning = (
+        f"{len(layers)} layers, {join(counts)} rows",
+        "an answer does not depend on the batch size",
     )
+    return check_all("GEMM with 4-bit weights", failed, scope=scope, meaning=meaning)
 
 
 @torch.inference_mode()
@@ -144,12 +140,9 @@ def check_fused_attention(dtype: torch.dtype, device: torch.device) -> Check:
             outputs.append(_attend(copied(query), keys, values, mask))
         if not all(torch.equal(output, outputs[0]) for output in outputs):
             failed.append(f"{length} tokens, {heads} heads of {width}")
-    return check_all(
-        "fused attention",
-        failed,
-        scope=f"{len(DOCUMENTS) * len(HEADS)} shapes, 4 offsets",
-        meaning="attention of a document does not depend on its offset in the prompt",
-    )
+    scope = f"{len(DOCUMENTS) * len(HEADS)} shapes, 4 offsets"
+    meaning = "attention of a document does not depend on its offset in the prompt"
+    return check_all("fused attention", failed, scope=scope, meaning=meaning)
 
 
 @torch.inference_mode()
@@ -167,12 +160,9 @@ def check_determinism(dtype: torch.dtype, device: torch.device) -> Check:
         "argsort": lambda: torch.argsort(query, dim=-1, descending=True, stable=True),
     }
     results = {name: [compute() for _ in range(3)] for name, compute in operations.items()}
-    return check_all(
-        "determinism",
-        [name for name, (first, *rest) in results.items() if not all(map(first.equal, rest))],
-        scope=f"{len(operations)} operations, 3 runs",
-        meaning="results do not depend on the timing of threads; see torch.use_deterministic_algorithms",
-    )
+    failed = [name for name, (first, *rest) in results.items() if not all(map(first.equal, rest))]
+    meaning = "results do not depend on the timing of threads; see torch.use_deterministic_algorithms"
+    return check_all("determinism", failed, scope=f"{len(operations)} operations, 3 runs", meaning=meaning)
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:

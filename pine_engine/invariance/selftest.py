@@ -20,8 +20,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.network.thread_tuner import torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
 
-NEW_TOKENS = 4
-"""Tokens decoded in each order of a prompt."""
+NEW_TOKENS = 4  # tokens decoded in each order of a prompt
 
 TINY = "random:tiny"
 
@@ -84,12 +83,9 @@ def check_control(engine: Engine, *, seed: int = 0) -> Check:
     """Check that vanilla changes: without a change, the checks of orders could not fail."""
     layout = prompts(vocab_size_of(engine))["documents of many lengths"]
     summary = _shuffle(engine, layout, ["vanilla"], 2, seed)["vanilla"]
-    return Check(
-        f"{engine.model_name}: control, vanilla changes",
-        holds=not summary.bitwise_identical,
-        found=f"max |Δ logit| {summary.max_abs_logit_diff:.1e}",
-        meaning="the self-test can detect a dependence on the order",
-    )
+    name, found = "control, vanilla changes", f"max |Δ logit| {summary.max_abs_logit_diff:.1e}"
+    meaning = "the self-test can detect a dependence on the order"
+    return Check(f"{engine.model_name}: {name}", not summary.bitwise_identical, found, meaning)
 
 
 @torch.inference_mode()
@@ -106,12 +102,9 @@ def check_batch_neighbors(engine: Engine) -> Check:
         for index, other in enumerate(logits)
         if not torch.equal(other, logits[0])
     ]
-    return check_all(
-        f"{engine.model_name}: batch neighbors",
-        failed,
-        scope=f"{len(batches)} batches of 1 to {len(layouts)} sequences",
-        meaning="an answer does not depend on the other answers of its batch",
-    )
+    scope = f"{len(batches)} batches of 1 to {len(layouts)} sequences"
+    meaning = "an answer does not depend on the other answers of its batch"
+    return check_all(f"{engine.model_name}: batch neighbors", failed, scope=scope, meaning=meaning)
 
 
 @torch.inference_mode()
@@ -138,12 +131,9 @@ def check_stacking(engine: Engine) -> Check:
                     logits = _decode_step(batch)[: len(indices)]
                 if not torch.equal(logits, expected[indices]):
                     failed.append(f"{method}, sequences {join(indices)}, {threads} threads")
-    return check_all(
-        f"{engine.model_name}: stacked sequences",
-        failed,
-        scope=f"1 and {len(orders)} sequences, {join(thread_counts)} threads",
-        meaning="attention of a sequence does not depend on stacked sequences or the number of threads",
-    )
+    scope = f"1 and {len(orders)} sequences, {join(thread_counts)} threads"
+    meaning = "attention of a sequence does not depend on stacked sequences or the number of threads"
+    return check_all(f"{engine.model_name}: stacked sequences", failed, scope=scope, meaning=meaning)
 
 
 def _prefill(engine: Engine, method: str, layouts: Sequence[TokenLayout]) -> list[SequenceState]:

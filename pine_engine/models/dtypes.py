@@ -15,8 +15,7 @@ Dtype = Literal["float32", "bfloat16", "float16", "4bit"]
 RequestedDtype = Literal["auto", Dtype]  # dtype in a request; auto is resolved by resolve_dtype
 
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
-REQUESTED_DTYPES: tuple[RequestedDtype, ...] = ("auto", *DTYPES)
-"""Dtypes in the order of the page."""
+REQUESTED_DTYPES: tuple[RequestedDtype, ...] = ("auto", *DTYPES)  # in the order of the page
 
 LOADED_IN: dict[Dtype, Dtype] = {name: name for name in DTYPES} | {"4bit": "float32"}
 """Torch's name of the dtype in which the weights are loaded."""

@@ -15,8 +15,7 @@ BOND_ORDERS = (1.0, 1.5, 2.0, 3.0)
 FINGERPRINT_SIZE = 4096
 """Columns of a hashed fingerprint. The atom pairs of QM9 occupy a tenth of them."""
 
-MAX_PATH_LENGTH = 5
-"""Longest path of the path fingerprint, in bonds."""
+MAX_PATH_LENGTH = 5  # longest path of the path fingerprint, in bonds
 
 
 def rdkit(module: str) -> Any:

@@ -21,16 +21,14 @@ MIN_MOLECULES = 20
 MAX_MOLECULES = 4000
 """Size of the random sample that the predictor is fitted on. Memory grows with its square, to 0.5 GB."""
 
-MIN_OCCURRENCES = 2
-"""Fingerprint columns that fewer molecules have are ignored."""
+MIN_OCCURRENCES = 2  # fingerprint columns that fewer molecules have are ignored
 
 PAIR_WIDTH, PATH_WIDTH = 4.0, 2.0
 """Kernel widths, in medians of the squared distances of pairs and of the distances of paths."""
 
 RIDGE_ALPHA, KERNEL_RIDGE_ALPHA = 1e-3, 1e-2
 NUM_RESAMPLES = 1000
-CONFIDENCE = 95
-"""Confidence level of the intervals, in percent."""
+CONFIDENCE = 95  # confidence level of the intervals, in percent
 
 _Errors = dict[tuple[int, tuple[int, ...]], Floats]
 """Errors of the six properties by request and order."""

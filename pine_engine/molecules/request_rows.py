@@ -25,8 +25,7 @@ PROPERTIES: dict[str, str] = {
 """Name and unit of each property, as in QM9: polarizability, energies of the highest occupied and lowest
 unoccupied orbital, their difference, dipole moment, heat capacity at 298.15 K."""
 
-HELD_OUT_FRACTION = 20
-"""One of this many molecules of the generator's half is held out, to measure the loss."""
+HELD_OUT_FRACTION = 20  # one of this many molecules of the generator's half is held out, to measure the loss
 
 Part = Literal["train", "held_out", "predictor"]
 """Part of a data set: training and held-out molecules of the generator, and molecules of the predictor."""

@@ -80,7 +80,7 @@ class ThreadPolicy:
         """Return True if the next layer is to be computed with all threads."""
         if self.pause_until != self.monitor.until:
             self.pause_until = self.monitor.until
-            self._start_trial()
+            self.trial_s, self.lost_s = [], 0.0
         return self.num_waiting <= 0 and now >= self.monitor.until
 
     def record(self, used_all: bool, seconds: float, now: float) -> None:
@@ -98,20 +98,15 @@ class ThreadPolicy:
             self.monitor.pause = min(2 * self.monitor.pause, MAX_PAUSE)
         elif len(self.trial_s) < NUM_TRIAL_LAYERS:
             self.trial_s.append(seconds)
-            if len(self.trial_s) == NUM_TRIAL_LAYERS:
-                self._finish_trial(self.single_s)
-
-    def _start_trial(self) -> None:
-        self.trial_s, self.lost_s = [], 0.0
-
-    def _finish_trial(self, single_s: float) -> None:
-        if sum(self.trial_s) <= MAX_TIME_RATIO * NUM_TRIAL_LAYERS * single_s:
-            self.retry_interval = MIN_RETRY_INTERVAL
-            self.monitor.pause = MIN_PAUSE
-        else:
-            self._start_trial()
-            self.num_waiting = self.retry_interval
-            self.retry_interval = min(2 * self.retry_interval, MAX_RETRY_INTERVAL)
+            if len(self.trial_s) < NUM_TRIAL_LAYERS:
+                return
+            if sum(self.trial_s) <= MAX_TIME_RATIO * NUM_TRIAL_LAYERS * self.single_s:
+                self.retry_interval = MIN_RETRY_INTERVAL
+                self.monitor.pause = MIN_PAUSE
+            else:
+                self.trial_s, self.lost_s = [], 0.0
+                self.num_waiting = self.retry_interval
+                self.retry_interval = min(2 * self.retry_interval, MAX_RETRY_INTERVAL)
 
 
 class ThreadTuner:

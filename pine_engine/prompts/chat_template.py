@@ -21,18 +21,13 @@ _deadline: ContextVar[float] = ContextVar("deadline of the rendering", default=f
 def render_chat_template(tokenizer: Any, messages: Sequence[dict[str, str]]) -> str:
     """Return the text of the messages and the beginning of the answer, as `apply_chat_template` does.
 
-    Raises:
-        ModelError: The template fails, is not safe, or does not end in RENDER_S seconds.
+    Raises ModelError if the template fails, is not safe, or does not end in RENDER_S seconds.
     """
     token = _deadline.set(time.monotonic() + RENDER_S)
     try:
-        return _compile(tokenizer.get_chat_template()).render(
-            messages=messages,
-            tools=None,
-            documents=None,
-            add_generation_prompt=True,
-            **tokenizer.special_tokens_map,
-        )
+        options = {"tools": None, "documents": None, "add_generation_prompt": True}
+        template = _compile(tokenizer.get_chat_template())
+        return template.render(messages=messages, **options, **tokenizer.special_tokens_map)
     except Exception as error:  # a template may raise anything that Python does
         message = f"the chat template cannot be rendered ({one_line(error)}); use another model"
         raise ModelError(message, field="chat_template") from error

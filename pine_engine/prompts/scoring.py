@@ -71,9 +71,8 @@ def score_number(text: str, answers: Sequence[str]) -> float:
     return float(normalize_number(number) in [answer.replace(",", "") for answer in answers])
 
 
-def lower_case(text: str) -> str:
-    """Return the text in lower case."""
-    return text.lower()
+lower_case = str.lower
+"""Text in lower case."""
 
 
 def parse_value(text: str) -> str | None:

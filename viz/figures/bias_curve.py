@@ -33,10 +33,11 @@ def plot_bias_curve(curves: "Curve | Sequence[Curve]") -> go.Figure:
     gap = 0.22 / len(curves) if len(curves) > 1 else 0
     high = (1 - gap * (len(curves) - 1)) / len(curves)
     num_rows = max(len(curve.lines) + len(curve.levels) + len(curve.areas) for curve in curves)
+    caption = f"Error bars: 95% intervals. {curves[0].note}".strip()
     figure = new_figure(
         name=curves[0].name,
         title=plain(curves[0].title),
-        caption=_caption(curves[0]),
+        caption=caption if any(map(_has_intervals, curves[0].lines)) else curves[0].note,
         height=_HEIGHT * len(curves) + _LEGEND_ROW * max(0, num_rows - _FREE_LEGEND_ROWS),
         barmode="group",
     )
@@ -73,13 +74,6 @@ def _y_range(curve: "Curve") -> list[float] | None:
 
 def _has_intervals(line: "CurveLine") -> bool:
     return any(estimate is not None and estimate.interval is not None for estimate in line.values)
-
-
-def _caption(curve: "Curve") -> str:
-    """Return the note of the curve, after a sentence on intervals if it has some."""
-    if not any(map(_has_intervals, curve.lines)):
-        return curve.note
-    return f"Error bars: 95% intervals. {curve.note}".strip()
 
 
 def _lines(curve: "Curve", names: set[str]) -> Iterator[go.Scatter | go.Bar]:

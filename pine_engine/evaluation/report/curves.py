@@ -25,11 +25,8 @@ from pine_engine.evaluation.report.tables import (
 from pine_engine.evaluation.slots import is_flat
 from pine_engine.evaluation.task_estimates import Row
 
-MIN_DOCUMENTS = 3
-"""Number of documents from which on a curve over their slots is drawn."""
-
-ALONE = "nia"
-"""Method under which documents do not attend to each other, and slots differ by positions alone."""
+MIN_DOCUMENTS = 3  # number of documents from which on a curve over their slots is drawn
+ALONE = "nia"  # method under which documents do not attend to each other, and slots differ by positions alone
 
 
 def slot_curves(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:

@@ -11,8 +11,7 @@ from pine_engine.evaluation.report.tables import METRIC_LABELS, estimated, metri
 from pine_engine.evaluation.task_estimates import Row
 from pine_engine.prompts.tasks import TASKS
 
-SUBJECT = "pine"
-"""Method whose losses are named."""
+SUBJECT = "pine"  # method whose losses are named
 
 SWAPS = {
     "segments-swapped": "places alone",

@@ -12,8 +12,7 @@ from pine_engine.prompts.tasks import TASKS
 
 PAPER = "Wang et al., ICLR 2025, arXiv 2407.01100v3"
 
-ANY = "any order"
-"""Setting of a method without position bias."""
+ANY = "any order"  # setting of a method without position bias
 
 
 @cache
@@ -57,23 +56,13 @@ def gains(part: str) -> list[dict[str, Any]]:
     found = []
     for model, by_setting in _main_scores().items():
         rows = [by_setting[setting] for setting in (FIRST, SECOND, SHUFFLED, ANY)]
-        first, second, shuffled, pine = (
+        scores = [
             row["average"] if part == "all sections" else row["sections"][SECTIONS.index(part)]
             for row in rows
-        )
+        ]
+        first, second, shuffled, pine = scores
         mean = (first + second) / 2
-        found.append(
-            {
-                "model": model,
-                "part": part,
-                "first": first,
-                "second": second,
-                "shuffled": shuffled,
-                "pine": pine,
-                "mean": mean,
-                "on_shuffle": pine - shuffled,
-                "on_mean": pine - mean,
-                "is_below_both": shuffled < min(first, second),
-            }
-        )
+        facts = {"model": model, "part": part, "is_below_both": shuffled < min(first, second)}
+        facts |= zip(("first", "second", "shuffled", "pine"), scores, strict=True)
+        found.append(facts | {"mean": mean, "on_shuffle": pine - shuffled, "on_mean": pine - mean})
     return found

@@ -11,8 +11,7 @@ from pine_engine.evaluation.grid import Grid
 from pine_engine.evaluation.records import RunInfo, read_records, read_run
 from pine_engine.prompts.tasks import TASKS
 
-NONE = "–"
-"""Cell of a value that was not measured."""
+NONE = "–"  # cell of a value that was not measured
 
 
 @dataclass(frozen=True)

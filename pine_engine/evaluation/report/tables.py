@@ -16,11 +16,8 @@ from pine_engine.evaluation.report.runs import NONE, MeasuredRun
 from pine_engine.evaluation.task_estimates import Row, method_rows
 from pine_engine.prompts.tasks import TASKS
 
-UNPARSED = "none parsed"
-"""Cell of the score of answers of which none can be parsed."""
-
-TOO_FEW = "too few"
-"""Text in place of an interval of too few examples."""
+UNPARSED = "none parsed"  # cell of the score of answers of which none can be parsed
+TOO_FEW = "too few"  # text in place of an interval of too few examples
 
 METRIC_LABELS = {
     "generated": "generated answer, %",

@@ -13,8 +13,7 @@ from pine_engine.evaluation.slots import OVER_ORDERS, SCENARIOS
 from pine_engine.evaluation.task_estimates import Row
 from pine_engine.prompts.tasks import TASKS
 
-BY_SLOT = "gold-at:"
-"""Prefix of the orders that are in the table of slots."""
+BY_SLOT = "gold-at:"  # prefix of the orders that are in the table of slots
 
 NUM_EXAMPLES: Columns = {"n": lambda row: str(row.mean.num_examples)}
 
