@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from pine_engine.attention.forward import prefill_attention
 from pine_engine.attention.kv_cache import KVCache
-from pine_engine.attention.prefill import prefill_attention
 from pine_engine.attention.state import SequenceState, input_device, new_state
 from pine_engine.errors import ModelError, one_line
 from pine_engine.methods.plan import build_plan

@@ -103,9 +103,7 @@ class RankedAttention(Strategy):
             outputs.append(apply_weights(weights, cache.blocks.values, cache.values[:, :visible]))
             for index, member in enumerate(members):
                 if member and member.recorder:
-                    *ranked, own_weights = (
-                        heads_of(part, index, len(members)) for part in (*ranking, weights)
-                    )
+                    *ranked, own_weights = (heads_of(one, index, len(members)) for one in (*ranking, weights))
                     member.recorder.record_suffix(
                         inputs.layer, first + start, Ranking(*ranked), own_weights, member.stored
                     )

@@ -19,9 +19,7 @@ MARK = "random:"  # prefix of the name of a model with random weights
 SHAPES: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 """Configurations by name, from random_models.toml."""
 
-DEMANDING: dict[str, str] = {
-    name: shape.pop("demands") for name, shape in SHAPES.items() if "demands" in shape
-}
+DEMANDING = {name: shape.pop("demands") for name, shape in SHAPES.items() if "demands" in shape}
 """Shapes for which native operations of torch are not batch-invariant on some CPUs, with a description."""
 
 

@@ -59,9 +59,8 @@ def run_benchmark(
     round, and peak memory in MB. `repeats` rounds follow a warm-up round. With `trace`, each method is also
     timed with the document-level trace.
     """
-    runs: dict[str, Callable[..., Timing]] = {
-        "stock": lambda: time_stock(engine.model, layout, work.new_tokens)
-    }
+    runs: dict[str, Callable[..., Timing]] = {}
+    runs["stock"] = partial(time_stock, engine.model, layout, work.new_tokens)
     for name in names:
         runs[name] = partial(time_methods, engine, layout, [name], work.new_tokens)
         if trace:

@@ -15,10 +15,7 @@ SUFFIX_TOKENS = 28
 
 Sweep = Literal["tokens", "documents"]
 
-SWEEP_SIZES: dict[Sweep, tuple[int, ...]] = {
-    "tokens": (1024, 2048, 4096, 8192),
-    "documents": (2, 5, 10, 20, 50),
-}
+SWEEP_SIZES = {"tokens": (1024, 2048, 4096, 8192), "documents": (2, 5, 10, 20, 50)}
 """Default sizes of a sweep: total tokens of prompt and answer, or documents."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pine_engine.attention.decode import batch_caches
+from pine_engine.attention.forward import batch_caches
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes

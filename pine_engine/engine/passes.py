@@ -6,9 +6,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from pine_engine.attention.decode import decode_attention
+from pine_engine.attention.forward import decode_attention, prefill_attention
 from pine_engine.attention.kv_cache import KVCache
-from pine_engine.attention.prefill import prefill_attention
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import SequenceState, input_device, new_state
 from pine_engine.engine.prefix_cache import find_documents, find_prefix, fork
@@ -78,9 +77,7 @@ def extend(
     None is a free slot, which stays in the batch where the batch size can change a logit. `is_step`: one
     token of each answer, for which 4-bit weights are used.
     """
-    patched_models = list(
-        {id(row.state.patched_model): row.state.patched_model for row in rows if row}.values()
-    )
+    patched_models = list(dict.fromkeys(row.state.patched_model for row in rows if row))
     parts = [_extend_under(patched_model, rows, ids, on_layer, is_step) for patched_model in patched_models]
     if len(parts) == 1:
         return parts[0]

@@ -116,10 +116,8 @@ def check_packed(layers: Sequence[RowLayer]) -> Check:
         single = torch.cat([function(row) for row in rows.split(1)])
         if not torch.equal(function(rows), single):
             failed.append(f"{layer} ({count} x {width})")
-    scope, meaning = (
-        f"{len(layers)} layers, {join(counts)} rows",
-        "an answer does not depend on the batch size",
-    )
+    scope = f"{len(layers)} layers, {join(counts)} rows"
+    meaning = "an answer does not depend on the batch size"
     return check_all("GEMM with 4-bit weights", failed, scope=scope, meaning=meaning)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from pine_engine.attention.decode import batch_caches
+from pine_engine.attention.forward import batch_caches
 from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.benchmark.random_models import DEMANDING, MARK, synthetic_model
 from pine_engine.benchmark.workload import vocab_size_of

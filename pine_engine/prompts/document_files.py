@@ -109,13 +109,7 @@ def _from_text(path: Path) -> Iterator[Document]:
     yield Document(text, path.stem)
 
 
-_READERS = {
-    ".jsonl": _from_jsonl,
-    ".csv": _from_csv,
-    ".txt": _from_text,
-    ".md": _from_text,
-    ".pdf": _from_text,
-}
+_READERS = {".jsonl": _from_jsonl, ".csv": _from_csv, **dict.fromkeys((".txt", ".md", ".pdf"), _from_text)}
 """Reader of each file name extension."""
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import pine_engine as pine
 from pine_engine import Engine, InputError, ModelError, TokenLayout
-from pine_engine.attention.decode import batch_caches
+from pine_engine.attention.forward import batch_caches
 from pine_engine.engine import generation, model_worker, passes
 from pine_engine.engine.generation import check_finite
 from pine_engine.evaluation.examples import Example

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pine_engine import Engine, Trace
-from pine_engine.attention import decode
+from pine_engine.attention import forward
 from pine_engine.benchmark.random_models import DEMANDING, load_engine, synthetic_model
 from pine_engine.invariance import kernel_checks, selftest
 from pine_engine.invariance.kernel_checks import GEMM_ROWS, Check
@@ -88,7 +88,7 @@ def test_check_stacking_needs_invariant_attention(shape: str, monkeypatch: pytes
     with torch_num_threads(2):
         check = selftest.check_stacking(load_engine(f"random:{shape}"))
         assert check.holds and "1, 2 threads" in check.found
-        monkeypatch.setattr(decode, "decode_attention_threads", lambda *_: None)
+        monkeypatch.setattr(forward, "decode_attention_threads", lambda *_: None)
         monkeypatch.setattr(rope, "ALIGNED_DIMS", 1)
         assert not selftest.check_stacking(load_engine(f"random:{shape}")).holds
 

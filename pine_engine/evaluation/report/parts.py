@@ -34,13 +34,11 @@ def report_parts(runs: Sequence[MeasuredRun], *, molecules: Sequence[MoleculeRep
 def settings_part(runs: Sequence[MeasuredRun]) -> Part:
     """Return the settings of the runs, and the commands that repeat them."""
     settings = {run.label: settings_of(run) for run in runs}
-    lines = [
+    rows = [
         {"": name, **{label: of_run[name] for label, of_run in settings.items()}}
         for name in settings[runs[0].label]
     ]
-    return Part(
-        "What was measured", tables=(table("runs", lines),), commands=tuple(map(repeat_command, runs))
-    )
+    return Part("What was measured", tables=(table("runs", rows),), commands=tuple(map(repeat_command, runs)))
 
 
 def reading_part() -> Part:

@@ -11,7 +11,7 @@ from torch import Tensor
 from pine_engine import METHODS, Engine, TokenLayout
 from pine_engine.attention.arithmetic import reduce_by_document
 from pine_engine.attention.blocks import MIN_LENGTH_RATIO, BlockLayout, build_blocks
-from pine_engine.attention.decode import batch_caches
+from pine_engine.attention.forward import batch_caches
 from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
 from tests.support.families import TinyLlama
