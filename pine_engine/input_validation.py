@@ -17,9 +17,8 @@ def describe(value: Any) -> str:
     if isinstance(value, str):
         return f"the text {value[:MAX_SHOWN]!r}"
     kind, shown = type(value).__name__, " ".join(repr(value).split())
-    return (
-        ("" if shown.startswith(kind) else f"{kind} ") + shown[:MAX_SHOWN] + " ..." * (len(shown) > MAX_SHOWN)
-    )
+    start = "" if shown.startswith(kind) else f"{kind} "
+    return start + shown[:MAX_SHOWN] + " ..." * (len(shown) > MAX_SHOWN)
 
 
 def sequence(value: Any) -> tuple[Any, ...] | None:

@@ -55,9 +55,7 @@ def batch_caches(sequences: Sequence[SequenceState]) -> None:
     for sequence in sequences:
         layers = sequence.cache.layers
         if sequence.cache.batch is None:
-            shapes = tuple(
-                (layer.keys.shape, layer.keys.dtype, layer.keys.device, layer.length) for layer in layers
-            )
+            shapes = tuple((one.keys.shape, one.keys.dtype, one.keys.device, one.length) for one in layers)
             devices = dict.fromkeys(layer.keys.device for layer in layers)
             keys = tuple(strategy_on(sequence.state, one).decode_strategy.batch_key for one in devices)
             groups.setdefault((id(sequence.state.patched_model), keys, shapes), []).append(sequence)

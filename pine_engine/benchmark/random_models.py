@@ -52,9 +52,7 @@ def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
     """
     shape = _shape(name)
     if device in ("auto", TENSOR_PARALLEL):
-        raise ModelError(
-            f"model with random weights needs one device: got {device!r}; give a device such as cuda"
-        )
+        raise ModelError(f"model with random weights needs one device: got {device!r}; give one such as cuda")
     check_device(device)
 
     import torch

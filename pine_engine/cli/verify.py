@@ -48,9 +48,8 @@ def verify(
     if threads is not None and not self_test:
         raise InputError("--threads belongs to the self-test; give --self-test, or set OMP_NUM_THREADS")
     if data is None:
-        return _self_test(
-            model, None if threads is None else parse_numbers(threads, "--threads"), num_orders, seed
-        )
+        thread_counts = None if threads is None else parse_numbers(threads, "--threads")
+        return _self_test(model, thread_counts, num_orders, seed)
     names = method_names(methods)
     examples = list(read_rows(data, DataRow, limit).values())
     engine = model.load(needs_tokenizer=True)

@@ -246,19 +246,15 @@ class _SequencesCache(Cache):
         ]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Return the number of tokens, including the padding."""
         return self._prompt_length + self.num_fed_tokens
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Select sequences, int64 (sequences,)."""
         self._select(beam_idx.tolist())
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Select sequences, int64 (n,)."""
         self._select(indices.tolist())
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Repeat each sequence."""
         self._select([index for index in range(len(self._rows)) for _ in range(repeats)])
 
     def crop(self, tokens_to_remove: int) -> None:

@@ -280,7 +280,6 @@ class SharedPrefill:
 
 def _source(prefill: Prefill) -> tuple[str, TokenLayout, str]:
     """Return method, prompt and version of the prefill from which others continue."""
-    method = next(
-        method for method in METHODS.values() if method.document_encoding == prefill.method.document_encoding
-    )
+    encoding = prefill.method.document_encoding
+    method = next(method for method in METHODS.values() if method.document_encoding == encoding)
     return method.name, prefill.layout, prefill.version

@@ -136,7 +136,6 @@ class _ExampleRun:
         self._tokens = cache(engine.tokenize_answer)
 
     def run(self) -> None:
-        """Emit the records of the example."""
         as_stored = tuple(range(len(self._example.documents)))
         for (method, name), error in self._plan.errors.items():
             order = DocumentOrder(name, as_stored, as_stored)

@@ -57,34 +57,26 @@ class Certificate(BaseModel):
     """Request, document orders and platform of a shuffle test, and its results.
 
     Validation covers the schema and the orders. Results are checked by reproduction.
-
-    Attributes:
-        made: Creation time in UTC.
-        model_ref: Hub id, folder name or name of the model to load.
-        orders: Document orders, the input order first; orders[i][p] is the document in slot p.
-        seed: Seed that sampled the orders. None if they are the first of all permutations.
-        traced: True if attention was recorded: methods then share no prefill, and low-order bits may differ.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     format: Literal["pine-explorer certificate"]
     version: Literal[2]
-    made: str
+    made: str  # creation time in UTC
     command: Literal["python -m pine_engine reproduce certificate.json"] = REPRODUCE_COMMAND
-    model_ref: str
+    model_ref: str  # hub id, folder name or name of the model to load
     platform: Platform
     request: Request
-    orders: list[list[int]] = Field(min_length=1)
-    seed: int | None
+    orders: list[list[int]] = Field(min_length=1)  # input order first; orders[i][p] is the document in slot p
+    seed: int | None  # of the sampled orders; None if they are the first of all permutations
     max_new_tokens: NonNegativeInt
-    traced: bool
+    traced: bool  # attention was recorded: methods then share no prefill, and low-order bits may differ
     results: list[MethodResult] = Field(min_length=1)
 
     @model_validator(mode="before")
     @classmethod
     def _check_header(cls, content: Any) -> Any:
-        """Check format and version, and convert version 1."""
         if not isinstance(content, dict):
             return content
         if content.get("format") != FORMAT:

@@ -17,9 +17,7 @@ if TYPE_CHECKING:  # torch and transformers take about 1.7 s to import
 
 _REASONS = tomllib.loads(Path(__file__).with_name("unsupported.toml").read_text(encoding="utf-8"))["reason"]
 
-UNSUPPORTED: dict[str, str] = {
-    model_type: entry["text"] for entry in _REASONS for model_type in entry["model_types"]
-}
+UNSUPPORTED: dict[str, str] = {kind: entry["text"] for entry in _REASONS for kind in entry["model_types"]}
 """Reason by model type, from unsupported.toml."""
 
 ROTATES_IN_WINDOWS = frozenset(("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe"))

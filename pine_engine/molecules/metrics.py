@@ -76,10 +76,8 @@ class Predictor:
         """Return squared distances by pairs and distances by paths, to each known molecule."""
         euclidean = sklearn("metrics.pairwise").euclidean_distances
         (has_pair, has_path), (known_pairs, known_paths) = self._columns, self._known
-        return (
-            euclidean(pairs[:, has_pair], known_pairs, squared=True),
-            euclidean(paths[:, has_path], known_paths),
-        )
+        by_pairs = euclidean(pairs[:, has_pair], known_pairs, squared=True)
+        return by_pairs, euclidean(paths[:, has_path], known_paths)
 
     def _kernel(self, pairs: Floats, paths: Floats) -> Floats:
         pair_width, path_width = self._widths

@@ -221,7 +221,6 @@ class BatchInvariantMode(TorchFunctionMode):
     """Replace torch functions by batch-invariant ones for all calls in this thread."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """See TorchFunctionMode."""
         return _REPLACEMENTS.get(func, func)(*args, **(kwargs or {}))
 
 
@@ -233,7 +232,6 @@ class OpCallerRecorder(TorchFunctionMode):
         self.modules: dict[nn.Module, None] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """See TorchFunctionMode."""
         if func in _REPLACEMENTS and (module := _calling_module(sys._getframe(1))):
             self.modules[module] = None
         return func(*args, **(kwargs or {}))

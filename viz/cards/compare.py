@@ -24,9 +24,8 @@ WordRun = tuple[list[str], bool]
 def word_diff(left: str, right: str) -> tuple[list[WordRun], list[WordRun]]:
     """Split two texts into runs of words that both or only one of them has; blanks do not count."""
     words, others = _WORD.findall(left), _WORD.findall(right)
-    matcher = SequenceMatcher(
-        None, [word.strip() for word in words], [word.strip() for word in others], autojunk=False
-    )
+    left_words, right_words = ([word.strip() for word in side] for side in (words, others))
+    matcher = SequenceMatcher(None, left_words, right_words, autojunk=False)
     runs: tuple[list[WordRun], list[WordRun]] = [], []
     for kind, first, stop, other_first, other_stop in matcher.get_opcodes():
         for side, part in zip(runs, (words[first:stop], others[other_first:other_stop]), strict=True):

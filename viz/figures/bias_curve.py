@@ -155,7 +155,6 @@ def _areas(curve: "Curve") -> Iterator[go.Scatter]:
 
 
 def _interval(estimate: "Estimate | None") -> str:
-    """Return the ends of an interval for hover text."""
     if estimate is None or estimate.interval is None:
         return ""
     low, high = estimate.interval

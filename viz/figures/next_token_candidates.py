@@ -80,7 +80,6 @@ def _likely_tokens(answer: AnswerTokens, step: int) -> dict[str, float]:
 
 
 def _reason(left: AnswerTokens, right: AnswerTokens) -> str:
-    """Explain the choice of the step."""
     if first_difference(left, right) is not None:
         return "First differing token."
     if not left.tokens:

@@ -138,7 +138,6 @@ def _hover_text(cell: "pine.OrderComparison | None") -> str:
 
 
 def _broken_text(answer: str) -> str:
-    """Shorten an answer and break it into lines."""
     text = shorten(" ".join(answer.split()) or "(empty answer)", _MAX_CHARACTERS)
     starts = range(0, len(text), _LINE_CHARACTERS)
     return "<br>".join(plain(text[start : start + _LINE_CHARACTERS]) for start in starts)

@@ -180,6 +180,5 @@ def cost_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
         "n": lambda row: str(len(row.grid.examples)),
         "computed": lambda row: str(row.grid.num_computed(row.method)),
     }
-    return pivot(
-        "cost_results", metric_rows(task, runs, ["cost"]), columns, heads=2, task=tables.task_label(task)
-    )
+    rows = metric_rows(task, runs, ["cost"])
+    return pivot("cost_results", rows, columns, heads=2, task=tables.task_label(task))
