@@ -42,13 +42,8 @@ CONFIG: dict[str, Any] = {
 """Configuration of plotly.js for every figure, without the button that uploads it."""
 
 _AXIS = {
-    "showgrid": False,
-    "zeroline": False,
-    "showline": False,
-    "ticks": "",
-    "automargin": True,
-    "title_standoff": 8,
-    "gridcolor": GRID,
+    **{"showgrid": False, "zeroline": False, "showline": False, "ticks": ""},
+    **{"automargin": True, "title_standoff": 8, "gridcolor": GRID},
 }
 
 _BELOW = {"orientation": "h", "x": 0, "xanchor": "left", "yref": "container", "y": 0, "yanchor": "bottom"}
@@ -72,17 +67,11 @@ pio.templates[TEMPLATE] = go.layout.Template(
         "legend": _BELOW | {"bgcolor": "rgba(0,0,0,0)"},
         "coloraxis": {
             "colorscale": [[index / (len(CIVIDIS) - 1), color] for index, color in enumerate(CIVIDIS)],
-            "colorbar": _BELOW
-            | {
-                "nticks": 4,
-                "tickangle": 0,
-                "thickness": 8,
-                "len": 0.5,
-                "lenmode": "fraction",
-                "outlinewidth": 0,
-                "ypad": 4,
-            }
-            | {"title": {"side": "right", "font": {"size": 12}}},
+            "colorbar": {
+                **_BELOW,
+                **{"nticks": 4, "tickangle": 0, "thickness": 8, "len": 0.5, "lenmode": "fraction"},
+                **{"outlinewidth": 0, "ypad": 4, "title": {"side": "right", "font": {"size": 12}}},
+            },
         },
         "modebar": {"orientation": "h", "bgcolor": "rgba(0,0,0,0)"},
         "uirevision": TEMPLATE,

@@ -23,8 +23,7 @@ from pine_engine.prompts.layout import TokenLayout
 
 MB = 2**20  # bytes
 
-Advance = Callable[[str], None]
-"""Called with a description of each measurement, before it starts."""
+Advance = Callable[[str], None]  # called with a description of each measurement, before it starts
 
 
 class Timing(NamedTuple):

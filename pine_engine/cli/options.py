@@ -15,8 +15,7 @@ from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
 
 Positive = Annotated[int, typer.Option(min=1)]
-Limit = Annotated[int | None, typer.Option(min=1)]
-"""A maximum, or None for no maximum."""
+Limit = Annotated[int | None, typer.Option(min=1)]  # a maximum, or None for no maximum
 
 Methods = Annotated[
     str | None,

@@ -14,8 +14,7 @@ from pine_engine.errors import InputError, UnknownNameError
 from pine_engine.evaluation.shards import parse_shard
 from pine_engine.methods.table import METHODS
 
-REPORT = "report"
-"""Name of the report's folder in the output folder."""
+REPORT = "report"  # name of the report's folder in the output folder
 
 _METHODS = ",".join(row.name for row in METHODS.values() if row.role == "method")
 _WRAPPERS = "permutation_full,pride,calibration_labels"

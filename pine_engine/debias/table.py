@@ -17,8 +17,7 @@ from pine_engine.methods.table import ALL, METHODS, Method, get_method, get_meth
 OrderKind = Literal["full", "cyclic", "sampled"]
 """Orders of k documents that are run: all k!, the k rotations, or a random sample."""
 
-Steps = Literal["first", "every"]
-"""Generated tokens that are calibrated with the content-free prompts."""
+Steps = Literal["first", "every"]  # generated tokens that are calibrated with the content-free prompts
 
 Calibrated = Steps | Literal["nothing", "labels"]
 """Calibrated quantity: nothing, the labels, the first generated token, or every generated token."""
@@ -76,8 +75,7 @@ NAMING = (
 )
 """Explanation of the names for readers of the tables."""
 
-NUM_MEASURED = len(METHODS) * (1 + len(DEBIASERS))
-"""Number of methods, alone and with each wrapper."""
+NUM_MEASURED = len(METHODS) * (1 + len(DEBIASERS))  # number of methods, alone and with each wrapper
 
 
 @dataclass(frozen=True)

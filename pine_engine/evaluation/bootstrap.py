@@ -23,8 +23,7 @@ _CHUNK = 256  # number of resamples whose counts are float64 at a time: 10,000 e
 
 _NORMAL = NormalDist()
 
-Resamples = NDArray[np.uint16]
-"""Number of times that each of n examples is in each of B resamples, (B, n)."""
+Resamples = NDArray[np.uint16]  # number of times that each of n examples is in each of B resamples, (B, n)
 
 
 def draw(num_examples: int, *, num_resamples: int = NUM_RESAMPLES, seed: int = SEED) -> Resamples:

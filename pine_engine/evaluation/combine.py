@@ -12,8 +12,7 @@ from pine_engine.evaluation.example_runs import BaseRun
 from pine_engine.evaluation.examples import Example
 from pine_engine.prompts.tasks import TASKS, Task
 
-Prior = tuple[float, ...]
-"""Probability of each choice of a task, independent of the documents, with sum 1."""
+Prior = tuple[float, ...]  # probability of each choice of a task, independent of the documents, with sum 1
 
 
 def combine(

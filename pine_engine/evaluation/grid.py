@@ -19,11 +19,9 @@ from pine_engine.evaluation.intervals import Estimate, Flags, Floats
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.rewardbench import WEIGHTS, WEIGHTS_V0_1_1, Weights
 
-Column = dict[str, Record]
-"""Records of one example under one method, by order."""
+Column = dict[str, Record]  # records of one example under one method, by order
 
-Groups = Sequence[Sequence[Record]]
-"""Records of each example, from which one number per example is computed."""
+Groups = Sequence[Sequence[Record]]  # records of each example, from which one number per example is computed
 
 Values = tuple[Floats, Flags | None]
 """One number per example, NaN for none; and True for each if an answer behind the number can be parsed, None

@@ -20,8 +20,7 @@ ELEMENTWISE_ROWS = (12, 13, 64, 101, 300, 301)
 DOCUMENTS = ((1, 5), (7, 30), (23, 5), (140, 30))
 """Numbers of tokens of a document and of the prefix in front of it."""
 
-HEADS = ((4, 32), (1, 32), (1, 40), (3, 24))
-"""Numbers of heads and head dimensions."""
+HEADS = ((4, 32), (1, 32), (1, 40), (3, 24))  # numbers of heads and head dimensions
 
 RowLayer = tuple[str, int, Callable[[Tensor], Tensor]]
 """Name, width and function of a layer that maps each row of (rows, width) independently."""

@@ -30,8 +30,7 @@ RIDGE_ALPHA, KERNEL_RIDGE_ALPHA = 1e-3, 1e-2
 NUM_RESAMPLES = 1000
 CONFIDENCE = 95  # confidence level of the intervals, in percent
 
-_Errors = dict[tuple[int, tuple[int, ...]], Floats]
-"""Errors of the six properties by request and order."""
+_Errors = dict[tuple[int, tuple[int, ...]], Floats]  # errors of the six properties by request and order
 
 
 class Predictor:

@@ -14,14 +14,8 @@ from pine_engine.errors import InputError
 from pine_engine.molecules.chemistry import canonical_smiles
 from pine_engine.prompts.request import DataRow, read_rows
 
-PROPERTIES: dict[str, str] = {
-    "alpha": "Bohr³",
-    "homo": "eV",
-    "lumo": "eV",
-    "gap": "eV",
-    "mu": "Debye",
-    "cv": "cal/(mol K)",
-}
+_ENERGIES = dict.fromkeys(("homo", "lumo", "gap"), "eV")
+PROPERTIES: dict[str, str] = {"alpha": "Bohr³", **_ENERGIES, "mu": "Debye", "cv": "cal/(mol K)"}
 """Name and unit of each property, as in QM9: polarizability, energies of the highest occupied and lowest
 unoccupied orbital, their difference, dipole moment, heat capacity at 298.15 K."""
 

@@ -71,8 +71,7 @@ def score_number(text: str, answers: Sequence[str]) -> float:
     return float(normalize_number(number) in [answer.replace(",", "") for answer in answers])
 
 
-lower_case = str.lower
-"""Text in lower case."""
+lower_case = str.lower  # text in lower case
 
 
 def parse_value(text: str) -> str | None:

@@ -78,8 +78,7 @@ class Part:
 Cell = Callable[[Row], str] | str | tuple[str, ...]
 """Cell of a row: a function, the group of an estimate, or its group and name."""
 
-Columns = Mapping[str, Cell]
-"""Cells by the title of their column."""
+Columns = Mapping[str, Cell]  # cells by the title of their column
 
 HEADS: Columns = {
     "run": lambda row: row.run,
