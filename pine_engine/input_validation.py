@@ -22,10 +22,7 @@ def describe(value: Any) -> str:
 
 
 def sequence(value: Any) -> tuple[Any, ...] | None:
-    """Return the items of an ordered collection, array or tensor, the rows of a table; None for others.
-
-    A string is one value, not a sequence of letters.
-    """
+    """Return the items of an ordered collection, array or tensor, the rows of a table; None for texts."""
     listed = _plain(value)
     if isinstance(listed, str | bytes | Mapping | Set) or not isinstance(listed, Iterable):
         return None

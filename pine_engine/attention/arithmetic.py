@@ -95,10 +95,7 @@ def attention_weights(query: Tensor, key: Tensor, scoring: AttentionParams, mask
 
 
 def tail_mask(query: Tensor, num_keys: int, bias: Tensor | None = None) -> Tensor | None:
-    """Return the additive causal mask of queries (H, Q, d) that are the last of `num_keys` tokens.
-
-    It is (Q, num_keys) or (1, num_keys), `bias` (num_keys or more,) included; None if nothing is added.
-    """
+    """Return the additive causal mask, (Q or 1, num_keys), of the last queries (H, Q, d); None for no mask."""
     num_queries = query.shape[1]
     mask = None if bias is None else bias[None, :num_keys]
     if num_queries == 1:
@@ -150,10 +147,7 @@ def per_length(reduced: Tensor, blocks: BlockLayout, kind: ImportanceKind) -> Te
 
 
 def rank_documents(importance: Tensor, own: int | None = None, *, reverse: bool = False) -> Tensor:
-    """Return the documents from the closest to the farthest, int64 (..., D), by importance (..., D).
-
-    The document `own` is always first. Block order resolves exact ties.
-    """
+    """Return the documents from the closest, `own`, to the farthest, int64 (..., D); block order breaks ties."""
     closeness = -importance if reverse else importance
     if own is not None:
         closeness = closeness.clone()

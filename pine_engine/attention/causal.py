@@ -15,10 +15,7 @@ from pine_engine.network.registration import AdaptiveWeighting, LayerInput
 
 
 class CausalAttention(Strategy):
-    """Every token attends to all tokens stored before it.
-
-    `key_index` (num_tokens,) are the physical indices of the tokens in the order of storage.
-    """
+    """Every token attends to all tokens stored before it, in the order of `key_index` (num_tokens,)."""
 
     def __init__(self, state: PromptState, device: torch.device, key_index: Tensor | None = None) -> None:
         layout, method, bias = state.plan.layout, state.plan.method, _key_bias(state, device)

@@ -143,17 +143,14 @@ def _find_rotation(network: PreTrainedModel, ids: Tensor) -> tuple[Rope, ...]:
 def _capture(
     model: PreTrainedModel, ids: Tensor, positions: Sequence[int]
 ) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
-    """Return query and key of every layer, and the logits (n, V).
-
-    The attention output is zero, so that no layer's input depends on positions.
-    """
+    """Return query and key of every layer, and the logits (n, V); attention outputs are zero."""
     layers: list[tuple[Tensor, Tensor]] = []
     softcaps: set[float | None] = set()
 
     def attend(_layer: int, query: Tensor, key: Tensor, _value: Tensor, scoring: AttentionParams) -> Tensor:
         layers.append((query[0], key[0]))
         softcaps.add(scoring.softcap)
-        return torch.zeros_like(query)
+        return torch.zeros_like(query)  # so that no layer's input depends on positions
 
     logits = _forward(model, ids, torch.tensor(positions, device=input_device(model)), attend)
     num_layers: int = model.config.get_text_config().num_hidden_layers

@@ -46,10 +46,7 @@ def load_engine(
 
 
 def synthetic_model(name: str, *, dtype: str, device: str) -> "PreTrainedModel":
-    """Create a model with random weights, equal for equal arguments, in eval mode and without tokenizer.
-
-    Raises ModelError for an unknown shape or dtype and for a device that cannot be used.
-    """
+    """Create a model with random weights in eval mode, equal for equal arguments. Raises ModelError."""
     shape = _shape(name)
     if device in ("auto", TENSOR_PARALLEL):
         raise ModelError(f"model with random weights needs one device: got {device!r}; give one such as cuda")

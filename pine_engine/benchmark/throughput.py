@@ -130,10 +130,7 @@ def stock_attention(model: PreTrainedModel) -> Iterator[None]:
 
 @torch.inference_mode()
 def time_stock(model: PreTrainedModel, layout: TokenLayout, new_tokens: int) -> Timing:
-    """Time the stock model's greedy loop, with its fused attention and cache and the engine's weights.
-
-    It runs in the worker thread of the engine, so that both have the same conditions.
-    """
+    """Time the stock model's greedy loop, with its fused attention and cache, in the engine's thread."""
     ids = torch.tensor(layout.ids, device=input_device(model))[None]
 
     def run() -> Timing:
@@ -165,10 +162,7 @@ def time_methods(
 
 
 def peak_memory(engine: Engine, work: Workload, method: str | None) -> float:
-    """Return the peak memory in MB of a method, or of the stock model for None.
-
-    On the CPU, a new process loads the model again. On a GPU, the model of the engine is used.
-    """
+    """Return the peak memory in MB of a method, or of the stock model for None; on the CPU, of a new process."""
     device = input_device(engine.model)
     if device.type != "cuda":
         with multiprocessing.get_context("spawn").Pool(1) as pool:

@@ -99,10 +99,7 @@ def _levels(point: float, samples: Floats, influence: Floats, n: int) -> tuple[f
 
 
 def _student(freedom: int) -> float:
-    """Return the quantile of Student's t that corresponds to Z, within 0.002 from 9 degrees of freedom on.
-
-    Source: Abramowitz and Stegun 26.7.5.
-    """
+    """Return Student's t for Z, within 0.002 from 9 degrees of freedom on (Abramowitz and Stegun 26.7.5)."""
     return (
         Z
         + (Z**3 + Z) / (4 * freedom)

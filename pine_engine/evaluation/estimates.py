@@ -140,10 +140,7 @@ def _changed_from_stored(column: Column, name: str, metric: Metric) -> bool | No
 
 
 def _section_estimates(scores: Scores, scenario: str, values: Values) -> Iterator[Labeled]:
-    """Yield the subsets, the sections, and the plain mean of two or more sections.
-
-    Source: RewardBench, specification 9.1.
-    """
+    """Yield the subsets, the sections, and the plain mean of two or more sections (specification 9.1)."""
 
     numbers, parsed = values
 

@@ -59,10 +59,7 @@ class Grid:
 
     @cached_property
     def distinct(self) -> list[list[str]]:
-        """Order names of each example, each order of the same texts once.
-
-        A shuffle that equals a named order has the name of that order.
-        """
+        """Order names of each example, each order of the same texts once, as a shuffle only without another name."""
         found = []
         for column in self.columns[self.methods[0]]:
             first: dict[object, str] = {}

@@ -96,10 +96,7 @@ def is_running(folder: Path, shard: Shard) -> bool:
 
 
 def try_lock(path: Path, timeout_s: float = 0) -> FileLock | None:
-    """Lock a file; None where the file system has no locks. Raises Timeout if a process keeps it locked.
-
-    timeout_s: seconds to wait for a lock; -1 for no limit.
-    """
+    """Lock a file; None without locks. Raises Timeout after `timeout_s` seconds; -1 waits without limit."""
     lock = FileLock(path, timeout=timeout_s, thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire()

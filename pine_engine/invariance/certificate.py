@@ -54,10 +54,7 @@ class MethodResult(BaseModel):
 
 
 class Certificate(BaseModel):
-    """Request, document orders and platform of a shuffle test, and its results.
-
-    Validation covers the schema and the orders. Results are checked by reproduction.
-    """
+    """Request, document orders and platform of a shuffle test, and its results, which reproduction checks."""
 
     model_config = ConfigDict(extra="forbid")
 

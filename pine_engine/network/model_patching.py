@@ -105,10 +105,7 @@ def _freeze(module: Any, length: int, layer_type: str | None) -> None:
 
 
 def patch_attention(network: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight]) -> None:
-    """Replace the attention of a copied model, and make its linear layers batch-invariant.
-
-    `packed` are 4-bit weights for decode steps, by the weights that they replace.
-    """
+    """Replace the attention of a copied model, and make its linear layers batch-invariant."""
     configs = (getattr(module, "config", None) for module in network.modules())
     for config in {id(one): one for one in configs if isinstance(one, PreTrainedConfig)}.values():
         config._attn_implementation_internal = NAME

@@ -13,10 +13,7 @@ def parse_text(text: str) -> str | None:
 
 
 def normalize_answer(text: str) -> str:
-    """Return lower case without ASCII punctuation and articles, with white space collapsed.
-
-    Source: normalize_answer of lost-in-the-middle, which is that of the SQuAD evaluation script.
-    """
+    """Return lower case without punctuation, articles and extra blanks, as lost-in-the-middle and SQuAD do."""
     bare = text.lower().translate(_NO_PUNCTUATION)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
 

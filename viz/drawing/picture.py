@@ -26,10 +26,7 @@ class Numbers:
 
 
 def picture(body: str, numbers: Numbers, *, readout: str = "") -> str:
-    """Render the escaped HTML of a picture with caption, numbers and buttons.
-
-    `readout` is the preview line before a cell is hovered.
-    """
+    """Render the escaped HTML of a picture with caption, numbers, buttons, and a preview line (`readout`)."""
     rows = [
         [None if isinstance(value, float) and not math.isfinite(value) else value for value in row]
         for row in numbers.rows

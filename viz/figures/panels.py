@@ -37,10 +37,7 @@ def prompt_parts(
 
 
 def binned(values: FloatArray, max_bins: int) -> tuple[FloatArray, int]:
-    """Reduce a matrix to at most `max_bins` cells per side; return it and the tokens per cell.
-
-    A cell is the maximum of its values (Q, K), NaN if all of them are.
-    """
+    """Reduce a matrix to `max_bins` cells per side by their maximum; return it and the tokens per cell."""
     step = -(-max(values.shape) // max_bins)
     if step == 1:
         return values, 1
