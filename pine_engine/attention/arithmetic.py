@@ -95,7 +95,7 @@ def attention_weights(query: Tensor, key: Tensor, scoring: AttentionParams, mask
 
 
 def tail_mask(query: Tensor, num_keys: int, bias: Tensor | None = None) -> Tensor | None:
-    """Return the additive causal mask, (Q or 1, num_keys), of the last queries (H, Q, d); None for no mask."""
+    """Return the additive causal mask, (Q or 1, num_keys), of the last queries (H, Q, d), or None."""
     num_queries = query.shape[1]
     mask = None if bias is None else bias[None, :num_keys]
     if num_queries == 1:
@@ -147,7 +147,7 @@ def per_length(reduced: Tensor, blocks: BlockLayout, kind: ImportanceKind) -> Te
 
 
 def rank_documents(importance: Tensor, own: int | None = None, *, reverse: bool = False) -> Tensor:
-    """Return the documents from the closest, `own`, to the farthest, int64 (..., D); block order breaks ties."""
+    """Return the documents from closest to farthest, int64 (..., D), `own` first; ties in block order."""
     closeness = -importance if reverse else importance
     if own is not None:
         closeness = closeness.clone()

@@ -162,7 +162,7 @@ def time_methods(
 
 
 def peak_memory(engine: Engine, work: Workload, method: str | None) -> float:
-    """Return the peak memory in MB of a method, or of the stock model for None; on the CPU, of a new process."""
+    """Return the peak memory in MB of a method, None: of the stock model. On the CPU, of a new process."""
     device = input_device(engine.model)
     if device.type != "cuda":
         with multiprocessing.get_context("spawn").Pool(1) as pool:

@@ -108,7 +108,7 @@ def arrange(example: Example, name: str) -> DocumentOrder:
     """Return the order of a name. Raises InputError for a name that is unknown or does not fit."""
     count = len(example.documents)
     if name in _SWAPS:
-        if not _has_labels(example.task):
+        if not TASKS[example.task].has_labels:
             raise _refusal(f"{name} needs documents with labels, unlike {example.task}; use reversed")
         if count != 2:
             raise _refusal(f"{name} needs 2 documents, and {example.id} has {count}; use reversed")
@@ -151,7 +151,7 @@ def arrange_all(example: Example, spec: Sequence[str]) -> list[DocumentOrder]:
 def in_slots(example: Example, name: str, slots: Places) -> DocumentOrder:
     """Return the order with these stored documents in the slots. Labels are those of the slots."""
     as_stored = tuple(range(len(slots)))
-    if _has_labels(example.task):
+    if TASKS[example.task].has_labels:
         return DocumentOrder(name, slots, as_stored)
     return DocumentOrder(name, as_stored, slots)
 
@@ -173,11 +173,7 @@ def is_drawn(name: str) -> bool:
 
 def labels_follow_slots(task: str, permutation: Places) -> bool:
     """Check whether documents in this order have the labels of their slots, or no labels."""
-    return not _has_labels(task) or list(permutation) == sorted(permutation)
-
-
-def _has_labels(task: str) -> bool:
-    return TASKS[task].has_letters or TASKS[task].has_numbers
+    return not TASKS[task].has_labels or list(permutation) == sorted(permutation)
 
 
 def _refusal(message: str) -> InputError:

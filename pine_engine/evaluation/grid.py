@@ -59,7 +59,7 @@ class Grid:
 
     @cached_property
     def distinct(self) -> list[list[str]]:
-        """Order names of each example, each order of the same texts once, as a shuffle only without another name."""
+        """Order names of each example, each order of the same texts once; other names go before shuffles."""
         found = []
         for column in self.columns[self.methods[0]]:
             first: dict[object, str] = {}

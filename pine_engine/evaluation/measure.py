@@ -140,7 +140,14 @@ class _ExampleRun:
         for (method, name), error in self._plan.errors.items():
             order = DocumentOrder(name, as_stored, as_stored)
             self._emit_record(method, order, was_computed=False, error=error)
-        waiting = list(filter(self._fits, self._plan.results))
+        waiting: list[PlannedResult] = []
+        for result in self._plan.results:
+            try:
+                for run in result.runs:
+                    self._engine.check_length(run.prefill.layout, self._reserved_tokens(result))
+                waiting.append(result)
+            except InputError as error:
+                self._fail(result, str(error))
         self._num_results = Counter(part for result in waiting for part in result.parts)
         for result in waiting:
             for run in result.runs:
@@ -156,16 +163,6 @@ class _ExampleRun:
         except torch.OutOfMemoryError:
             for result in waiting:
                 self._fail(result, "the device ran out of memory; measure with shorter prompts or answers")
-
-    def _fits(self, result: PlannedResult) -> bool:
-        """Check the context length of a result's prompts, and emit an error otherwise."""
-        try:
-            for run in result.runs:
-                self._engine.check_length(run.prefill.layout, self._reserved_tokens(result))
-        except InputError as error:
-            self._fail(result, str(error))
-            return False
-        return True
 
     def _reserved_tokens(self, result: PlannedResult) -> int:
         """Return the number of tokens that may follow a result's prompts."""

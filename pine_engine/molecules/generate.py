@@ -7,18 +7,11 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import generate_batch
 from pine_engine.molecules.chemistry import canonical_smiles
 from pine_engine.molecules.request_rows import PROPERTIES, GeneratedMolecule, Molecule
-from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import TASKS
 
 TASK = TASKS["qm9"]
 BATCH_SIZE = 64
-
-
-def request_layout(engine: Engine, molecule: Molecule) -> TokenLayout:
-    """Return the tokens that request a molecule with these properties, in the order of PROPERTIES."""
-    documents = [Document(text, name) for name, text in zip(PROPERTIES, molecule.texts, strict=True)]
-    return engine.tokenize(TASK.prompt(engine.tokenizer, question="", documents=documents))
 
 
 def random_orders(molecule: Molecule, count: int, seed: int) -> list[tuple[int, ...]]:
@@ -38,7 +31,10 @@ def generate_molecules(
     on_generated: Callable[[str], None] = lambda _: None,
 ) -> list[GeneratedMolecule]:
     """Generate one molecule greedily per method, request and order of the properties of this request."""
-    layouts = [request_layout(engine, molecule) for molecule in requests]
+    layouts = []
+    for molecule in requests:
+        documents = [Document(text, name) for name, text in zip(PROPERTIES, molecule.texts, strict=True)]
+        layouts.append(engine.tokenize(TASK.prompt(engine.tokenizer, documents=documents)))
     inputs = [
         (request, turn, order)
         for request, request_orders in enumerate(orders)

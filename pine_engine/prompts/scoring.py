@@ -13,7 +13,7 @@ def parse_text(text: str) -> str | None:
 
 
 def normalize_answer(text: str) -> str:
-    """Return lower case without punctuation, articles and extra blanks, as lost-in-the-middle and SQuAD do."""
+    """Return lower case without punctuation, articles and extra blanks (lost-in-the-middle, SQuAD)."""
     bare = text.lower().translate(_NO_PUNCTUATION)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
 

@@ -73,9 +73,9 @@ class Task:
         return "{letter}" in self.titled_document + self.untitled_document
 
     @property
-    def has_numbers(self) -> bool:
-        """True if the prompt numbers the documents, which reveals their slots also after reordering."""
-        return "{number}" in self.titled_document + self.untitled_document
+    def has_labels(self) -> bool:
+        """True if the prompt has letters or numbers of documents, which stay with them when reordered."""
+        return self.has_letters or "{number}" in self.titled_document + self.untitled_document
 
     @property
     def needs_question(self) -> bool:

@@ -101,7 +101,8 @@ def test_user_instruction_replaces_the_one_of_the_task(task: str, system: str, u
 
 def test_letters_and_numbers_are_found_in_templates() -> None:
     assert [name for name, task in TASKS.items() if task.has_letters] == ["judge_pair"]
-    assert [name for name, task in TASKS.items() if task.has_numbers] == ["retrieval_qa_numbered"]
+    labeled = {name for name, task in TASKS.items() if task.has_labels}
+    assert labeled == {"judge_pair", "retrieval_qa_numbered"}
 
 
 @pytest.mark.parametrize(
