@@ -44,10 +44,8 @@ def test_each_order_and_their_mean_are_estimated() -> None:
     """Four pairs, the first answer better. Vanilla says A in three of four, in any order."""
     verdicts = {"vanilla": {"as-is": "AAAB", "swapped": "AAAB"}, "pine": {"as-is": "AABB", "swapped": "BBAA"}}
     records = [
-        judged(f"p-{index}", method, name, verdict)
-        for method, by_order in verdicts.items()
-        for name, of_order in by_order.items()
-        for index, verdict in enumerate(of_order)
+        judged(f"p-{index}", method, name, verdicts[method][name][index])
+        for method, name, index in product(verdicts, ("as-is", "swapped"), range(4))
     ]
     task = task_of(records)
     assert group(task, "order") == {"as-is": (0.75, 4), "swapped": (0.25, 4)}
@@ -174,13 +172,8 @@ def in_sections(parts: Sequence[tuple[str, str, float | None, str]]) -> Grid:
 
 def test_sections_weigh_subsets_and_total_does_not() -> None:
     """Reasoning: (1 x 984 + 0 x 328) / 1312 = 0.75. Chat: one subset, 0.5."""
-    task = in_sections(
-        [
-            ("Reasoning", "math-prm", 984.0, "AA"),
-            ("Reasoning", "hep-go", 328.0, "BBBB"),
-            ("Chat", "alpacaeval-easy", 100.0, "AB"),
-        ]
-    )
+    reasoning_parts = [("Reasoning", "math-prm", 984.0, "AA"), ("Reasoning", "hep-go", 328.0, "BBBB")]
+    task = in_sections([*reasoning_parts, ("Chat", "alpacaeval-easy", 100.0, "AB")])
     chat, reasoning = f"{OVER_ORDERS} > Chat", f"{OVER_ORDERS} > Reasoning"
     assert group(task, "section") == {chat: (0.5, 2), reasoning: (0.75, 6)}
     assert means(task, "total") == [0.625] and means(task, "mean") == pytest.approx([3 / 8])

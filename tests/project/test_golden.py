@@ -72,11 +72,8 @@ def test_certificate_of_version_1_is_reproduced(version_1: Path, pine: Run) -> N
 
 def test_session_link_and_bundle_of_version_1_load(tmp_path: Path) -> None:
     session = from_file(VERSION_1 / "session.json")
-    assert (session.question, session.methods, session.tab) == (
-        "Which is green?",
-        ("vanilla", "pine"),
-        "masks",
-    )
+    found = session.question, session.methods, session.tab
+    assert found == ("Which is green?", ("vanilla", "pine"), "masks")
     assert [document.title for document in session.documents] == ["Varo", "Senna", "Orm"]
     assert from_code((VERSION_1 / "link.txt").read_text(encoding="utf-8")) == session
     with zipfile.ZipFile(VERSION_1 / "bundle.zip") as bundle:

@@ -1,5 +1,7 @@
 """Math problems cut into prefix, premises and suffix; the problems are ours, and cut by hand."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -127,13 +129,10 @@ def test_parts_of_any_cut_together_are_the_problem(text: str, places: list[int])
 
 def test_problem_becomes_a_row_of_its_task() -> None:
     instruction = TASKS["math_reasoning"].instruction
-    assert ONE_PERSON.row("p-1") == DataRow(
-        id="p-1",
-        task="math_reasoning",
-        prefix=f"{instruction}\n\nNora starts the week with 12 eggs.",
-        question="How many eggs does Nora have?",
-        documents=[Document(premise.strip()) for premise in ONE_PERSON.premises],
-    )
+    prefix = f"{instruction}\n\nNora starts the week with 12 eggs."
+    documents = [Document(premise.strip()) for premise in ONE_PERSON.premises]
+    asked: dict[str, Any] = {"question": "How many eggs does Nora have?", "documents": documents}
+    assert ONE_PERSON.row("p-1") == DataRow(id="p-1", task="math_reasoning", prefix=prefix, **asked)
     assert split_problem(f"{text_of(ONE_PERSON)}\n").row("p-1") == ONE_PERSON.row("p-1")
     assert PRICES.row("p-2").prefix == instruction
     with pytest.raises(InputError, check=has_field("premises")):

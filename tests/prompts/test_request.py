@@ -45,14 +45,9 @@ def problems_of(read: Callable[[], object], file: Path) -> list[tuple[int | None
 
 def test_request_has_defaults_and_accepts_texts_as_documents(file: Path) -> None:
     full = {**REQUEST, "instruction": "In a word.", "system": "Be kind.", "task": "math_reasoning"}
-    assert read_request(write(file, full), Request) == Request(
-        question="Why?",
-        documents=[Document("one"), Document("two", "Two")],
-        instruction="In a word.",
-        system="Be kind.",
-        task="math_reasoning",
-    )
-    assert Request.model_validate(DOCUMENTS) == Request(documents=[Document("one"), Document("two", "Two")])
+    documents = [Document("one"), Document("two", "Two")]
+    assert read_request(write(file, full), Request) == Request(**{**full, "documents": documents})
+    assert Request.model_validate(DOCUMENTS) == Request(documents=documents)
     assert json.loads(Request.model_validate(["one"]).model_dump_json()) == {
         "question": "", "documents": [{"text": "one", "title": ""}],
         "instruction": "", "system": "", "task": "retrieval_qa",

@@ -167,16 +167,11 @@ def half_parsed_order() -> list[Record]:
 def unknown_methods() -> list[Record]:
     """Return two questions under methods that are in no table, one slot without a parsed answer."""
     names = {"nia": "voted:vanilla", "pine": "debated:pine"}
-    return [
-        record.model_copy(
-            update={
-                "method": names.get(record.method, record.method),
-                "parsed": None if record.gold_slot == 2 else record.parsed,
-            }
-        )
-        for record in qa_records()
-        if record.example in ("q-1", "q-2")
-    ]
+    found = []
+    for one in (record for record in qa_records() if record.example in ("q-1", "q-2")):
+        unparsed = {"parsed": None} if one.gold_slot == 2 else {}
+        found.append(one.model_copy(update={"method": names.get(one.method, one.method), **unparsed}))
+    return found
 
 
 def runs_of(records: dict[str, tuple[RunInfo, Iterable[Record]]]) -> list[MeasuredRun]:
@@ -195,12 +190,9 @@ def golden_runs() -> list[MeasuredRun]:
 def edge_runs() -> list[MeasuredRun]:
     """Return runs with unparsed answers, few examples, no sections, all sections and unknown methods."""
     methods = {"vanilla": "B", "nia": None, "pine": "A"}
-    uncompared = [
-        judged(f"p-{n}", name, "as-is", verdict) for n in range(12) for name, verdict in methods.items()
-    ]
-    unparsed = [
-        one.model_copy(update={"parsed": None} if one.method == "vanilla" else {}) for one in qa_records()
-    ]
+    uncompared = [judged(f"p-{n}", name, "as-is", methods[name]) for n in range(12) for name in methods]
+    change: dict[str, Any] = {"vanilla": {"parsed": None}}
+    unparsed = [one.model_copy(update=change.get(one.method, {})) for one in qa_records()]
     return runs_of(
         {
             **{f"{count} of 12 parsed": (JUDGE, some_parsed(count)) for count in (0, 3, 8, 12)},

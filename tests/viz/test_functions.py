@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,11 @@ from pine_engine import METHODS, ShuffleResult, build_plan, order_effects
 from pine_engine.evaluation.report.tables import Part, Table
 from tests.support.figure_records import STEPS, answer_with, cell, order_row
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
+from tests.viz.cards.test_answers import card
 from tests.viz.cards.test_certificate import RECORDED
 from tests.viz.figures.test_bias_curve import CURVE
 from viz import theme
-from viz.cards.answers import AnswerCard, Reading, answer_grid
+from viz.cards.answers import Reading, answer_grid
 from viz.cards.certificate import certificate_page
 from viz.cards.compare import answers_picture
 from viz.cards.measured import key_findings
@@ -31,10 +33,8 @@ from viz.export.report import report_page
 
 SCRIPT = Path(__file__).parents[2] / "assets" / "plotly" / "plotly-cartesian.min.js"
 
-Draw = Callable[[], go.Figure]
 
-
-def draw_all(shuffled: ShuffleResult, text: str) -> dict[str, Draw]:
+def draw_all(shuffled: ShuffleResult, text: str) -> dict[str, partial[go.Figure]]:
     """Return a call of each function, with an untrusted text wherever there is one."""
     run = shuffled.first
     pine, layout = run.traces["pine"], run.layout
@@ -45,32 +45,27 @@ def draw_all(shuffled: ShuffleResult, text: str) -> dict[str, Draw]:
     curve = replace(CURVE, title=text, x_title=text, y_title=text, places=(text, "2", "3"))
     curve = replace(curve, lines=(line,), levels=(level,), areas=((text, *CURVE.areas[0][1:]),))
     answer = answer_with(text, [text], alternatives=[[(text, 0.5), ("a " + text, 0.25)]])
-    return {
-        "plot_position_sweep": lambda: viz.plot_position_sweep(STEPS, labels=labels),
-        "plot_answer_attention": lambda: viz.plot_answer_attention([answer, answer]),
-        "plot_attention": lambda: viz.plot_attention({"a": weights}, layout, labels=labels),
-        "plot_attention_shares": lambda: viz.plot_attention_shares(pine, steps=2),
-        "plot_bias_curve": lambda: viz.plot_bias_curve([curve, replace(curve, has_bars=True)]),
-        "plot_head_decisiveness": lambda: viz.plot_head_decisiveness(pine),
-        "plot_importance": lambda: viz.plot_importance(pine),
-        "plot_next_token_candidates": lambda: viz.plot_next_token_candidates(
-            answer, answer_with("PINE", ["x"])
-        ),
-        "plot_masks": lambda: viz.plot_masks([build_plan(METHODS["pine"], layout)]),
-        "plot_method_positions": lambda: viz.plot_method_positions(
-            run.traces, layer=0, head=0, labels=labels
-        ),
-        "plot_order_effects": lambda: viz.plot_order_effects(order_effects([-1, -2], [-1, -3])),
-        "plot_logprob_by_order": lambda: viz.plot_logprob_by_order(rows, labels=labels),
-        "plot_position_map": lambda: viz.plot_position_map(pine, layer=0, head=0),
-        "plot_positions": lambda: viz.plot_positions(pine),
-        "plot_query_attention": lambda: viz.plot_query_attention(
-            {"a": weights}, 3, tokens=[text] * len(weights), labels=labels
-        ),
-        "plot_shuffle": lambda: viz.plot_shuffle(rows, labels=labels),
-        "plot_positions_by_order": lambda: viz.plot_positions_by_order(shuffled.results, labels=labels),
-        "plot_answer_importance": lambda: viz.plot_answer_importance(pine, [text, text]),
-    }
+    draws: list[partial[go.Figure]] = [
+        partial(viz.plot_position_sweep, STEPS, labels=labels),
+        partial(viz.plot_answer_attention, [answer, answer]),
+        partial(viz.plot_attention, {"a": weights}, layout, labels=labels),
+        partial(viz.plot_attention_shares, pine, steps=2),
+        partial(viz.plot_bias_curve, [curve, replace(curve, has_bars=True)]),
+        partial(viz.plot_head_decisiveness, pine),
+        partial(viz.plot_importance, pine),
+        partial(viz.plot_next_token_candidates, answer, answer_with("PINE", ["x"])),
+        partial(viz.plot_masks, [build_plan(METHODS["pine"], layout)]),
+        partial(viz.plot_method_positions, run.traces, layer=0, head=0, labels=labels),
+        partial(viz.plot_order_effects, order_effects([-1, -2], [-1, -3])),
+        partial(viz.plot_logprob_by_order, rows, labels=labels),
+        partial(viz.plot_position_map, pine, layer=0, head=0),
+        partial(viz.plot_positions, pine),
+        partial(viz.plot_query_attention, {"a": weights}, 3, tokens=[text] * len(weights), labels=labels),
+        partial(viz.plot_shuffle, rows, labels=labels),
+        partial(viz.plot_positions_by_order, shuffled.results, labels=labels),
+        partial(viz.plot_answer_importance, pine, [text, text]),
+    ]
+    return {draw.func.__name__: draw for draw in draws}
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +103,8 @@ def test_script_has_the_version_of_the_package() -> None:
 def certificate(text: str) -> str:
     recorded = pine.read_certificate(RECORDED)
     documents = [replace(one, text=text, title=text) for one in recorded.request.documents]
-    request = recorded.request.model_copy(
-        update={"question": text, "instruction": text, "documents": documents}
-    )
+    parts = {"question": text, "instruction": text, "documents": documents}
+    request = recorded.request.model_copy(update=parts)
     results = [one.model_copy(update={"first_answer": text}) for one in recorded.results]
     changed = recorded.model_copy(update={"request": request, "results": results, "command": text})
     return certificate_page(changed, facts={text: text}, styles="")
@@ -123,12 +117,8 @@ def report(text: str) -> str:
 
 
 DRAWINGS: dict[str, Callable[[str], str]] = {
-    "answers": lambda text: answer_grid(
-        [
-            AnswerCard("m", text, text, True, "finished", text, reading=Reading(text, text, 1.0)),
-            AnswerCard("m", text, text, True, "failed", message=text, model=text),
-        ]
-    ),
+    "answer": lambda text: answer_grid([card("finished", text=text, reading=Reading(text, text, 1.0))]),
+    "failure": lambda text: answer_grid([card("failed", message=text, model=text)]),
     "certificate": certificate,
     "compare": lambda text: answers_picture(
         [answer_with(text, [text]), answer_with("b", [text, text])], dtype=text, queries=[text]

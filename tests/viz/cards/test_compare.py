@@ -29,20 +29,18 @@ def test_words_that_one_answer_lacks_are_marked() -> None:
         (["A "], True), (["red ", "lighthouse"], False), ([", ", "on ", "Orm"], True), (["."], False),
     ]  # fmt: skip
     left, right = word_diff("赤い灯台", "白い灯台")
-    assert ["".join(words) for side in (left, right) for words, is_changed in side if is_changed] == [
-        "赤",
-        "白",
-    ]
+    changed = ["".join(words) for side in (left, right) for words, is_changed in side if is_changed]
+    assert changed == ["赤", "白"]
 
 
 @given(WORDS, WORDS)
 def test_word_runs_spell_the_answers(left: str, right: str) -> None:
     sides = word_diff(left, right)
     assert ["".join(word for words, _ in runs for word in words) for runs in sides] == [left, right]
-    kept = [
-        [word.strip() for words, is_changed in runs if not is_changed for word in words] for runs in sides
-    ]
-    assert kept[0] == kept[1]
+    left_kept, right_kept = (
+        [w.strip() for words, changed in runs if not changed for w in words] for runs in sides
+    )
+    assert left_kept == right_kept
 
 
 def test_tokens_of_the_first_answer_select_their_query() -> None:

@@ -61,11 +61,8 @@ def test_logprobs_are_of_the_first_answer() -> None:
 
 LABELS = {"vanilla": "Vanilla", "nia": "NIA", "pine": "PINE", "pcw": "PCW"}
 VALUES: dict[str, tuple[float, ...]] = {
-    "vanilla": (-4.0, -6.5, -2.0),
-    "nia": (-5.0, -5.0, -3.5),
-    "pine": (-2.75, -2.75, -2.75),
-    "pcw": (-3.0, -3.0, -3.0),
-}
+    "vanilla": (-4.0, -6.5, -2.0), "nia": (-5.0, -5.0, -3.5), "pine": (-2.75,) * 3, "pcw": (-3.0,) * 3
+}  # fmt: skip
 
 
 def steps(values: dict[str, tuple[float, ...]], count: int = 3) -> list[SlotScored]:
