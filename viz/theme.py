@@ -29,7 +29,7 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "5px 2px
 PATTERNS = ("", "/", "x", "-", "|", "\\", "+", ".")
 """Styles of lines and bars by their index: symbols, dashes and patterns identify them without color."""
 
-_FILLS = ("", "-open", "-open-dot")
+_FILLS = ("", "-open", "-open-dot", "-dot")
 
 _NUM_SYMBOLS = len(SYMBOLS) * len(_FILLS)
 
@@ -89,7 +89,7 @@ def line_color(index: int) -> str:
 def line_style(index: int) -> dict[str, Any]:
     """Return mode, line and marker of a line.
 
-    After eight lines the symbols repeat, open, then open with a dot; after 24 they repeat in other colors.
+    After eight lines the symbols repeat, open, open with a dot, and with a dot; after 32 in other colors.
     """
     color = line_color(index)
     symbol = SYMBOLS[index % len(SYMBOLS)] + _FILLS[index // len(SYMBOLS) % len(_FILLS)]

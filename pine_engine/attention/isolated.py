@@ -24,7 +24,7 @@ class IsolatedAttention(Strategy):
         plan, self.layout, self.recorder = state.plan, state.plan.layout, state.recorder
         stored = torch.arange(state.num_tokens)
         documents = slice(self.layout.prefix_length, self.layout.documents_end)
-        if plan.method.is_order_invariant:
+        if plan.method.encodes_set:
             blocks = build_blocks(self.layout, stored.device)
             stored[documents] = blocks.token_index[~blocks.is_padding]
         order = stored[documents] - self.layout.prefix_length

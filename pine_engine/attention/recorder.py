@@ -16,6 +16,7 @@ from pine_engine.attention.blocks import BlockLayout
 from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, Trace, TraceConfig
 from pine_engine.methods.plan import MASKED, AttentionPlan
 from pine_engine.network.registration import AttentionParams, LayerInput
+from pine_engine.prompts.layout import TokenLayout
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class TraceRecorder:
     def __init__(self, request: TraceConfig | None = None) -> None:
         self.request = request or TraceConfig()
         self.alternatives: list[tuple[Alternative, ...]] = []
+        # Of each stream with one document, in the order of token ids; the trace is then their mean.
+        self.streams: list[tuple[TraceRecorder, AttentionPlan]] = []
         self._documents: dict[int, tuple[BlockLayout, Ranking]] = {}
         self._suffix: dict[int, list[tuple[Tensor, Tensor, Tensor]]] = defaultdict(list)
         self._continued: dict[int, DecodeOutput] = {}
@@ -120,6 +123,8 @@ class TraceRecorder:
 
     def finish(self, plan: AttentionPlan, num_decoded: int) -> Trace:
         """Return the trace of a run that fed `num_decoded` tokens back to the model."""
+        if self.streams:
+            return self._mean_of_streams(plan.layout, plan.method.name, num_decoded)
         importance = suffix_importance = None
         starts: NDArray[Any]
         suffix_starts: NDArray[Any]
@@ -154,6 +159,26 @@ class TraceRecorder:
                 self._token_weights(token_range, plan, num_decoded)
                 for token_range in self.request.token_ranges
             ),
+            alternatives=tuple(self.alternatives),
+        )
+
+    def _mean_of_streams(self, layout: TokenLayout, method: str, num_decoded: int) -> Trace:
+        """Return a trace with the mean attention of the streams, in which each document is read alone."""
+        count, first = layout.num_documents, layout.prefix_length
+        by_ids = sorted(range(count), key=layout.documents.__getitem__)
+        mean: NDArray[np.float32] = np.zeros(0, dtype=np.float32)
+        for document, (recorder, plan) in zip(by_ids, self.streams, strict=True):
+            attention = recorder.finish(plan, num_decoded).suffix_attention
+            assert attention is not None
+            of_stream = np.zeros((*attention.shape[:-1], count + 2), dtype=np.float32)
+            of_stream[..., [0, 1 + document, -1]] = attention / count
+            mean = of_stream if mean.size == 0 else mean + of_stream
+        return Trace(
+            method=method,
+            layout=layout,
+            document_starts=np.where(np.eye(count, dtype=bool), first, MASKED).astype(np.int32)[None, None],
+            suffix_starts=np.full((1, 1, mean.shape[2], count), first, dtype=np.int32),
+            suffix_attention=mean,
             alternatives=tuple(self.alternatives),
         )
 

@@ -64,6 +64,11 @@ class SequenceState:
     state: PromptState
     cache: KVCache
 
+    @property
+    def sequences(self) -> tuple["SequenceState", ...]:
+        """Sequences that the model computes for this one: itself, or several whose outputs are merged."""
+        return (self,)
+
     def num_cached_tokens(self) -> int:
         """Return the number of tokens of prompt and continuation in the cache."""
         layout = self.state.plan.layout

@@ -3,7 +3,7 @@
 The records contain numpy arrays and need no torch. `recorder.py` fills them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,3 +116,27 @@ class Trace:
     alternatives: tuple[tuple[Alternative, ...], ...] = ()  # of each generated token, the most likely first
 
     __repr__ = short_repr
+
+    def in_order_of(self, layout: TokenLayout) -> "Trace":
+        """Return the trace with the documents in the order of a prompt, of which this one is a reordering.
+
+        Args:
+            layout: Prompt with the same documents.
+        """
+        if layout == self.layout:
+            return self
+        remaining = list(enumerate(self.layout.documents))
+        slots = []
+        for ids in layout.documents:
+            found = next(one for one in remaining if one[1] == ids)
+            remaining.remove(found)
+            slots.append(found[0])
+        segments = [0, *(1 + slot for slot in slots), -1]
+        attention = self.suffix_attention
+        return replace(
+            self,
+            layout=layout,
+            document_starts=self.document_starts[:, :, slots][:, :, :, slots],
+            suffix_starts=self.suffix_starts[..., slots],
+            suffix_attention=None if attention is None else attention[..., segments],
+        )

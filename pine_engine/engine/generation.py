@@ -150,7 +150,11 @@ def decode_answers(
         if not active:
             return
         if is_joined:
-            batch_caches([row for answer in active for row in answer.rows])
+            rows = [row for answer in active for row in answer.rows]
+            batch_caches([row for row in rows if row.sequences == (row,)])
+            for row in rows:
+                if row.sequences != (row,):
+                    batch_caches(row.sequences)
         _step(active, batch_size, control, num_requests)
         yield from take_tokens(list(active))
 

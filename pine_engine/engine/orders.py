@@ -289,11 +289,13 @@ def compare(
         if difference is not None:
             comparable = min(comparable, other.layout.suffix_length + difference)
         logits, reference_logits = logits[:comparable], reference_logits[:comparable]
+        # Logits that are minus infinity in both are equal.
+        differences = (logits - reference_logits).abs().masked_fill(logits == reference_logits, 0)
         comparisons[method] = OrderComparison(
             answer=answer,
             same_text=difference is None,
             first_difference=difference,
-            max_abs_logit_diff=(logits - reference_logits).abs().max().item(),
+            max_abs_logit_diff=differences.max().item(),
             bitwise_identical=difference is None and torch.equal(logits, reference_logits),
             reference_logprob=_reference_logprob(reference, other, rows[method], difference),
             token_text=_token_text(model, answer, difference),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,9 +11,13 @@ from pine_engine.attention.forward import decode_attention, prefill_attention
 from pine_engine.attention.kv_cache import KVCache
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import SequenceState, input_device, new_state
+from pine_engine.attention.strategy import PromptState
+from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.prefix_cache import find_documents, find_prefix, fork
+from pine_engine.engine.reordering import reorder_documents
+from pine_engine.engine.streams import MergedState, StreamsCache, plain_sequences, stream_layouts
 from pine_engine.methods.plan import build_plan
-from pine_engine.methods.table import Method
+from pine_engine.methods.table import METHODS, Method
 from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.registration import run_pass
@@ -42,10 +47,23 @@ def prefill(
         for each in patched_models
         if each.max_prompt_length is None or layout.num_tokens <= each.max_prompt_length
     )
+    cached_sequences = plain_sequences(list(cached_sequences))
+    if method.merge:
+        return _prefill_streams(
+            patched_models,
+            layout,
+            method,
+            reserved_tokens=reserved_tokens,
+            logits_to_keep=logits_to_keep,
+            recorder=recorder,
+            on_layer=on_layer,
+            cached_sequences=cached_sequences,
+        )
+    layout = _reorder(patched_models, layout, method, on_layer)
     plan = build_plan(method, layout)
     state = new_state(plan, patched_model=patched_model, reserved_tokens=reserved_tokens, recorder=recorder)
     # A trace needs the prefill of documents, and one of single tokens also that of the prefix.
-    cached_sequences = [] if recorder and recorder.request.token_ranges else list(cached_sequences)
+    cached_sequences = [] if recorder and recorder.request.token_ranges else cached_sequences
     if recorder is None and (source := find_documents(cached_sequences, state)):
         row = fork(source, state, reserved_tokens)
         return row, extend([row], [layout.suffix], on_layer)[0, -logits_to_keep:]
@@ -65,6 +83,58 @@ def prefill(
     return row, logits[0]
 
 
+def _prefill_streams(
+    patched_models: Sequence[PatchedModel],
+    layout: TokenLayout,
+    method: Method,
+    *,
+    reserved_tokens: int,
+    logits_to_keep: int,
+    recorder: TraceRecorder | None,
+    on_layer: OnLayer,
+    cached_sequences: Sequence[SequenceState],
+) -> tuple[SequenceState, Tensor]:
+    """Prefill all streams of a prompt, and merge the logits of its last tokens."""
+    empty, *with_document = stream_layouts(layout)
+    kept = logits_to_keep or empty.suffix_length
+    rows: list[SequenceState] = []
+    logits: list[Tensor] = []
+    for stream in (*with_document, empty):
+        of_row = TraceRecorder(TraceConfig(alternatives=0)) if recorder else None
+        row, of_stream = prefill(
+            patched_models,
+            stream,
+            METHODS["vanilla"],
+            reserved_tokens=reserved_tokens,
+            logits_to_keep=kept,
+            recorder=of_row,
+            on_layer=on_layer,
+            # No other prompt ends where the stream without a document does.
+            cached_sequences=[] if stream is empty else [*cached_sequences, *rows],
+        )
+        rows.append(row)
+        logits.append(of_stream)
+        if recorder and of_row and stream is not empty:
+            recorder.streams.append((of_row, row.state.plan))
+    plan, patched_model = build_plan(method, layout), rows[0].state.patched_model
+    state = PromptState(plan, patched_model, None, reserved_tokens, rows[0].state.positions)
+    merged = MergedState(state, StreamsCache([], streams=(rows[-1], *rows[:-1])))
+    return merged, merged.merge(torch.stack([logits[-1], *logits[:-1]]), 1)
+
+
+def _reorder(
+    patched_models: Sequence[PatchedModel], layout: TokenLayout, method: Method, on_layer: OnLayer
+) -> TokenLayout:
+    """Return the prompt with its documents in the order in which the method runs."""
+
+    def run(prompt: TokenLayout, recorder: TraceRecorder | None) -> Tensor:
+        vanilla = METHODS["vanilla"]
+        options: dict[str, Any] = {"reserved_tokens": 0, "logits_to_keep": 0, "recorder": recorder}
+        return prefill(patched_models, prompt, vanilla, on_layer=on_layer, **options)[1]
+
+    return layout.reorder(reorder_documents(layout, method, run, patched_models[0].content_free))
+
+
 def extend(
     rows: Sequence[SequenceState | None],
     ids: Sequence[Sequence[int]],
@@ -77,6 +147,31 @@ def extend(
     None is a free slot, which stays in the batch where the batch size can change a logit. `is_step`: one
     token of each answer, for which 4-bit weights are used.
     """
+    merged = {slot: row for slot, row in enumerate(rows) if isinstance(row, MergedState)}
+    if not merged:
+        return _extend_plain(rows, ids, on_layer, is_step)
+    # The streams of a row are a batch of their own, whose size never changes.
+    outputs = {
+        slot: row.merge(
+            _extend_plain(row.sequences, [ids[slot]] * len(row.sequences), on_layer, is_step), len(ids[slot])
+        )
+        for slot, row in merged.items()
+    }
+    others = [None if slot in merged else row for slot, row in enumerate(rows)]
+    if any(others):
+        plain = _extend_plain(others, ids, on_layer, is_step).float()
+        outputs |= {slot: plain[slot] for slot in range(len(rows)) if slot not in merged}
+    some = next(iter(outputs.values()))
+    return torch.stack([outputs.get(slot, torch.zeros_like(some)) for slot in range(len(rows))])
+
+
+def _extend_plain(
+    rows: Sequence[SequenceState | None],
+    ids: Sequence[Sequence[int]],
+    on_layer: OnLayer,
+    is_step: bool,
+) -> Tensor:
+    """Extend rows that are no streams."""
     patched_models = list(dict.fromkeys(row.state.patched_model for row in rows if row))
     parts = [_extend_under(patched_model, rows, ids, on_layer, is_step) for patched_model in patched_models]
     if len(parts) == 1:

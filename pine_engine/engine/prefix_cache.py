@@ -78,6 +78,6 @@ def _shares_documents(source: PromptState, state: PromptState) -> bool:
     has_other_positions = cached.moves_documents and cached.method.positions != plan.method.positions
     if has_other_positions or cached.method.document_encoding != plan.method.document_encoding:
         return False
-    if plan.method.is_order_invariant:
+    if plan.method.encodes_set:
         return sorted(cached.layout.documents) == sorted(plan.layout.documents)
     return cached.layout.documents == plan.layout.documents

@@ -24,6 +24,9 @@ from pine_engine.network.parallel import num_local_heads
 from pine_engine.prompts.layout import TOKEN_IDS, TokenLayout, check_vocabulary, tokenize, tokenize_text
 from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
 
+CONTENT_FREE_QUESTION = "N/A"
+"""Question with which in-context re-ranking compares (Chen et al. 2025)."""
+
 
 class PreparedModel:
     """A model, which is not changed, its tokenizer, and validated networks that share its parameters.
@@ -97,7 +100,11 @@ class PreparedModel:
             patched_models = validate_model(self.model, packed)
             vocab_size = self.model.config.get_text_config().vocab_size
             self._invariance_warning = check_invariance(patched_models, self.model_name, vocab_size)
-            self._packed, self._patched_models = packed, patched_models
+            content_free = (
+                () if self.tokenizer is None else tokenize_text(CONTENT_FREE_QUESTION, self.tokenizer)
+            )
+            self._packed = packed
+            self._patched_models = tuple(replace(one, content_free=content_free) for one in patched_models)
 
         compute_on(self.model.device, work)
 

@@ -87,7 +87,7 @@ class Run:
                 control=control,
                 cached_sequences=self.prefix_cache.rows,
             )
-            self.prefix_cache.rows.append(answer.rows[0])
+            self.prefix_cache.rows += answer.rows[0].sequences
             answers.append(answer)
         return answers
 
@@ -116,7 +116,9 @@ class Run:
     def result(self, answers: Sequence[ActiveGeneration]) -> RunResult:
         """Return the result of finished answers."""
         traces = {
-            answer.method: answer.recorder.finish(answer.rows[0].state.plan, answer.num_steps)
+            answer.method: answer.recorder.finish(answer.rows[0].state.plan, answer.num_steps).in_order_of(
+                self.layout
+            )
             for answer in answers
             if answer.recorder
         }
@@ -151,6 +153,10 @@ def prepare_run(
     config = TraceConfig() if trace is True else trace or None
     if config:
         config.check(model.num_layers, model.num_heads, layout.num_tokens + max_new_tokens)
+        moving = [method.name for method in selected if not method.has_plan]
+        if config.token_ranges and moving:
+            message = f"token ranges cannot be traced under {', '.join(moving)}, where tokens change places"
+            raise InputError(message, field="trace")
     return Run(model, layout, selected, max_new_tokens, config, return_logits, stop_at_eos, prefix_cache)
 
 

@@ -65,12 +65,16 @@ def patch_generate(
         input_ids and attention_mask, int64 (prompts, tokens), padded on the left.
 
     Raises:
-        InputError: For no prompt, an unknown method, a prompt or answer that exceeds the context, a model
-            that is inside such a `with` already, and options of generate that are not supported.
+        InputError: For no prompt, an unknown method or one that merges streams, a prompt or answer that
+            exceeds the context, a model that is inside such a `with` already, and options of generate that
+            are not supported.
         ModelError: If the attention of the model is not supported; from generate, for logits that are not
             finite, and if it runs another model than the one found here.
     """
     selected = get_method(method)
+    if selected.merge:
+        message = f"patch_generate does not support {selected.name}, which runs one prompt for each document"
+        raise InputError(f"{message}. Use Engine.run.", field="method")
     stock = model.model if isinstance(model, Engine) else check_model(model)
     prompts = as_tuple_of(layouts, (TokenLayout, Prompt), "prompt", "give at least one token layout")
     generating = generating_module(stock)

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from pine_engine.attention.trace import Trace
-from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, PineError, one_line
-from pine_engine.methods.table import METHODS, Method
+from pine_engine.invariance.conformance_outputs import RecordedRun, compute_outputs
+from pine_engine.methods.table import METHODS
 from pine_engine.models.checkpoint import quiet_transformers
 from pine_engine.prompts.layout import TokenLayout
 
@@ -36,11 +35,15 @@ SCORE_TOLERANCE = 1e-4
 Arrays = Mapping[str, NDArray[Any]]
 
 COMPARED = {
-    "max_logits_diff": ("prefill_logits", "decode_logits"),
+    "max_logits_diff": ("prefill_logits", "decode_logits", "final_last_logits"),
     "max_vanilla_logits_diff": ("vanilla_prefill_logits", "vanilla_decode_logits"),
     "max_importance_diff": ("doc_importance", "suffix_importance", "decode_importance"),
-    "max_score_diff": ("suffix_document_share",),
+    "max_score_diff": (
+        *("suffix_document_share", "stream_logprobs", "entropy"),
+        *("attention_scores", "icr_scores", "query_log_likelihood"),
+    ),
     "shifts_equal": ("doc_shift", "suffix_shift", "decode_shift"),
+    "choices_equal": ("chosen", "order_after"),
     "decoded_ids_equal": ("decode_ids", "vanilla_decode_ids"),
 }
 """Recorded tensors by the difference that they determine."""
@@ -53,7 +56,7 @@ TOLERANCES = {
 }
 """Tolerance of each difference; the other fields must be equal."""
 
-NUMBERS = ("temperature", "scale")
+NUMBERS = ("temperature", "scale", "beta", "eta", "top_p")
 """Columns of the table of methods that a case may set."""
 
 
@@ -62,18 +65,25 @@ def check_case(folder: Path) -> dict[str, Any]:
     try:
         model = _load_model(folder)
         case: dict[str, Any] = json.loads((folder / "case.json").read_text())
-        method = METHODS[case.get("method", "pine")]
+        method = METHODS[str(case.get("method", "pine")).split()[0]]
         numbers: dict[str, Any] = {name: float(case[name]) for name in NUMBERS if name in case}
-        method = replace(method, **numbers)
+        method = replace(method, rounds=int(case.get("iterations", method.rounds)), **numbers)
+        content_free = tuple(case.get("content_free_suffix", ()))
         layout = TokenLayout(case["prefix"], case["documents"], case["suffix"])
-        runs = [(layout.reorder(run["order"]), _load(folder / run["file"])) for run in case["runs"]]
-        steps = int(case["steps"])
+        steps = 0 if method.score else int(case["steps"])
+        runs = [
+            (
+                RecordedRun(method, layout.reorder(run["order"]), steps, content_free),
+                _load(folder / run["file"]),
+            )
+            for run in case["runs"]
+        ]
     except Exception as error:  # transformers and safetensors raise many kinds
         problem = str(error) if isinstance(error, PineError) else one_line(error)
         raise InputError(f"{folder} is not a complete conformance case: {problem}") from error
     try:
         engine = Engine(model.eval(), name=folder.name)
-        diffs = [_compare_run(engine, method, layout, expected, steps) for layout, expected in runs]
+        diffs = [_compare_run(engine, run, expected) for run, expected in runs]
     except PineError as error:
         raise InputError(f"{folder} cannot be checked: {error}") from error
     if not diffs:
@@ -123,19 +133,11 @@ def _load_model(folder: Path) -> PreTrainedModel:
     return model
 
 
-def _compare_run(
-    engine: Engine, method: Method, layout: TokenLayout, expected: Arrays, steps: int
-) -> dict[str, float | None]:
+def _compare_run(engine: Engine, run: RecordedRun, expected: Arrays) -> dict[str, float | None]:
     """Return the largest absolute difference of each field of COMPARED; NaN if any value is NaN."""
-    outputs = _compute(engine, method, layout, steps)
+    outputs, optional = compute_outputs(engine, run)
     if unknown := sorted(set(expected) - set(outputs)):
-        raise InputError(f"unknown tensor {unknown[0]!r} for {method.name}")
-    optional = {"suffix_document_share"}
-    if "suffix_importance" not in outputs:
-        optional |= {name for name in outputs if name.endswith("_shift")}
-    # With two documents nothing is ranked, and the released code records no document importance.
-    if layout.num_documents == 2:
-        optional.add("doc_importance")
+        raise InputError(f"unknown tensor {unknown[0]!r} for {run.method.name}")
     diffs = {}
     for name, array in outputs.items():
         if name not in expected:
@@ -146,44 +148,8 @@ def _compare_run(
         # Shifts that are equal in all layers, heads and tokens are recorded once.
         if shape != array.shape and not (name.endswith("_shift") and array.shape[-len(shape) :] == shape):
             raise InputError(f"tensor {name!r} has shape {shape}, expected {array.shape}")
-        diffs[name] = float(np.abs(array - expected[name]).max(initial=0))
+        with np.errstate(invalid="ignore"):  # both are minus infinity where a token is cut off
+            differences = np.where(array == expected[name], 0, np.abs(array - expected[name]))
+        diffs[name] = float(differences.max(initial=0))
     fields = {field: [diffs[name] for name in names if name in diffs] for field, names in COMPARED.items()}
     return {field: float(np.max(found)) if found else None for field, found in fields.items()}
-
-
-def _compute(engine: Engine, method: Method, layout: TokenLayout, steps: int) -> dict[str, NDArray[Any]]:
-    """Return the outputs of the engine under the names of the recorded tensors."""
-    methods = [METHODS["vanilla"], method]
-    result = engine.run(
-        layout, methods=methods, max_new_tokens=steps, trace=True, return_logits=True, stop_at_eos=False
-    )
-    outputs = {}
-    for each, start in ((method, ""), (METHODS["vanilla"], "vanilla_")):
-        with torch.inference_mode():
-            _, prefill = passes.prefill(
-                engine.patched_models, layout, each, reserved_tokens=0, logits_to_keep=0
-            )
-        outputs[f"{start}prefill_logits"] = prefill.numpy()
-        outputs[f"{start}decode_logits"] = result.logits[each.name][layout.suffix_length - 1 :].numpy()
-        outputs[f"{start}decode_ids"] = np.array(result.answers[each.name].token_ids)
-    return outputs | _positions(result.traces[method.name], layout)
-
-
-def _positions(trace: Trace, layout: TokenLayout) -> dict[str, NDArray[Any]]:
-    """Return shifts, importances and shares; those of decoded tokens have the step as the first axis."""
-    assert trace.suffix_attention is not None
-    length = layout.suffix_length
-    end = layout.documents_end - layout.lengths
-    suffix_shift = end - trace.suffix_starts
-    outputs = {
-        "doc_shift": end - trace.document_starts,
-        "suffix_shift": suffix_shift[:, :, :length],
-        "decode_shift": suffix_shift[:, :, length:].transpose(2, 0, 1, 3),
-        "suffix_document_share": trace.suffix_attention[:, :, :length, 1:-1].sum(-1),
-    }
-    importance = trace.suffix_importance
-    if importance is not None and trace.document_importance is not None:
-        outputs["doc_importance"] = np.nan_to_num(trace.document_importance)
-        outputs["suffix_importance"] = importance[:, :, :length]
-        outputs["decode_importance"] = importance[:, :, length:].transpose(2, 0, 1, 3)
-    return outputs

@@ -1,7 +1,7 @@
 """Table of inference methods: all that the engine does differently for two methods follows from it."""
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -45,6 +45,26 @@ KeyWeighting = Literal["nothing", "documents", "documents_and_prefix", "adaptive
 - `adaptive`: documents together, by their temperature and scale (APE).
 """
 
+ScoreKind = Literal["content", "likelihood", "attention", "rerank"]
+"""Score by which the documents are reordered before the run.
+
+- `content`: their token ids, the smallest first.
+- `likelihood`: log-probability of the question after the document alone.
+- `attention`: attention of the last token.
+- `rerank`: attention of the question minus that of a question without content.
+"""
+
+Arrangement = Literal["best_first", "best_last", "ends"]
+"""Places of the documents by score; `ends`: the best first, the second last, the third second, and so on."""
+
+MergeKind = Literal["least_entropy", "mean", "naive_bayes"]
+"""Merging of the next-token distributions of streams, which read one document each.
+
+- `least_entropy`: that of the document with the least entropy, in contrast to no document (NBCE).
+- `mean`: mean probability.
+- `naive_bayes`: product of the documents' probabilities, divided by the prior.
+"""
+
 Role = Literal["method", "other", "variant", "control"]
 """Method of the PINE paper, which `reproduce-paper` evaluates; other method; variant; or control."""
 
@@ -66,6 +86,13 @@ class Method:
         temperature: Temperature of the documents' scores, for adaptive weighting.
         scale: Factor of the documents' joint score, for adaptive weighting.
         importance: Reduction of attention to importance, for ranked positions.
+        score: Score by which the documents are reordered before the run; None for the input order.
+        arrangement: Places of the documents by score.
+        rounds: Number of times that scores are computed and documents reordered.
+        merge: Merging of streams, which read one document each; None to read all documents at once.
+        beta: Strength of the contrast to no document, for `least_entropy`.
+        eta: Advantage of the document chosen for the token before, in nats, for `least_entropy`.
+        top_p: Probability of the tokens that count, for `least_entropy`.
         is_default: True if the method is compared by default.
         in_tutorial: True if the tutorial explains the method.
     """
@@ -82,14 +109,31 @@ class Method:
     temperature: float = 1.0
     scale: float = 1.0
     importance: ImportanceKind = "mean"
+    score: ScoreKind | None = None
+    arrangement: Arrangement = "best_last"
+    rounds: int = 1
+    merge: MergeKind | None = None
+    beta: float = 0.25
+    eta: float = 0.1
+    top_p: float = 0.95
     is_default: bool = False
     in_tutorial: bool = False
 
     @property
     def is_order_invariant(self) -> bool:
         """True if the output is independent of the document order (specification 2, last column)."""
+        return self.encodes_set or self.score in ("content", "likelihood")
+
+    @property
+    def encodes_set(self) -> bool:
+        """True if mask and positions do not depend on the document order."""
         depends_on_content = ("shared", "importance", "rotated", "none")
         return self.mask != "causal" and self.positions.startswith(depends_on_content)
+
+    @property
+    def has_plan(self) -> bool:
+        """True if mask and positions follow from the prompt in its order; else they are not drawn."""
+        return self.score is None and self.merge is None
 
     @property
     def has_positions(self) -> bool:
@@ -102,10 +146,11 @@ class Method:
         return "yes" if self.is_order_invariant else "no"
 
     @property
-    def document_encoding(self) -> tuple[MaskKind, PositionKind, ImportanceKind]:
+    def document_encoding(self) -> tuple[Hashable, ...]:
         """Columns that affect the prefill of documents; methods with equal ones differ in the suffix only."""
         positions: PositionKind = "shared" if self.positions == "shared_right" else self.positions
-        return self.mask, positions, self.importance
+        first_pass = self.score, self.arrangement, self.rounds, self.merge
+        return self.mask, positions, self.importance, *first_pass
 
 
 _TABLE = tomllib.loads(Path(__file__).with_name("methods.toml").read_text(encoding="utf-8"))["method"]

@@ -31,6 +31,7 @@ class PatchedModel:
     network: PreTrainedModel
     ropes: tuple[Rope, ...]  # of each layer
     max_prompt_length: int | None  # in tokens, for which the frequencies are valid; None for any
+    content_free: tuple[int, ...] = ()  # token ids of a question without content
     thread_tuner: ThreadTuner = field(default_factory=ThreadTuner, repr=False, compare=False)
 
 

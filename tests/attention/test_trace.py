@@ -7,9 +7,9 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from pine_engine import METHODS, Engine, TokenLayout, TokenRange, TraceConfig
+from pine_engine import Engine, TokenLayout, TokenRange, TraceConfig
 from tests.support.families import TinyLlama
-from tests.support.reference import exact_llama, reference_pass
+from tests.support.reference import PLANNED, exact_llama, reference_pass
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35), (41,)), (51, 52, 53))
 NEW_TOKENS = 3
@@ -23,7 +23,7 @@ def engine(tiny_llama: TinyLlama) -> Engine:
     return Engine(exact_llama(tiny_llama))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", PLANNED)
 def test_attention_equals_the_definition(engine: Engine, method: str) -> None:
     # The last range has a query after the end of the answer.
     ranges = (TokenRange(1, 2, 0, TOTAL), TokenRange(0, 3, 5, 9), TokenRange(0, 0, TOTAL - 1, TOTAL + 1))

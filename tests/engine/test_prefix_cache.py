@@ -14,6 +14,7 @@ from pine_engine.benchmark.random_models import synthetic_model
 from pine_engine.engine import passes
 from tests.support.families import FAMILIES, TinyLlama, make
 from tests.support.forward import count_tokens
+from tests.support.reference import PLANNED
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
 OTHER_QUESTION = TokenLayout(LAYOUT.prefix, LAYOUT.documents, (61, 62))
@@ -49,7 +50,7 @@ def num_fed(engine: Engine, layout: TokenLayout, method: str, cached: SequenceSt
 
 
 @pytest.mark.parametrize("source", ["vanilla", "pine"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", PLANNED)
 def test_prefix_of_any_method_is_reused(engine: Engine, method: str, source: str) -> None:
     cached = prefill(engine, LAYOUT, source)[0]
     layout = TokenLayout(LAYOUT.prefix, ((11, 12, 13, 14, 15, 16, 17), *LAYOUT.documents[1:]), LAYOUT.suffix)
@@ -58,7 +59,7 @@ def test_prefix_of_any_method_is_reused(engine: Engine, method: str, source: str
     assert num_fed(engine, layout, method, cached) == all_tokens - num_reused
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", PLANNED)
 def test_documents_are_reused_for_other_question_and_order(engine: Engine, method: str) -> None:
     cached, before, _ = prefill(engine, LAYOUT, method)
     assert num_fed(engine, OTHER_QUESTION, method, cached) == OTHER_QUESTION.suffix_length
@@ -68,7 +69,7 @@ def test_documents_are_reused_for_other_question_and_order(engine: Engine, metho
     torch.testing.assert_close(again, before, rtol=0, atol=ROUNDING)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", PLANNED)
 def test_pcw_documents_serve_only_pcw_and_sp(engine: Engine, method: str) -> None:
     cached = prefill(engine, LAYOUT, "pcw")[0]
     is_reused = num_fed(engine, LAYOUT, method, cached) == LAYOUT.suffix_length

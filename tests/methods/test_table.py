@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from pathlib import Path
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -46,10 +46,21 @@ def test_columns_agree_with_the_specification(name: str, row: str) -> None:
     assert METHODS[name].is_order_invariant == (cells[6] == "yes")
 
 
+def of_literal(hint: Any) -> tuple[Any, ...]:
+    """Return the values of a Literal, which may be optional; () for another type."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return (
+        *(value for part in get_args(hint) for value in of_literal(part)),
+        *(None,) * (type(None) in get_args(hint)),
+    )
+
+
 def test_table_has_declared_values_only() -> None:
     hints = get_type_hints(Method)
-    choices = {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Literal}
-    assert len(choices) == 5
+    literals = {name: of_literal(hint) for name, hint in hints.items()}
+    choices = {name: values for name, values in literals.items() if values}
+    assert len(choices) == 8
     for method in METHODS.values():
         for name, hint in hints.items():
             value = getattr(method, name)
@@ -61,7 +72,8 @@ def test_invariance_needs_mask_and_positions() -> None:
     assert {name for name, method in METHODS.items() if method.is_order_invariant} == {
         *("pcw", "pcw_right", "sp", "sp_right", "sp_prefix"),
         *("pine", "pine_reversed", "pine_sum", "pine_max"),
-        *("rotor", "ape", "no_positions_apart"),
+        *("rotor", "ape", "no_positions_apart", "reorder_content", "reorder_likelihood"),
+        *("nbce", "naive_bayes", "ensemble"),
     }
     assert not dataclasses.replace(METHODS["pine"], mask="causal").is_order_invariant
     assert not dataclasses.replace(METHODS["pine"], positions="input").is_order_invariant

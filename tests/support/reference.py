@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, LlamaForCausalLM, PreTrainedModel
 
-from pine_engine import TokenLayout
+from pine_engine import METHODS, TokenLayout
 
 
 class ExactRotary(nn.Module):
@@ -44,6 +44,9 @@ Mix = Callable[[nn.Module, Tensor, Tensor, Tensor, float, float | None], Tensor]
 """(attention module, query (H, n, d), key and value (G, n, d), scale, softcap) to the output (H, n, d)."""
 
 REFERENCE = "reference_for_tests"
+
+PLANNED = [name for name, row in METHODS.items() if row.has_plan]
+"""Methods that the reference defines."""
 
 APE_TEMPERATURE = APE_SCALE = 0.9
 

@@ -28,7 +28,8 @@ def plot_masks(
 
     Args:
         source: Result of `Engine.run`, for its methods; a token layout, for all methods; one attention plan;
-            or several of the same prompt. Methods with equal masks share a panel.
+            or several of the same prompt. Methods with equal masks share a panel. Methods that reorder the
+            documents or read each alone have no mask over the prompt, and are left out.
         query: Index of a token whose row is marked.
         order: Document, as entered, in each slot.
 
@@ -65,9 +66,10 @@ def plot_masks(
 
 def _plans(source: MaskSource) -> "Sequence[pine.AttentionPlan]":
     if isinstance(source, pine.RunResult):
-        return [pine.build_plan(pine.METHODS[name], source.layout) for name in source.answers]
+        methods = [pine.METHODS[name] for name in source.answers]
+        source = [pine.build_plan(method, source.layout) for method in methods if method.has_plan]
     if isinstance(source, pine.TokenLayout):
-        return [pine.build_plan(method, source) for method in pine.METHODS.values()]
+        return [pine.build_plan(method, source) for method in pine.METHODS.values() if method.has_plan]
     plans = [source] if isinstance(source, pine.AttentionPlan) else list(source)
     if not plans or not all(isinstance(plan, pine.AttentionPlan) for plan in plans):
         message = f"invalid source of masks: got {source!r}, expected a RunResult, layout or plan"

@@ -121,7 +121,8 @@ def draw_attention(run: FinishedRun, selection: Selection, attended: AttentionVi
 
 def draw_masks(run: FinishedRun, selection: Selection) -> TabContent:
     """Draw the prompt token by token, with the methods of the tutorial, run or not: masks need no model."""
-    shown = [row for row in pine.METHODS.values() if row.in_tutorial or row.name in run.result.traces]
+    rows = [row for row in pine.METHODS.values() if row.in_tutorial or row.name in run.result.traces]
+    shown = [row for row in rows if row.has_plan]
     token = token_of(run, selection.query)
     figure = viz.plot_masks(
         [plan_of(run, row.name) for row in shown],
@@ -136,6 +137,10 @@ def draw_masks(run: FinishedRun, selection: Selection) -> TabContent:
     ]
     if not_run := [row.label for row in shown if row.name not in run.result.traces]:
         remarks.append(f"Not run: {join_words(not_run)}. Masks are computed without a run.")
+    if without := [row.label for row in rows if not row.has_plan]:
+        remarks.append(
+            f"Not applicable: {join_words(without)}. These reorder the documents, or read each of them alone."
+        )
     return TabContent("".join(map(notice, remarks)), {"token-masks": figure})
 
 

@@ -1,0 +1,130 @@
+"""Reordering of documents by a score before a run: content, likelihood, attention, in-context re-ranking.
+
+The method then runs over the documents in the new order. Sources: Peysakhovich and Lerer 2023,
+adamlerer/synthwiki (attention sorting); Chen et al. 2025, OSU-NLP-Group/In-Context-Reranking; Jiang et al.
+2024, microsoft/LLMLingua (query likelihood, and the arrangement `ends`).
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from pine_engine.attention.arithmetic import attention_weights, tail_mask
+from pine_engine.attention.recorder import StoredKeys, TraceRecorder
+from pine_engine.methods.table import Arrangement, Method, ScoreKind
+from pine_engine.network.registration import LayerInput
+from pine_engine.prompts.layout import TokenLayout
+
+Pass = Callable[[TokenLayout, TraceRecorder | None], Tensor]
+"""Vanilla prefill of a prompt with a recorder; returns the logits (n, V) of all tokens."""
+
+MIN_DEVIATIONS = -2
+"""Tokens whose calibrated score is this many standard deviations from the document's mean do not count."""
+
+
+def reorder_documents(
+    layout: TokenLayout, method: Method, run: Pass, content_free: Sequence[int]
+) -> tuple[int, ...]:
+    """Return the order of the documents in which the method runs; the input order without a score.
+
+    Args:
+        layout: Prompt.
+        method: Method.
+        run: Vanilla prefill.
+        content_free: Token ids of a question without content, for in-context re-ranking. Without them, as
+            for a model without a tokenizer, it is the last token of the suffix.
+    """
+    order = tuple(range(layout.num_documents))
+    for _ in range(method.rounds if method.score else 0):
+        moved = layout.reorder(order)
+        scores = document_scores(moved, method.score, run, content_free)
+        # Token ids resolve ties, so that the order depends on contents alone.
+        best_first = sorted(range(len(scores)), key=lambda place: (-scores[place], moved.documents[place]))
+        order = tuple(order[place] for place in ARRANGEMENTS[method.arrangement](best_first))
+    return order
+
+
+def document_scores(
+    layout: TokenLayout, kind: ScoreKind | None, run: Pass, content_free: Sequence[int] = ()
+) -> list[float]:
+    """Return the score of each document, the better the larger; zeros for `content`."""
+    if kind == "likelihood":
+        return [question_likelihood(layout, document, run) for document in range(layout.num_documents)]
+    if kind == "attention":
+        return last_token_attention(layout, run)
+    if kind == "rerank":
+        return calibrated_attention(layout, run, content_free)
+    return [0.0] * layout.num_documents
+
+
+def question_likelihood(layout: TokenLayout, document: int, run: Pass) -> float:
+    """Return the mean log-probability, in nats, of the suffix after the prefix and one document."""
+    alone = TokenLayout(layout.prefix, (layout.documents[document],), layout.suffix)
+    logprobs = run(alone, None)[-layout.suffix_length - 1 : -1].double().log_softmax(-1)
+    ids = torch.tensor(layout.suffix, device=logprobs.device)
+    return float(logprobs.gather(1, ids[:, None]).mean())
+
+
+def last_token_attention(layout: TokenLayout, run: Pass) -> list[float]:
+    """Return the attention of the last token to each document, the mean over layers and heads."""
+    by_token = _key_attention(layout, run, last_only=True)
+    return [float(by_token[layout.document_slice(d)].sum()) for d in range(layout.num_documents)]
+
+
+def calibrated_attention(layout: TokenLayout, run: Pass, content_free: Sequence[int]) -> list[float]:
+    """Return the attention of the question to each document, minus that of a content-free question.
+
+    Weights are summed over layers and heads and averaged over the question; tokens far below the mean of
+    their document are left out.
+    """
+    empty_question = tuple(content_free) or layout.suffix[-1:]
+    without_content = TokenLayout(layout.prefix, layout.documents, empty_question)
+    attention, baseline = (_key_attention(one, run) for one in (layout, without_content))
+    scores = []
+    for document in range(layout.num_documents):
+        part = layout.document_slice(document)
+        calibrated = attention[part] - baseline[part]
+        if len(calibrated) > 1:  # one token has no standard deviation
+            limit = calibrated.mean() + MIN_DEVIATIONS * calibrated.std()
+            calibrated = calibrated[calibrated > limit]
+        scores.append(float(calibrated.sum()))
+    return scores
+
+
+def _key_attention(layout: TokenLayout, run: Pass, *, last_only: bool = False) -> Tensor:
+    """Return the attention (n,) to each token in float64, summed over layers and heads, mean over the suffix.
+
+    With `last_only`, it is that of the last token, and the mean over layers and heads.
+    """
+    recorder = _KeyRecorder(1 if last_only else layout.suffix_length)
+    run(layout, recorder)
+    by_layer = torch.stack(recorder.by_layer)  # (A, H, n)
+    return by_layer.mean((0, 1)) if last_only else by_layer.sum((0, 1))
+
+
+class _KeyRecorder(TraceRecorder):
+    """Recorder of the mean attention of the last tokens to every token, without a trace."""
+
+    def __init__(self, num_queries: int) -> None:
+        super().__init__()
+        self.num_queries = num_queries
+        self.by_layer: list[Tensor] = []  # of each layer (H, n)
+
+    def record_continuation(self, inputs: LayerInput, first: int, keys: Tensor, stored: StoredKeys) -> None:
+        """See TraceRecorder."""
+        query = inputs.query[:, -self.num_queries :]
+        weights = attention_weights(query, keys, inputs.scoring, tail_mask(query, keys.shape[1], stored.bias))
+        self.by_layer.append(weights.double().mean(1).cpu())
+
+
+def _ends(best_first: Sequence[int]) -> list[int]:
+    """Arrange the best document first, the second last, the third second, and so on."""
+    return [*best_first[::2], *reversed(best_first[1::2])]
+
+
+ARRANGEMENTS: dict[Arrangement, Callable[[Sequence[int]], Sequence[int]]] = {
+    "best_first": list,
+    "best_last": lambda best_first: best_first[::-1],
+    "ends": _ends,
+}
