@@ -15,13 +15,9 @@ from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS
 from pine_engine.models.packed import PackedWeight
 from pine_engine.models.support import ADVICE, lengths_of_change, refusal, sliding_window
+from pine_engine.network import model_patching as patching
 from pine_engine.network.batch_invariant_ops import OpCallerRecorder, patch_op_callers
-from pine_engine.network.model_patching import (
-    PatchedModel,
-    clone_with_shared_weights,
-    freeze_rope_frequencies,
-    patch_attention,
-)
+from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.registration import Attend, AttentionParams, run_pass
 from pine_engine.network.rope import Rope, from_pairs, possible_ropes
 from pine_engine.prompts.layout import TokenLayout
@@ -72,12 +68,12 @@ def _validate_range(
     """Return the patched model for prompts of up to `longest` tokens; for longer ones if None."""
     vocab_size: int = model.config.get_text_config().vocab_size
     ids = torch.randint(vocab_size, (PROBE_TOKENS,), generator=torch.Generator().manual_seed(0))
-    network = clone_with_shared_weights(model)
-    freeze_rope_frequencies(network, longest or max(lengths_of_change(model.config), default=0) + 1)
+    network = patching.clone_with_shared_weights(model)
+    patching.freeze_rope_frequencies(network, longest or max(lengths_of_change(model.config), default=0) + 1)
     expected = network(input_ids=ids[None].to(input_device(network)), use_cache=False).logits[0]
     _check_finite(network, expected)
 
-    patch_attention(network, packed)
+    patching.patch_attention(network, packed)
     with OpCallerRecorder() as callers:
         _capture(network, ids, range(PROBE_TOKENS))
     patch_op_callers(network, callers.modules)

@@ -8,14 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pine_engine.attention.arithmetic import (
-    Ranking,
-    apply_weights,
-    document_queries,
-    rank_for_documents,
-    rank_for_suffix,
-    suffix_weights,
-)
+from pine_engine.attention import arithmetic
+from pine_engine.attention.arithmetic import Ranking
 from pine_engine.attention.kv_cache import DocumentBlocks, LayerCache, heads_of, new_layer
 from pine_engine.attention.placement import Placement
 from pine_engine.attention.recorder import StoredKeys
@@ -83,7 +77,7 @@ class RankedAttention(Strategy):
         for start in range(0, count, chunk):
             stop = min(start + chunk, count)
             visible = num_cached + stop
-            ranking = rank_for_suffix(
+            ranking = arithmetic.rank_for_suffix(
                 from_pairs(rotation.rope.unscaled(pairs[:, start:stop])),
                 cache.blocks.unrotated_keys,
                 self.padding,
@@ -92,15 +86,17 @@ class RankedAttention(Strategy):
                 kind=plan.method.importance,
                 reverse=plan.is_reversed,
             )
-            weights = suffix_weights(
-                document_queries(pairs[:, start:stop], positions[start:stop], ranking.starts, rotation.table),
+            weights = arithmetic.suffix_weights(
+                arithmetic.document_queries(
+                    pairs[:, start:stop], positions[start:stop], ranking.starts, rotation.table
+                ),
                 rotated[:, start:stop],
                 cache.blocks.keys,
                 self.padding,
                 cache.keys[:, :visible],
                 inputs.scoring.softcap,
             )
-            outputs.append(apply_weights(weights, cache.blocks.values, cache.values[:, :visible]))
+            outputs.append(arithmetic.apply_weights(weights, cache.blocks.values, cache.values[:, :visible]))
             for index, member in enumerate(members):
                 if member and member.recorder:
                     *ranked, own_weights = (heads_of(one, index, len(members)) for one in (*ranking, weights))
@@ -117,7 +113,7 @@ class RankedAttention(Strategy):
         """Return the start of document b for document a in block order, as `Ranking.starts`."""
         blocks, rope = self.placement.blocks, self.placement.rotations[slots.layer].rope
         query = from_pairs(rope.unscaled(slots.query)) * slots.scoring.scale
-        ranking = rank_for_documents(
+        ranking = arithmetic.rank_for_documents(
             [query[:, part].reshape(slots.key.shape[0], -1, query.shape[-1]) for part in blocks.rows],
             from_pairs(slots.key),
             blocks,

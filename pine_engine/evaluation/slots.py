@@ -1,9 +1,8 @@
 """Scores by slot of the gold document, where nothing else differs, and scenarios of the paper's judges.
 
-A score counts for a slot if it can be compared with the scores of the other slots: each example has a score
-in each slot shown, with its other documents in one order. So an order that moves the gold document to another
-slot in each example, such as `as-is`, counts for no slot, and neither does a shuffle. Letters of documents
-belong to the places, as when a user enters the documents in another order.
+A score counts for a slot if each example has a score in each slot shown, with its other documents in one
+order (docs/evaluation.md). Letters of documents belong to the places, as when a user enters the documents in
+another order.
 
 In a scenario the better of two answers is first, second, both, or shuffled. All scenarios except the shuffle
 are over the pairs that were judged in both orders.

@@ -10,18 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import transformers
 from huggingface_hub import get_local_safetensors_metadata
 from huggingface_hub.errors import NotASafetensorsRepoError
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForImageTextToText,
-    AutoTokenizer,
-    GgufConfig,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.models.auto import modeling_auto
 from transformers.utils import logging
 from transformers.utils.hub import cached_file
@@ -43,7 +35,7 @@ def read_config(where: str | Path, **source: Any) -> PreTrainedConfig:
     # False: the default None would prompt on the terminal to run the code of the model.
     source["trust_remote_code"] = False
     check_sizes(PreTrainedConfig.get_config_dict(where, **source)[0])
-    config: PreTrainedConfig = AutoConfig.from_pretrained(where, **source)
+    config: PreTrainedConfig = transformers.AutoConfig.from_pretrained(where, **source)
     return config
 
 
@@ -109,7 +101,9 @@ def read_safetensors(
         # Models with images are loaded as a whole unless transformers has a text-only class for them.
         with_images = set(modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
         with_images -= modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
-        kind = AutoModelForImageTextToText if config.model_type in with_images else AutoModelForCausalLM
+        kind: Any = transformers.AutoModelForCausalLM
+        if config.model_type in with_images:
+            kind = transformers.AutoModelForImageTextToText
         resolved = resolve_dtype(dtype, device, stored=stored_dtype(config))
         return _read(where, kind, resolved, use_safetensors=True, source=source, **options)
 
@@ -122,9 +116,9 @@ def read_gguf(gguf: Path, *, dtype: RequestedDtype, device: str, **options: Any)
         check_sizes(PreTrainedConfig.get_config_dict(gguf.parent, trust_remote_code=False, **source)[0])
         # Without dequantize=True the config stays "quantized", and transformers refuses to save the model; if
         # a kernel for packed weights is installed, the weights would stay packed.
-        options["quantization_config"] = GgufConfig(dequantize=True)
+        options["quantization_config"] = transformers.GgufConfig(dequantize=True)
         resolved = resolve_dtype(dtype, device, stored="4bit")
-        return _read(gguf.parent, AutoModelForCausalLM, resolved, source=source, **options)
+        return _read(gguf.parent, transformers.AutoModelForCausalLM, resolved, source=source, **options)
 
 
 def _read(where: str | Path, kind: Any, dtype: Dtype, *, source: dict[str, Any], **options: Any) -> Loaded:
@@ -138,7 +132,7 @@ def _read(where: str | Path, kind: Any, dtype: Dtype, *, source: dict[str, Any],
         message = f"{len(missing)} of its weights are missing, first {missing[0]}; use a complete checkpoint"
         raise ModelError(message, field=missing[0])
     with model_errors("", "save the tokenizer in the same folder", field="tokenizer"):
-        tokenizer = AutoTokenizer.from_pretrained(where, **source)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(where, **source)
     return model, tokenizer
 
 

@@ -1,16 +1,8 @@
 """Batch-invariant operations: the result for one token is bitwise identical in every batch.
 
-On the CPU, torch's operations are not like that: a float32 GEMM uses other kernels for other batch sizes, and
-splits rows and sums between threads; an activation function computes the last elements of each thread's part
-with other instructions. So each kind of operation runs in the one way that is batch-invariant, as
-docs/exactness.md and `verify --self-test` measure:
-
-- float32 GEMMs use oneDNN, for every batch size of 2 or more;
-- bfloat16 and float16 GEMMs use torch where the processor multiplies in that dtype. Elsewhere they are
-  computed in float32 and rounded once;
-- elementwise functions are split into parts of whole SIMD blocks.
-
-This changes rounding only. On a GPU, torch's operations are used.
+On the CPU, torch's operations are not like that (docs/exactness.md). So float32 GEMMs use oneDNN;
+half-precision GEMMs are computed in float32 and rounded once, unless the processor multiplies in that dtype;
+and elementwise functions are split into whole SIMD blocks. On a GPU, torch's operations are used.
 """
 
 import itertools

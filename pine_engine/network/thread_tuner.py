@@ -2,9 +2,6 @@
 
 All threads are about a third faster than one on free cores, but ten times slower if another process occupies
 a core, because every thread waits for the slowest after each small operation. So layers are timed.
-
-The attention of a prompt is excluded, because fused attention can depend on the number of threads. Its number
-of threads depends on the prompt length alone (`attention_threads`), and so not on the order of documents.
 """
 
 import time
@@ -52,7 +49,7 @@ def torch_num_threads(count: int | None) -> Iterator[None]:
 
 
 def attention_threads(num_tokens: int) -> int:
-    """Return the number of threads for the attention of a prompt of `num_tokens` tokens."""
+    """Return the number of threads for the attention of a prompt; fused attention can depend on it."""
     return 1 if num_tokens <= MAX_SINGLE_THREAD_PROMPT else torch.get_num_threads()
 
 

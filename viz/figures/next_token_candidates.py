@@ -8,14 +8,9 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from viz.drawing.text import format_percent, shorten
+from viz.figures import answer_tokens
 from viz.figures.answer_attention import NO_DIFFERENCE, add_bars, bars_height
-from viz.figures.answer_tokens import (
-    MAX_TOKEN_CHARACTERS,
-    AnswerTokens,
-    comparison_step,
-    first_difference,
-    quoted,
-)
+from viz.figures.answer_tokens import AnswerTokens, quoted
 from viz.figures.frame import escaped, new_figure
 
 
@@ -30,7 +25,7 @@ def plot_next_token_candidates(left: AnswerTokens, right: AnswerTokens) -> go.Fi
         left: Answer, from `answer_tokens`.
         right: Answer that it is compared with.
     """
-    answers, step = (left, right), comparison_step(left, right)
+    answers, step = (left, right), answer_tokens.comparison_step(left, right)
     candidates = [_likely_tokens(answer, step) for answer in answers]
     tokens, values = _next_token_candidates_info(candidates)
     decoded = [answer.tokens[step : step + 1] for answer in answers]
@@ -48,7 +43,7 @@ def plot_next_token_candidates(left: AnswerTokens, right: AnswerTokens) -> go.Fi
         caption=" ".join([_reason(left, right), *comparisons]),
         height=bars_height(len(tokens), 2),
     )
-    rows = [escaped(shorten(token, MAX_TOKEN_CHARACTERS)) for token in tokens]
+    rows = [escaped(shorten(token, answer_tokens.MAX_TOKEN_CHARACTERS)) for token in tokens]
     add_bars(figure, answers, rows, values, texts)
     figure.update_xaxes(title="probability")
     figure.update_yaxes(title="token")
@@ -80,7 +75,7 @@ def _likely_tokens(answer: AnswerTokens, step: int) -> dict[str, float]:
 
 
 def _reason(left: AnswerTokens, right: AnswerTokens) -> str:
-    if first_difference(left, right) is not None:
+    if answer_tokens.first_difference(left, right) is not None:
         return "First differing token."
     if not left.tokens:
         return "Both answers are empty."

@@ -12,16 +12,9 @@ from pine_engine.debias.table import method_label, method_mark, method_rank
 from pine_engine.evaluation.answers import METRICS
 from pine_engine.evaluation.estimates import BASELINE
 from pine_engine.evaluation.intervals import Estimate
+from pine_engine.evaluation.report import tables
 from pine_engine.evaluation.report.runs import MeasuredRun
-from pine_engine.evaluation.report.tables import (
-    METRIC_LABELS,
-    Curve,
-    CurveLine,
-    drawn,
-    metric_rows,
-    task_label,
-    text,
-)
+from pine_engine.evaluation.report.tables import Curve, CurveLine, drawn
 from pine_engine.evaluation.slots import is_flat
 from pine_engine.evaluation.task_estimates import Row
 
@@ -34,9 +27,9 @@ def slot_curves(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
     curves: list[Curve] = []
     for number, run in enumerate(runs, start=1):
         for metric in METRICS:
-            rows = metric_rows(task, [run], [metric])
+            rows = tables.metric_rows(task, [run], [metric])
             for size in sorted({size for row in rows if row.mean.is_parsed for size, _ in row.slots()}):
-                title = f"{run.label}: {size} documents, {METRIC_LABELS[metric]}"
+                title = f"{run.label}: {size} documents, {tables.METRIC_LABELS[metric]}"
                 curves += _curves(f"{task}-{number}-{size}-{metric}", title, rows, size)
     return sorted(curves, key=lambda curve: bool(curve.areas))
 
@@ -52,14 +45,14 @@ def _curves(name: str, title: str, rows: Sequence[Row], size: int) -> Iterator[C
     has_intervals = any(one.interval for line in lines.values() for one in line.values())
     notes = [
         "" if has_intervals else "Too few examples for intervals.",
-        text("levels") if levels else "",
+        tables.text("levels") if levels else "",
         _not_drawn(rows),
     ]
     curve = Curve(
         name=name,
         title=title,
         x_title="slot of the document with the answer",
-        y_title=METRIC_LABELS[rows[0].metric],
+        y_title=tables.METRIC_LABELS[rows[0].metric],
         places=tuple(str(slot + 1) for slot in slots),
         lines=tuple(_line(method, map(line.get, slots)) for method, line in lines.items()),
         levels=levels,
@@ -108,13 +101,13 @@ def _with_areas(
         lines=tuple(lines),
         levels=(),
         areas=(("causal attention", edge, top), ("positions", floor, edge)),
-        note=text("areas", vanilla=method_label(BASELINE), alone=method_label(ALONE)),
+        note=tables.text("areas", vanilla=method_label(BASELINE), alone=method_label(ALONE)),
     )
 
 
 def accuracy_bars(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
     """Return a group of bars per run, with a bar per method, for tasks without slots such as math."""
-    rows = metric_rows(task, runs, ["generated"])
+    rows = tables.metric_rows(task, runs, ["generated"])
     parsed = {(row.method, row.run): drawn(row.mean) for row in rows if row.mean.is_parsed}
     if not parsed or any(row.slots() for row in rows):
         return []
@@ -123,7 +116,7 @@ def accuracy_bars(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
     return [
         Curve(
             name=f"{task}-accuracy",
-            title=f"{task_label(task)}: accuracy, mean over orders",
+            title=f"{tables.task_label(task)}: accuracy, mean over orders",
             x_title="model and data",
             y_title="accuracy, %",
             places=groups,
