@@ -173,13 +173,7 @@ class Ranking(NamedTuple):
 
 
 def rank_for_documents(
-    queries: list[Tensor],
-    keys: Tensor,
-    blocks: BlockLayout,
-    documents_end: int,
-    *,
-    kind: ImportanceKind,
-    reverse: bool,
+    queries: list[Tensor], keys: Tensor, blocks: BlockLayout, end: int, *, kind: ImportanceKind, reverse: bool
 ) -> Ranking:
     """Rank the documents for every document and head; `queries` and `keys` as in document_importance."""
     count = len(queries)
@@ -198,7 +192,7 @@ def rank_for_documents(
         rank_documents(of_document, own=index, reverse=reverse)
         for index, of_document in enumerate(importance[:, :1] if is_certain else importance)
     ]
-    starts = [starts_from_ranking(ranking, blocks.lengths, documents_end) for ranking in rankings]
+    starts = [starts_from_ranking(ranking, blocks.lengths, end) for ranking in rankings]
     return Ranking(importance, torch.stack(starts))
 
 

@@ -193,12 +193,9 @@ def _extend_under(
         row if (row := rows[slot]) and row.state.patched_model is patched_model else None for slot in slots
     ]
     tokens = torch.tensor([ids[slot] for slot in slots], device=input_device(patched_model.network))
-    zeros = torch.zeros_like(tokens[:1])
+    zeros, count = torch.zeros_like(tokens[:1]), tokens.shape[1]
     position_ids = torch.cat(
-        [
-            zeros if row is None else row.state.position_ids(row.num_cached_tokens(), tokens.shape[1])
-            for row in batch
-        ]
+        [zeros if row is None else row.state.position_ids(row.num_cached_tokens(), count) for row in batch]
     )
     tuning: AbstractContextManager[OnLayer] = nullcontext(on_layer)
     if is_step and _can_change_num_threads(patched_model, tokens):

@@ -20,7 +20,6 @@ from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.rewardbench import WEIGHTS, WEIGHTS_V0_1_1, Weights
 
 Column = dict[str, Record]  # records of one example under one method, by order
-
 Groups = Sequence[Sequence[Record]]  # records of each example, from which one number per example is computed
 
 Values = tuple[Floats, Flags | None]

@@ -188,12 +188,9 @@ def _template_around(tokenizer: Any, system: str, prefix: str, cue: str) -> tupl
         rendered = render_chat_template(tokenizer, [user])
     head, _, tail = rendered.partition(_USER_SLOT)
     opening, slot, middle = head.partition(_SYSTEM_SLOT)
-    return _pieces(
-        Piece(opening, is_markup=True),
-        Piece(system if slot else ""),
-        Piece(middle, is_markup=True),
-        Piece(prefix),
-    ), _pieces(Piece(tail, is_markup=True))
+    data = Piece(system if slot else "")
+    before = Piece(opening, is_markup=True), data, Piece(middle, is_markup=True), Piece(prefix)
+    return _pieces(*before), _pieces(Piece(tail, is_markup=True))
 
 
 def _pieces(*pieces: Piece) -> Segment:
