@@ -131,8 +131,8 @@ def test_problem_becomes_a_row_of_its_task() -> None:
     instruction = TASKS["math_reasoning"].instruction
     prefix = f"{instruction}\n\nNora starts the week with 12 eggs."
     documents = [Document(premise.strip()) for premise in ONE_PERSON.premises]
-    asked: dict[str, Any] = {"question": "How many eggs does Nora have?", "documents": documents}
-    assert ONE_PERSON.row("p-1") == DataRow(id="p-1", task="math_reasoning", prefix=prefix, **asked)
+    parts: dict[str, Any] = {"question": "How many eggs does Nora have?", "documents": documents}
+    assert ONE_PERSON.row("p-1") == DataRow(id="p-1", task="math_reasoning", prefix=prefix, **parts)
     assert split_problem(f"{text_of(ONE_PERSON)}\n").row("p-1") == ONE_PERSON.row("p-1")
     assert PRICES.row("p-2").prefix == instruction
     with pytest.raises(InputError, check=has_field("premises")):

@@ -10,6 +10,7 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
+from pine_engine.methods.table import METHODS
 from viz.cards.answers import AnswerCard
 from viz.cards.shuffle import InOrders
 from viz.drawing.identity import document_segment
@@ -114,7 +115,8 @@ def finding(cards: Sequence[AnswerCard], methods: Sequence[Mapping[str, Any]]) -
             method for card, method in zip(cards, methods, strict=True) if card.is_order_invariant is wanted
         ]
         if of_kind:
-            parts.append(_count(of_kind[-1] if wanted else of_kind[0]))
+            usual = [method for method in of_kind if METHODS[method["name"]].is_default] or of_kind
+            parts.append(_count(usual[-1] if wanted else usual[0]))
     return " ".join(filter(None, parts))
 
 
