@@ -4,7 +4,7 @@ An estimate has a task, a method, a metric, a group and a name:
 
 | metric | group | name |
 | --- | --- | --- |
-| a score | mean, worst case, best case, changed, unparsed, parsed | |
+| a score | mean, worst case, best case, always correct, never correct, changed, unparsed, parsed | |
 | a score | order, order changed, order unparsed, says A, says first | order |
 | a score | slot | number of documents > slot from 0 |
 | a score | shuffled | number of documents |
@@ -98,7 +98,7 @@ def _score_estimates(scores: Scores) -> Iterator[Labeled]:
 
 
 def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
-    """Yield how often answers change and are parsed, and which letter and document they name."""
+    """Yield how often answers change, are correct in all orders and are parsed, and what they name."""
     grid, metric = scores.grid, scores.metric
 
     def says(answer: str | None) -> Callable[[Record], bool]:
@@ -110,6 +110,10 @@ def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
     pairs = zip(scores.columns, grid.distinct, strict=True)
     changed = [differ([column[name] for name in names], metric) for column, names in pairs]
     yield "changed", (), scores.mean(_values(changed))
+    for name, combine, score in (("always correct", min, 1.0), ("never correct", max, 0.0)):
+        values, is_parsed = scores.of(scores.averaged, combine)
+        flags = np.where(np.isnan(values), np.nan, values == score)
+        yield name, (), scores.mean((flags, is_parsed))
     yield "unparsed", (), scores.share(scores.averaged, says(None))
     parsed = [list(filter(scores.is_parsed, records)) for records in scores.averaged]
     yield "parsed", (), scores.share(parsed, scores.score)

@@ -17,6 +17,8 @@ COSTS = (*TIMES, "ratio", "prefill_ratio", *TOKENS)
 GROUPS = {
     "worst_case": "worst case",
     "best_case": "best case",
+    "always_correct": "always correct",
+    "never_correct": "never correct",
     "changed": "changed",
     "unparsed": "unparsed",
     "read": "parsed",

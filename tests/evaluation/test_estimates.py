@@ -53,6 +53,10 @@ def test_each_order_and_their_mean_are_estimated() -> None:
     assert Row(task, "vanilla", "generated").extreme_orders() == ("swapped", "as-is")
     found = [means(task, name)[0] for name in ("mean", "worst case", "best case", "changed")]
     assert found == [0.5, 0, 1, 1] and means(task, "changed", "pine") == [0]
+    found = [
+        means(task, f"{name} correct", by)[0] for by in ("vanilla", "pine") for name in ("always", "never")
+    ]
+    assert found == [0, 0, 0.5, 0.5]
     assert task.averaged_orders == ["as-is", "swapped"]
     assert group(task, "slot") == {"2 > 0": (0.75, 4), "2 > 1": (0.25, 4)}
     expected = share(np.array([0.5, 0.5, -0.5, -0.5]), minimum=-1.0)
