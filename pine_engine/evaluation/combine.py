@@ -41,7 +41,7 @@ def combine(
         return outcome
     if wrapper:
         # A choice that is a letter names the document that has the letter.
-        in_place = tuple(range(len(task.choices)))
+        in_place = tuple(range(len(choices)))
         named = [run.order.input_order if task.has_letters else in_place for run in runs]
         observed = [list((run.choice_logprobs or {}).values()) for run in runs]
         mean = combine_labels(wrapper, observed, named, prior)
@@ -50,9 +50,9 @@ def combine(
         elif task.has_letters:
             mean = tuple(mean[document] for document in order.input_order)
         logs = (math.log(value) if value else -math.inf for value in mean)
-        choices = dict(zip(task.choices, logs, strict=True))
+        choices = dict(zip(choices, logs, strict=True))
         if wrapper.has_prior:
-            outcome["prior"] = dict(zip(task.choices, prior or pride_prior(observed), strict=True))
+            outcome["prior"] = dict(zip(choices, prior or pride_prior(observed), strict=True))
     answers, largest = order.answers(example), max(choices.values())
     likely = [choice for choice, logprob in choices.items() if logprob == largest]
     scores = [score for choice in likely if (score := example.score(choice, answers)) is not None]

@@ -173,7 +173,7 @@ class ExamplePlan:
             permutations = document_orders(len(order.slots), wrapper.orders if is_permuted else None)
             visited = sorted(tuple(order.slots[place] for place in one) for one in permutations)
             orders = [in_slots(self._example, order.name, slots) for slots in visited]
-        choices = self._task.choices if settings.logprobs and method.scores_choices else ()
+        choices = self._example.scored_choices if settings.logprobs and method.scores_choices else ()
         runs = []
         for one in orders:
             prefills = self._prompts(method, one)

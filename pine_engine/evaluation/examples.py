@@ -28,9 +28,17 @@ class Example(DataRow):
         default_factory=list
     )  # all that are accepted, for the documents as they are stored
     rejected_answers: list[str] = Field(default_factory=list)  # texts that a correct answer does not contain
+    choices: list[Annotated[str, Field(min_length=1)]] = Field(
+        default_factory=list
+    )  # compared by log-probability; none: those of the task
     source: str = ""
     license: str = ""
     meta: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def scored_choices(self) -> tuple[str, ...]:
+        """Texts compared by log-probability."""
+        return tuple(self.choices) or TASKS[self.task].choices
 
     def score(self, text: str, accepted: Sequence[str]) -> float | None:
         """Return the score by the rule of the task, 0 with a rejected answer, None without accepted ones."""

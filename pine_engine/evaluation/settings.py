@@ -54,10 +54,12 @@ class Settings(BaseModel):
         task, name, wrapper = TASKS[example.task], method.name, method.wrapper
         if wrapper is None:
             return
-        count, choices = len(example.documents), len(task.choices)
+        count, choices = len(example.documents), len(example.scored_choices)
         problem = ""
         if not method.generates and not choices:
             problem = f"needs choices: got the task {task.name}, which has none"
+        elif wrapper.has_prior and not task.has_letters:
+            problem = f"needs documents with letters: got the task {task.name}, which has none"
         elif not method.generates and not self.logprobs:
             problem = "needs log-probabilities: got generated answers alone"
         elif not method.scores_choices and not self.generate:

@@ -521,6 +521,22 @@ def test_prior_skips_an_example_beyond_the_context(engine: Engine) -> None:
     assert [record.prompts for record in found.values() if not record.error] == [2, 1]
 
 
+LABELED = THREE.model_copy(update={"id": "labeled", "choices": ["he", "you"], "answers": ["you"]})
+
+
+def test_choices_of_the_data_are_scored_as_by_the_engine(engine: Engine) -> None:
+    orders = ["as-is", "reversed"]
+    found = records(engine, [LABELED], methods=["vanilla", "pine"], order_names=orders, generate=False)
+    for (_, method, name), record in found.items():
+        order = arrange(LABELED, name)
+        layout = engine.tokenize(order.request(LABELED).prompt(engine)).reorder(order.permutation)
+        scores = engine.score(layout, LABELED.choices, methods=[method])[method]
+        expected = {score.text: score.total for score in scores}
+        assert record.choice_logprobs == pytest.approx(expected, abs=ROUNDING)
+        assert record.choice_score == float(max(expected, key=expected.__getitem__) == "you")
+    assert len({record.choice_logprobs["he"] for record in found.values() if record.choice_logprobs}) == 3
+
+
 MANY = THREE.model_copy(update={"id": "many", "documents": THREE.documents * 3})
 THREE_ANSWERS = PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 3})
 
@@ -531,6 +547,7 @@ THREE_ANSWERS = PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 3})
         *((THREE, method, {}) for method in ("pride", "calibration_labels:pine", "pines")),
         *((example, "permutation_full", {}) for example in (MANY, THREE_ANSWERS)),
         (PAIR, "pride", {"logprobs": False}),
+        (LABELED, "pride", {}),
         (PAIR, "calibration_every", {"generate": False}),
         (THREE, "pine", {"generate": False, "logprobs": False}),
         (THREE, "pine", {"max_new_tokens": 0}),
