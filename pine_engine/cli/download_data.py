@@ -15,7 +15,7 @@ from pine_engine.data import registry
 def download_data(
     name: Annotated[str | None, typer.Argument()] = None, output_dir: Path = Path("data"), limit: Limit = None
 ) -> CommandResult:
-    """Download a public dataset, or generate facts-N, as JSONL. Without a name, list all datasets.
+    """Download a dataset, or generate facts-N or few-shot-N, as JSONL. Without a name, list all datasets.
 
     Args:
         name: Name of a dataset. Default: list all datasets.

@@ -14,6 +14,7 @@ from typing import Any
 
 from pine_engine.data import readers
 from pine_engine.data.facts import generate_facts
+from pine_engine.data.few_shot import generate_few_shot
 from pine_engine.errors import InputError, one_line
 from pine_engine.extras import import_extra
 from pine_engine.input_validation import Registry
@@ -22,6 +23,12 @@ Convert = Callable[[Iterable[readers.SourceRecord]], Iterator[readers.Row]]
 
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, OSError, EOFError, csv.Error, zlib.error)
 """Errors of readers and conversions for a file of another form."""
+
+GENERATORS: Mapping[str, Callable[..., Iterator[readers.Row]]] = {
+    "facts": generate_facts,
+    "few_shot": generate_few_shot,
+}
+"""Functions that generate sets, by name in sets.toml."""
 
 TIMEOUT_S = 30
 NUM_RETRIES = 2
@@ -140,7 +147,7 @@ def _not_written(path: Path, error: OSError) -> InputError:
 
 def _load_set(entry: dict[str, Any]) -> PublicSet:
     if options := entry.pop("generate", None):
-        rows = partial(generate_facts, **options)
+        rows = partial(GENERATORS[options.pop("benchmark")], **options)
         return PublicSet(**entry, convert=lambda _: islice(rows(), entry["records"]))
     functions = {key: getattr(readers, f"{key}_{entry.pop(key)}") for key in ("read", "convert")}
     return PublicSet(**entry, **functions)

@@ -90,3 +90,15 @@ def parse_word(text: str) -> str | None:
 def score_word(text: str, answers: Sequence[str]) -> float:
     """Return 1 if the first word equals an answer, else 0."""
     return float(parse_word(text) in answers)
+
+
+def parse_label(text: str) -> str | None:
+    """Return the first line with words, in lower case without punctuation; None without words."""
+    lines = (line.lower().translate(_NO_PUNCTUATION).strip() for line in text.split("\n"))
+    return next(filter(None, lines), None)
+
+
+def score_label(text: str, answers: Sequence[str]) -> float:
+    """Return 1 if the parsed label is an accepted one, else 0."""
+    label = parse_label(text)
+    return float(label is not None and label in map(parse_label, answers))

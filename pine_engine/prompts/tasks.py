@@ -59,6 +59,7 @@ class Task:
     score: Callable[[str, Sequence[str]], float]  # 0 to 1 for the generated text and all accepted answers
     max_new_tokens: int = 64  # limit in evaluations; the specification allows 500
     instruction_role: Literal["user", "system"] = "user"  # whose message the instruction opens
+    uses_chat_template: bool = True  # False: plain text, which the answer continues
     prefix: str = "{instruction}\n\n"  # template of the text before the documents
     normalize: Callable[[str], str] = str  # maps answers that count as one answer in a vote to one string
     choices: tuple[str, ...] = ()  # compared by log-probability; of documents with letters, in their order
@@ -91,7 +92,7 @@ class Task:
         instruction: str = "",
         system: str = "",
     ) -> Prompt:
-        """Return the prompt in the chat template of the model.
+        """Return the prompt, in the chat template of the model if the task uses it.
 
         Args:
             tokenizer: Tokenizer of the model, or an engine or processor that has it.
@@ -112,12 +113,12 @@ class Task:
         if self.instruction_role == "system":
             system = "\n\n".join(filter(None, (system, instruction)))
         return build_prompt(
-            tokenizer,
+            tokenizer if self.uses_chat_template else None,
             system=system,
             prefix=self.prefix.format(instruction=instruction, question=question),
             documents=[self._fill(index, document) for index, document in enumerate(documents)],
             suffix=self.suffix.format(question=question),
-            cue="" if self.suffix.endswith(":") else CUE,
+            cue="" if self.suffix.endswith((":", "\n")) else CUE,
         )
 
     def problems(self, question: str, documents: Sequence[Document]) -> Iterator[Problem]:

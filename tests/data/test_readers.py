@@ -1,9 +1,10 @@
-"""Public data sets, converted to rows that `read_examples` accepts, and the benchmark `facts`."""
+"""Public data sets, converted to rows that `read_examples` accepts, and the generated benchmarks."""
 
 import gzip
 import io
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import parquet
 
 from pine_engine import TASKS, Document, InputError
 from pine_engine.data.facts import KINDS, generate_facts
+from pine_engine.data.few_shot import LABEL_SETS, generate_few_shot
 from pine_engine.data.registry import PUBLIC_SETS, convert
 from pine_engine.evaluation.examples import Example, read_examples
 from tests.support.errors import has_field
@@ -248,11 +252,48 @@ def test_facts_name_their_value_in_one_document(num_documents: int) -> None:
         ]
 
 
-def test_facts_are_equal_for_equal_seeds() -> None:
-    first, second = (list(islice(generate_facts(3, seed=5), count)) for count in (12, 30))
+@pytest.mark.parametrize("generate", [generate_facts, generate_few_shot])
+def test_generated_rows_are_equal_for_equal_seeds(generate: Callable[..., Iterator[Any]]) -> None:
+    first, second = (list(islice(generate(4, seed=5), count)) for count in (12, 30))
     assert first == second[:12]
-    assert first != list(islice(generate_facts(3, seed=6), 12))
-    assert len(list(PUBLIC_SETS["facts-3"].convert(()))) == PUBLIC_SETS["facts-3"].records
+    assert first != list(islice(generate(4, seed=6), 12))
+
+
+@pytest.mark.parametrize("name", ["facts-3", "few-shot-4"])
+def test_generated_set_has_its_number_of_rows(name: str) -> None:
+    rows = list(PUBLIC_SETS[name].convert(()))
+    assert len({row["id"] for row in rows}) == len(rows) == PUBLIC_SETS[name].records
+
+
+def test_label_sets_have_equally_many_distinct_texts() -> None:
+    texts = [
+        text for label_set in LABEL_SETS for of_label in label_set["texts"].values() for text in of_label
+    ]
+    assert len(set(texts)) == len(texts) == PUBLIC_SETS["few-shot-4"].records
+    for label_set in LABEL_SETS:
+        (size,) = set(map(len, label_set["texts"].values()))
+        assert size * len(label_set["texts"]) == 60
+        assert all(label in label_set["instruction"] for label in label_set["texts"])
+
+
+@given(st.integers(4, 16), st.integers(0, 99))
+def test_demonstrations_are_balanced_without_the_tested_text(num_documents: int, seed: int) -> None:
+    label_of = {
+        text: label
+        for label_set in LABEL_SETS
+        for label, texts in label_set["texts"].items()
+        for text in texts
+    }
+    tested = Counter[str]()
+    for row in map(Example.model_validate, islice(generate_few_shot(num_documents, seed), 180)):
+        texts = [document.text for document in row.documents]
+        assert len({*texts, row.question}) == num_documents + 1
+        assert row.answers == [label_of[row.question]] and row.gold_index is None
+        assert [document.title for document in row.documents] == [label_of[text] for text in texts]
+        counts = Counter({choice: 0 for choice in row.choices}) + Counter(label_of[text] for text in texts)
+        assert counts.keys() == set(row.choices) and max(counts.values()) - min(counts.values()) <= 1
+        tested[row.question] += 1
+    assert tested == Counter(list(label_of))
 
 
 def test_answer_with_rejected_value_scores_zero() -> None:
@@ -264,7 +305,12 @@ def test_answer_with_rejected_value_scores_zero() -> None:
     assert row.score(f"It is {accepted}.", ()) is None
 
 
-@pytest.mark.parametrize("num_documents", [1, 21])
-def test_facts_reject_number_of_documents(num_documents: int) -> None:
+@pytest.mark.parametrize(
+    ("generate", "num_documents"),
+    [(generate_facts, 1), (generate_facts, 21), (generate_few_shot, 3), (generate_few_shot, 17)],
+)
+def test_generator_rejects_number_of_documents(
+    generate: Callable[[int], Iterator[Any]], num_documents: int
+) -> None:
     with pytest.raises(InputError, check=has_field("documents")):
-        next(generate_facts(num_documents))
+        next(generate(num_documents))

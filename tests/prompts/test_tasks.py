@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -112,6 +113,7 @@ def test_letters_and_numbers_are_found_in_templates() -> None:
         ("retrieval_qa_numbered", "\nQuestion: Which:\nAnswer:"),
         ("kv_retrieval", '\nKey: "Which:"\nCorresponding value:'),
         ("molecule_generation", "\nAnswer:"),
+        ("few_shot", "Which:\n"),
     ],
 )
 def test_prompt_without_chat_template_ends_with_cue(task: str, ending: str) -> None:
@@ -129,6 +131,8 @@ def test_prompt_without_chat_template_ends_with_cue(task: str, ending: str) -> N
         ("molecule_generation", "\nCCO is ethanol", ["CCO"], "CCO", 1.0),
         ("qm9", "CCO", ["CCO"], "CCO", 1.0),
         ("kv_retrieval", ' "9d8e",', ["9D8E"], "9d8e", 1.0),
+        ("few_shot", " \n**Positive.**\nNext text", ["negative", "Positive"], "positive", 1.0),
+        ("few_shot", "Not positive", ["positive"], "not positive", 0.0),
     ],
 )
 def test_task_parses_and_scores_answers(
@@ -136,6 +140,14 @@ def test_task_parses_and_scores_answers(
 ) -> None:
     assert TASKS[task].parse(text) == parsed
     assert TASKS[task].score(text, answers) == score
+
+
+@pytest.mark.parametrize("tokenizer", [CHATML, NO_TEMPLATE])
+def test_few_shot_prompt_is_plain_text(tokenizer: Any) -> None:
+    prompt = TASKS["few_shot"].prompt(tokenizer, question="Rain?", documents=TWO, instruction="Label.")
+    demonstrations = ["Tides follow the moon.\nTides\n\n", "No title.\n\n"]
+    assert texts(prompt) == ("Label.\n\n", demonstrations, "Rain?\n")
+    assert not any(piece.is_markup for piece in prompt.prefix + prompt.suffix)
 
 
 @pytest.mark.parametrize("task", TASKS)
