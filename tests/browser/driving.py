@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Frame, Locator, Page, expect
 
 from viz.page.form.examples import FormExample, load_examples
@@ -137,17 +138,79 @@ def click_cell(drawn: Locator, row: int, column: int, rows: int, columns: int) -
     mouse.up()
 
 
+def card(page: Page | Frame, slot: int) -> Locator:
+    return page.locator(f".page-card-{slot}")
+
+
+def title(page: Page, slot: int) -> Locator:
+    return page.get_by_label(f"Title, document in slot {slot}", exact=True)
+
+
+def letters(page: Page) -> list[str]:
+    return page.locator("#documents .pine-badge").all_inner_texts()
+
+
+def texts(page: Page) -> list[str]:
+    return [field.input_value() for field in page.locator("#documents .page-text").all()]
+
+
+def drag(page: Page, slot: int, onto: int) -> None:
+    """Takes a card by its handle to the far edge of another, and holds it."""
+    page.locator("#documents").evaluate("node => node.scrollIntoView({ block: 'center' })")  # at no edge
+    grip = card(page, slot).locator(".page-grip")
+    grip.hover(position={"x": 4, "y": 8})  # once nothing moves it any more
+    page.mouse.down()
+    expect(page.locator(".page-dragged")).to_have_count(1)
+    handle, other = grip.bounding_box(), card(page, onto).bounding_box()
+    assert handle and other
+    beside = abs(other["y"] - handle["y"]) < other["height"]
+    if beside:
+        page.mouse.move(other["x"] + (other["width"] - 6 if onto > slot else 6), handle["y"] + 8, steps=8)
+    else:
+        page.mouse.move(handle["x"] + 4, other["y"] + (other["height"] - 6 if onto > slot else 6), steps=8)
+
+
+def select_options(page: Page, group: str, *wanted: str) -> None:
+    """Checks just these boxes of a group."""
+    for box in page.locator(f"{group} label").all():
+        box.get_by_role("checkbox").set_checked(box.inner_text().strip() in wanted)
+
+
+def violations(page: Page, part: str, *rules: str) -> list[str]:
+    """Return the serious violations that axe-core finds, as text; default: all rules."""
+    # Of what passes it would write down every node, which takes longer than all its rules.
+    options = {"resultTypes": ["violations"]} | ({"runOnly": list(rules)} if rules else {})
+    found = Axe().run(page, context=part, options=options).response["violations"]
+    return [
+        f"{violation['id']} ({violation['impact']}): {node['target']} {node['html'][:120]}"
+        for violation in found
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+    ]
+
+
+def paint(page: Page, *, dark: bool) -> None:
+    """Changes the theme, and waits until all colours are those of it."""
+    page.evaluate(
+        """dark => {
+            document.body.classList.toggle("dark", dark);
+            return Promise.allSettled(document.getAnimations().map((each) => each.finished));
+        }""",
+        dark,
+    )
+
+
 def cut_off(page: Page) -> int:
     """Return by how many pixels the page is wider than the window; gradio clips them without a scroll bar."""
     width: int = page.locator(".gradio-container").evaluate("node => node.scrollWidth - node.clientWidth")
     return width
 
 
-def give(page: Page, button: str, file: Path) -> None:
-    """Presses a button that asks for a file, and gives it one."""
+def give(page: Page, button: str, *files: Path) -> None:
+    """Presses a button that asks for files, and gives it some."""
     with page.expect_file_chooser() as chooser:
         page.locator(button).click()
-    chooser.value.set_files(file)
+    chooser.value.set_files(files)
 
 
 def save(page: Page, button: Locator, folder: Path) -> Path:

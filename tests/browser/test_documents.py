@@ -1,28 +1,43 @@
-"""The documents of the form: the browser moves, adds, removes and brings back their cards."""
+"""A visitor's own documents: typed, moved, added, removed, undone, split, uploaded."""
 
 import json
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, Route, ViewportSize, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.driving import (
     DEFAULT,
+    EXAMPLES,
     LONG,
+    RUN_MS,
     SHORT,
+    card,
     choose,
-    cut_off,
+    drag,
     give,
+    letters,
+    paint,
     pick,
+    run,
     save,
+    select_options,
+    set_length,
     text,
+    texts,
+    title,
     unfold,
+    violations,
+    wait_for_model,
 )
-from tests.browser.test_accessibility import paint, violations
 
-PHONE: ViewportSize = {"width": 390, "height": 844}
+MATH = next(example for example in EXAMPLES if example.task == "math_reasoning")
+PROBLEM = (
+    "Ana runs a small stall at the market. She sells 12 loaves at 3 euros each. She sells 20 rolls at 1 euro "
+    "each. She pays 15 euros for the stall. How many euros does she have left?"
+)
+QUESTION = "#question textarea, #question input"
 
 RANDOM_STEPS = """
 () => {
@@ -57,41 +72,6 @@ RANDOM_STEPS = """
 """
 
 
-@pytest.fixture(autouse=True)
-def cards(page: Page) -> None:
-    """Wait for the documents; a click ends the animation of their orders."""
-    expect(text(page, len(DEFAULT.documents))).to_be_visible()
-    page.mouse.click(1, 1)
-
-
-def letters(page: Page) -> list[str]:
-    return page.locator("#documents .pine-badge").all_inner_texts()
-
-
-def texts(page: Page) -> list[str]:
-    return [field.input_value() for field in page.locator("#documents .page-text").all()]
-
-
-def card(page: Page, slot: int) -> Locator:
-    return page.locator(f".page-card-{slot}")
-
-
-def drag(page: Page, slot: int, onto: int) -> None:
-    """Takes a card by its handle to the far edge of another, and holds it."""
-    page.locator("#documents").evaluate("node => node.scrollIntoView({ block: 'center' })")  # at no edge
-    grip = card(page, slot).locator(".page-grip")
-    grip.hover(position={"x": 4, "y": 8})  # once nothing moves it any more
-    page.mouse.down()
-    expect(page.locator(".page-dragged")).to_have_count(1)
-    handle, other = grip.bounding_box(), card(page, onto).bounding_box()
-    assert handle and other
-    beside = abs(other["y"] - handle["y"]) < other["height"]
-    if beside:
-        page.mouse.move(other["x"] + (other["width"] - 6 if onto > slot else 6), handle["y"] + 8, steps=8)
-    else:
-        page.mouse.move(handle["x"] + 4, other["y"] + (other["height"] - 6 if onto > slot else 6), steps=8)
-
-
 def saved(page: Page, folder: Path) -> list[dict[str, Any]]:
     """The documents as the server has them."""
     session = json.loads(save(page, page.locator("#save-session"), folder).read_text())
@@ -99,20 +79,58 @@ def saved(page: Page, folder: Path) -> list[dict[str, Any]]:
     return documents
 
 
-def test_no_step_loses_a_text_or_a_letter(page: Page, tmp_path: Path) -> None:
+def test_own_documents_are_checked_before_the_queue_and_answered_in_two_orders(page: Page) -> None:
+    wait_for_model(page)
+    pick(page, SHORT)
+    title(page, 1).fill("my own title")
+    text(page, 1).fill("Ada has the key to the attic.")
+    page.locator(QUESTION).fill("")
+    problem = page.locator("#form-problem").get_by_role("alert")
+    expect(problem).to_have_text("No question. Enter one.")
+    expect(page.locator("#run")).to_be_disabled()
+    page.locator(QUESTION).fill("Who has the key?")
+    text(page, 2).fill(" ")
+    expect(problem).to_contain_text("Document B is empty")
+    expect(page.locator("#shuffle")).to_be_disabled()
+    expect(title(page, 1)).to_have_value("my own title")
+    text(page, 2).fill("Bo was here.")
+    expect(page.locator("#run")).to_be_enabled()
+
+    set_length(page, 8)
+    select_options(page, "#methods", "Vanilla", "PINE")
+    run(page)
+    pine = page.locator("#order-table [data-method=pine]")
+    ticks = pine.locator(".page-ticks span")
+    expect(ticks).to_have_count(1)
+    text(page, 1).focus()
+    page.keyboard.press("Alt+ArrowRight")
+    expect(page.locator("#order-table [role=status]")).to_have_text("This order is not computed.")
+    page.locator("#run").click()
+    expect(ticks).to_have_count(2, timeout=RUN_MS)  # added to what was there
+    expect(pine).to_contain_text("1 answer")
+    expect(page.locator("#order-table [data-kind=open]")).to_have_count(0)
+
+    page.locator(QUESTION).fill("")
+    expect(page.locator("#shuffle")).to_be_disabled()
+    expect(pine).to_contain_text("1 answer")  # nothing is erased
+    page.locator(QUESTION).fill("Another?")
+    expect(page.locator(".page-outdated")).to_contain_text("You changed: question.")
+    expect(page.locator("#run")).to_be_enabled()
+
+
+def test_documents_are_moved_by_mouse_and_keys_and_no_step_loses_one(page: Page, tmp_path: Path) -> None:
+    expect(text(page, len(DEFAULT.documents))).to_be_visible()
     for step in page.evaluate(RANDOM_STEPS):
         before, after = step["before"], step["after"]
-        expected = [chr(ord("A") + index) for index in range(len(after))]
-        assert sorted(one["letter"] for one in after) == expected
+        assert sorted(one["letter"] for one in after) == [chr(ord("A") + n) for n in range(len(after))]
         assert all(one["title"][6:] == one["text"][5:] for one in after if one["title"])
         if step["kind"] != "type":
-            gone = {one["text"] for one in before} - {one["text"] for one in after}
-            assert len(gone) <= 1
+            assert len({one["text"] for one in before} - {one["text"] for one in after}) <= 1
     shown = [(ord(letter) - ord("A"), text) for letter, text in zip(letters(page), texts(page), strict=True)]
     assert [(one["letter"], one["text"]) for one in saved(page, tmp_path)] == shown
 
-
-def test_a_card_is_dragged_to_another_slot(page: Page, tmp_path: Path) -> None:
+    pick(page, SHORT)
+    pick(page, DEFAULT)
     first, second, third = (document.text for document in DEFAULT.documents)
     drag(page, 1, onto=3)
     page.mouse.up()
@@ -126,55 +144,101 @@ def test_a_card_is_dragged_to_another_slot(page: Page, tmp_path: Path) -> None:
     page.locator("#undo-documents").click()
     assert letters(page) == ["A", "B", "C"]
 
-
-def test_keys_move_the_card_and_the_caret_stays(page: Page) -> None:
-    field = text(page, 1)
-    field.focus()
+    text(page, 1).focus()
     page.keyboard.press("Home")
     page.keyboard.type("Now ")
     page.keyboard.press("Alt+ArrowRight")
     assert letters(page) == ["B", "A", "C"]
-    expect(text(page, 2)).to_be_focused()
+    expect(text(page, 2)).to_be_focused()  # the caret stays
     page.keyboard.type("then ")
-    expect(text(page, 2)).to_have_value(f"Now then {DEFAULT.documents[0].text}")
+    expect(text(page, 2)).to_have_value(f"Now then {first}")
     expect(page.locator("#documents [role=status]")).to_have_text("Moved Document A to slot 2 of 3.")
     page.keyboard.press("Alt+ArrowLeft")
     page.keyboard.press("Alt+ArrowLeft")
     assert letters(page) == ["A", "B", "C"]
 
-
-@pytest.mark.slow
-def test_a_button_keeps_the_focus_when_its_card_moves_or_goes(page: Page) -> None:
-    up = card(page, 3).get_by_role("button", name="Earlier: Document C")
-    up.focus()
-    page.keyboard.press("Enter")
-    page.keyboard.press("Enter")
-    assert letters(page) == ["C", "A", "B"]
-    focused = page.locator(":focus")
-    expect(focused).to_have_attribute("aria-label", "Earlier: Document C")
-    expect(focused).to_be_disabled()
-    card(page, 2).get_by_role("button", name="Remove").press("Enter")
-    expect(page.locator(":focus")).to_have_attribute("aria-label", "Remove: Document A")
-    page.keyboard.press("Control+z")
-    assert letters(page) == ["C", "A", "B"]
-    page.keyboard.press("Control+Shift+z")
-    assert letters(page) == ["B", "A"]
-    page.locator("#add-document").press("Enter")
-    expect(text(page, 3)).to_be_focused()
-
-
-def test_undo_brings_back_what_an_example_replaced(page: Page) -> None:
-    text(page, 2).fill("typed here")
     pick(page, SHORT)
     pick(page, LONG)
-    page.locator("#undo-documents").click()
-    assert texts(page)[1] == "typed here" and len(texts(page)) == 3
+    page.locator("#undo-documents").click()  # brings back what examples replaced
+    assert texts(page) == [f"Now then {first}", second, third]
     page.locator("#redo-documents").click()
     assert texts(page) == [document.text for document in LONG.documents]
 
 
 @pytest.mark.slow
-def test_what_is_typed_while_files_are_read_stays(page: Page, tmp_path: Path) -> None:
+def test_typed_text_and_focus_stay_with_their_document(page: Page) -> None:
+    pick(page, SHORT)
+    page.locator("#clear-documents").click()
+    expect(text(page, 1)).to_have_value("")
+    text(page, 1).press_sequentially("first text")
+    title(page, 2).press_sequentially("second title")
+    text(page, 2).press_sequentially("second text")
+    page.locator("#add-document").press("Enter")
+    expect(text(page, 3)).to_be_focused()
+    page.keyboard.type("third text")
+    assert letters(page) == ["A", "B", "C"]
+
+    earlier = card(page, 3).get_by_role("button", name="Earlier: Document C")
+    earlier.focus()
+    page.keyboard.press("Enter")
+    expect(text(page, 2)).to_have_value("third text")
+    expect(text(page, 3)).to_have_value("second text")
+    expect(title(page, 3)).to_have_value("second title")
+    expect(title(page, 2)).to_have_value("")
+    page.keyboard.press("Enter")
+    assert letters(page) == ["C", "A", "B"]
+    focused = page.locator(":focus")
+    expect(focused).to_have_attribute("aria-label", "Earlier: Document C")
+    expect(focused).to_be_disabled()
+
+    text(page, 3).press_sequentially(" and more")
+    card(page, 2).get_by_role("button", name="Remove").press("Enter")
+    expect(card(page, 3)).to_be_hidden()
+    expect(focused).to_have_attribute("aria-label", "Remove: Document A")
+    page.keyboard.press("Control+z")
+    assert letters(page) == ["C", "A", "B"]
+    page.keyboard.press("Control+Shift+z")
+    assert letters(page) == ["B", "A"]
+    text(page, 2).press_sequentially(" and more")
+    page.locator("#undo-documents").click()
+    assert texts(page) == ["third text", "first text", "second text and more and more"]
+    card(page, 1).get_by_role("button", name="Remove").click()
+    page.locator("#add-document").click()
+    expect(text(page, 3)).to_have_value("")
+
+    unfold(page)
+    page.get_by_role("button", name="Paste multiple documents").click()
+    page.locator("#pasted textarea").fill("# Tides\nThe Moon\n\nwind")
+    page.locator("#paste-documents").click()
+    expect(text(page, 4)).to_have_value("wind")
+    expect(title(page, 3)).to_have_value("Tides")
+    expect(text(page, 2)).to_have_value("second text and more and more")
+    assert letters(page) == ["A", "B", "C", "D"]
+    page.locator("#clear-documents").click()
+    page.locator("#pasted textarea").fill("\n\n".join(f"document number {n}" for n in range(21)))
+    page.locator("#paste-documents").click()
+    expect(page.locator("#documents-message")).to_contain_text("1 not added")
+    expect(text(page, 20)).to_have_value("document number 19")
+
+
+@pytest.mark.slow
+def test_a_judge_has_answers_without_titles(page: Page) -> None:
+    unfold(page)
+    choose(page, "Task", "Judge")
+    expect(card(page, 1)).to_contain_text("Answer of assistant A")
+    expect(page.get_by_label("Text, answer in slot 1")).to_be_visible()
+    expect(card(page, 1).locator(".page-title")).to_be_hidden()
+    expect(page.locator("#add-document")).to_have_text("Add an answer")
+    card(page, 2).get_by_role("button", name="Earlier").click()
+    found = violations(page, "#documents")
+    paint(page, dark=True)
+    found += violations(page, "#documents")
+    paint(page, dark=False)
+    assert found == []
+
+
+@pytest.mark.slow
+def test_slow_and_restarted_servers_get_the_current_documents(page: Page, tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("from a file")
 
@@ -195,47 +259,6 @@ def test_what_is_typed_while_files_are_read_stays(page: Page, tmp_path: Path) ->
     expect(field).to_be_focused()
     page.unroute_all(behavior="wait")
 
-
-@pytest.mark.slow
-def test_a_judge_has_no_titles_and_names_whose_answer_it_is(page: Page) -> None:
-    unfold(page)
-    choose(page, "Task", "Judge")
-    expect(card(page, 1)).to_contain_text("Answer of assistant A")
-    expect(page.get_by_label("Text, answer in slot 1")).to_be_visible()
-    expect(card(page, 1).locator(".page-title")).to_be_hidden()
-    expect(page.locator("#add-document")).to_have_text("Add an answer")
-
-
-@pytest.mark.slow
-def test_a_phone_has_room_for_the_cards(page: Page) -> None:
-    page.set_viewport_size(PHONE)
-    unfold(page)
-    text(page, 1).fill("word " * 60 + "unbreakable" * 12)
-    for slot in (1, 2, 3):
-        box = card(page, slot).bounding_box()
-        assert box and box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"]
-    assert cut_off(page) == 0
-    boxes = [box for box in (card(page, slot).bounding_box() for slot in (1, 2, 3)) if box]
-    assert all(above["y"] + above["height"] <= below["y"] for above, below in pairwise(boxes))
-    drag(page, 1, onto=2)
-    page.mouse.up()
-    assert letters(page) == ["B", "A", "C"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_axe_finds_nothing_serious_in_the_cards(page: Page, dark: bool) -> None:
-    unfold(page)
-    choose(page, "Task", "Judge")
-    card(page, 2).get_by_role("button", name="Earlier").click()
-    paint(page, dark=dark)
-    assert violations(page, "#documents") == []
-    paint(page, dark=False)
-
-
-@pytest.mark.slow
-def test_restarted_server_receives_the_current_documents(page: Page, tmp_path: Path) -> None:
-    text(page, 1).fill("typed before")
     card(page, 2).get_by_role("button", name="Earlier").click()
 
     def send(route: Route) -> None:
@@ -244,7 +267,8 @@ def test_restarted_server_receives_the_current_documents(page: Page, tmp_path: P
 
     page.route("**/gradio_api/**", send)
     documents = saved(page, tmp_path)
-    assert [one["letter"] for one in documents] == [1, 0, 2] and documents[1]["text"] == "typed before"
+    assert [one["letter"] for one in documents] == [1, 0, 2, 3]
+    assert documents[1]["text"].endswith(" one two three four")
     page.unroute_all(behavior="wait")
 
 
@@ -252,3 +276,46 @@ def _of_another(body: str | None) -> str | None:
     if not body or "session_hash" not in body:
         return body
     return json.dumps(json.loads(body) | {"session_hash": "unknown"})
+
+
+@pytest.mark.slow
+def test_a_problem_is_split_and_files_are_added_and_nothing_typed_is_lost(page: Page, tmp_path: Path) -> None:
+    pick(page, MATH)
+    text(page, 1).fill("My own condition.")
+    page.get_by_role("button", name="Split a math problem").click()
+    page.locator("#problem textarea").fill(PROBLEM)
+    page.locator("#split-problem").click()
+    expect(page.locator("#splitting-message")).to_contain_text("3 conditions")
+    expect(text(page, 3)).to_have_value("She pays 15 euros for the stall.")
+    expect(page.locator(QUESTION)).to_have_value("How many euros does she have left?")
+    choose(page, "Last condition", "3: She sells 20 rolls")
+    expect(page.locator(".page-card:visible")).to_have_count(2)
+    expect(page.locator(QUESTION)).to_have_value(
+        "She pays 15 euros for the stall. How many euros does she have left?"
+    )
+    page.locator("#undo-split").click()
+    expect(text(page, 1)).to_have_value("My own condition.")
+    expect(page.locator("#problem textarea")).to_have_value(PROBLEM)
+    expect(page.locator("#undo-split")).to_have_text("Redo")
+
+    broken = tmp_path / "rows.csv"
+    broken.write_text("name\nx\n")
+    unfold(page)
+    give(page, "#add-files", broken)
+    message = page.locator("#documents-message")
+    expect(message.get_by_role("alert")).to_contain_text("File rows.csv has no column 'text'")
+    expect(text(page, 1)).to_have_value("My own condition.")
+    (tmp_path / "tides.txt").write_text("The Moon pulls the sea.")
+    (tmp_path / "wind.md").write_text("Air moves.")
+    give(page, "#add-files", tmp_path / "tides.txt", tmp_path / "wind.md")
+    expect(message).to_contain_text("Added 2 documents from 2 files.")
+    count = len(MATH.documents) + 2
+    expect(text(page, count)).to_have_value("Air moves.")
+
+    unfold(page)
+    choose(page, "Task", "Question over documents")
+    expect(page.get_by_label(f"Title, document in slot {count}", exact=True)).to_have_value("wind")
+    expect(page.locator("#problem")).to_be_hidden()
+    expect(text(page, 1)).to_have_value("My own condition.")
+    choose(page, "Task", "Conditions of a math problem")
+    expect(page.locator("#problem textarea")).to_have_value(PROBLEM)

@@ -1,27 +1,32 @@
-"""A stranger's first minute: the table of answers by order, its ticks, Play, and a run of all orders."""
+"""A stranger's first minute at a desk, on a laptop, on a phone, and in "Why" by keyboard in the dark."""
 
-import pytest
+from itertools import pairwise
+
 from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.browser.driving import (
     DEFAULT,
-    RUN_MS,
     SHORT,
+    card,
     cut_off,
+    drag,
+    letters,
     open_tab,
     pick,
-    set_length,
+    plot,
     text,
+    texts,
+    unfold,
+    violations,
     wait_for_model,
 )
 from viz.page.answers.base_rate import base_rate
 
-SCREENS: dict[str, ViewportSize] = {
-    "desktop": {"width": 1440, "height": 900},
-    "laptop": {"width": 1280, "height": 720},
-    "phone": {"width": 390, "height": 844},
-}
+DESKTOP: ViewportSize = {"width": 1440, "height": 900}
+LAPTOP: ViewportSize = {"width": 1280, "height": 720}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 FAST_MS = 300
+MAIN_JOB = ("#question", ".page-card:visible", "#add-document", "#run", "#shuffle", "#order-table table")
 CONTROLS_IN_VIEW = """
 [...document.querySelectorAll("button, input, textarea, select, a, summary")].filter((control) => {
   const { top, width } = control.getBoundingClientRect();
@@ -29,6 +34,9 @@ CONTROLS_IN_VIEW = """
   return isVisible && top < innerHeight && width > 2;
 }).length
 """
+BOXES = "nodes => nodes.map(node => node.getBoundingClientRect())"
+WHY_STEPS = {"Mask": "attention", "Importance": "importance", "Positions": "PINE decodes"}
+"""Steps of "Why", with words of the title of their figure under PINE."""
 
 
 def bottom(page: Page, part: str) -> float:
@@ -38,52 +46,35 @@ def bottom(page: Page, part: str) -> float:
     return box["y"] + box["height"]
 
 
-def documents(page: Page) -> list[str]:
-    return [field.input_value() for field in page.locator(".page-text:visible").all()]
-
-
 def answer_of(page: Page, method: str) -> str:
     return page.locator(f"#order-table [data-method={method}] .page-order-answer").inner_text()
 
 
-@pytest.mark.parametrize("screen", SCREENS)
-def test_first_screen_shows_vanilla_change_and_pine_stay(page: Page, screen: str) -> None:
-    page.set_viewport_size(SCREENS[screen])
+def expect_order(page: Page, words: str) -> None:
+    expect(page.locator("#order-table [role=status]")).to_contain_text(words)
+
+
+def expect_first_screen(page: Page, screen: ViewportSize) -> None:
+    """Vanilla changes and PINE stays, in sight."""
+    page.set_viewport_size(screen)
     rows = page.locator("#order-table tbody tr")
     expect(rows).to_have_count(4)
     expect(rows.first).to_contain_text("4 of 6 correct · 3 answers")
     expect(rows.last).to_contain_text("6 of 6 correct · 1 answer")
-    expect(page.locator("#order-table")).to_contain_text("PINE gave 1 answer, correct in 6 of 6 orders.")
+    expect(page.locator("#order-table")).to_contain_text("Precomputed with")
     expect(page.locator("#question textarea")).to_have_value(DEFAULT.question)
-    if screen != "phone":
-        assert bottom(page, "#order-table .page-order-foot") <= SCREENS[screen]["height"]
+    expect(page.locator(".page-card:visible")).to_have_count(len(DEFAULT.documents))
     assert cut_off(page) == 0
 
 
-def test_link_opens_the_base_rate(page: Page) -> None:
-    page.get_by_role("button", name="Is PINE always right?", exact=True).click()
-    rows = page.locator("#base-rate tbody tr")
-    expect(rows).to_have_count(4)
-    expect(rows.first).to_be_in_viewport()
-    for percentage in (row for method in base_rate().methods for row in (method.correct, method.never)):
-        expect(page.locator("#base-rate")).to_contain_text(f"{percentage:.0f}%")
-
-
-def test_first_screen_has_few_controls(page: Page) -> None:
-    page.set_viewport_size(SCREENS["laptop"])
-    expect(page.locator("#order-table tbody tr")).to_have_count(4)
-    assert page.evaluate(CONTROLS_IN_VIEW) <= 20
-
-
-def test_a_tick_selects_its_order_at_once_for_documents_bars_and_answers(page: Page) -> None:
-    expect(page.locator(".page-text:visible")).to_have_count(len(DEFAULT.documents))
-    entered = documents(page)
+def test_at_a_desk_ticks_slider_and_play_show_every_order(page: Page) -> None:
+    expect_first_screen(page, DESKTOP)
+    assert bottom(page, "#order-table .page-order-foot") <= DESKTOP["height"]
+    entered = texts(page)
     bars = page.locator("#order-table [data-method=pine] .page-lane")
-    before = bars.get_attribute("aria-label")
-    pine = answer_of(page, "pine")
-    ticks = page.locator("#order-table [data-method=vanilla] .page-ticks span")
+    before, pine = bars.get_attribute("aria-label"), answer_of(page, "pine")
     assert "1745" in answer_of(page, "vanilla")
-    ticks.nth(2).click()
+    page.locator("#order-table [data-method=vanilla] .page-ticks span").nth(2).click()
     expect(page.locator("#order-table [data-method=vanilla] .page-lane")).to_have_attribute(
         "aria-label", "From far to near: B A C", timeout=FAST_MS
     )
@@ -92,75 +83,103 @@ def test_a_tick_selects_its_order_at_once_for_documents_bars_and_answers(page: P
     assert "1913" in answer_of(page, "vanilla")
     slider = page.get_by_role("slider", name="Document order")
     slider.press("ArrowRight")
-    expect(page.locator("#order-table [role=status]")).to_have_text("Order 4 of 6: B C A")
+    expect_order(page, "Order 4 of 6: B C A")
     expect(slider).to_have_attribute("aria-valuetext", "Order 4 of 6: B C A")
     expect(slider).to_be_focused()
 
-
-def test_moving_a_document_selects_its_order_and_outdates_nothing(page: Page) -> None:
-    text(page, 1).focus()
-    page.keyboard.press("Alt+ArrowRight")
-    expect(page.locator("#order-table [role=status]")).to_have_text("Order 3 of 6: B A C")
-    expect(page.locator("#order-table [data-method=pine]")).to_contain_text("6 of 6 correct")
-    page.locator("#save-session").focus()
-    page.wait_for_timeout(1500)  # for what the server answers to a change of the form
-    expect(page.locator(".page-outdated")).to_have_count(0)
-
-
-def test_play_goes_through_all_orders_and_back(page: Page) -> None:
-    status = page.locator("#order-table [role=status]")
+    slider.press("Home")
     page.get_by_role("button", name="Play 6 orders").click()
     for order in ("2 of 6: A C B", "3 of 6: B A C", "4 of 6", "5 of 6", "6 of 6: C B A", "1 of 6: A B C"):
-        expect(status).to_contain_text(order)
+        expect_order(page, order)
     expect(page.get_by_role("button", name="Play 6 orders")).to_be_visible()
-    page.wait_for_timeout(1500)  # after which a draft is kept
+    page.get_by_role("button", name="Is PINE always right?", exact=True).click()
+    rows = page.locator("#base-rate tbody tr")
+    expect(rows).to_have_count(4)
+    expect(rows.first).to_be_in_viewport()
+    for percentage in (row for method in base_rate().methods for row in (method.correct, method.never)):
+        expect(page.locator("#base-rate")).to_contain_text(f"{percentage:.0f}%")
+
+
+def test_on_a_laptop_the_main_job_is_in_sight_and_examples_bring_their_answers(page: Page) -> None:
+    expect_first_screen(page, LAPTOP)
+    assert bottom(page, "#order-table .page-order-foot") <= LAPTOP["height"]
+    assert page.evaluate(CONTROLS_IN_VIEW) <= 20
+    for part in MAIN_JOB:
+        for box in page.locator(part).evaluate_all(BOXES):
+            assert box["top"] >= 0 and box["bottom"] <= LAPTOP["height"], part
+
+    text(page, 1).focus()
+    page.keyboard.press("Alt+ArrowRight")
+    expect_order(page, "Order 3 of 6: B A C")
+    page.locator("#save-session").focus()
+    page.wait_for_timeout(1500)  # the server answers a change of the form, and then a draft is kept
+    expect(page.locator(".page-outdated")).to_have_count(0)
     page.reload()
     expect(page.locator("#example-note")).to_contain_text("Draft restored")
     expect(page.locator("#order-table tbody tr").last).to_contain_text("6 of 6 correct")
-
-
-def test_a_run_of_all_orders_fills_the_table_and_erases_nothing_before(page: Page) -> None:
-    wait_for_model(page)
-    pick(page, SHORT)
-    set_length(page, 8)
-    rows = page.locator("#order-table tbody tr")
-    page.locator("#shuffle").click()
-    expect(page.locator("#stop-shuffle")).to_be_enabled()
-    expect(rows).to_have_count(4)
-    expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
-    expect(rows.last).to_contain_text("1 answer")
-    expect(page.locator("#order-table [data-kind=open]")).to_have_count(0)
-    page.locator("#question textarea").fill("")
-    expect(page.locator("#form-problem")).to_contain_text("No question")
-    expect(page.locator("#run")).to_be_disabled()
-    expect(page.locator("#shuffle")).to_be_disabled()
-    expect(rows.last).to_contain_text("1 answer")
-    page.locator("#question textarea").fill("Another?")
-    expect(page.locator(".page-outdated")).to_contain_text("You changed: question.")
-    expect(page.locator("#run")).to_be_enabled()
-
-
-def test_one_order_is_run_and_added_to_those_that_are_there(page: Page) -> None:
-    wait_for_model(page)
-    set_length(page, 8)
-    for method in ("NIA", "PCW"):
-        page.get_by_role("checkbox", name=method, exact=True).first.uncheck()
-    page.locator("#run").click()
-    expect(page.locator("#run-status")).to_contain_text("Done:", timeout=RUN_MS)
     ticks = page.locator("#order-table [data-method=pine] .page-ticks span")
-    expect(ticks).to_have_count(1)
-    text(page, 1).focus()
-    page.keyboard.press("Alt+ArrowRight")
-    expect(page.locator("#order-table [role=status]")).to_have_text("This order is not computed.")
-    page.locator("#run").click()
-    expect(ticks).to_have_count(2, timeout=RUN_MS)
-    expect(page.locator("#order-table [data-method=pine]")).to_contain_text("1 answer")
-
-
-def test_another_example_brings_its_own_answers(page: Page) -> None:
-    for example in (SHORT, DEFAULT):
+    for example, count in ((SHORT, 2), (DEFAULT, 6)):
         pick(page, example)
-        ticks = page.locator("#order-table [data-method=pine] .page-ticks span")
-        expect(ticks).to_have_count(2 if example is SHORT else 6)
+        expect(ticks).to_have_count(count)
+
+    open_tab(page, "Attention masks")
+    expect(page.locator("#inside-summary")).to_contain_text("Precomputed with")
+    expect(plot(page, "token-masks").locator(".heatmaplayer image")).to_have_count(3)
     open_tab(page, "Tutorial")
+    page.get_by_role("button", name="Worked example: eight tokens").click()
+    positions = page.locator("#running-example pine-figure").last
+    positions.get_by_role("button", name="the decoded token").click()
+    expect(positions.locator(".pine-figure-title")).to_contain_text("the decoded token")
+    expect(positions.locator(".ytick")).to_have_text(["PINE", "SP", "PCW", "NIA", "Vanilla"])
+
+
+def test_a_phone_has_room_for_table_and_cards(page: Page) -> None:
+    expect_first_screen(page, PHONE)
+    unfold(page)
+    text(page, 1).fill("word " * 60 + "unbreakable" * 12)
+    boxes = [box for box in (card(page, slot).bounding_box() for slot in (1, 2, 3)) if box]
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"] for box in boxes)
+    assert all(above["y"] + above["height"] <= below["y"] for above, below in pairwise(boxes))
     assert cut_off(page) == 0
+    drag(page, 1, onto=2)
+    page.mouse.up()
+    assert letters(page) == ["B", "A", "C"]
+
+
+def test_by_keyboard_in_the_dark_why_has_three_steps(page: Page) -> None:
+    expect_first_screen(page, LAPTOP)
+    expect_order(page, "Order 1 of 6")  # with reduced motion nothing plays by itself
+    expect(page.get_by_role("button", name="Play 6 orders")).to_be_visible()
+    wait_for_model(page)  # a page is not left while it waits for the server
+    page.emulate_media(color_scheme="dark", reduced_motion="no-preference")
+    page.reload()
+    expect_order(page, "Order 2 of 6")
+    page.keyboard.press("Tab")
+    page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    expect(page.locator("body")).to_have_class("dark")
+    assert violations(page, "body") == []
+
+    open_tab(page, "Why")
+    why = page.locator("#why")
+    why.get_by_role("button", name="Step 1").focus()
+    for name, title in WHY_STEPS.items():
+        if name != "Mask":
+            page.keyboard.press("ArrowRight")
+        step = why.locator(".pine-lesson-step:visible")
+        expect(step.get_by_role("heading")).to_have_text(name)
+        expect(step.locator(".pine-plot .main-svg").first).to_be_visible()
+        assert bottom(page, "#why") <= LAPTOP["height"]
+        step.get_by_role("button", name="PINE").press("Enter")
+        expect(step.get_by_role("button", name="PINE")).to_have_attribute("aria-pressed", "true")
+        expect(step.locator(".pine-figure-title")).to_contain_text(title)
+    expect(step.locator(".ytick")).to_have_text(["PINE", "Vanilla"])
+    words = why.locator(".page-word[data-document=B]")  # PINE's; vanilla names the year of A
+    expect(words.first).to_contain_text("1913")
+    expect(why.locator(".page-word[data-document=A]").first).to_contain_text("1745")
+    why.get_by_role("button", name="Highlight document B").focus()
+    expect(words.first).to_have_class("page-word page-marked")
+    why.get_by_role("button", name="Highlight document A").focus()
+    expect(words.first).to_have_css("opacity", "0.35")
+    page.set_viewport_size(PHONE)
+    assert cut_off(page) == 0
+    page.emulate_media(color_scheme="light", reduced_motion="reduce")

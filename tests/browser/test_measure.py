@@ -1,4 +1,4 @@
-"""Tasks and measuring, in a browser: a verdict and its score, a set of rows, a split problem, files."""
+"""Tasks and measuring, in a browser: a verdict and its score, a set of rows, molecules."""
 
 import json
 import re
@@ -11,23 +11,19 @@ from tests.browser.driving import (
     EXAMPLES,
     RUN_MS,
     choose,
+    give,
     open_tab,
     pick,
     run,
     save,
+    select_options,
     set_length,
-    text,
     unfold,
     wait_for_model,
 )
 
 JUDGE = next(example for example in EXAMPLES if example.task == "judge_pair")
 MOLECULE = next(example for example in EXAMPLES if example.task == "qm9")
-MATH = next(example for example in EXAMPLES if example.task == "math_reasoning")
-PROBLEM = (
-    "Ana runs a small stall at the market. She sells 12 loaves at 3 euros each. She sells 20 rolls at 1 euro "
-    "each. She pays 15 euros for the stall. How many euros does she have left?"
-)
 
 
 def set_number(page: Page, slider: str, value: int) -> None:
@@ -36,24 +32,12 @@ def set_number(page: Page, slider: str, value: int) -> None:
     field.blur()
 
 
-def tick(page: Page, group: str, *wanted: str) -> None:
-    """Ticks just these boxes of a group."""
-    for box in page.locator(f"{group} label").all():
-        box.get_by_role("checkbox").set_checked(box.inner_text().strip() in wanted)
-
-
-def choose_files(page: Page, button: str, *files: Path) -> None:
-    with page.expect_file_chooser() as opened:
-        page.locator(button).click()
-    opened.value.set_files(files)
-
-
 def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp_path: Path) -> None:
     wait_for_model(page)
     pick(page, JUDGE)
     expect(page.locator("#documents")).to_contain_text("Answer of assistant B")
     unfold(page)
-    tick(page, "#methods", "Vanilla", "PINE")
+    select_options(page, "#methods", "Vanilla", "PINE")
     set_length(page, 16)
     run(page)
     unfold(page, "#answers-in-full")
@@ -66,8 +50,8 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
 
     open_tab(page, "Evaluate")
     expect(page.locator("#measure-meaning")).to_contain_text("the gold document in every slot in turn")
-    tick(page, "#measure-methods", "Vanilla", "PINE")
-    tick(page, "#measure-what", "Log-probabilities")
+    select_options(page, "#measure-methods", "Vanilla", "PINE")
+    select_options(page, "#measure-what", "Log-probabilities")
     set_number(page, "#measure-limit", 2)
     expect(page.locator("#measure-status")).to_contain_text("2 examples × 2 methods × 4 orders = 16 records")
     wrapped = page.locator("#measure-wrapped input")
@@ -109,51 +93,6 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
 
 
 @pytest.mark.slow
-def test_a_problem_is_split_and_files_are_added_and_nothing_typed_is_lost(page: Page, tmp_path: Path) -> None:
-    pick(page, MATH)
-    text(page, 1).fill("My own condition.")
-    page.get_by_role("button", name="Split a math problem").click()
-    page.locator("#problem textarea").fill(PROBLEM)
-    page.locator("#split-problem").click()
-    expect(page.locator("#splitting-message")).to_contain_text("3 conditions")
-    expect(text(page, 3)).to_have_value("She pays 15 euros for the stall.")
-    expect(page.locator("#question textarea, #question input")).to_have_value(
-        "How many euros does she have left?"
-    )
-    choose(page, "Last condition", "3: She sells 20 rolls")
-    expect(page.locator(".page-card:visible")).to_have_count(2)
-    expect(page.locator("#question textarea, #question input")).to_have_value(
-        "She pays 15 euros for the stall. How many euros does she have left?"
-    )
-    page.locator("#undo-split").click()
-    expect(text(page, 1)).to_have_value("My own condition.")
-    expect(page.locator("#problem textarea")).to_have_value(PROBLEM)
-    expect(page.locator("#undo-split")).to_have_text("Redo")
-
-    broken = tmp_path / "rows.csv"
-    broken.write_text("name\nx\n")
-    unfold(page)
-    choose_files(page, "#add-files", broken)
-    message = page.locator("#documents-message")
-    expect(message.get_by_role("alert")).to_contain_text("File rows.csv has no column 'text'")
-    expect(text(page, 1)).to_have_value("My own condition.")
-    (tmp_path / "tides.txt").write_text("The Moon pulls the sea.")
-    (tmp_path / "wind.md").write_text("Air moves.")
-    choose_files(page, "#add-files", tmp_path / "tides.txt", tmp_path / "wind.md")
-    expect(message).to_contain_text("Added 2 documents from 2 files.")
-    count = len(MATH.documents) + 2
-    expect(text(page, count)).to_have_value("Air moves.")
-
-    unfold(page)
-    choose(page, "Task", "Question over documents")
-    expect(page.get_by_label(f"Title, document in slot {count}", exact=True)).to_have_value("wind")
-    expect(page.locator("#problem")).to_be_hidden()
-    expect(text(page, 1)).to_have_value("My own condition.")
-    choose(page, "Task", "Conditions of a math problem")
-    expect(page.locator("#problem textarea")).to_have_value(PROBLEM)
-
-
-@pytest.mark.slow
 def test_molecules_are_drawn_and_measured_by_the_model_that_was_trained_for_them(
     page: Page, tmp_path: Path
 ) -> None:
@@ -180,11 +119,11 @@ def test_molecules_are_drawn_and_measured_by_the_model_that_was_trained_for_them
     rows = tmp_path / "mine.jsonl"
     row = {"id": "a", "task": "retrieval_qa", "question": "Why?", "documents": [{"text": "x"}, {"text": "y"}]}
     rows.write_text(json.dumps(row) + '\n{"id": "b"}\n')
-    choose_files(page, "#measure-upload", rows)
+    give(page, "#measure-upload", rows)
     message = page.locator("#measure-message")
     expect(message.get_by_role("alert")).to_contain_text("File mine.jsonl, line 2")
     expect(page.get_by_label("Dataset", exact=True)).to_have_value(re.compile("by the molecule model"))
     rows.write_text(json.dumps(row) + "\n")
-    choose_files(page, "#measure-upload", rows)
+    give(page, "#measure-upload", rows)
     expect(message).to_contain_text("mine.jsonl: 1 example")
     expect(page.locator("#measure-status")).to_contain_text("1 example × 4 methods × 2 orders = 8 records")

@@ -1,24 +1,30 @@
-"""Shared work of a visitor: opened by a link, from a file and after a reload."""
+"""Shared work of a visitor: by a link, a file, a draft; in a frame, and where a browser denies storage."""
 
 import json
-import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import BrowserContext, Dialog, Page, expect
+from playwright.sync_api import BrowserContext, Dialog, Frame, Page, expect
 
 from tests.browser.conftest import OpenPage, forget
 from tests.browser.driving import (
+    DEFAULT,
     RUN_MS,
     SHORT,
     control,
+    give,
+    letters,
     open_tab,
     pick,
     plot,
     run,
     save,
+    select_options,
     set_length,
     text,
     unfold,
@@ -30,11 +36,15 @@ from viz.page.form.form import Form
 from viz.page.session import session_of, to_code
 
 TYPED = 'A lamp <b>&"quoted"</b> 灯 was lit.'
-
 LINKED = "The lamp is blue."
 CODE = to_code(
     session_of(Form("retrieval_qa", "Which lamp?", "", ("pine",), 8, (Entry(0, "", LINKED),)), accepted="")
 )
+LINK = "#link input, #link textarea"
+KEPT = "Your draft is saved in this browser"
+NOT_KEPT = "Drafts cannot be saved"
+PAUSE_MS = 3000
+"""After which a draft is kept."""
 
 
 def prepare(page: Page) -> None:
@@ -53,18 +63,17 @@ def assert_prepared(page: Page) -> None:
     expect(page.locator("#question textarea")).to_have_value(SHORT.question)
     unfold(page)
     expect(page.locator("#length input[type=number]")).to_have_value("8")
-    assert page.locator("#documents .pine-badge").all_inner_texts() == ["B", "A"]
+    assert letters(page) == ["B", "A"]
 
 
-@pytest.mark.slow
 def test_link_opens_the_same_page_elsewhere(page: Page, open_page: OpenPage) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     prepare(page)
-    page.get_by_label("NIA", exact=True).first.uncheck()
+    select_options(page, "#methods", "Vanilla", "PINE")
     run(page)
     unfold(page, "#answers-in-full")
     answers = page.locator("#answers .pine-answer-text").all_inner_texts()
-    assert len(answers) == 3
+    assert len(answers) == 2
     open_tab(page, "Document importance")
     control(page, "Layer").click()
     page.get_by_role("option", name="layer 7", exact=True).click()
@@ -73,7 +82,7 @@ def test_link_opens_the_same_page_elsewhere(page: Page, open_page: OpenPage) -> 
     open_tab(page, "See it")
     page.locator("#copy-link").click()
     expect(page.locator("#share-message")).to_contain_text("Link copied.")
-    link = page.locator("#link input, #link textarea").input_value()
+    link = page.locator(LINK).input_value()
     assert page.evaluate("navigator.clipboard.readText()") == link
     assert urlsplit(link).fragment.startswith("session=")
     assert urlsplit(link).query == ""  # which the logs of servers hold
@@ -91,41 +100,40 @@ def test_link_opens_the_same_page_elsewhere(page: Page, open_page: OpenPage) -> 
         expect(other.get_by_label("NIA", exact=True).first).not_to_be_checked()
         assert "session" not in other.url
 
-        unfold(other)
-        text(other, 2).fill("Typed after the link was opened.")
-        expect(other.locator("#total")).to_contain_text("answer tokens")
-        other.wait_for_timeout(3000)
-        other.reload()
-        expect(text(other, 2)).to_have_value("Typed after the link was opened.")
-        expect(other.locator("#example-note")).to_contain_text("Draft restored")
-        expect(other.locator("#run-status")).to_have_text("")
 
-
-def test_a_session_is_saved_and_opened_again(page: Page, open_page: OpenPage, tmp_path: Path) -> None:
+def test_a_session_is_saved_opened_again_and_kept_as_a_draft(page: Page, tmp_path: Path) -> None:
     prepare(page)
     file = save(page, page.locator("#save-session"), tmp_path)
     assert file.name == "pine-explorer-session.json"
     saved = json.loads(file.read_text())
     assert [document["letter"] for document in saved["documents"]] == [1, 0]
     assert saved["max_new_tokens"] == 8
-    with open_page() as other:
-        wait_for_model(other)  # whose event has the same outputs as opening a file
-        with other.expect_file_chooser() as chooser:
-            other.locator("#open-session").click()
-        chooser.value.set_files(file)
-        assert_prepared(other)
-        expect(other.locator("#example-note")).to_contain_text("Loaded from pine-explorer-session.json.")
+    examples = page.get_by_label("Example", exact=True)
+    examples.focus()
+    page.keyboard.press("Tab")  # chooses nothing
+    expect(text(page, 1)).to_have_value(TYPED)
 
-        broken = tmp_path / "broken.json"
-        broken.write_text('{"task": "retrieval_qa"}')
-        with other.expect_file_chooser() as chooser:
-            other.locator("#open-session").click()
-        chooser.value.set_files(broken)
-        expect(other.locator("#share-message")).to_contain_text("Broken.json is not a valid session")
-        assert_prepared(other)
+    pick(page, DEFAULT)
+    give(page, "#open-session", file)
+    assert_prepared(page)
+    expect(page.locator("#example-note")).to_contain_text("Loaded from pine-explorer-session.json.")
+    expect(examples).to_have_value("")
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"task": "retrieval_qa"}')
+    give(page, "#open-session", broken)
+    expect(page.locator("#share-message")).to_contain_text("Broken.json is not a valid session")
+    assert_prepared(page)
+
+    text(page, 2).fill("Typed after the file was opened.")
+    expect(page.locator("#total")).to_contain_text("answer tokens")
+    page.wait_for_timeout(PAUSE_MS)
+    page.reload()
+    expect(text(page, 2)).to_have_value("Typed after the file was opened.")
+    expect(page.locator("#example-note")).to_contain_text("Draft restored")
+    expect(page.locator("#run-status")).to_have_text("")
 
 
-@pytest.mark.parametrize("before", ["#", "?", "?other=1&"])
+@pytest.mark.parametrize("before", ["#", "?other=1&"])
 def test_a_link_has_its_session_behind_the_hash_or_as_older_ones_in_the_query(
     open_page: OpenPage, app: ServedApp, before: str
 ) -> None:
@@ -133,13 +141,9 @@ def test_a_link_has_its_session_behind_the_hash_or_as_older_ones_in_the_query(
         expect(text(page, 1)).to_have_value(LINKED)
         expect(page.locator("#example-note")).to_contain_text("Loaded from a link.")
         expect(page).to_have_url(app.url + ("?other=1" if "other" in before else ""))
-
-
-@pytest.mark.parametrize("before", ["#", "?"])
-def test_a_damaged_link_is_explained(open_page: OpenPage, app: ServedApp, before: str) -> None:
     with open_page(f"{app.url}{before}session=AAAA") as page:
         expect(page.locator("#share-message")).to_contain_text("Invalid link.")
-        expect(text(page, 1)).not_to_have_value("")
+        expect(text(page, 1)).to_have_value(DEFAULT.documents[0].text)
 
 
 @pytest.fixture
@@ -147,21 +151,15 @@ def left_page(other_window: BrowserContext, app: ServedApp) -> Iterator[Page]:
     """A page that is left while it may wait for an answer, of which gradio then complains in its console."""
     with other_window.new_page() as page:
         page.goto(app.url)
-        expect(page.locator("#draft-kept")).to_contain_text("Your draft is saved in this browser")
+        expect(page.locator("#draft-kept")).to_contain_text(KEPT)
         yield page
         forget(page, app)
 
 
 @pytest.mark.slow
-def test_a_link_that_is_put_into_an_open_tab_is_opened(left_page: Page, app: ServedApp) -> None:
-    page = left_page
-    page.goto(f"{app.url}#session={CODE}")
-    expect(text(page, 1)).to_have_value(LINKED)
-    expect(page).to_have_url(app.url)
-
-
-@pytest.mark.slow
-def test_what_was_typed_is_not_lost_to_a_link_unasked(left_page: Page, app: ServedApp) -> None:
+def test_a_link_in_an_open_tab_is_opened_and_asks_before_it_replaces_what_was_typed(
+    left_page: Page, app: ServedApp
+) -> None:
     page = left_page
     answers = [False, True]
 
@@ -170,6 +168,10 @@ def test_what_was_typed_is_not_lost_to_a_link_unasked(left_page: Page, app: Serv
         dialog.accept() if answers.pop(0) else dialog.dismiss()
 
     page.on("dialog", answer)
+    page.goto(f"{app.url}#session={CODE}")
+    expect(text(page, 1)).to_have_value(LINKED)
+    expect(page).to_have_url(app.url)
+    expect(page.locator("#draft-kept")).to_contain_text(KEPT)
     text(page, 1).click()
     page.keyboard.type("Typed here. ")
     typed = text(page, 1).input_value()
@@ -181,26 +183,133 @@ def test_what_was_typed_is_not_lost_to_a_link_unasked(left_page: Page, app: Serv
     assert answers == []
 
 
+@pytest.fixture(scope="module")
+def other_site(app: ServedApp, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a page of another site, which shows the app in a frame.
+
+    Chromium denies storage to such a frame, as the windows of these tests are private ones.
+    """
+    folder = tmp_path_factory.mktemp("other-site")
+    (folder / "index.html").write_text(
+        f'<!doctype html><title>Other</title><link rel="icon" href="data:,">'
+        f'<iframe src="{app.url}" width="1240" height="700"></iframe><textarea></textarea>'
+    )
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=folder))
+    with server:
+        Thread(target=server.serve_forever).start()
+        yield f"http://localhost:{server.server_port}/"
+        server.shutdown()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def frame_of(page: Page) -> Frame:
+    frame = page.locator("iframe").element_handle().content_frame()
+    assert frame is not None
+    return frame
+
+
 @pytest.mark.slow
-def test_work_too_long_for_a_link_shows_a_message(page: Page) -> None:
-    pick(page, SHORT)
-    words = " ".join(f"{7919 * number % 99991:x}" for number in range(20_000))
-    text(page, 1).fill(words)
+def test_in_a_frame_on_another_site_everything_works_but_the_draft(
+    open_page: OpenPage, other_site: str
+) -> None:
+    with open_page(other_site) as page:
+        frame = frame_of(page)
+        expect(text(frame, 1)).to_have_value(DEFAULT.documents[0].text)
+        with pytest.raises(Exception, match="Access is denied"):
+            frame.evaluate("localStorage")
+
+        wait_for_model(frame)
+        pick(frame, SHORT)
+        set_length(frame, 8)
+        run(frame)
+        unfold(frame, "#answers-in-full")
+        expect(frame.locator("#answers .pine-answer-text")).to_have_count(4)
+        unfold(frame, "#shuffle-section")
+        frame.locator("#shuffle").click()
+        expect(frame.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
+        open_tab(frame, "Attention masks")
+
+        open_tab(frame, "See it")
+        text(frame, 1).fill("Typed in the frame.")
+        page.wait_for_timeout(PAUSE_MS)
+        expect(frame.get_by_text(NOT_KEPT)).to_have_count(1)
+
+        frame.locator("#copy-link").click()
+        expect(frame.locator("#share-message")).to_contain_text("Link copied.")
+        link = frame.locator(LINK).input_value()
+        page.locator("body > textarea").focus()
+        page.keyboard.press("Control+V")
+        expect(page.locator("body > textarea")).to_have_value(link)
+        with page.expect_download() as offered:
+            frame.locator("#save-session").click()
+        assert offered.value.suggested_filename == "pine-explorer-session.json"
+
+    with open_page(link) as opened:
+        expect(text(opened, 1)).to_have_value("Typed in the frame.")
+
+
+@pytest.fixture
+def page_with(open_page: OpenPage, app: ServedApp) -> Iterator[Callable[[str], Page]]:
+    """Opens the page in a browser in which a script was run before."""
+    with open_page("about:blank") as page:
+
+        def opened(script: str) -> Page:
+            page.add_init_script(script)
+            page.goto(app.url)
+            return page
+
+        yield opened
+
+
+def test_a_browser_without_storage_has_the_page_and_says_that_there_is_no_draft(
+    page_with: Callable[[str], Page],
+) -> None:
+    page = page_with("Object.defineProperty(window, 'localStorage', { get: () => { throw Error() } })")
+    expect(page.get_by_text(NOT_KEPT)).to_have_count(1)
+    expect(text(page, 1)).to_have_value(DEFAULT.documents[0].text)
+
+
+@pytest.mark.slow
+def test_without_clipboard_the_link_is_shown_and_an_old_draft_is_passed_over(
+    page_with: Callable[[str], Page], app: ServedApp
+) -> None:
+    page = page_with(
+        "document.execCommand = () => false;"
+        "Object.defineProperty(navigator, 'clipboard', { value: undefined });"
+        "localStorage.setItem('pine-explorer-draft', 'q7Gk/8Jx+w==:U2FsdGVkX19x5fN+2A==')"
+    )
+    expect(page.locator("#draft-kept")).to_contain_text(KEPT)
+    expect(text(page, 1)).to_have_value(DEFAULT.documents[0].text)
+    expect(page.locator("#share-message")).not_to_contain_text("cannot be opened")
+    page.locator("#copy-link").click()
+    expect(page.locator("#share-message")).to_contain_text("Copy this link.")
+    assert page.locator(LINK).input_value().startswith(f"{app.url}#session=")
+
+
+@pytest.mark.slow
+def test_a_full_storage_and_work_too_long_for_a_link_show_messages(page: Page) -> None:
+    kept = page.locator("#draft-kept")
+    expect(kept).to_contain_text(KEPT)
+    page.evaluate(
+        """() => {
+            const fill = (size, n) => localStorage.setItem(`${size} ${n}`, "x".repeat(size));
+            for (let size = 2 ** 22; size >= 1; size /= 2)
+                try { for (let n = 0; ; n++) fill(size, n); } catch {}
+        }"""
+    )
+    text(page, 1).fill("Typed without room for it.")
+    expect(kept).to_contain_text(NOT_KEPT)
+    page.evaluate("localStorage.clear()")
+    text(page, 1).fill("Typed with room again.")
+    expect(kept).to_contain_text(KEPT)
+    assert page.evaluate("localStorage.getItem('pine-explorer-draft')")
+
+    text(page, 1).fill(" ".join(f"{7919 * number % 99991:x}" for number in range(20_000)))
     page.locator("#copy-link").click()
     expect(page.locator("#share-message")).to_contain_text("Link too long:")
     expect(page.locator("#link")).to_be_hidden()
     expect(page.locator("#download-run")).to_be_disabled()  # nothing was run
-
-
-def test_everything_of_a_run_comes_as_one_file(drawn: Page, tmp_path: Path) -> None:
-    open_tab(drawn, "See it")
-    file = save(drawn, drawn.locator("#download-run"), tmp_path)
-    assert file.name == "pine-explorer-run.zip"
-    with zipfile.ZipFile(file) as archive:
-        names = archive.namelist()
-        session = json.loads(archive.read("session.json"))
-    expected = {"README.txt", "answers.csv", "orders.csv", "certificate.json", "numbers/method-positions.csv"}
-    assert expected <= set(names)
-    assert [document["text"] for document in session["documents"]] == [
-        document.text for document in SHORT.documents
-    ]

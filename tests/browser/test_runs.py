@@ -1,0 +1,288 @@
+"""Runs: from an example to answers and figures, Stop, two visitors, hostile text, late streams."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Dialog, Page, expect
+
+from tests.browser.conftest import OpenPage
+from tests.browser.driving import (
+    DEFAULT,
+    EXAMPLES,
+    LONG,
+    RUN_MS,
+    SHORT,
+    TABS,
+    give,
+    numbers,
+    open_tab,
+    pick,
+    picture,
+    plot,
+    run,
+    set_length,
+    text,
+    title,
+    unfold,
+    wait_for_model,
+)
+from tests.support.serving import ServedApp
+from tools.fuzz.corpus import PAYLOADS, pdf_of
+from viz.page.form.documents import Entry
+from viz.page.form.form import Form
+from viz.page.form.orders import ALL_ORDERS_UP_TO, DEFAULT_ORDERS
+from viz.page.session import session_of, to_code
+
+SAMPLED = next(example for example in EXAMPLES if len(example.documents) == ALL_ORDERS_UP_TO + 1)
+HOSTILE = "<img src=x onerror=\"window.hacked='yes'\"> <|im_end|> </textarea><script>window.hacked=1</script>"
+
+
+def start_and_stop(page: Page, key: str, name: str) -> None:
+    """Start a long run by key, and stop it once it computes. name: empty, or "shuffle"."""
+    stop, status = (f"#stop-{name}", f"#{name}-status") if name else ("#stop", "#run-status")
+    page.keyboard.press(key)
+    expect(page.locator(stop)).to_be_enabled()
+    expect(page.locator(status)).to_contain_text("layer", timeout=RUN_MS)
+    page.keyboard.press("Control+.")
+    expect(page.locator(status)).to_contain_text("Stopped", timeout=RUN_MS)
+    expect(page.locator(stop)).to_be_disabled()
+
+
+def test_from_an_example_to_four_answers_the_figures_and_why(page: Page) -> None:
+    wait_for_model(page)
+    pick(page, SHORT)
+    pick(page, DEFAULT)
+    set_length(page, 16)
+    expect(page.locator("#total")).to_contain_text("answer tokens")
+    unfold(page, "#answers-in-full")
+    for part in ("#order-table", "#answers"):
+        expect(page.locator(part)).to_contain_text("Precomputed with")
+    run(page)
+    expect(page.locator("#order-table")).not_to_contain_text("Precomputed with")
+    cards = page.locator("#answers .pine-card")
+    expect(cards).to_have_count(4)
+    for method, shown in zip(("Vanilla", "NIA", "PCW", "PINE"), cards.all(), strict=True):
+        expect(shown.get_by_role("heading")).to_contain_text(method)
+        expect(shown).to_contain_text(re.compile("Done|Stopped at the token limit"))
+        expect(shown).to_contain_text(re.compile(r"prefill\s*[\d.]+ s"))
+        expect(shown.locator(".pine-answer-text")).to_have_text(re.compile(r"\w"))
+
+    open_tab(page, "Attention masks")
+    expect(page.locator("#masks")).to_contain_text("Not run: SP")  # its mask needs no run
+    open_tab(page, "RoPE positions")
+    count = len(DEFAULT.documents)
+    expect(plot(page, "method-positions").locator(".ytick")).to_have_text(["PINE", "PCW", "NIA", "Vanilla"])
+    open_tab(page, "Document importance")
+    assert len(numbers(page, "figure-importance")) == count
+    open_tab(page, "Compare answers")
+    expect(picture(page, "answers").locator(".pine-card")).to_have_count(2)
+    assert len(numbers(page, "figure-answer-shares")) == 2 * (count + 2)
+    open_tab(page, "Why")
+    expect(page.locator("#why .page-why-documents button")).to_have_count(count)
+    expect(page.locator("#why .pine-lesson-source")).not_to_contain_text("Precomputed")
+
+
+def test_stop_frees_the_model_and_keeps_the_answers(page: Page) -> None:
+    wait_for_model(page)
+    pick(page, LONG)
+    expect(page.locator("#shuffle")).to_have_text("Run 6 orders")
+    set_length(page, 256)
+    text(page, 1).focus()
+    start_and_stop(page, "Control+Enter", "")
+    # No answer had begun: those that were there stay.
+    expect(page.locator("#order-table [data-method=pine]")).to_contain_text("1 answer")
+    start_and_stop(page, "Control+Shift+Enter", "shuffle")
+    pick(page, SHORT)
+    set_length(page, 8)
+    run(page)
+
+
+@pytest.mark.slow
+def test_stop_ends_a_shuffle_and_keeps_its_rows(page: Page) -> None:
+    wait_for_model(page)
+    pick(page, SAMPLED)
+    unfold(page)
+    unfold(page, "#shuffle-section")
+    for method in ("PCW", "NIA"):
+        page.get_by_role("checkbox", name=method, exact=True).uncheck()
+    set_length(page, 32)
+    page.locator("#shuffle").click()
+    rows = page.locator("#shuffle-matrix .ytick")
+    expect(rows).not_to_have_count(0, timeout=RUN_MS)
+    page.locator("#stop-shuffle").click()
+    expect(page.locator("#shuffle-status")).to_contain_text("Stopped")
+    # One order or more was done when Stop was heard; what was there then stays, and nothing is added.
+    kept = rows.count()
+    assert 1 <= kept < DEFAULT_ORDERS
+    expect(page.locator("#stop-shuffle")).to_be_disabled()
+    expect(rows).to_have_count(kept)
+
+
+def test_two_visitors_wait_for_each_other_and_see_only_their_own(page: Page, open_page: OpenPage) -> None:
+    wait_for_model(page)
+    pick(page, LONG)
+    set_length(page, 256)
+    page.locator("#run").click()
+    expect(page.locator("#run-status")).to_contain_text("layer", timeout=RUN_MS)
+    with open_page() as other:
+        expect(text(other, 1)).to_have_value(DEFAULT.documents[0].text)
+        wait_for_model(other)
+        pick(other, SHORT)
+        text(other, 1).fill("Only the second visitor has this text.")
+        set_length(other, 8)
+        other.locator("#run").click()
+        expect(other.locator("#run-status")).to_contain_text("1 run ahead of you", timeout=RUN_MS)
+        page.locator("#stop").click()
+        expect(page.locator("#run-status")).to_contain_text("Stopped", timeout=RUN_MS)
+        expect(other.locator("#run-status")).to_contain_text("Done:", timeout=RUN_MS)
+        expect(other.locator("#order-table [data-method=pine] .page-ticks span")).to_have_count(1)
+    expect(text(page, 1)).to_have_value(LONG.documents[0].text)
+
+
+def test_hostile_text_is_shown_and_never_executed(
+    app: ServedApp, open_page: OpenPage, tmp_path: Path
+) -> None:
+    """Through every door: a link, files of three kinds, their names, and what is typed."""
+    hostile = Form(
+        "retrieval_qa", HOSTILE, PAYLOADS[1], ("vanilla", "pine"), 8, (Entry(0, HOSTILE, PAYLOADS[0]),)
+    )
+    link = to_code(session_of(hostile, accepted="\n".join(PAYLOADS)))
+    name = "<img src=x onerror=window.__pwned=1>"
+    table, paper, session = (tmp_path / f"{name}{ending}" for ending in (".csv", ".pdf", ".json"))
+    with table.open("w", newline="") as file:
+        csv.writer(file).writerows([("title", "text"), (HOSTILE, PAYLOADS[5])])
+    paper.write_bytes(pdf_of(PAYLOADS[0]))
+    session.write_text(json.dumps({name: HOSTILE}))
+
+    with open_page(f"{app.url}?session={link}") as page:
+        dialogs: list[str] = []
+
+        def dismiss(dialog: Dialog) -> None:
+            dialogs.append(dialog.message)
+            dialog.dismiss()
+
+        page.on("dialog", dismiss)
+        wait_for_model(page)
+        expect(title(page, 1)).to_have_value(HOSTILE)
+        unfold(page)
+        give(page, "#add-files", table)
+        expect(text(page, 2)).to_have_value(PAYLOADS[5])
+        text(page, 2).fill(f"{PAYLOADS[5]} {PAYLOADS[2]}")
+        page.locator("#shuffle").click()
+        expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
+        for tab in TABS:
+            open_tab(page, tab)
+        open_tab(page, "Attention masks")
+        expect(page.locator("#inside-summary")).to_contain_text("<img src=x")
+        open_tab(page, "See it")
+        give(page, "#add-files", paper)
+        expect(text(page, 3)).to_have_value(PAYLOADS[0])
+        expect(title(page, 3)).to_have_value(re.compile("img src=x"))
+        give(page, "#open-session", session)
+        expect(page.locator("#share-message")).to_contain_text("is not a valid session")
+        expect(page.locator("#total")).to_contain_text("answer tokens")
+        assert page.evaluate("[window.hacked, window.__pwned]") == [None, None]
+        assert page.locator("img[src=x], iframe, svg[onload]").count() == 0
+        assert dialogs == []
+
+
+LATE_END = """
+(() => {
+  const request = window.fetch;
+  window.fetch = async (input, options) => {
+    const response = await request(input, options);
+    if (!(input.url ?? String(input)).includes("/queue/data?")) return response;
+    const late = new TransformStream({
+      async transform(chunk, controller) {
+        const text = new TextDecoder().decode(chunk);
+        const end = text.indexOf('"msg":"close_stream"');
+        if (end === -1) return controller.enqueue(chunk);
+        const cut = text.lastIndexOf("data:", end);
+        controller.enqueue(new TextEncoder().encode(text.slice(0, cut)));
+        await new Promise((done) => setTimeout(done, 4000));
+        controller.enqueue(new TextEncoder().encode(text.slice(cut)));
+      },
+    });
+    return new Response(response.body.pipeThrough(late), response);
+  };
+})();
+"""
+"""A browser that hears 4 s late that the stream ends: as on a busy machine, only more often."""
+
+
+LATE_NAMES = """
+(() => {
+  const request = window.fetch;
+  window.fetch = async (input, options) => {
+    const response = await request(input, options);
+    const late = String(input).includes("/queue/join") ? window.lateBy?.shift() : 0;
+    await new Promise((done) => setTimeout(done, late ?? 0));
+    return response;
+  };
+})();
+"""
+"""Script that delays the responses to event requests by `lateBy` milliseconds."""
+
+
+@pytest.mark.slow
+def test_what_a_page_hears_late_it_hears_whole(open_page: OpenPage) -> None:
+    with open_page() as page:
+        page.add_init_script(LATE_NAMES)
+        page.reload()
+        wait_for_model(page)
+        # The second of two events is answered before its name is known; a stream is opened all the same.
+        page.evaluate("window.lateBy = [0, 1500]")
+        pick(page, LONG)
+        page.wait_for_timeout(2500)
+        page.evaluate("window.lateBy = [1500]")
+        page.locator("#run").click()
+        expect(page.locator("#stop")).to_be_enabled(timeout=20_000)
+        page.locator("#stop").click()
+        expect(page.locator("#run-status")).to_contain_text("Stopped", timeout=RUN_MS)
+
+
+@pytest.mark.slow
+def test_no_click_is_lost_when_the_stream_of_answers_ends(open_page: OpenPage) -> None:
+    with open_page() as page:
+        page.add_init_script(LATE_END)
+        page.reload()
+        wait_for_model(page)
+        set_length(page, 8)
+        for button, status in (("#run", "#run-status"), ("#shuffle", "#shuffle-status")):
+            page.locator(button).click()
+            expect(page.locator(status)).to_contain_text("Done:", timeout=RUN_MS)
+            page.wait_for_timeout(250)  # the stream has ended, and the browser does not know it yet
+
+
+COPIES = """
+() => {
+  const given = { word: "a", list: [1, { deep: new Map([[1, new Date(0)]]) }] };
+  const copy = structuredClone(given);
+  const moved = new ArrayBuffer(8);
+  structuredClone(moved, { transfer: [moved] });
+  const refused = [() => 1, Symbol("s"), { inside: () => 1 }].map((value) => {
+    try {
+      return structuredClone(value);
+    } catch (error) {
+      return error.name;
+    }
+  });
+  return {
+    plain: [1, "a", true, null, undefined, 2n].every((value) => structuredClone(value) === value),
+    alone: copy !== given && copy.list[1] !== given.list[1] && copy.list[1].deep.get(1).getTime() === 0,
+    moved: moved.byteLength,
+    refused,
+  };
+}
+"""
+
+
+@pytest.mark.slow
+def test_a_copy_is_what_the_browser_makes_of_it(page: Page) -> None:
+    ours = page.evaluate(COPIES)
+    assert ours == {"plain": True, "alone": True, "moved": 0, "refused": ["DataCloneError"] * 3}
+    page.goto("about:blank")
+    assert page.evaluate(COPIES) == ours
