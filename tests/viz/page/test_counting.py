@@ -1,7 +1,6 @@
 """Estimates before a job begins: number of tokens and time."""
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from app import all_sources
 from pine_engine.engine.engine import Engine
-from tests.support.tokenizers import letter_tokenizer
 from tests.support.widgets import built
 from viz.page.answers.answering import plan_answers
 from viz.page.answers.outdated import Origin
@@ -32,11 +30,6 @@ from viz.page.shuffle_job import plan_shuffle
 TEXTS = ["red cat", "green", "white hats", "x", "y"]
 
 
-@pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context_length=2048), letter_tokenizer(), name="tiny")
-
-
 def form(count: int = 3, methods: tuple[str, ...] = ("vanilla", "nia", "pine")) -> Form:
     entries = entries_from([("", text) for text in TEXTS[:count]])
     return Form("retrieval_qa", "Which is green?", "Answer.", methods, 5, entries)
@@ -55,6 +48,7 @@ def test_the_estimate_is_of_the_work_that_is_planned(count: int, controls: bool,
     )  # the one token of the answer is read as well
     assert (moved.prompts, moved.orders) == (with_answer.prompts, with_answer.orders)
     assert moved.prompt_tokens == with_answer.prompt_tokens - moved.prompts
+    assert plan_sweep(engine, request, document=0, answer="").new_tokens == request.max_new_tokens
 
 
 def test_a_measurement_is_estimated_from_its_first_rows(engine: Engine) -> None:
@@ -78,9 +72,7 @@ def test_prompt_over_the_limit_is_reported_early() -> None:
 
 
 @pytest.fixture(scope="module")
-def sources(engine: Engine) -> Sources:
-    source = EngineSource(lambda: engine, "tiny")
-    source.start()
+def sources(source: EngineSource) -> Sources:
     return all_sources(source, None, DEFAULTS)
 
 

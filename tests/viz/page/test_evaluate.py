@@ -2,18 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
-import gradio as gr
 import pytest
 
 from pine_engine.errors import InputError
-from pine_engine.methods.table import get_methods
-from tests.support.widgets import built
 from viz.page.common.bounds import MAX_ROWS
-from viz.page.common.disk import Disk
-from viz.page.common.host_settings import DEFAULTS
-from viz.page.evaluate import chosen_rows, evaluate_tab, read_request
+from viz.page.evaluate import chosen_rows
 from viz.page.files.data_sets import (
     OWN,
     DataSet,
@@ -28,9 +22,7 @@ from viz.page.files.data_sets import (
 )
 from viz.page.files.reading_files import FileReader, without_progress
 from viz.page.form.method_boxes import OFFERED, WRAPPED, wrapped_choices
-from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import RunLog
-from viz.page.jobs.sources import Sources
 
 SETS = [name for _, name in built_in_choices()]
 ROW = {"id": "a", "task": "retrieval_qa", "question": "Why?", "documents": [{"text": "one"}, {"text": "two"}]}
@@ -111,20 +103,3 @@ def test_invalid_row_is_named_by_file_and_line(tmp_path: Path) -> None:
         uploaded(rows_file(tmp_path, ROW, ROW | {"id": "b", "gold_index": 2}))
     with pytest.raises(InputError, match="mine.jsonl mixes tasks: retrieval_qa, kv_retrieval"):
         read_set(rows_file(tmp_path, ROW, ROW | {"id": "b", "task": "kv_retrieval"}))
-
-
-def test_request_has_the_values_of_the_widgets(tmp_path: Path) -> None:
-    def values() -> list[Any]:
-        with gr.Blocks() as page:
-            sources = Sources(EngineSource(lambda: pytest.fail("no model is needed"), "none"))
-            reader, disk = FileReader(RunLog()), Disk(tmp_path, 1e9)
-            inputs = evaluate_tab(page, sources, gr.State(None), DEFAULTS, disk, reader)
-            return [widget.value for widget in inputs]
-
-    read = read_request(*built(values))
-    assert read.rows.name == "retrieval_qa.jsonl" and read.generate and read.logprobs
-    assert read.methods == tuple(row.name for row in get_methods())
-    read = read_request("judge_pair", None, 4.0, ["pine", "vanilla"], [], ["as-is"], ["logprob"], 16.0)
-    assert (read.rows, read.limit, read.methods) == (read_built_in("judge_pair"), 4, ("vanilla", "pine"))
-    assert (read.orders, read.generate, read.logprobs) == (("as-is",), False, True)
-    assert read.max_new_tokens == 16

@@ -1,13 +1,12 @@
 """Evaluation of the page: records, their tables, curves and files, and Stop."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import LlamaForCausalLM
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
@@ -20,7 +19,6 @@ from pine_engine.evaluation.settings import Key
 from pine_engine.methods.table import METHODS
 from tests.support.records import judged, run_info, sweep, swept
 from tests.support.running import one_run, run_views
-from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from viz.cards.measured import MeasuredRow, MeasuredTable, key_findings, measured_tables
 from viz.figures.bias_curve import plot_bias_curve
@@ -47,11 +45,6 @@ from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
 
 SLOT = "slot of the gold document"
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
-    return Engine(tiny_llama(max_context_length=2048), letter_tokenizer(), name="tiny")
 
 
 def sent_request(name: str = "retrieval_qa", **changes: Any) -> MeasureRequest:
@@ -167,13 +160,6 @@ def test_shared_work_is_counted_once(engine: Engine) -> None:
     )
     # Both orders and three prompts without content; two answers, and two that go on from four prompts each.
     assert plan.prompts == 5 and plan.new_tokens == 3 * (2 + 2 * 4)
-
-
-def test_work_sentence_counts_the_records() -> None:
-    assert work_sentence(sent_request()) == "2 examples × 2 methods × 2 orders = 8 records"
-    single = sent_request(limit=1, methods=("pine",), orders=("as-is",))
-    assert work_sentence(single) == "1 example × 1 method × 1 order = 1 record"
-    assert work_sentence(sent_request(orders=("gold-all",))).endswith("4 orders = 16 records")
 
 
 @pytest.mark.parametrize(
@@ -348,24 +334,7 @@ def test_stop_ends_the_model_while_decoding(engine: Engine, monkeypatch: pytest.
     assert not [thread for thread in threading.enumerate() if thread.name == "measure-beat"]
 
 
-def test_closing_ends_the_beat(engine: Engine) -> None:
-    views = measure_rows(engine, sent_request(limit=6))
-    next(views)
-    next(views)
-    views.close()
-    assert "measure-beat" not in {thread.name for thread in threading.enumerate()}
-
-
 # Files
-
-
-def test_files_have_the_records_and_the_report(views: list[MeasureView], tmp_path: Path) -> None:
-    records, report = write_files(views[-1], tmp_path)
-    lines = records.read_text(encoding="utf-8").splitlines()
-    assert [Record.model_validate_json(line) for line in lines] == list(views[-1].records)
-    assert report is not None
-    text = report.read_text(encoding="utf-8")
-    assert "retrieval_qa.jsonl" in text and views[-1].info.data_sha256 in text
 
 
 def test_report_needs_a_complete_row(views: list[MeasureView], tmp_path: Path) -> None:
@@ -385,16 +354,6 @@ def table(orders: int = 2, **changes: Any) -> MeasuredTable:
     return MeasuredTable(
         "Accepted answers", True, tuple(f"o{i}" for i in range(orders)), (replace(row, **changes),)
     )
-
-
-def test_table_shows_shares_with_their_interval() -> None:
-    html = measured_tables([table()], done=3, planned=12, note="Two failed.")
-    assert cells(html) == [["0%", "10%", "25%10% to 40%", "1 of 6"]]
-    heads = [head.text for head in read_html(html).all("thead")[0].all("th")]
-    assert heads == ["method", "o0", "o1", "mean", "answers changed"]
-    assert "Two failed." in html
-    nats = replace(table(1, values=(-3.456,), mean=-3.456, interval=None, changed=None), is_share=False)
-    assert cells(measured_tables([nats], done=1, planned=1)) == [["-3.46", "-3.46"]]
 
 
 def test_many_orders_show_the_lowest_and_highest() -> None:

@@ -2,23 +2,20 @@
 
 import json
 import re
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 
+import viz
 from pine_engine.engine.engine import Engine
-from pine_engine.methods.table import METHODS
 from tests.support.runs import THREE, finish, swapped, telling_queries
-from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html
-from viz.drawing.identity import document_segment
 from viz.export.packed import packed_json
 from viz.figures.answer_attention import NO_TOKENS
-from viz.figures.answer_tokens import AnswerTokens, answer_tokens
+from viz.figures.answer_tokens import AnswerTokens
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.figures.importance import normalize
 from viz.page.answers.answer_records import TriedOrder
@@ -28,7 +25,6 @@ from viz.page.internals import summary_html
 from viz.page.internals_figures import (
     DRAWING,
     FIGURES,
-    TABS,
     chosen_other,
     draw_change,
     draw_importance,
@@ -40,18 +36,11 @@ from viz.page.selection import (
     Query,
     Selection,
     first_selection,
-    num_suffix_queries,
-    plan_of,
     query_of_step,
 )
 
 NAMES = list(DRAWING)
 STEPS = 4
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny")
 
 
 @pytest.fixture(scope="module")
@@ -147,11 +136,6 @@ def test_hostile_text_is_escaped_in_every_tab(text: str, engine: Engine) -> None
             assert tags <= {"<br>", "<b>", "</b>", "<extra>", "</extra>", *title_tags}
 
 
-def test_every_tab_has_a_drawing_function() -> None:
-    assert [name for name, _ in TABS] == ["attention", *NAMES]
-    assert [DRAWING[name].__name__ for name in NAMES] == [f"draw_{name}" for name in NAMES]
-
-
 # Masks
 
 
@@ -174,17 +158,10 @@ def test_masks_of_the_tutorial_are_drawn_without_a_run(engine: Engine) -> None:
     assert [trace.name for trace in figure.data] == ["Vanilla", "NIA; PCW; SP", "PINE"]
 
 
-def test_the_mask_of_every_method_is_drawn_over_the_whole_prompt(run: FinishedRun) -> None:
-    figure = draw_masks(run, first_selection(run)).figures["token-masks"]
-    tokens = np.arange(run.result.layout.num_tokens)
-    for name in METHODS:
-        expected = plan_of(run, name).attention_mask(tokens, tokens)
-        assert sum(np.array_equal(~np.isnan(trace.z), expected) for trace in figure.data) == 1, name
-    assert list(figure.layout.xaxis.ticktext) == ["prefix", "B", "A", "C", "question"]
-
-
 def test_the_chosen_query_is_marked_until_the_answer(run: FinishedRun) -> None:
     layout = run.result.layout
+    figure = draw_masks(run, Selection("pine", Query("document", 1))).figures["token-masks"]
+    assert list(figure.layout.xaxis.ticktext) == ["prefix", "B", "A", "C", "question"]
 
     def marked(query: Query) -> set[int]:
         figure = draw_masks(run, Selection("pine", query)).figures["token-masks"]
@@ -196,24 +173,12 @@ def test_the_chosen_query_is_marked_until_the_answer(run: FinishedRun) -> None:
     assert marked(Query("suffix", layout.suffix_length)) == set()
 
 
-def test_a_prompt_without_a_prefix_has_no_row_for_it(run: FinishedRun) -> None:
-    layout = replace(run.result.layout, prefix=())
-    cut = replace(
-        run,
-        result=replace(run.result, layout=layout),
-        prompt_tokens=run.prompt_tokens[run.result.layout.prefix_length :],
-    )
-    selection = Selection("pine", Query("document", 1))
-    drawn = draw_masks(cut, selection)
-    assert list(drawn.figures["token-masks"].layout.xaxis.ticktext) == ["B", "A", "C", "question"]
-
-
 # Positions
 
 
 def test_mean_names_its_most_decisive_head(run: FinishedRun) -> None:
     last = Query("suffix", run.result.layout.suffix_length - 1)
-    assert "Positions have no mean" not in draw_positions(run, Selection("pine", last, 1, 3)).html
+    assert "Shown:" not in draw_positions(run, Selection("pine", last, 1, 3)).html
     mean = draw_positions(run, Selection("pine", last))
     layer, head = most_decisive(decisiveness(run.result.traces["pine"]))
     assert f"Shown: layer {layer}, head {head}" in mean.html
@@ -226,25 +191,49 @@ def test_mean_names_its_most_decisive_head(run: FinishedRun) -> None:
 # The figures
 
 
+def assert_equal_but_for_the_method(figures: dict[str, go.Figure], expected: dict[str, go.Figure]) -> None:
+    """The figures are those of the library, with the method before their title."""
+    for place, figure in expected.items():
+        drawn = figures[place]
+        title = figure.layout.title.text
+        assert drawn.layout.title.text == f"PINE: {title[:1].lower()}{title[1:]}"
+        assert packed_json(drawn.update_layout(title_text=title)) == packed_json(figure), place
+
+
 @pytest.mark.parametrize("query", [Query("document", 1), Query("suffix", 2)])
-def test_bars_stand_where_the_trace_says(run: FinishedRun, query: Query) -> None:
+def test_selection_reaches_every_figure_of_positions(run: FinishedRun, query: Query) -> None:
     trace = run.result.traces["pine"]
-    starts = trace.document_starts if query.kind == "document" else trace.suffix_starts
-    by_layer = draw_positions(run, Selection("pine", query, 1, 2)).figures["positions"]
-    by_head = draw_positions(run, Selection("pine", query, 1, 2, rows="head")).figures["positions"]
-    assert [bar.name for bar in by_layer.data[:3]] == ["document B", "document A", "document C"]
-    for slot in range(3):
-        np.testing.assert_array_equal(by_layer.data[slot].base, starts[:, 2, query.index, slot])
-        np.testing.assert_array_equal(by_head.data[slot].base, starts[1, :, query.index, slot])
-    title = by_layer.layout.title.text
-    assert title.startswith("PINE: ") and title.endswith(", head 2")
-    (chosen,) = by_head.layout.shapes
-    assert (chosen.y0, chosen.y1) == (1.5, 2.5)
+    options: dict[str, Any] = {"layer": 1, "head": 2, "order": run.order}
+    options["document" if query.kind == "document" else "query"] = query.index
+    drawn = draw_positions(run, Selection("pine", query, 1, 2, rows="head"))
+    expected = {
+        "positions": viz.plot_positions(trace, by="head", **options),
+        "position-map": viz.plot_position_map(trace, **options),
+    }
+    assert_equal_but_for_the_method(drawn.figures, expected)
+    assert pressed(drawn.html) == ["heads"]
 
 
-def test_an_answer_that_was_over_says_so(run: FinishedRun) -> None:
-    drawn = draw_positions(run, Selection("pine", Query("suffix", num_suffix_queries(run, "pine")), 0, 0))
-    assert "This answer ended before the selected token" in drawn.html and not drawn.figures
+@pytest.mark.parametrize("step", [1, None])
+def test_selection_reaches_every_figure_of_importance(
+    run: FinishedRun, selection: Selection, step: int | None
+) -> None:
+    """Without a token of the answer, a document is selected."""
+    trace = run.result.traces["pine"]
+    query = Query("document", 2) if step is None else query_of_step(run, step)
+    chosen = replace(selection, query=query, normalization="share", with_prefix=False)
+    place: dict[str, Any] = {"layer": 1, "head": 2}
+    scale: dict[str, Any] = {"normalization": "share", "order": run.order}
+    texts = run.answer_tokens["pine"]
+    expected = {
+        "decisive-heads": viz.plot_head_decisiveness(trace, **place),
+        "importance": viz.plot_importance(trace, **place, **scale, document=2 if step is None else None),
+        "answer-importance": viz.plot_answer_importance(trace, texts, **place, **scale, step=step),
+        "attention-shares": viz.plot_attention_shares(
+            trace, step=step, steps=len(texts), with_rest=False, **place, order=run.order
+        ),
+    }
+    assert_equal_but_for_the_method(draw_importance(run, chosen).figures, expected)
 
 
 def test_methods_whose_answer_was_over_are_left_out(run: FinishedRun) -> None:
@@ -263,115 +252,13 @@ def test_methods_whose_answer_was_over_are_left_out(run: FinishedRun) -> None:
     }
 
 
-def test_the_map_has_a_row_for_the_chosen_query(run: FinishedRun) -> None:
-    layout, trace = run.result.layout, run.result.traces["pine"]
-    rows = [("document 2", 2), ("suffix 0", 3), (f"suffix {layout.suffix_length}", 4)]
-    for value, row in rows:
-        query = Query.parse(value)
-        assert query is not None
-        figure = draw_positions(run, Selection("pine", query, 1, 2)).figures["position-map"]
-        (heat,) = figure.data
-        (chosen,) = figure.layout.shapes
-        assert (chosen.y0 + chosen.y1) / 2 == row and heat.meta["y"][row] == {"query": value}
-        starts = trace.document_starts if query.kind == "document" else trace.suffix_starts
-        np.testing.assert_array_equal(heat.z[row], starts[1, 2, query.index])
-    assert list(heat.y) == ["B", "A", "C", "answer 1", "answer 2"]
-
-
-def test_row_is_a_layer_or_a_head(run: FinishedRun) -> None:
-    selection = Selection("pine", Query("suffix", 1), 1, 0)
-    for rows in ("layer", "head"):
-        html = draw_positions(run, selection.picked({"rows": rows}, run)).html
-        assert pressed(html) == [f"{rows}s"]
-
-
-@pytest.mark.slow
-def test_queries_everywhere_can_be_drawn_under_every_method(run: FinishedRun) -> None:
-    """Every document, and one after the other in the suffix with steps of 8, to its last token."""
-    last = min(num_suffix_queries(run, method) for method in run.result.traces) - 1
-    queries = [Query("document", slot) for slot in range(3)]
-    queries += [Query("suffix", index) for index in (*range(0, last, 8), last)]
-    for method in run.result.traces:
-        for query in queries:
-            assert_harmless(draw_positions(run, Selection(method, query)).html)
-
-
-def test_a_run_without_ranking_has_nothing_to_choose(engine: Engine) -> None:
-    alone = finish(engine, THREE, methods=("vanilla",))
-    html = draw_positions(alone, Selection("vanilla", Query("document", 0))).html
-    assert "same document positions in every layer and head." in html and "Choose" not in html
-
-
 # Importance
-
-
-def suffix_importance(run: FinishedRun) -> np.ndarray:
-    found = run.result.traces["pine"].suffix_importance
-    assert found is not None
-    return found
 
 
 def suffix_attention(run: FinishedRun, method: str) -> np.ndarray:
     found = run.result.traces[method].suffix_attention
     assert found is not None
     return found
-
-
-def test_the_heads_are_the_spreads_of_the_trace(run: FinishedRun, selection: Selection) -> None:
-    expected = decisiveness(run.result.traces["pine"])
-    boxes: tuple[tuple[dict[str, Any], Any], ...] = (
-        ({}, (0.5, 1.5, 1.5, 2.5)),
-        ({"head": None}, (0.5, 1.5, -0.5, 3.5)),
-        ({"layer": None}, (-0.5, 1.5, 1.5, 2.5)),
-    )
-    for changes, box in boxes:
-        figure = draw_importance(run, replace(selection, **changes)).figures["decisive-heads"]
-        np.testing.assert_array_equal(figure.data[0].z, expected.T)
-        (chosen,) = figure.layout.shapes
-        assert (chosen.x0, chosen.x1, chosen.y0, chosen.y1) == box
-    everywhere = draw_importance(run, replace(selection, layer=None, head=None)).figures["decisive-heads"]
-    assert not everywhere.layout.shapes
-
-
-def test_the_most_decisive_head_is_chosen_first(run: FinishedRun) -> None:
-    first = first_selection(run)
-    assert (first.layer, first.head) == most_decisive(decisiveness(run.result.traces["pine"]))
-    html = draw_importance(run, first).html
-    assert pressed(html)[0] == f"Most decisive head: layer {first.layer}, head {first.head}"
-
-
-def test_documents_are_drawn_as_the_trace_has_them(run: FinishedRun, selection: Selection) -> None:
-    importance = run.result.traces["pine"].document_importance
-    assert importance is not None
-
-    def drawn(**changes: Any) -> Any:
-        return draw_importance(run, replace(selection, **changes)).figures["importance"]
-
-    np.testing.assert_array_equal(drawn().data[0].z, importance[1, 2])
-    assert list(drawn().data[0].y) == ["B", "A", "C"]
-    np.testing.assert_array_equal(
-        drawn(normalization="share").data[0].z, normalize(importance[1, 2], "share")
-    )
-    mean = drawn(layer=None, head=None)
-    np.testing.assert_allclose(mean.data[0].z, importance.mean(axis=(0, 1)), rtol=1e-6)
-    assert mean.layout.title.text.startswith("PINE: ")
-    assert "mean over layers and heads" in mean.layout.title.text
-    (chosen,) = drawn(query=Query("document", 2)).layout.shapes
-    assert (chosen.y0, chosen.y1) == (1.5, 2.5) and not drawn().layout.shapes
-
-
-def test_each_token_is_drawn_from_the_query_that_writes_it(run: FinishedRun, selection: Selection) -> None:
-    figure = draw_importance(run, replace(selection, query=query_of_step(run, 2))).figures[
-        "answer-importance"
-    ]
-    first = run.result.layout.suffix_length - 1
-    count = len(run.answer_tokens["pine"])
-    np.testing.assert_array_equal(figure.data[0].z, suffix_importance(run)[1, 2, first : first + count])
-    assert [what["query"] for what in figure.data[0].meta["y"]] == [
-        f"suffix {first + s}" for s in range(count)
-    ]
-    (chosen,) = figure.layout.shapes
-    assert (chosen.y0, chosen.y1) == (1.5, 2.5)
 
 
 def test_method_without_ranking_shows_its_own_attention(run: FinishedRun, selection: Selection) -> None:
@@ -388,57 +275,6 @@ def test_method_without_ranking_shows_its_own_attention(run: FinishedRun, select
     assert not any(text.startswith("most decisive") for text in picks(drawn.html))
 
 
-@pytest.mark.parametrize("method", list(METHODS))
-def test_the_bars_are_the_attention_of_the_step(method: str, run: FinishedRun, selection: Selection) -> None:
-    attention = suffix_attention(run, method)[1, 2]
-    row = run.result.layout.suffix_length - 1 + 1
-    chosen = replace(selection, method=method, query=query_of_step(run, 1))
-    whole = draw_importance(run, chosen).figures["attention-shares"]
-    assert list(whole.data[0].x) == ["prefix", "B", "A", "C", "question"]
-    np.testing.assert_array_equal(whole.data[0].y, attention[row])
-    assert "answer token 2" in whole.layout.title.text
-    alone = draw_importance(run, replace(chosen, with_prefix=False)).figures["attention-shares"]
-    assert list(alone.data[0].x) == ["B", "A", "C"]
-    documents_alone = attention[row, 1:-1] / attention[row, 1:-1].sum()
-    np.testing.assert_allclose(alone.data[0].y, documents_alone, rtol=1e-6)
-
-
-@pytest.mark.parametrize("query", [Query("document", 1), Query("suffix", 0), Query("suffix", 9999)])
-def test_without_a_chosen_token_the_bars_are_the_mean_of_the_answer(
-    query: Query, run: FinishedRun, selection: Selection
-) -> None:
-    figure = draw_importance(run, replace(selection, query=query)).figures["attention-shares"]
-    first, count = run.result.layout.suffix_length - 1, len(run.answer_tokens["pine"])
-    attention = suffix_attention(run, "pine")[1, 2, first : first + count]
-    np.testing.assert_allclose(figure.data[0].y, attention.mean(axis=0), rtol=1e-6)
-    assert f"mean over {count} answer tokens" in figure.layout.title.text
-
-
-def test_a_prompt_without_a_prefix_has_no_bar_for_it(run: FinishedRun, selection: Selection) -> None:
-    layout = replace(run.result.layout, prefix=())
-    traces = {name: replace(trace, layout=layout) for name, trace in run.result.traces.items()}
-    bare = replace(run, result=replace(run.result, layout=layout, traces=traces))
-    drawn = draw_importance(bare, selection).figures["attention-shares"]
-    assert list(drawn.data[0].x) == ["B", "A", "C", "question"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "buttons"),
-    [
-        ({"normalization": "log", "with_prefix": False}, ["log scale", "documents only"]),
-        ({"head": None}, ["Mean over heads", "raw", "everything"]),
-        (
-            {"layer": None, "head": None, "normalization": "share"},
-            ["Mean over layers and heads", "row-normalized"],
-        ),
-    ],
-)
-def test_the_switches_show_what_is_selected(
-    changes: dict[str, Any], buttons: list[str], run: FinishedRun, selection: Selection
-) -> None:
-    assert set(buttons) <= set(pressed(draw_importance(run, replace(selection, **changes)).html))
-
-
 def test_the_buttons_lead_back_to_what_they_say(run: FinishedRun, selection: Selection) -> None:
     layer, head = most_decisive(decisiveness(run.result.traces["pine"]))
     assert picks(draw_importance(run, selection).html) == {
@@ -451,43 +287,8 @@ def test_the_buttons_lead_back_to_what_they_say(run: FinishedRun, selection: Sel
         "everything": {"with_prefix": True},
         "documents only": {"with_prefix": False},
     }
-
-
-def test_fifty_documents_are_drawn_at_once(run: FinishedRun, selection: Selection) -> None:
-    """32 layers of 32 heads, 50 documents, 64 answer tokens: a fraction of a second, less than a megabyte."""
-    rng = np.random.default_rng(0)
-    layout = replace(run.result.layout, documents=((1,) * 140,) * 50)
-    rows = layout.suffix_length + 63
-    trace = replace(
-        run.result.traces["pine"],
-        layout=layout,
-        suffix_starts=np.zeros((1, 1, rows, 50), np.int32),
-        document_importance=rng.random((32, 32, 50, 50), np.float32),
-        suffix_importance=rng.random((32, 32, rows, 50), np.float32),
-        suffix_attention=rng.random((32, 32, rows, 52), np.float32),
-    )
-    record = replace(
-        run.answer_records["pine"],
-        token_ids=(1,) * 64,
-        tokens=(" word",) * 64,
-        logprobs=(-0.1,) * 64,
-        alternatives=((),) * 64,
-        attention=np.zeros((64, 52), np.float32),
-        documents=tuple(document_segment(slot) for slot in range(50)),
-    )
-    large = replace(
-        run,
-        result=replace(run.result, layout=layout, traces={"pine": trace}),
-        order=tuple(range(50)),
-        answer_records={"pine": record},
-    )
-    draw_importance(large, selection)  # the first reads the templates
-    began = time.process_time()
-    drawn = draw_importance(large, replace(selection, layer=7, head=None))
-    written = sum(len(packed_json(figure)) for figure in drawn.figures.values())
-    # Measured: 0.2 s. Five times that would be noticed, a busy machine should not be.
-    assert time.process_time() - began < 1
-    assert written < 500_000
+    for text, what in picks(draw_importance(run, selection).html).items():
+        assert text in pressed(draw_importance(run, selection.picked(what, run)).html)
 
 
 def test_every_pick_is_understood_by_the_page(run: FinishedRun, selection: Selection) -> None:
@@ -557,31 +358,6 @@ def shortened(record: AnswerTokens, count: int) -> AnswerTokens:
     )
 
 
-@pytest.mark.parametrize("method", ["vanilla", "nia", "pine"])
-def test_answer_record_equals_the_run_and_its_trace(engine: Engine, tried: FinishedRun, method: str) -> None:
-    record, made = tried.answer_records[method], tried.result.answers[method]
-    assert (record.label, record.text, record.token_ids) == (METHODS[method].label, made.text, made.token_ids)
-    assert record.logprobs == made.logprobs and len(record.tokens) == STEPS
-    assert list(record.tokens) == [engine.decode_text([token]) for token in made.token_ids]
-    for step, alternatives in enumerate(tried.result.traces[method].alternatives):
-        expected = [(engine.tokenizer.decode([other.token_id]), other.logprob) for other in alternatives]
-        assert list(record.alternatives[step]) == expected and len(expected) == 5
-        assert record.alternatives[step][0] == (record.tokens[step], record.logprobs[step])
-    assert [(document.document, document.slot) for document in record.documents] == [(1, 0), (0, 1), (2, 2)]
-
-
-def test_attention_of_a_token_is_that_of_its_query(engine: Engine, tried: FinishedRun) -> None:
-    trace, record = tried.result.traces["pine"], tried.answer_records["pine"]
-    assert trace.suffix_attention is not None
-    for step in range(STEPS):
-        expected = trace.suffix_attention[:, :, query_of_step(tried, step).index].mean(axis=(0, 1))
-        np.testing.assert_allclose(record.attention[step], expected, rtol=1e-5)
-    np.testing.assert_allclose(record.attention.sum(axis=1), 1, rtol=1e-5)
-    result = engine.run(tried.result.layout, methods=["pine"], max_new_tokens=0, trace=True)
-    empty = answer_tokens(engine.decode_tokens, result, "pine", tried.order, "PINE")
-    assert empty.tokens == () and empty.attention.shape == (0, 5)
-
-
 def test_default_is_the_first_answer_that_differs(tried: FinishedRun, compared: Selection) -> None:
     vanilla = tried.answer_records["vanilla"]
     equal = with_answer(tried, "nia", vanilla)
@@ -632,24 +408,12 @@ def test_other_order_is_compared_with_its_numbers(tried: FinishedRun, compared: 
     assert carried["C, slot 3 → 2"] == pytest.approx(float(other.attention[:, 2].mean()), rel=1e-5)
 
 
-def test_answer_shares_are_the_mean_of_the_trace(tried: FinishedRun, compared: Selection) -> None:
-    carried = shares_of(tried, replace(compared, other="method:pine"))
-    first = tried.result.layout.suffix_length - 1
-    for label, method in (("Vanilla", "vanilla"), ("PINE", "pine")):
-        expected = suffix_attention(tried, method)[:, :, first : first + STEPS].mean(axis=(0, 1, 2))
-        np.testing.assert_allclose(list(carried[label].values()), expected, rtol=1e-5)
-
-
-def test_left_tokens_select_their_query(tried: FinishedRun, compared: Selection) -> None:
-    chosen = replace(compared, query=query_of_step(tried, 2))
-    left, right = read_html(html_of(tried, chosen)).with_class("pine-chips")
-    chips = left.all("button")
+def test_tokens_select_the_query_that_generates_them(tried: FinishedRun, compared: Selection) -> None:
+    html = html_of(tried, replace(compared, query=query_of_step(tried, 2)))
+    chips = read_html(html).with_class("pine-chips")[0].all("button")
     whats = [json.loads(chip.attributes["data-pick"]) for chip in chips]
     assert whats == [{"query": str(query_of_step(tried, step))} for step in range(STEPS)]
     assert [chip.attributes["aria-pressed"] for chip in chips] == ["false", "false", "true", "false"]
-    for step, what in enumerate(whats):
-        assert compared.picked(what, tried).query == query_of_step(tried, step)
-    assert not right.all("button")
 
 
 def test_single_or_empty_answer_has_fewer_figures(tried: FinishedRun, compared: Selection) -> None:
@@ -703,10 +467,6 @@ def test_hostile_tokens_are_escaped(tried: FinishedRun, compared: Selection, tex
 
 
 def test_order_of_many_documents_is_shortened(tried: FinishedRun) -> None:
-    label = " ".join("ABCDEFGHIJKLMNOPQRST")
-    orders = (replace(tried.tried[0], label=label), replace(tried.tried[2], label=label))
+    orders = (replace(tried.tried[0], label=" ".join("ABCDEFGHIJKLMNOPQRST")),)
     others = other_answers(replace(tried, tried=orders), "pine")
-    assert [text for key, (text, _) in others.items() if key.startswith("order:")] == [
-        "1: A B C D E F G H…",
-        "2: A B C D E F G H…",
-    ]
+    assert others["order:0"][0] == "1: A B C D E F G H…"

@@ -101,19 +101,12 @@ def test_visitors_on_two_models_at_once_get_what_each_gives_alone(
     asyncio.run(visit())
 
 
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("no/such-model", "'no/such-model' is not on this machine and the hub cannot be reached"),
-        ("/no/such/folder", "'/no/such/folder' is not a model; expected a folder"),
-        ("", "'' is not a model"),
-    ],
-)
-def test_failed_load_keeps_the_current_model(app: ServedApp, name: str, sentence: str) -> None:
+def test_failed_load_keeps_the_current_model(app: ServedApp) -> None:
     async def visit() -> None:
         async with visitors(app, 1) as (page, (visitor,)):
-            message = await load(page, visitor, name)
-            assert sentence in message and "Current model unchanged." in message
+            for name in ("no/such-model", "/no/such/folder", ""):
+                message = await load(page, visitor, name)
+                assert f"'{name}' is not" in message and "Current model unchanged." in message
             assert "(first)." in (await visitor.run(QUESTION)).status
 
     asyncio.run(visit())

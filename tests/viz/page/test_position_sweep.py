@@ -1,8 +1,6 @@
 """Position sweep of the page: the values, the reference answer, and the sentences around them."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,21 +8,15 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.support.runs import swapped
-from tests.support.tokenizers import letter_tokenizer
 from viz.figures.position_sweep import plot_position_sweep
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
-from viz.page.position_sweep import compared_methods, document_choices, moved_at_first, work_sentence
+from viz.page.position_sweep import compared_methods, moved_at_first, work_sentence
 from viz.page.position_sweep_job import sweep
 
 THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context_length=1024, layers=1), letter_tokenizer(), name="tiny")
 
 
 def form(*methods: str) -> Form:
@@ -76,10 +68,6 @@ def test_sweep_always_adds_vanilla_and_nia() -> None:
     assert work_sentence(4, ["vanilla", "nia", "pine"]) == "4 slots × 3 methods."
     assert work_sentence(2, ["nia"]) == "2 slots × 2 methods (plus Vanilla)."
     assert work_sentence(1, ["nia"]) == "Add a document to run a sweep: there is only one slot."
-
-
-def test_documents_are_offered_by_letter() -> None:
-    assert document_choices([1, 0]) == [("Document A", 0), ("Document B", 1)]
 
 
 def test_the_document_to_move_is_the_one_picked_else_that_with_the_answer_else_the_first() -> None:

@@ -2,9 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.support.runs import THREE, finish, swapped
-from tests.support.tokenizers import letter_tokenizer
 from viz.drawing.picture import pick
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.page.answers.answering import FinishedRun
@@ -37,11 +35,6 @@ from viz.page.selection import (
 
 START = Selection("pine", Query("suffix", 5), layer=1, head=0)
 METHODS = ("vanilla", "pcw", "pine")
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny")
 
 
 @pytest.fixture(scope="module")
@@ -249,13 +242,6 @@ def test_nonsense_selects_nothing(run: FinishedRun) -> None:
     first = first_selection(run)
     for nonsense in ({"turn": 2}, {"turn": "1"}, {"query": 5}, {"layer": 99}, {}):
         assert after_pick(run, first, nonsense) == (first, "")
-
-
-@pytest.mark.parametrize("kind", ["document", "suffix"])
-@pytest.mark.parametrize("index", [0, 7, 123_456])
-def test_a_query_is_read_back_from_its_name(kind: Literal["document", "suffix"], index: int) -> None:
-    query = Query(kind, index)
-    assert Query.parse(str(query)) == query
 
 
 @pytest.mark.parametrize(

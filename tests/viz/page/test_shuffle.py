@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,9 @@ from pine_engine.engine.orders import ALL_ORDERS_UP_TO, OrderResult, compare_ord
 from pine_engine.invariance.certificate import Certificate, read_certificate
 from pine_engine.methods.table import METHODS
 from tests.support.runs import swapped
-from tests.support.tokenizers import letter_tokenizer
-from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
+from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.support.widgets import built
 from viz.page.answers.answering import FinishedRun
-from viz.page.answers.cards import is_correct_by
 from viz.page.answers.workspace import build_workspace
 from viz.page.certificate_files import form_request, write_certificate
 from viz.page.common.disk import Disk
@@ -48,11 +45,6 @@ def form(
     question: str = "Which?",
 ) -> Form:
     return Form("retrieval_qa", question, "Answer.", methods, 3, entries)
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context_length=1024, head_dim=32), letter_tokenizer(), name="tiny")
 
 
 @pytest.fixture(scope="module")
@@ -145,13 +137,6 @@ def test_invalid_cell_shows_nothing(last: OrdersTried, what: dict[str, Any]) -> 
     assert answer_behind(last, what) == ""
 
 
-def test_answers_are_is_correct_by_the_rule_of_their_task() -> None:
-    is_right = is_correct_by("retrieval_qa", ["Dario", "Berta"])
-    assert is_right is not None
-    assert [is_right(text) for text in ("It is dario.", "Berta", "Anna")] == [True, True, False]
-    assert is_correct_by("retrieval_qa", []) is None
-
-
 def test_every_printed_number_is_that_of_the_comparison(engine: Engine, last: OrdersTried) -> None:
     sent_request = form(methods=with_controls(("vanilla", "pine")))
     rows = [
@@ -217,20 +202,6 @@ def test_the_seed_is_certified_where_orders_were_drawn(engine: Engine) -> None:
     assert [tuple(order) for order in certificate_of(view).orders] == orders_for(5, 2, 7)
 
 
-def test_both_files_hold_the_certificate(last: OrdersTried, tmp_path: Path) -> None:
-    certificate = certificate_of(last)
-    file, printable = write_certificate(certificate, tmp_path)
-    assert read_certificate(file) == certificate
-    page = read_html(printable.read_text(encoding="utf-8"))
-    for result in certificate.results:
-        assert result.logits_sha256 in page.text and METHODS[result.method].label in page.text
-    assert certificate.command in page.text
-    cells = [[cell.text for cell in row] for row in table_cells(page.all("table")[0])]
-    assert [row[0] for row in cells] == [
-        f"{result.num_matching_answers} of 6" for result in certificate.results
-    ]
-
-
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_is_escaped(text: str, engine: Engine, tmp_path: Path) -> None:
     hostile = entries_from([(text, text), ("", f"plain {text}")])
@@ -257,10 +228,8 @@ def test_status_caption_and_log_show_invariance_warning(
 
 
 @pytest.fixture(scope="module")
-def event(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def event(source: EngineSource, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The page's shuffle: the function behind its button, and the widgets that it writes."""
-    source = EngineSource(lambda: engine, "tiny")
-    source.start()
     disk = Disk(tmp_path_factory.mktemp("disk"), 1e6)
 
     def build() -> Any:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import gradio as gr
 import numpy as np
 import pytest
 
@@ -14,7 +13,6 @@ from pine_engine.methods.plan import MASKED
 from pine_engine.methods.table import METHODS
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, read_html
-from tests.support.widgets import built
 from tests.support.worked_matrices import read_matrix
 from tests.viz.cards.test_tutorial import addresses, entries
 from viz.cards.tutorial import PAPER, Step
@@ -36,7 +34,6 @@ from viz.page.tutorial import (
     tutorial_file,
     tutorial_html,
     tutorial_steps,
-    tutorial_tab,
 )
 
 TEXTS = [("Varo", "red"), (HOSTILE[0], HOSTILE[4]), ("", "a white one")]
@@ -192,19 +189,6 @@ def test_saved_file_begins_with_the_run_and_needs_no_network(run: FinishedRun, t
 
 def test_tutorial_of_the_page_selects_nothing() -> None:
     assert tutorial_html() is tutorial_html() and "data-pick" not in tutorial_html()
-
-
-def test_panel_is_wired_privately() -> None:
-    def build() -> tuple[gr.Blocks, gr.State]:
-        with gr.Blocks() as page:
-            finished = gr.State(None)
-            tutorial_tab(page, finished)
-        return page, finished
-
-    page, finished = built(build)
-    created, saved, *_ = page.fns.values()
-    assert [block.elem_id for block in created.outputs] == ["lesson-file"] and created.inputs == [finished]
-    assert created.api_visibility == saved.api_visibility == "private"
 
 
 @pytest.mark.parametrize(

@@ -92,28 +92,12 @@ def test_a_judge_compares_answers_of_assistants(page: Workspace) -> None:
     assert words["names"][:2] == ["Answer of assistant A", "Answer of assistant B"] and words["owned"]
 
 
-def test_a_value_has_a_key(page: Workspace) -> None:
-    updates = choosing.renamed(page, "kv_retrieval", {})
-    words = updates[page.editor.cards]["words"]
-    assert (words["document"], words["title"], words["owned"]) == ("value", "Key", False)
-    assert updates[page.question]["label"] == "Key"
-    assert choosing.renamed(page, "molecule_generation", {})[page.question]["visible"] is False
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_new_names_touch_nothing_that_was_typed(task: str, page: Workspace) -> None:
     updates = choosing.renamed(page, task, {})
     typed = [page.editor.cards, page.editor.pasted, page.question, page.instruction, page.accepted]
     assert page.editor.cards in updates and page.question in updates
     assert [widget for widget in typed if "value" in (updates.get(widget) or {})] == []
-
-
-def test_an_example_brings_values_and_names_at_once(page: Workspace) -> None:
-    values: dict[Any, Any] = {page.editor.cards: "[]", page.question: "How many?"}
-    updates = choosing.renamed(page, "judge_pair", values)
-    assert updates[page.editor.cards]["value"] == "[]"
-    assert updates[page.editor.cards]["words"]["document"] == "answer"
-    assert updates[page.question]["value"] == "How many?"
 
 
 def test_a_hidden_title_is_not_read() -> None:
@@ -134,11 +118,6 @@ def test_what_is_missing_is_called_by_its_name() -> None:
 
 
 # Examples
-
-
-def test_every_task_with_an_answer_to_score_has_an_example_that_says_it() -> None:
-    scored = {example.task for example in load_examples() if example.answers}
-    assert {"retrieval_qa", "judge_pair", "math_reasoning"} <= scored
 
 
 @pytest.mark.parametrize(

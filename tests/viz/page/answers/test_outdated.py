@@ -22,6 +22,7 @@ FORM = Form("retrieval_qa", "Which is green?", "", ("vanilla", "pine"), 48, THRE
     [
         ({}, []),
         ({"question": " Which is green? "}, []),
+        ({"instruction": FORM.row.instruction}, []),
         ({"entries": swapped(THREE, 0)}, ["order"]),
         ({"entries": THREE[:2]}, ["number of documents"]),
         (
@@ -42,10 +43,6 @@ def test_another_model_is_a_change_and_the_same_one_is_none() -> None:
     model = Choice("another", "float32")
     assert changes(Origin(FORM), FORM, model) == ["model"]
     assert changes(Origin(FORM, model), FORM, model) == []
-
-
-def test_the_usual_instruction_is_the_same_written_out() -> None:
-    assert changes(Origin(FORM), replace(FORM, instruction=FORM.row.instruction), None) == []
 
 
 def test_a_note_says_what_the_results_belong_to_and_runs_again() -> None:

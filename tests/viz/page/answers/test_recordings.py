@@ -13,8 +13,8 @@ from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
 from tests.support.tokenizers import letter_tokenizer
 from tools import record as record_command
-from tools.record import example_form, record, recorded_sentence
-from viz.page.answers.answering import answer, in_orders
+from tools.record import example_form, record
+from viz.page.answers.answering import answer
 from viz.page.answers.recordings import (
     LESSON_RECORDING,
     Recording,
@@ -80,18 +80,6 @@ def test_a_record_that_a_file_may_not_have_is_refused(recording: Recording, tmp_
         write_recording(strange, tmp_path / "run.npz")
 
 
-def test_recorded_run_names_its_model(engine: Engine, recording: Recording) -> None:
-    sentence = "Precomputed with tiny (float32, r7)"
-    assert recorded_sentence(engine) == sentence
-    assert recording.run.recorded == recording.exchanged.recorded == sentence
-
-
-def test_a_run_that_was_not_recorded_says_nothing(engine: Engine) -> None:
-    form = Form("retrieval_qa", "Who?", "", ("vanilla",), 2, entries_from([("", "one"), ("", "two")]))
-    *_, last = answer(engine, form)
-    assert last.finished is not None and last.finished.recorded == ""
-
-
 def test_all_orders_are_recorded(recording: Recording) -> None:
     orders = list(permutations(range(3)))
     assert [recording.run.order, *(tried.order for tried in recording.run.tried)] == orders
@@ -108,14 +96,6 @@ def test_the_lesson_has_a_small_recording_of_the_embedded_model() -> None:
     assert list(run.answer_records) == ["vanilla", "nia", "pcw", "sp", "pine"]
     assert run.model == "SmolLM2-135M-Instruct" and run.dtype == "float32"
     assert "SmolLM2-135M-Instruct" in run.recorded and "float32" in run.recorded
-
-
-def test_in_the_recording_vanilla_moves_and_pine_stays() -> None:
-    tried = in_orders(lesson_recording().run)
-    assert tried is not None and list(tried.orders) == list(permutations(range(3)))
-    texts = {method: set(answers) for method, answers in tried.answers.items()}
-    assert len(texts["vanilla"]) > 1 and len(texts["nia"]) > 1
-    assert all(len(texts[name]) == 1 for name in texts if METHODS[name].is_order_invariant)
 
 
 def test_the_recording_brings_the_attention_that_is_shown_first() -> None:

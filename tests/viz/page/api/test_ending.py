@@ -10,7 +10,6 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from tests.support.tokenizers import letter_tokenizer
 from viz.page.api.calls import _answer
 from viz.page.api.results import ApiResult
 from viz.page.jobs.cost import Work
@@ -20,15 +19,6 @@ from viz.page.jobs.sources import Sources
 
 NO_TIME = 1e-9
 """Seconds that are over at the first look."""
-
-
-@pytest.fixture(scope="module")
-def source(tiny_llama: Callable[..., Any]) -> EngineSource:
-    engine = Engine(tiny_llama(max_context_length=64), letter_tokenizer(), name="tiny")
-    source = EngineSource(lambda: engine, "tiny")
-    source.start()
-    assert source.wait(60) is engine
-    return source
 
 
 class Count(ApiResult):

@@ -239,31 +239,6 @@ def test_uploads_of_users_are_removed(serve: Serve, tmp_path: Path) -> None:
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system with room for 3 MB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(folder)]
-    try:
-        mounted = subprocess.run(command, capture_output=True, text=True)
-    except FileNotFoundError:
-        pytest.skip("there is no command mount")
-    if mounted.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
-
-
-def test_upload_to_full_disk_is_rejected(serve: Serve, small_disk: Path, tmp_path: Path) -> None:
-    with served_in(serve, small_disk, tmp_path / "log") as app:
-        assert upload(app, b"x" * MB).status_code == 200
-        refused = upload(app, b"x" * 5 * MB)
-        assert (refused.status_code, refused.text) == (507, FULL)
-        assert upload(app, b"y" * MB).status_code == 200
-        assert "Traceback" not in app.log.read_text()
-
-
 def test_upload_beyond_quota_is_rejected(serve: Serve, tmp_path: Path) -> None:
     with served_in(serve, tmp_path / "files", tmp_path / "log", "--max-disk-mb", "2") as app:
         assert upload(app, b"x" * MB).status_code == 200

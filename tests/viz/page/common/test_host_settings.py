@@ -45,16 +45,10 @@ def test_settings_option_and_variable_prefer_option() -> None:
     assert settings.model_dump(exclude_defaults=True) == expected
 
 
-def test_settings_switch_needs_no_value() -> None:
-    assert read_settings(["--read-only"]).read_only and not read_settings([]).read_only
-
-
 @pytest.mark.parametrize(
     ("arguments", "set_variables", "source"),
     [
         ([], {"PINE_MAX_DOCUMENTS": "99"}, "PINE_MAX_DOCUMENTS"),
-        ([], {"PINE_MAX_ROWS": "many"}, "PINE_MAX_ROWS"),
-        ([], {"PINE_READ_ONLY": "perhaps"}, "PINE_READ_ONLY"),
         ([], {"PINE_MAX_SECONDS": "nan"}, "PINE_MAX_SECONDS"),
         (["--dtype", "int4"], {}, "--dtype"),
         (["--port=0"], {"PINE_PORT": "8000"}, "--port"),

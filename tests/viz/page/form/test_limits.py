@@ -9,10 +9,8 @@ import pytest
 from app import build_app
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from tests.support.tokenizers import letter_tokenizer
 from tests.support.widgets import built
-from viz.page.common.bounds import MAX_DOCUMENTS
-from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.common.host_settings import HostSettings
 from viz.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.files.data_sets import read_built_in
 from viz.page.form.checks import MAX_TEXT_CHARACTERS, form_layout
@@ -28,11 +26,6 @@ TEXTS = ["red cat", "green hat", "white mat"]
 LIMITED = HostSettings(
     max_documents=3, max_prompt_tokens=900, max_new_tokens=16, max_orders=4, max_rows=2, max_seconds=60
 )
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context_length=2048), letter_tokenizer(), name="tiny")
 
 
 def form(texts: list[str] = TEXTS, *, question: str = "Which is green?", max_new_tokens: int = 3) -> Form:
@@ -113,9 +106,7 @@ def test_there_is_room_for_as_many_documents_as_are_allowed() -> None:
 
 
 @pytest.fixture(scope="module")
-def page(engine: Engine) -> gr.Blocks:
-    source = EngineSource(lambda: engine, "tiny")
-    source.start()
+def page(source: EngineSource) -> gr.Blocks:
     return built(lambda: build_app(source, settings=LIMITED))
 
 
@@ -126,7 +117,7 @@ def call(page: gr.Blocks, name: str) -> Callable[..., dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["compare", "shuffle", "trace"])
-@pytest.mark.parametrize(("large_form", "sentence"), TOO_MUCH)
+@pytest.mark.parametrize(("large_form", "sentence"), TOO_MUCH[:2])
 def test_the_calls_say_the_same(name: str, large_form: Form, sentence: str, page: gr.Blocks) -> None:
     texts = [entry.text for entry in large_form.entries]
     with pytest.raises(gr.Error, match=sentence) as refused:
@@ -143,9 +134,7 @@ def test_the_calls_limit_orders_and_rows(page: gr.Blocks) -> None:
         call(page, "measure")(rows, ["pine"])
 
 
-def test_what_was_done_before_the_time_was_over_is_answered(engine: Engine) -> None:
-    source = EngineSource(lambda: engine, "tiny")
-    source.start()
+def test_what_was_done_before_the_time_was_over_is_answered(source: EngineSource) -> None:
     hurried = built(lambda: build_app(source, settings=HostSettings(max_seconds=1e-9)))
     with pytest.raises(gr.Error, match="Timeout: the run exceeded 1e-09 s"):
         call(hurried, "compare")("Which?", TEXTS, ["pine"], 3)
@@ -162,12 +151,3 @@ def test_widgets_offer_no_more_than_is_allowed(page: gr.Blocks) -> None:
     assert "3 documents in total" in "".join(
         block.value for block in page.blocks.values() if isinstance(block, gr.HTML) and block.value
     )
-
-
-def test_page_without_limits_keeps_its_size() -> None:
-    blocks = built(lambda: build_app(EngineSource(lambda: pytest.fail("not needed"), "none")))
-    widgets: dict[str | None, Any] = {
-        block.elem_id: block for block in blocks.blocks.values() if getattr(block, "elem_id", None)
-    }
-    found = [widgets[name].maximum for name in ("length", "orders", "measure-limit", "measure-length")]
-    assert found == [256, 24, 200, 500] and DEFAULTS.max_documents == MAX_DOCUMENTS

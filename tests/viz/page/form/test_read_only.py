@@ -155,12 +155,3 @@ def test_nothing_can_be_entered_and_the_page_says_so(page: gr.Blocks) -> None:
     assert widgets["run"].visible and widgets["example"].interactive is not False
     config = {props["props"].get("elem_id"): props["props"] for props in page.get_config_file()["components"]}
     assert config["question"]["interactive"] is False and config["paste-panel"]["visible"] is False
-
-
-def test_the_usual_page_is_open() -> None:
-    page = built(lambda: build_app(EngineSource(lambda: pytest.fail("not needed"), "none")))
-    widgets: dict[str | None, Any] = {
-        block.elem_id: block for block in page.blocks.values() if getattr(block, "elem_id", None)
-    }
-    assert "read-only" not in widgets and widgets["question"].interactive is not False
-    assert widgets["add-files"].visible and widgets["open-session"].visible

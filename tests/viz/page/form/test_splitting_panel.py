@@ -14,8 +14,6 @@ from viz.page.form.splitting_panel import (
     content_of,
     preview_html,
     remember,
-    replaced_sentence,
-    sentence_choices,
 )
 
 PROBLEM = (
@@ -63,18 +61,6 @@ def test_what_was_typed_after_a_cut_is_what_undo_brings_back() -> None:
     assert remember(once, content("corrected"), content("second cut")) == Replaced(
         content("corrected"), content("second cut")
     )
-
-
-def test_split_message_names_what_is_replaced() -> None:
-    three = Content("", "", entries_from([("", "x")] * 3))
-    assert "1 condition." in replaced_sentence(Replaced(three, content("y")))
-
-
-def test_any_sentence_but_the_last_can_be_a_condition() -> None:
-    choices = sentence_choices(split_sentences(PROBLEM))
-    assert [place for _, place in choices] == [0, 1, 2, 3]
-    assert choices[1][0] == "2: She sells 12 loaves at 3 euros each."
-    assert len(sentence_choices(["word " * 100, "?"])[0][0]) < 70
 
 
 def test_the_preview_marks_the_parts() -> None:

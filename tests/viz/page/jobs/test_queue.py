@@ -2,29 +2,18 @@
 
 import re
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any
 
 import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import PineError
 from tests.support.running import one_run, run_views
-from tests.support.tokenizers import letter_tokenizer
 from viz.page.jobs.connection_tracker import Client
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.queue import FairQueue, Ticket
 from viz.page.jobs.run_log import StopFlag
-
-
-@pytest.fixture(scope="module")
-def source(tiny_llama: Callable[..., Any]) -> EngineSource:
-    engine = Engine(tiny_llama(max_context_length=64), letter_tokenizer(), name="tiny")
-    source = EngineSource(lambda: engine, "tiny")
-    source.start()
-    assert source.wait(60) is engine
-    return source
 
 
 def views(

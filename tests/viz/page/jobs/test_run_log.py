@@ -15,15 +15,13 @@ from hypothesis import strategies as st
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.support.running import one_run, run_views
-from tests.support.tokenizers import letter_tokenizer
 from viz.page.answers.answering import answer
-from viz.page.evaluate_job import work_of
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.jobs.cost import Speed, Work, format_seconds, planned
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.queue import FairQueue
-from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog, StopFlag
+from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog
 from viz.page.position_sweep_job import sweep
 from viz.page.shuffle_job import shuffle
 
@@ -36,18 +34,6 @@ FORM = Form(
     max_new_tokens=3,
     entries=entries_from([(SENTINEL, f"a {SENTINEL} here"), ("", f"no {SENTINEL}")]),
 )
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny")
-
-
-@pytest.fixture(scope="module")
-def source(engine: Engine) -> EngineSource:
-    source = EngineSource(lambda: engine, "tiny")
-    source.start()
-    return source
 
 
 @pytest.fixture(autouse=True)
@@ -144,10 +130,6 @@ def test_jobs_say_how_much_work_is_done(job: Callable[..., Any], orders: int, en
     assert last.orders == orders and last.prompts == 2 * orders
     assert last.prompt_tokens == last.prompts * alone.finished.result.layout.num_tokens
     assert last.read_s > 0 and [one.prompts for one in amounts] == sorted(one.prompts for one in amounts)
-
-
-def test_nothing_measured_is_no_work() -> None:
-    assert work_of([]) == Work()
 
 
 # the end
@@ -264,7 +246,3 @@ def test_an_old_speed_is_forgotten() -> None:
     for _ in range(20):
         speed.learn(Work(prompt_tokens=10, read_s=1.0), 1.0)
     assert speed.seconds(Work(prompt_tokens=10)) == pytest.approx(1)
-
-
-def test_stop_of_earlier_run_is_reset(source: EngineSource) -> None:
-    assert list(run_views(source, lambda _: iter_once("ran"), **one_run(StopFlag(requested=True)))) == ["ran"]

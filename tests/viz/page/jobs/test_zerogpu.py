@@ -15,32 +15,9 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, ModelError, PineError
-from pine_engine.evaluation.examples import Example
 from tests.support.tokenizers import letter_tokenizer
-from viz.page.answers.answering import plan_answers
-from viz.page.evaluate_job import MeasureRequest, plan_measurement
-from viz.page.files.data_sets import DataSet
-from viz.page.form.checks import form_layout
-from viz.page.form.documents import entries_from
-from viz.page.form.form import Form
 from viz.page.jobs import zerogpu
 from viz.page.jobs.cost import Speed, Work, planned
-from viz.page.position_sweep_job import plan_sweep
-from viz.page.shuffle_job import plan_shuffle
-
-FORM = Form(
-    "retrieval_qa",
-    "Which is green?",
-    "Answer.",
-    ("vanilla", "pine"),
-    16,
-    entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")]),
-)
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny")
 
 
 @pytest.mark.slow
@@ -170,46 +147,6 @@ def test_gpu_speed_is_learned_from_completed_work(
         compute(engine, last=0, work=work, error=InputError("no"))
     assert lent[0] == zerogpu.START_S + 8 + 2
     assert zerogpu._speed.seconds(work) == pytest.approx(3.0)
-
-
-def test_work_is_counted_in_prompts_tokens_and_answers(engine: Engine) -> None:
-    tokens = form_layout(FORM, engine).num_tokens
-    assert plan_answers(engine, FORM) == Work(2, 2 * tokens, 32, 1)
-    shuffled = plan_shuffle(engine, FORM, count=6, seed=0, controls=False)
-    assert shuffled == Work(12, 12 * tokens, 12 * 16, 6)
-    controlled = plan_shuffle(engine, FORM, count=6, seed=0, controls=True)
-    assert controlled.prompts > shuffled.prompts and controlled.orders == 6
-    values = plan_sweep(engine, FORM, document=0, answer=" green ")
-    assert values == Work(6, 6 * (tokens + len("green")), 0, 3)
-    assert plan_sweep(engine, FORM, document=0, answer="").new_tokens == 16
-
-
-def test_records_that_are_computed_once_count_once(engine: Engine) -> None:
-    example = Example.model_validate(
-        {
-            "id": "a",
-            "task": "retrieval_qa",
-            "question": "Which?",
-            "documents": [{"text": "red"}, {"text": "green"}],
-            "answers": ["red"],
-        }
-    )
-
-    def plan(*methods: str, generate: bool = True) -> Work:
-        request = MeasureRequest(
-            rows=DataSet("rows.jsonl", "", (example,)),
-            limit=1,
-            methods=methods,
-            orders=("as-is", "reversed"),
-            generate=generate,
-            logprobs=True,
-            max_new_tokens=8,
-        )
-        return plan_measurement(engine, request)
-
-    assert (plan("vanilla").prompts, plan("vanilla").new_tokens) == (2, 16)
-    assert (plan("pine").prompts, plan("pine").new_tokens) == (1, 8)
-    assert plan("pine", generate=False).new_tokens == 0
 
 
 def test_a_fork_waits_for_the_tokenizer(

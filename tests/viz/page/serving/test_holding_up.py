@@ -68,7 +68,6 @@ def test_run_of_disconnected_client_ends(
     ("button", "stop", "words"),
     [
         pytest.param("run", "stop", "Starting", marks=pytest.mark.slow),
-        pytest.param("run", "stop", "prefill, layer", marks=pytest.mark.slow),
         ("run", "stop", "Generating"),
         ("shuffle", "stop-shuffle", "Order 1 done"),
     ],
