@@ -1,9 +1,16 @@
-"""Events of the page that wait in the queue for the model."""
+"""Widgets and events of the whole page: what waits in the queue, what is told to others, empty panels."""
+
+from typing import Any
 
 import gradio as gr
 import pytest
 
-from tests.support.widgets import whole_page
+from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
+from tests.support.widgets import built, whole_page
+from viz.drawing.markup import empty_panel
+from viz.page.internals import internals_tab
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.sources import Sources
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +59,42 @@ def test_what_writes_a_state_that_others_follow_tells_them(page: gr.Blocks) -> N
     writers = [event for event in page.fns.values() if followed & {output._id for output in event.outputs}]
     assert [event.name for event in writers if not event.queue] == []
     assert {event.name for event in writers} == {"look", "load"}
+
+
+def test_functions_that_take_an_event_get_it(source: EngineSource) -> None:
+    """gradio reads their hints, and one that it cannot resolve hides the event from it, without a word."""
+
+    def build() -> Any:
+        with gr.Blocks() as page:
+            sources = Sources(source)
+            internals_tab(gr.State(None), sources, gr.State(None))
+        return page
+
+    taking = {
+        function.name: gr.utils.get_type_hints(function.fn).get("event")
+        for function in built(build).fns.values()
+        if function.name == "open_tab"
+    }
+    assert taking == {"open_tab": gr.EventData}
+
+
+def test_a_panel_away_from_its_button_offers_it_and_no_button_is_there_twice(page: gr.Blocks) -> None:
+    blocks = [block for block in page.blocks.values() if isinstance(block, gr.HTML | gr.Button)]
+    buttons = {block.elem_id for block in blocks if isinstance(block, gr.Button)}
+    offered = {
+        block.elem_id: pressed.attributes["data-press"]
+        for block in blocks
+        if isinstance(block, gr.HTML)
+        for pressed in read_html(str(block.value or "")).all("button")
+        if "data-press" in pressed.attributes
+    }
+    assert offered == {"inside-summary": "run"}
+    assert set(offered.values()) <= buttons
+
+
+@pytest.mark.parametrize("press", ["", "run"])
+def test_an_empty_panel_shows_text_as_text(press: str) -> None:
+    html = empty_panel(HOSTILE[0], press=press, label=HOSTILE[1])
+    assert_harmless(html)
+    assert HOSTILE[0] in read_html(html).text
+    assert bool(read_html(html).all("button")) == bool(press)

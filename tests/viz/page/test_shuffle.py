@@ -105,12 +105,6 @@ def test_without_traces_there_is_no_run(engine: Engine) -> None:
     assert certificate_of(last).traced is False
 
 
-def test_documents_stand_still_under_pine_alone(last: OrdersTried) -> None:
-    still, moving = ([tuple(one.starts[method]) for one in last.placed] for method in ("pine", "vanilla"))
-    assert len(set(still)) == 1 and len(set(moving)) == 6
-    assert all((one.lengths == last.placed[0].lengths).all() for one in last.placed)
-
-
 def test_cell_shows_its_answer_beside_the_first(last: OrdersTried) -> None:
     number = next(place for place, row in enumerate(last.rows) if not row.comparisons["vanilla"].same_text)
     shown = read_html(answer_behind(last, {"tried": number, "method": "vanilla"}))

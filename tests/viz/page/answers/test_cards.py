@@ -39,14 +39,10 @@ def readings(html: str) -> list[str]:
 @pytest.mark.parametrize(
     ("task", "text", "accepted", "reading"),
     [
-        ("judge_pair", "A is right. [[A]]", "A", "Parsed verdict: A ✓ correct"),
         ("judge_pair", "A is right. [[A]]", "B", "Parsed verdict: A ✗ incorrect"),
         ("judge_pair", "Both are good.", "B", "No verdict found in the answer ◐ 0.5 points"),
-        ("judge_pair", "Both are good.", "", "No verdict found in the answer"),
         ("math_reasoning", "35 - 10.\nAnswer: 25.", "25", "Parsed number: 25 ✓ correct"),
-        ("math_reasoning", "It is 25.", "25", "No number found in the answer ✗ incorrect"),
         ("retrieval_qa", "It is in Brenholt.", "Oldingen\n\nBrenholt", "✓ correct"),
-        ("retrieval_qa", "It is in Kessau.", "Oldingen\nBrenholt", "✗ incorrect"),
         ("kv_retrieval", ' "4711",\nand more', "4711", "Parsed value: 4711 ✓ correct"),
     ],
 )

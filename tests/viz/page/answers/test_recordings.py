@@ -1,4 +1,4 @@
-"""Recordings: what was written is read back, and the one of the app shows what the lesson says."""
+"""Recordings of answers and of the lesson: read back as written, of the examples as these are now."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -13,8 +13,9 @@ from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
 from tests.support.tokenizers import letter_tokenizer
 from tools import record as record_command
-from tools.record import example_form, record
+from tools.record import example_form, record, record_answers
 from viz.page.answers.answering import answer
+from viz.page.answers.recorded_answers import fingerprint, first_shown, recorded_answers, write_answers
 from viz.page.answers.recordings import (
     LESSON_RECORDING,
     Recording,
@@ -23,10 +24,13 @@ from viz.page.answers.recordings import (
     write_recording,
 )
 from viz.page.form.documents import entries_from
+from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
+from viz.page.form.method_boxes import DEFAULT_METHODS
 from viz.page.internals_figures import draw_attention
 from viz.page.selection import first_selection
 
+EXAMPLES = load_examples()
 MAX_BYTES = 600_000
 HALF_PRECISION: dict[str, Any] = {"rtol": 2.0**-11, "atol": 2.0**-24}
 """float16: 11 significant bits, and steps of 2^-24 below its smallest normal number."""
@@ -34,7 +38,7 @@ HALF_PRECISION: dict[str, Any] = {"rtol": 2.0**-11, "atol": 2.0**-24}
 
 @pytest.fixture(scope="module")
 def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny", revision="r7")
+    return Engine(tiny_llama(max_context_length=2048), letter_tokenizer(), name="tiny", revision="r7")
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +132,40 @@ def test_the_embedded_model_still_answers_as_recorded(embedded: Engine) -> None:
     assert recorded.suffix_importance is not None and computed.suffix_importance is not None
     # Machines round differently; a change of what is computed is larger by far.
     np.testing.assert_allclose(recorded.suffix_importance, computed.suffix_importance, rtol=1e-2, atol=1e-4)
+
+
+# Answers to the examples
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_every_example_was_recorded_as_it_is_now(example: FormExample) -> None:
+    recorded = recorded_answers()[example.name]
+    assert recorded.asked == fingerprint(example), "an example was changed: run `make record`"
+    assert [answer.method for answer in recorded.answers] == DEFAULT_METHODS
+
+
+def test_the_pictures_are_of_the_answers_on_the_cards() -> None:
+    recording = lesson_recording()
+    assert recording.example == EXAMPLES[0].name
+    cards = first_shown(EXAMPLES[0], DEFAULT_METHODS).cards
+    assert {card.method: card.text for card in cards} == {
+        method: recording.run.result.answers[method].text for method in DEFAULT_METHODS
+    }
+
+
+def test_what_is_recorded_is_read_back(engine: Engine, tmp_path: Path) -> None:
+    recorded = record_answers(engine, EXAMPLES[0])
+    assert recorded.recorded == "Precomputed with tiny (float32, r7)"
+    assert {answer.num_tokens for answer in recorded.answers} == {24}
+    file = tmp_path / "answers.json"
+    write_answers({"Keys": recorded}, file)
+    assert recorded_answers(file) == {"Keys": recorded}
+
+
+@pytest.mark.parametrize(
+    "changed", [{"question": "Who?"}, {"documents": EXAMPLES[0].documents[1:]}, {"name": "Another"}]
+)
+def test_another_question_has_cards_that_wait(changed: dict[str, Any]) -> None:
+    shown = first_shown(EXAMPLES[0].model_copy(update=changed), DEFAULT_METHODS)
+    assert not shown.recorded
+    assert {card.state for card in shown.cards} == {"waiting"}

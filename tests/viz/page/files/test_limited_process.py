@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from pine_engine.errors import Cancelled, InputError
+from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import read_examples
 from pine_engine.prompts.document_files import read_documents
 from tests.support import apart
@@ -65,18 +65,6 @@ def test_each_limit_has_a_message(
 @ON_LINUX
 def test_memory_below_the_limit_is_available() -> None:
     assert computed(apart.hold, 80, memory=100 * MB) == 80 * MB
-
-
-def test_limited_process_ends_with_its_parent(tmp_path: Path) -> None:
-    file = tmp_path / "process"
-
-    def left() -> None:
-        if file.exists():
-            raise Cancelled("the visitor has left")
-
-    with pytest.raises(Cancelled):
-        run_in_subprocess(apart.sleep_as, file, limits=Limits(), look=left)
-    assert not psutil.pid_exists(int(file.read_text()))
 
 
 @pytest.mark.slow
