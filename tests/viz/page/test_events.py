@@ -1,4 +1,4 @@
-"""Widgets and events of the whole page: what waits in the queue, what is told to others, empty panels."""
+"""Widgets and events of the whole page: the queue, states that other events follow, empty panels."""
 
 from typing import Any
 
