@@ -172,7 +172,7 @@ def drag(page: Page, slot: int, onto: int) -> None:
 
 def select_options(page: Page, group: str, *wanted: str) -> None:
     """Checks just these boxes of a group."""
-    for box in page.locator(f"{group} label").all():
+    for box in page.locator(f"{group} label:visible").all():  # more methods are hidden
         box.get_by_role("checkbox").set_checked(box.inner_text().strip() in wanted)
 
 
