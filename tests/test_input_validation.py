@@ -46,7 +46,6 @@ def engine(tiny_llama: TinyLlama) -> pine.Engine:
 
 @pytest.fixture(scope="module")
 def bare(engine: pine.Engine) -> pine.Engine:
-    """An engine without a tokenizer."""
     return pine.Engine(engine.model)
 
 
@@ -61,7 +60,6 @@ def batch_answer(engine: Any, prompts: Any = LAYOUT, **options: Any) -> Any:
 
 
 def generated(engine: Any, prompts: Any, **options: Any) -> list[int]:
-    """Token ids of `model.generate` with the first prompt."""
     with pine.patch_generate(engine, prompts, **options) as inputs:
         output: list[int] = engine.model.generate(**inputs, max_new_tokens=2, do_sample=False)[0].tolist()
     return output
@@ -73,7 +71,6 @@ def documents_of(documents: Any, **options: Any) -> list[str]:
 
 
 def case_id(value: object) -> str:
-    """Return an id that is the same in each process."""
     text = str(value)
     return type(value).__name__ if " at 0x" in text else text[:40]
 

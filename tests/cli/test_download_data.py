@@ -25,13 +25,11 @@ Publish = Callable[..., PublicSet]
 
 @pytest.fixture
 def run(pine: Run) -> Run:
-    """Run the subcommand `download-data`."""
     return partial(pine, "download-data")
 
 
 @pytest.fixture
 def requested() -> list[str]:
-    """Return the URLs that the test has requested."""
     return []
 
 

@@ -46,8 +46,6 @@ NUM_WRAPPED = 6 * 9 * 2
 
 @dataclass
 class Case:
-    """A data file, a model, a folder for records, and options."""
-
     data: Path
     model: Path
     folder: Path
@@ -62,12 +60,10 @@ class Case:
         return self.pine("evaluate", *self.arguments(more))
 
     def records(self) -> dict[Key, dict[str, Any]]:
-        """Return the content of each record, without times and without `was_computed`."""
         excluded = {*TIMES, "was_computed"}
         return {record.key: record.model_dump(exclude=excluded) for record in read_records(self.folder)}
 
     def moved(self, name: str) -> "Case":
-        """Return the same case with another folder."""
         return replace(self, folder=self.folder.with_name(name))
 
 
@@ -219,7 +215,6 @@ def test_folder_of_another_run_or_writer_is_refused(case: Case, monkeypatch: pyt
 
 
 def launched(rank: int) -> dict[str, str]:
-    """Return the environment of one of two processes of a launcher."""
     return {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
 
 

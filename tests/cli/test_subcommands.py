@@ -387,7 +387,6 @@ def test_report_is_printed_without_markup_and_nan(capsys: pytest.CaptureFixture[
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> tuple[io.StringIO, list[float]]:
-    """Return the output of a terminal, and its clock in seconds."""
     shown, now = io.StringIO(), [0.0]
     console = Console(file=shown, force_terminal=True, width=100, get_time=lambda: now[0])
     monkeypatch.setattr(output, "stderr", console)

@@ -90,7 +90,6 @@ def test_combined_labels_by_hand() -> None:
 
 
 def choose(steps: table.Steps, *probabilities: list[float]) -> tuple[int, float]:
-    """Choose a token by its probabilities after the prompt and after content-free prompts."""
     logits = torch.tensor(probabilities).double().log() + 3.0
     state: Any = SimpleNamespace()
     prompt = debias.calibrated_prompt(0, "vanilla", [(state, row[None]) for row in logits], steps, 0.0)
@@ -132,7 +131,6 @@ def test_run_debias_reports_each_prefill_and_each_result(engine: Engine, wrapper
 
 
 def probabilities(engine: Engine, layout: TokenLayout, base: str) -> np.ndarray:
-    """Return the probabilities of all next tokens, float64."""
     result = engine.run(layout, methods=[base], max_new_tokens=1, return_logits=True)
     assert result.logits is not None
     softmax: np.ndarray = result.logits[base][-1].double().softmax(-1).numpy()
@@ -140,7 +138,6 @@ def probabilities(engine: Engine, layout: TokenLayout, base: str) -> np.ndarray:
 
 
 def label_probabilities(engine: Engine, prompt: Prompt, base: str) -> np.ndarray:
-    """Return the probabilities of A, B and C as the next token, with sum 1."""
     ids = letter_tokenizer().convert_tokens_to_ids(["A", "B", "C"])
     labels = probabilities(engine, engine.tokenize(prompt), base)[ids]
     normalized: np.ndarray = labels / labels.sum()

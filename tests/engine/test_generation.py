@@ -44,7 +44,6 @@ def batch(engine: Engine, layouts: list[TokenLayout] = PROMPTS, **options: Any) 
 
 
 def facts(answer: pine.Answer) -> tuple[str, tuple[int, ...], tuple[float, ...], str]:
-    """Return an answer without its times."""
     return answer.method, answer.token_ids, answer.logprobs, answer.finish_reason
 
 
@@ -161,7 +160,6 @@ def engine(tiny_llama: TinyLlama) -> Engine:
 
 @contextmanager
 def broken(engine: Engine, token: int, value: float = math.nan) -> Iterator[None]:
-    """Set the embedding of a token to a value that is not finite."""
     weight: Any = engine.model.get_input_embeddings().weight
     before = weight[token].clone()
     weight[token] = value

@@ -95,7 +95,6 @@ def test_comparisons_agree_with_separate_runs(engine: Engine, stop_token_ids: Se
 
 @torch.inference_mode()
 def logprob_of(engine: Engine, layout: TokenLayout, method: str, ids: tuple[int, ...]) -> float:
-    """Return the log-probability of an answer that is processed at once."""
     row, last = passes.prefill(
         engine.patched_models, layout, METHODS[method], reserved_tokens=len(ids), logits_to_keep=1
     )

@@ -111,7 +111,6 @@ Change = Callable[[nn.Module], Any]
 
 
 def logits(engine: Engine, **options: Any) -> Tensor:
-    """Return the logits of the suffix and of three decoding steps."""
     run = engine.run(
         LAYOUT, methods="pine", max_new_tokens=4, return_logits=True, stop_at_eos=False, **options
     )
@@ -192,8 +191,6 @@ def test_engine_of_unchanged_model_keeps_its_networks(tiny_llama: TinyLlama) -> 
 
 
 class DependsOnPosition(nn.Module):
-    """A layer whose output depends on the index of a token."""
-
     def forward(self, rows: Tensor) -> Tensor:
         places = torch.arange(rows.shape[1])[:, None]
         return rows * (1 + 1e-6 * (places == rows.shape[1] - 9))

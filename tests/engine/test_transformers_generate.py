@@ -47,7 +47,6 @@ def new_tokens(output: Tensor, inputs: dict[str, Tensor]) -> list[tuple[int, ...
 
 
 def padded(layouts: list[TokenLayout], token: int = 0) -> dict[str, Tensor]:
-    """Return the inputs of generate without a patch."""
     longest = max(layout.num_tokens for layout in layouts)
     rows = [[token] * (longest - layout.num_tokens) + list(layout.ids) for layout in layouts]
     masks = [[0] * (longest - layout.num_tokens) + [1] * layout.num_tokens for layout in layouts]
@@ -310,7 +309,6 @@ WRAPPERS: dict[str, Callable[[Model], Model]] = {
 
 
 def stock(model: Model, layout: TokenLayout = LAYOUT, **options: Any) -> tuple[int, ...]:
-    """Return the output of the stock model."""
     ids = torch.tensor([layout.ids])
     return generated(model, {"input_ids": ids, "attention_mask": torch.ones_like(ids), **options})
 
@@ -321,7 +319,6 @@ def generated(model: Model, inputs: dict[str, Any]) -> tuple[int, ...]:
 
 
 def answered(model: Model, layout: TokenLayout = LAYOUT, method: str = "pine") -> tuple[int, ...]:
-    """Return the output of `generate` under `patch_generate`."""
     with patch_generate(model, layout, method=method) as inputs:
         return generated(model, inputs)
 

@@ -138,13 +138,11 @@ def slot_example(index: int, gold: int | None, size: int = 10, task: str = "retr
 
 
 def record(one: Example, name: str, method: str, score: float | None) -> Record:
-    """Return the record of a method with this score."""
     blank = blank_record(one, method, arrange(one, name))
     return blank.model_copy(update={"answers": ("A",), "text": "A", "parsed": "A", "score": score})
 
 
 def slots_of(records: Sequence[Record]) -> dict[int, dict[int | None, list[float]]]:
-    """Return the scores by number of documents and slot."""
     scores = Scores(make_grid(records), "pine", "generated")
     tables = group_by_slot(scores.columns, "generated")
     return {
@@ -166,7 +164,7 @@ def measured(draw: st.DrawFn) -> tuple[list[Example], list[str]]:
 
 @given(measured())
 def test_group_by_slot_differs_by_the_slot_alone(case: tuple[list[Example], list[str]]) -> None:
-    """A score that depends on the slot_example and on the order of the other documents has a flat curve."""
+    """A score that depends on the example and on the order of the other documents has a flat curve."""
     examples, spec = case
 
     def score(one: Example, name: str) -> float:

@@ -306,8 +306,6 @@ THREE = QUESTION.model_copy(update={"documents": QUESTION.documents[:3]})
 
 @pytest.fixture
 def parsable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parse a verdict, or none, from any text."""
-
     def parse(text: str) -> str | None:
         return parse_verdict(text) or [None, "A", "B", "A", "B"][sum(map(ord, text)) % 5]
 
@@ -368,7 +366,6 @@ def test_permutation_averages_the_probabilities_of_its_orders(
 
 
 def finished_run(order: DocumentOrder, text: str, logprobs: Mapping[str, float] | None = None) -> BaseRun:
-    """Return a run with a generated answer and log-probabilities of choices."""
     prefill = Prefill(METHODS["vanilla"], TokenLayout((), ((1,),), (2,)), "")
     prefill.logprobs |= logprobs or {}
     answer = ActiveGeneration("vanilla", (), torch.empty(0), 0.0, text=text)
@@ -376,7 +373,6 @@ def finished_run(order: DocumentOrder, text: str, logprobs: Mapping[str, float] 
 
 
 def judged(text: str, letters: str = "AB") -> BaseRun:
-    """Return the run of a judge for which the stored answers have these letters."""
     return finished_run(DocumentOrder("", tuple("AB".index(letter) for letter in letters), (0, 1)), text)
 
 

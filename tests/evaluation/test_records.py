@@ -257,7 +257,6 @@ def put(path: Path, *rows: dict[str, Any]) -> Path:
 
 
 def mistakes(path: Path) -> list[tuple[int | None, str]]:
-    """Return line and field of each mistake in a file."""
     with pytest.raises(ValidationErrors) as raised:
         read_examples(path)
     assert str(path) in str(raised.value)

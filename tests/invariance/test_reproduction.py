@@ -71,7 +71,6 @@ def file(certified: Certificate, tmp_path: Path) -> Path:
 
 
 def write_changes(file: Path, changes: Changes) -> Path:
-    """Change values of a certificate file."""
     content = json.loads(file.read_text(encoding="utf-8"))
     for (*parents, key), value in changes.items():
         place = content
@@ -91,7 +90,6 @@ LOGITS = LABELS[-1]
 
 @pytest.fixture
 def reproduced(pine: Run) -> Run:
-    """Run the subcommand."""
     return partial(pine, "reproduce")
 
 
@@ -100,7 +98,6 @@ def with_platform(certified: Certificate, **fields: str | int | None) -> Certifi
 
 
 def with_results(certified: Certificate, *indices: int, **fields: Any) -> Certificate:
-    """Change fields of some results, or of all."""
     results = list(certified.results)
     for index in indices or range(len(results)):
         results[index] = results[index].model_copy(update=fields)
@@ -116,7 +113,6 @@ def unchecked(compared: Reproduction) -> dict[str, list[str | None]]:
 
 
 def problems(compared: Reproduction) -> dict[str | None, list[str]]:
-    """Labels of the differences by method."""
     labels: dict[str | None, list[str]] = {}
     for check in compared.checks:
         if check.problem:

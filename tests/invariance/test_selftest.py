@@ -26,7 +26,6 @@ def engine() -> Engine:
 
 @contextmanager
 def hooked(engine: Engine, hook: Callable[..., Tensor]) -> Iterator[None]:
-    """Change the output of an MLP."""
     with engine.patched_models[0].network.model.layers[0].mlp.down_proj.register_forward_hook(hook):
         yield
 

@@ -57,7 +57,6 @@ def start_builder(folder: Path, step: str) -> subprocess.Popen[str]:
 
 
 def assert_complete_alone(copy: Path) -> None:
-    """Check the files of the copy, and that its folder has only an empty lock file besides."""
     assert is_complete(copy, MADE_FROM)
     assert {path.name: path.read_bytes() for path in copy.iterdir() if path.name != MANIFEST_NAME} == FILES
     assert_nothing_beside(copy)

@@ -86,7 +86,6 @@ def oid(file: Path) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, tiny_llama: TinyLlama) -> Path:
-    """A model of some megabytes, as its repository has it."""
     folder = tmp_path_factory.mktemp("hub") / "model"
     tiny_llama(layers=8, heads=8, head_dim=16).save_pretrained(folder)
     letter_tokenizer().save_pretrained(folder)
@@ -96,7 +95,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_llama: TinyLlama) -> P
 
 @pytest.fixture(autouse=True)
 def cache(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Serve the model to the hub's client, with an empty cache."""
     Hub.folder, Hub.break_at = folder, 0
     Hub.requested.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)

@@ -38,7 +38,6 @@ EMBEDDED = ("SmolLM2-135M-Instruct", "HuggingFaceTB/SmolLM2-135M-Instruct")
 
 @pytest.fixture
 def folder(tiny: Path, tmp_path: Path) -> Path:
-    """A copy of the tiny model that tests may change."""
     return Path(shutil.copytree(tiny, tmp_path / "tiny"))
 
 
@@ -53,7 +52,6 @@ def on_hub(tiny: Path, cache: Path) -> None:
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Options of each call of `from_pretrained` for weights."""
     calls: list[dict[str, Any]] = []
     original = AutoModelForCausalLM.from_pretrained
 
@@ -305,8 +303,6 @@ def test_load_is_quiet_and_restores_progress_bars(tiny: Path, capfd: pytest.Capt
 
 
 def answer(monkeypatch: pytest.MonkeyPatch, outcome: Exception | str) -> None:
-    """Let the hub answer with a commit, or fail."""
-
     def model_info(self: Any, repo_id: str, **_: Any) -> SimpleNamespace:
         if isinstance(outcome, Exception):
             raise outcome
@@ -424,13 +420,11 @@ def test_stored_dtype_is_what_the_config_states(stated: Any, expected: Dtype) ->
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of the hub client."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     return tmp_path / "hub"
 
 
 def put_into_cache(cache: Path, repo: str, config: str | None, commit: str = COMMIT) -> None:
-    """Add a commit to the cache that has a README and perhaps a config."""
     snapshot = cache / repo / "snapshots" / commit
     snapshot.mkdir(parents=True)
     (cache / repo / "refs").mkdir(exist_ok=True)

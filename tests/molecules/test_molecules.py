@@ -109,8 +109,6 @@ def test_random_orders_are_distinct_and_seeded_per_molecule() -> None:
 
 
 class LengthPredictor:
-    """Predictor whose properties all equal the length of the SMILES."""
-
     def predict(self, smiles: Sequence[str]) -> Any:
         return np.array([[float(len(text))] * 6 for text in smiles]).reshape(len(smiles), 6)
 
@@ -119,7 +117,6 @@ PREDICTOR = cast(Predictor, LengthPredictor())
 
 
 def request(size: int) -> Molecule:
-    """Request for a SMILES of `size` characters."""
     return Molecule(str(size), "C" * size, (str(size),) * 6)
 
 
@@ -219,7 +216,6 @@ def engine() -> Engine:
 
 
 def page_example() -> Molecule:
-    """The request of the example on the page."""
     examples = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
     (example,) = (example for example in examples if example["task"] == "qm9")
     texts = {document["title"]: document["text"] for document in example["documents"]}

@@ -240,8 +240,6 @@ def two_threads() -> Iterator[None]:
 
 
 class Machine:
-    """Simulated machine on which layers take fixed times with all threads and with one."""
-
     def __init__(self) -> None:
         self.now = 0.0
         self.monitor = ContentionMonitor()

@@ -44,13 +44,11 @@ def engine_of(name: str, dtype: torch.dtype = torch.float64) -> Engine:
 
 @torch.inference_mode()
 def expected_logits(engine: Engine) -> Tensor:
-    """Return the logits (n, V) of the model's own attention."""
     logits: Tensor = engine.model(torch.tensor(LAYOUT.ids)[None]).logits[0]
     return logits
 
 
 def difference(result: Tensor, expected: Tensor) -> float:
-    """Return the largest deviation, relative to the largest logit."""
     return ((result - expected).abs().max() / expected.abs().max()).item()
 
 
@@ -114,7 +112,6 @@ def in_pair_layout(rope: Rope, vectors: Tensor) -> Tensor:
 
 
 def find_rope(model: nn.Module, pairing: Pairing, sign: int = 1) -> Rope:
-    """Return the only possible rope of a model with this pairing and direction."""
     (rope,) = (
         rope
         for rope in possible_ropes(model)

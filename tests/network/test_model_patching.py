@@ -28,7 +28,6 @@ FIVE_TOKENS: dict[str, Any] = {"methods": "pine", "max_new_tokens": 5, "stop_at_
 
 @torch.inference_mode()
 def outputs(model: Any) -> tuple[Tensor, Tensor]:
-    """Return the model's own logits and generated tokens."""
     return model(IDS).logits, model.generate(IDS, max_new_tokens=5, do_sample=False)
 
 
@@ -37,7 +36,6 @@ def assert_unchanged(model: PreTrainedModel, expected: tuple[Tensor, Tensor]) ->
 
 
 def state_of(model: nn.Module) -> dict[str, Any]:
-    """Return all attributes of all modules."""
     return {
         f"{name}.{key}": id(value) if isinstance(value, nn.Module | Tensor) else repr(value)
         for name, module in model.named_modules()
@@ -143,8 +141,6 @@ class UncopyableHook:
 
 
 class Doubled(nn.Module):
-    """Embedding of the user around that of the model."""
-
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
         self.inner = inner
@@ -215,7 +211,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 def dispatched(engine: Engine) -> tuple[dict[str, Tensor], dict[str, Any], Any]:
-    """Return prompt logits and generated tokens of each method, and PINE's importances."""
     logits = {name: prefill_logits(engine, LAYOUT, name) for name in COMPARED}
     result = engine.run(LAYOUT, methods=COMPARED, max_new_tokens=5, stop_at_eos=False, trace=True)
     tokens = {name: answer.token_ids for name, answer in result.answers.items()}

@@ -28,7 +28,6 @@ SPLIT = ["llama", "qwen3_moe", "tied"]
 
 
 def torchrun(count: int, *arguments: object) -> str:
-    """Run a module in several processes; return their output."""
     options = f"-m torch.distributed.run --standalone --nproc-per-node={count} -m"
     command = [sys.executable, *options.split(), *map(str, arguments)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
@@ -37,7 +36,6 @@ def torchrun(count: int, *arguments: object) -> str:
 
 
 def results_of(count: int, folder: Path, *names: str) -> list[dict[str, Any]]:
-    """Return the results of each process for the models of these names."""
     out = folder / f"results.{count}"
     torchrun(count, "tests.support.split_worker", out, *(folder / name for name in names))
     return [torch.load(f"{out}.{rank}") for rank in range(count)]
@@ -45,7 +43,6 @@ def results_of(count: int, folder: Path, *names: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with one folder per model."""
     path = tmp_path_factory.mktemp("models")
     kinds: dict[str, tuple[str, dict[str, Any]]] = {
         # A vocabulary that two do not divide, and halves for which torch's GEMMs are not batch-invariant.
@@ -66,7 +63,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def halves(folder: Path) -> list[dict[str, Any]]:
-    """Results of two processes."""
     return results_of(2, folder, *SPLIT, "one_key_head", "no_plan", "fsdp", "4bit")
 
 

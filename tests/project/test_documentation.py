@@ -59,7 +59,6 @@ GENERATED = ("facts-3", "few-shot-4", "few-shot-8")
 
 
 def arguments_of(command: str) -> list[str]:
-    """Return the subcommand and its options, also of commands that torchrun or srun start."""
     return shlex.split(command.partition("-m pine_engine ")[2].strip("'"))
 
 
@@ -119,7 +118,6 @@ LIBRARY = blocks(PAGES["library.md"])
 
 
 def test_library_blocks_run_in_order(tiny_llama: TinyLlama, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the blocks on a tiny model instead of the embedded one."""
     engine = Engine(tiny_llama(max_context_length=4096), letter_tokenizer())
     monkeypatch.setattr(Engine, "load", lambda: engine)
     names: dict[str, Any] = {}
@@ -151,7 +149,6 @@ NAMED = re.findall(r"`((?:pine_engine|viz|assets)/[\w/]+(?:\.\w+)?)`", TOUR)
 
 
 def defined(tree: ast.AST, before: str = "") -> set[str]:
-    """Return the functions and classes of a file, methods as Class.method."""
     names = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
@@ -241,7 +238,6 @@ RECIPES = dict(
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Return a copy of the sources."""
     for name in TREE:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -265,7 +261,6 @@ def test_recipe_works(name: str, tree: Path) -> None:
 
 
 def module_and_arguments(command: str) -> tuple[str, list[str]]:
-    """Return the module that a command runs, and its arguments."""
     program, *words = shlex.split(command)
     if program == "make":
         target, arguments = words

@@ -58,7 +58,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python(installed: Path, code: str) -> str:
-    """Run code that imports the installed packages only, and return its output."""
     done = run_in_source_copy(installed.parent, code, [], sources=installed, forgotten=("gradio", "plotly"))
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -172,13 +171,11 @@ FILES = (LOCK, *TORCH.values(), "requirements-model.txt")
 
 
 def lines(name: str) -> list[str]:
-    """Return the lines of a requirements file, without comments; continued lines are joined."""
     text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
     return [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
 
 
 def entries(name: str) -> list[tuple[Requirement, list[str]]]:
-    """Return the requirements of a file with their hashes."""
     split = [line.split("--hash=") for line in lines(name) if not line.startswith("-")]
     return [(Requirement(named), [each.strip() for each in hashes]) for named, *hashes in split]
 

@@ -127,7 +127,6 @@ EXOTIC = st.text(st.characters(max_codepoint=0x1FFFF, exclude_categories=["Cs", 
 
 
 def hostile_text(pieces: list[str]) -> st.SearchStrategy[str]:
-    """Control tokens, parts of them, blanks and anything else, in any order."""
     cut = [name[:end] for name in pieces for end in range(1, len(name))]
     some = st.one_of(st.sampled_from([*pieces, *cut, " ", "\n", "  ", "\t"]), EXOTIC)
     return st.lists(some, min_size=1, max_size=8).map("".join).filter(str.strip)
@@ -271,7 +270,6 @@ def whole_text(prompt: Prompt) -> str:
 
 
 def rendered(template: str, content: str, system: str = "") -> str:
-    """The template's own rendering of one user message that holds everything."""
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": content})
     text = byte_tokenizer(chat_template=template).apply_chat_template(

@@ -45,7 +45,6 @@ def rows_of(file: Path, limit: int | None = None) -> list[DataRow]:
 
 
 def problems_of(read: Callable[[], object], file: Path) -> list[tuple[int | None, str]]:
-    """Line and field of each problem."""
     with pytest.raises(ValidationErrors) as raised:
         read()
     assert raised.value.source == str(file) and str(raised.value).startswith(str(file))
@@ -187,7 +186,6 @@ def put(tmp_path: Path) -> Write:
 
 
 def pdf_bytes(*pages: str, password: str | None = None, owner: str | None = None) -> bytes:
-    """Return a PDF with one line of text on each page; an empty string makes a blank page."""
     writer = PdfWriter()
     names = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
     font = DictionaryObject({NameObject(key): NameObject(value) for key, value in names.items()})

@@ -36,7 +36,6 @@ SPECIFICATION = (Path(__file__).parents[2] / "docs" / "specification.md").read_t
 
 
 def published(pattern: str) -> str:
-    """The one text of the specification that the pattern's group matches."""
     (text,) = re.findall(pattern, SPECIFICATION, re.MULTILINE)
     assert isinstance(text, str)
     return text

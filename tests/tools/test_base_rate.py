@@ -16,7 +16,6 @@ FACTS = [Example.model_validate(row) for row in islice(generate_facts(3), 4)]
 
 
 def records_of(example: Example, texts: list[str]) -> list[Record]:
-    """Return a record per order, with these answers."""
     orders = [DocumentOrder(str(order), (0, 1, 2), order) for order in permutations(range(3))]
     return [
         blank_record(example, "vanilla", order).model_copy(

@@ -70,7 +70,6 @@ def batches(**changes: Any) -> TrainingBatches:
 
 
 def examples(of: TrainingBatches, steps: int) -> list[tuple[str, str]]:
-    """Prompt and answer of each example, decoded."""
     pairs = []
     for step in range(steps):
         batch = of.batch(step)

@@ -125,7 +125,6 @@ CELL = r"((?:\\.|[^|\\])*)\|"
 
 
 def markdown_table(table: Table) -> list[list[str]]:
-    """Return the cells of a table in Markdown, as GitHub parses them."""
     lines = [line for line in markdown_of([Part("p", tables=(table,))]).split("\n") if line.startswith("|")]
     rows = [[re.sub(r"\\(.)", r"\1", cell.replace("\\|", "|")).strip() for cell in re.findall(CELL, line[1:])]
             for line in lines]  # fmt: skip

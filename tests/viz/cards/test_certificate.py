@@ -30,7 +30,6 @@ def page(certificate: pine.Certificate) -> str:
 
 
 def change(certificate: pine.Certificate, **fields: Any) -> pine.Certificate:
-    """Change the first result."""
     first, *others = certificate.results
     return certificate.model_copy(update={"results": [first.model_copy(update=fields), *others]})
 

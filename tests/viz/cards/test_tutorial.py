@@ -14,7 +14,6 @@ STEPS = tuple(cards.Step(name, name, TEXT, "section 3", "Masks", "<b>picture</b>
 
 
 def addresses(root: Element) -> list[str]:
-    """Return everything that a page could fetch or lead to."""
     names = ("src", "href", "action", "formaction", "poster", "data", "srcset", "background")
     return [
         element.attributes[name] for element in root.walk() for name in names if name in element.attributes
@@ -67,7 +66,6 @@ def test_quiz_has_one_answer_where_all_are_equal() -> None:
 
 
 def entries(root: Element) -> list[Element]:
-    """Return the methods of a quiz."""
     return root.with_class("pine-quiz-entry")
 
 

@@ -38,7 +38,6 @@ EMPTY = answer_with("PCW", [])
 
 
 def row_names(figure: go.Figure) -> list[str]:
-    """Return the names of the rows from the top."""
     assert figure.layout.yaxis.range[0] > figure.layout.yaxis.range[1]
     assert all(list(bars.y) == list(figure.layout.yaxis.tickvals) for bars in figure.data)
     return list(figure.layout.yaxis.ticktext)

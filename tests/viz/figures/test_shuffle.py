@@ -66,7 +66,6 @@ VALUES: dict[str, tuple[float, ...]] = {
 
 
 def steps(values: dict[str, tuple[float, ...]], count: int = 3) -> list[SlotScored]:
-    """Return scores of an answer of one token in each slot."""
     return [
         SlotScored(slot, (0, 1, 2), {m: Score(m, "x", (1,), (line[slot],)) for m, line in values.items()})
         for slot in range(count)
