@@ -173,16 +173,13 @@ def test_parse_shard_takes_the_text_or_the_environment(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("device", "shard", "expected"),
-    [
-        ("cuda", shards.Shard(5, 8, is_launched=True), "cuda:1"),
-        ("cuda", shards.Shard(5, 8), "cuda"),
-        ("auto", shards.Shard(5, 8, is_launched=True), "auto"),
-    ],
+    ("device", "launched", "expected"),
+    [("cuda", True, "cuda:1"), ("cuda", False, "cuda"), ("auto", True, "auto")],
 )
 def test_device_of_shard_follows_the_launcher(
-    monkeypatch: pytest.MonkeyPatch, device: str, shard: shards.Shard, expected: str
+    monkeypatch: pytest.MonkeyPatch, device: str, launched: bool, expected: str
 ) -> None:
+    shard = shards.Shard(5, 8, is_launched=launched)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     assert shards.is_main_process()
     monkeypatch.setenv("LOCAL_RANK", "1")

@@ -379,16 +379,10 @@ def test_copy_is_bitwise_identical_to_gguf(embedded_folder: Path, monkeypatch: p
 
 @pytest.mark.parametrize(
     ("stored", "capability", "bf16", "expected"),
-    [
-        ("4bit", "AVX512", True, "4bit"),
-        ("4bit", "AVX2", False, "4bit"),
-        ("4bit", "DEFAULT", True, "float32"),
-        ("bfloat16", "AVX512", True, "bfloat16"),
-        ("bfloat16", "AVX2", False, "float32"),
-        ("float16", "AVX512", True, "float32"),
-        ("float32", "AVX512", True, "float32"),
-    ],
-)
+    [("4bit", "AVX512", True, "4bit"), ("4bit", "AVX2", False, "4bit"), ("4bit", "DEFAULT", True, "float32"),
+     ("bfloat16", "AVX512", True, "bfloat16"), ("bfloat16", "AVX2", False, "float32"),
+     ("float16", "AVX512", True, "float32"), ("float32", "AVX512", True, "float32")],
+)  # fmt: skip
 def test_auto_on_cpu_follows_weights_and_instructions(
     stored: Dtype, capability: str, bf16: bool, expected: Dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -477,16 +471,12 @@ def test_packed_weights_are_not_counted_as_parameters(tmp_path: Path, tiny: Path
 def test_describe_gguf_reads_its_header(tmp_path: Path) -> None:
     path = tmp_path / "small.gguf"
     writer = GGUFWriter(path, "llama")
-    writer.add_context_length(900)
-    writer.add_block_count(3)
-    writer.add_embedding_length(64)
-    writer.add_head_count(8)
-    writer.add_head_count_kv(2)
+    numbers = {"context_length": 900, "block_count": 3, "embedding_length": 64, "head_count": 8}
+    for name, number in {**numbers, "head_count_kv": 2}.items():
+        getattr(writer, f"add_{name}")(number)
     writer.add_tensor("token_embd.weight", np.zeros((11, 64), dtype=np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    for step in ("write_header_to_file", "write_kv_data_to_file", "write_tensors_to_file", "close"):
+        getattr(writer, step)()
     state = 2 * 3 * 2 * 8  # keys and values, layers, heads, 64 / 8
     expected = LoadableModel(str(path), "folder", path.stat().st_size, 900, "llama", True, "", 11 * 64, state)
     assert describe(str(path)) == LoadableModel(**vars(expected) | {"stored": "4bit"})

@@ -11,33 +11,27 @@ from pine_engine import InputError
 
 
 def double(number: int) -> int:
-    """Return twice the number."""
     return 2 * number
 
 
 def refuse(sentence: str) -> None:
-    """Raise InputError."""
     raise InputError(sentence)
 
 
 def fail(words: str) -> None:
-    """Raise an unexpected error."""
     raise KeyError(words)
 
 
 def spin() -> None:
-    """Compute without end."""
     while True:
         pass
 
 
 def hold(megabytes: int) -> int:
-    """Allocate memory."""
     return len(bytearray(megabytes * 1_000_000))
 
 
 def write_much(characters: int) -> str:
-    """Return a text of this length."""
     return "x" * characters
 
 
@@ -49,7 +43,6 @@ def sleep_as(file: Path) -> None:
 
 
 def crash(number: int) -> None:
-    """End this process by a signal."""
     os.kill(os.getpid(), signal.Signals(number))
 
 

@@ -20,7 +20,6 @@ def chromium_path() -> str | None:
 
 @contextmanager
 def started_chromium(path: str) -> Iterator[Browser]:
-    """Run the browser at this path until the end of the block."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
         yield browser

@@ -21,8 +21,6 @@ COMPARISON = {
 
 
 class Outcome(NamedTuple):
-    """Exit status and output of a subcommand."""
-
     status: int
     stdout: str
     stderr: str
@@ -65,7 +63,6 @@ class Steps:
 
     @contextlib.contextmanager
     def progress(self, total: int, done: int = 0) -> Iterator[Callable[[str], None]]:
-        """Record the steps; replaces output.progress."""
         self.announced.append(total - done)
         yield self.taken.append
 

@@ -82,7 +82,6 @@ THREE_AXES = {"rope_parameters": PLAIN_ROPE | {"mrope_section": [1, 1, 2]}}
 
 
 def vision(text: dict[str, Any], images: dict[str, Any]) -> dict[str, Any]:
-    """Return the configs of the text part and of the vision part of a model."""
     return {"text_config": {**SIZES, "head_dim": 8, **text}, "vision_config": images}
 
 
@@ -163,7 +162,6 @@ def by_tier(names: Iterable[str]) -> list[pytest.ParameterSet]:
 
 
 def make(kind: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTrainedModel:
-    """Return a model with constant random weights, large enough that positions have an effect."""
     has_vision = "vision_config" in options
     defaults = {} if has_vision else {**SIZES, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     config = AutoConfig.for_model(kind, **{**defaults, **options})

@@ -77,7 +77,6 @@ def sweep(
 
 
 def run_info(**changes: object) -> RunInfo:
-    """Return the settings of such a run."""
     platform = Platform(
         model="HuggingFaceTB/SmolLM2-135M-Instruct", revision="abc123", dtype="float32", device="cpu",
         hardware="a processor", threads=2, python="3.12.1", torch="2.13.0", transformers="5.23.0",
@@ -93,7 +92,6 @@ def run_info(**changes: object) -> RunInfo:
 
 
 def write_run(folder: Path, info: RunInfo, records: Iterable[Record]) -> None:
-    """Write the folder of a run."""
     open_run(folder, info)
     with write_records(folder) as append:
         for record in records:

@@ -32,7 +32,6 @@ MATH = run_info(task="math_reasoning", data="math.jsonl", order_names=("as-is", 
 
 
 def task_of(records: Sequence[Record]) -> Grid:
-    """Return the estimates of records of one task."""
     (task,) = estimate_tasks(records)
     return task
 
@@ -175,12 +174,10 @@ def unknown_methods() -> list[Record]:
 
 
 def runs_of(records: dict[str, tuple[RunInfo, Iterable[Record]]]) -> list[MeasuredRun]:
-    """Return runs with these labels."""
     return [MeasuredRun(label, info, estimate_tasks([*found])) for label, (info, found) in records.items()]
 
 
 def golden_runs() -> list[MeasuredRun]:
-    """Return runs of questions, of two models on pairs, and of math problems."""
     questions = [*qa_records()]
     pairs = {"pairs": (JUDGE, judge_records()), "Llama": (LLAMA, judge_records())}
     math = (MATH, math_records(QA_METHODS))
@@ -209,7 +206,6 @@ def edge_runs() -> list[MeasuredRun]:
 
 
 def golden_parts(folder: Path) -> list[Part]:
-    """Return the parts of a report of the golden runs and of molecules."""
     file = folder / "molecules.json"
     file.write_text(molecule_json(), encoding="utf-8")
     return report_parts(golden_runs(), molecules=[read_molecule_report(file)])
@@ -223,7 +219,6 @@ def edge_parts() -> list[Part]:
 
 
 def markdown_of(parts: Sequence[Part]) -> str:
-    """Return the Markdown report with a constant title and date."""
     return report_markdown(parts, title="A report", made="now", page="report.html", images={})
 
 

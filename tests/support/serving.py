@@ -22,8 +22,6 @@ PATIENCE_S = 60.0  # other tests may slow it down
 
 @dataclass(frozen=True)
 class ServedApp:
-    """A running app."""
-
     url: str
     log: Path
     process: psutil.Process

@@ -40,7 +40,6 @@ def find(engine: Engine) -> dict[str, Any]:
 
 
 def load(folder: str) -> Engine:
-    """Load the part of this process."""
     if folder.endswith("fsdp"):
         split = DistributedConfig(fsdp_size=int(os.environ["WORLD_SIZE"]))
         return Engine(AutoModelForCausalLM.from_pretrained(folder, distributed_config=split))

@@ -19,17 +19,14 @@ class Element:
         return set(self.attributes.get("class", "").split())
 
     def walk(self) -> Iterator["Element"]:
-        """Yield the elements inside, in document order."""
         for child in self.children:
             yield child
             yield from child.walk()
 
     def all(self, tag: str) -> list["Element"]:
-        """Return the elements of this tag inside."""
         return [element for element in self.walk() if element.tag == tag]
 
     def with_class(self, name: str) -> list["Element"]:
-        """Return the elements of this class inside."""
         return [element for element in self.walk() if name in element.classes]
 
 

@@ -16,6 +16,7 @@ from viz.cards.molecule import MAX_CHARACTERS, molecule_svg
 from viz.drawing.identity import relative_luminance
 from viz.drawing.markup import figure_styles
 
+BOTH = [(0, 1), (1, 0)]
 FACTS = {"model": "tiny", "torch": "2.13.0"}
 RECORDED = Path(__file__).parents[2] / "golden" / "outputs" / "version_1" / "certificate.json"
 
@@ -71,11 +72,7 @@ def test_verdict_follows_bitwise_identity(
 
 @pytest.mark.parametrize(
     ("seed", "orders", "words"),
-    [
-        (3, [(0, 1), (1, 0)], "seed 3"),
-        (None, [(0, 1), (1, 0)], "all orders"),
-        (None, [(0, 1)], "first of 2"),
-    ],
+    [(3, BOTH, "seed 3"), (None, BOTH, "all orders"), (None, BOTH[:1], "first of 2")],
 )
 def test_page_names_the_origin_of_the_orders(
     certificate: pine.Certificate, seed: int | None, orders: list[tuple[int, int]], words: str
