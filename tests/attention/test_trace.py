@@ -1,6 +1,7 @@
 """Traces against the definition: attention by document and by token, and next token candidates."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,9 +28,8 @@ def engine(tiny_llama: TinyLlama) -> Engine:
 def test_attention_equals_the_definition(engine: Engine, method: str) -> None:
     # The last range has a query after the end of the answer.
     ranges = (TokenRange(1, 2, 0, TOTAL), TokenRange(0, 3, 5, 9), TokenRange(0, 0, TOTAL - 1, TOTAL + 1))
-    run = engine.run(
-        LAYOUT, methods=method, max_new_tokens=NEW_TOKENS, stop_at_eos=False, trace=TraceConfig(ranges)
-    )
+    options: dict[str, Any] = {"max_new_tokens": NEW_TOKENS, "stop_at_eos": False}
+    run = engine.run(LAYOUT, methods=method, trace=TraceConfig(ranges), **options)
     trace = run.traces[method]
     longer = LAYOUT.extend(run.answers[method].token_ids[:-1])
     assert isinstance(engine.model, LlamaForCausalLM)

@@ -173,9 +173,8 @@ def test_random_weights_are_reproducible_without_side_effects() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    first, second = (
-        random_models.synthetic_model("random:tiny", dtype="bfloat16", device="cpu") for _ in range(2)
-    )
+    make = random_models.synthetic_model
+    first, second = (make("random:tiny", dtype="bfloat16", device="cpu") for _ in range(2))
     assert torch.equal(torch.rand(3), expected)
     for one, other in zip(first.parameters(), second.parameters(), strict=True):
         assert one.dtype == torch.bfloat16 and not one.requires_grad and torch.equal(one, other)

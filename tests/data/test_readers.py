@@ -86,13 +86,11 @@ Build = Callable[..., list[Example]]
 def build(tmp_path: Path) -> Build:
     """Convert one source file per part of a set, all with the same records."""
 
-    def run(
-        name: str, *records: Any, content: bytes | None = None, limit: int | None = None
-    ) -> list[Example]:
+    def run(name: str, *records: Any, content: bytes = b"", limit: int | None = None) -> list[Example]:
         paths = [tmp_path / file["name"] for file in PUBLIC_SETS[name].files]
         write: Callable[..., bytes] = FORMATS.get(name, json_lines)
         for path in paths:
-            path.write_bytes(write(*records) if content is None else content)
+            path.write_bytes(content or write(*records))
         count = convert(PUBLIC_SETS[name], paths, tmp_path, limit=limit)
         examples = read_examples(tmp_path / f"{name}.jsonl")
         assert len(examples) == count

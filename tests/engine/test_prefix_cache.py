@@ -89,11 +89,10 @@ def test_prefix_cache_serves_next_question(engine: Engine) -> None:
     cache, methods = PrefixCache(), ["vanilla", "pcw", "sp", "pine"]
     engine.run(LAYOUT, methods=methods, max_new_tokens=3, prefix_cache=cache)
     assert [row.state.plan.method.name for row in cache.rows] == methods
-    expected = engine.run(OTHER_QUESTION, methods=methods, max_new_tokens=3, stop_at_eos=False)
+    options: dict[str, Any] = {"methods": methods, "max_new_tokens": 3, "stop_at_eos": False}
+    expected = engine.run(OTHER_QUESTION, **options)
     with count_tokens(engine.patched_models[0].network.model.embed_tokens) as fed:
-        again = engine.run(
-            OTHER_QUESTION, methods=methods, max_new_tokens=3, stop_at_eos=False, prefix_cache=cache
-        )
+        again = engine.run(OTHER_QUESTION, **options, prefix_cache=cache)
     assert fed[: len(methods)] == [OTHER_QUESTION.suffix_length] * len(methods)
     for method in methods:
         assert again.answers[method].token_ids == expected.answers[method].token_ids

@@ -141,11 +141,9 @@ def test_model_partly_on_disk_answers_equally(model: Model, tmp_path: Path) -> N
     model.save_pretrained(tmp_path)
     places = dict.fromkeys(["model.layers.0", "model.layers.1", "model.norm", "model.rotary_emb"], "cpu")
     parts: Model = LlamaForCausalLM.from_pretrained(
-        tmp_path,
-        device_map={**places, "model.embed_tokens": "disk", "lm_head": "disk"},
-        offload_folder=tmp_path / "disk",
-        dtype=torch.float64,
-    )
+        tmp_path, device_map={**places, "model.embed_tokens": "disk", "lm_head": "disk"},
+        offload_folder=tmp_path / "disk", dtype=torch.float64,
+    )  # fmt: skip
     assert parts.device.type == "meta"
     answers, models = [], (model, parts)
     for each in models:
@@ -300,12 +298,9 @@ def compiled_in_place(model: Model) -> Model:
 
 
 WRAPPERS: dict[str, Callable[[Model], Model]] = {
-    "peft": lora,
-    "compiled": compiled,
-    "compiled peft": lambda model: compiled(lora(model)),
-    "peft of compiled": lambda model: lora(compiled(model)),
-    "compiled in place": compiled_in_place,
-}
+    "peft": lora, "compiled": compiled, "compiled peft": lambda model: compiled(lora(model)),
+    "peft of compiled": lambda model: lora(compiled(model)), "compiled in place": compiled_in_place,
+}  # fmt: skip
 
 
 def stock(model: Model, layout: TokenLayout = LAYOUT, **options: Any) -> tuple[int, ...]:

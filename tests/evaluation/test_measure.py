@@ -141,10 +141,9 @@ def test_measure_record_is_independent_of_other_records(
     rest = evaluate_records(engine, [example], methods=methods, **options, found=done)
     assert rest.keys() == everything.keys() - {record.key for record in done}
     alone: dict[Key, Record] = {}
+    options["order_names"] = ["reversed"]
     for name in methods:
-        alone |= evaluate_records(
-            engine, [example], methods=[name], **options | {"order_names": ["reversed"]}
-        )
+        alone |= evaluate_records(engine, [example], methods=[name], **options)
     for found in (again, rest, alone):
         assert {key: outcome(record) for key, record in found.items()} == {
             key: outcome(everything[key]) for key in found

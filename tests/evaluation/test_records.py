@@ -225,11 +225,9 @@ def test_lock_shard_without_file_locks_yields_false(
 
 
 PLAIN = {
-    "id": "a-1",
-    "task": "retrieval_qa",
-    "question": "Who?",
+    "id": "a-1", "task": "retrieval_qa", "question": "Who?",
     "documents": [{"text": "one"}, {"text": "two", "title": "T"}],
-}
+}  # fmt: skip
 FULL = {
     **PLAIN, "id": "a-2", "question": "Why?", "gold_index": 1, "answers": ["two", "2"],
     "rejected_answers": ["one"], "source": "ours", "license": "CC0-1.0",

@@ -151,10 +151,8 @@ def test_layers_cover_shapes_of_model(engine: Engine) -> None:
     # q and o, k and v, gate and up, down, lm_head
     shapes = sorted((width, function(torch.ones(1, width)).shape[-1]) for _, width, function in linear)
     assert shapes == [(64, 32), (64, 64), (64, 97), (64, 128), (128, 64)]
-    assert sorted(layer[:2] for layer in kernel_checks.elementwise_layers(network)) == [
-        ("LlamaRMSNorm", 64),
-        ("SiLUActivation", 128),
-    ]
+    elementwise = sorted(layer[:2] for layer in kernel_checks.elementwise_layers(network))
+    assert elementwise == [("LlamaRMSNorm", 64), ("SiLUActivation", 128)]
     assert {width for _, width, _ in kernel_checks.linear_layers(network, is_packed=True)} == {64, 128}
     assert set(range(2, 17)) < set(GEMM_ROWS)
     assert {12, 13, 300, 301} < set(kernel_checks.ELEMENTWISE_ROWS)  # even and odd, short and long

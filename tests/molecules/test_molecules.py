@@ -63,10 +63,7 @@ def test_read_molecules_returns_each_molecule_once(tmp_path: Path) -> None:
     shuffled["documents"] = shuffled["documents"][::-1]
     path = write_rows(tmp_path / "m.jsonl", [shuffled, row("OCC"), row("CCN", license="")])
     molecules, sources = read_molecules(path)
-    assert molecules == [
-        Molecule("m-CCO", "CCO", values("CCO")),
-        Molecule("m-CCN", "CCN", values("CCN")),
-    ]
+    assert molecules == [Molecule(f"m-{one}", one, values(one)) for one in ("CCO", "CCN")]
     assert molecules[0].properties == tuple(map(float, values("CCO")))
     assert sources == ("written for tests (CC0-1.0)", "written for tests (no licence given)")
 

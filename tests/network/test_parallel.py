@@ -99,10 +99,10 @@ def test_three_processes_have_an_invariance_warning(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("one_key_head", "got 4 heads, 1 key heads and 2 processes"),
-        ("fsdp", "is split by stages, experts or for training"),
-        ("4bit", "it is split among 2 processes, expected one"),
-        ("no_plan", "`StableLmForCausalLM` has no `tp_plan`"),
+        ("one_key_head", "1 key heads"),
+        ("fsdp", "training"),
+        ("4bit", "among 2"),
+        ("no_plan", "tp_plan"),
     ],
 )
 def test_model_that_cannot_be_split_is_refused(halves: list[dict[str, Any]], name: str, reason: str) -> None:

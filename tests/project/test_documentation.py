@@ -46,11 +46,9 @@ RUN_BY = {
 BENCH = "--model random:tiny --documents 2 --document-tokens 5 --max-new-tokens 2 --repeats 1"
 OPTIONS = {
     "verify --self-test": "--model random:tiny --threads 1 --num-orders 1",
-    "verify": "--limit 1 --num-orders 1",
-    "evaluate": "--limit 1 --max-new-tokens 4",
-    "molecules": "--limit 1 --orders 1 --methods pine",
-    "bench": BENCH,
-}
+    "verify": "--limit 1 --num-orders 1", "evaluate": "--limit 1 --max-new-tokens 4",
+    "molecules": "--limit 1 --orders 1 --methods pine", "bench": BENCH,
+}  # fmt: skip
 """Options added to commands, so that they take seconds."""
 
 NOT_RUN = ("reproduce-paper", "train-molecules", "download-data ", "--output-dir 4bit")

@@ -9,11 +9,9 @@ from pine_engine.evaluation.records import Record, RunInfo, open_run, write_reco
 from pine_engine.invariance.platform_facts import Platform
 
 SWAPS = {
-    "as-is": ((0, 1), (0, 1)),
-    "segments-swapped": ((0, 1), (1, 0)),
-    "labels-swapped": ((1, 0), (1, 0)),
+    "as-is": ((0, 1), (0, 1)), "segments-swapped": ((0, 1), (1, 0)), "labels-swapped": ((1, 0), (1, 0)),
     "swapped": ((1, 0), (0, 1)),
-}
+}  # fmt: skip
 """Input order and permutation of a pair by order name."""
 
 

@@ -22,11 +22,9 @@ from viz.export.standalone import pictures_page, strip_interaction
 SIDE = int(MIN_PACKED_CELLS**0.5)
 VALUES = st.floats(-1e3, 1e3, width=32) | st.just(float("nan"))
 NUMBERS = Numbers(
-    ("text", "value"),
-    ((HOSTILE[0], 0.1), ("=1+1", None), ('a "b", c', -3), ("two\nlines", 7)),
-    name="one",
+    ("text", "value"), ((HOSTILE[0], 0.1), ("=1+1", None), ('a "b", c', -3), ("two\nlines", 7)), name="one",
     caption=HOSTILE[0],
-)
+)  # fmt: skip
 
 
 @settings(max_examples=10)

@@ -17,21 +17,17 @@ from viz.figures.answer_tokens import AnswerTokens, answer_tokens, comparison_st
 from viz.figures.next_token_candidates import _likely_tokens, _next_token_candidates_info
 
 LEFT = answer_with(
-    "Vanilla",
-    ["It", " is", " red", "."],
-    probabilities=[0.9, 0.8, 0.6, 0.99],
+    "Vanilla", ["It", " is", " red", "."], probabilities=[0.9, 0.8, 0.6, 0.99],
     alternatives=[
         *([("It", 0.9)], [(" is", 0.8)], [(" red", 0.6), (" green", 0.25), (" blue", 0.05)], [(".", 0.99)])
     ],
     attention=[[0.5, 0.25, 0.125, 0.125], [0.5, 0.25, 0.125, 0.125], [0.25, 0.5, 0.125, 0.125], [1, 0, 0, 0]],
-)
+)  # fmt: skip
 RIGHT = answer_with(
-    "PINE",
-    ["It", " is", " green"],
-    probabilities=[0.7, 0.8, 0.5],
+    "PINE", ["It", " is", " green"], probabilities=[0.7, 0.8, 0.5],
     alternatives=[[("It", 0.7)], [(" is", 0.8)], [(" green", 0.5), (" red", 0.375), (" white", 0.0625)]],
     attention=[[0.5, 0.125, 0.25, 0.125], [0.5, 0.125, 0.25, 0.125], [0.25, 0.125, 0.5, 0.125]],
-)
+)  # fmt: skip
 SAME = answer_with("NIA", LEFT.tokens, probabilities=[0.9, 0.8, 0.7, 0.99])
 SHORTER = answer_with("SP", LEFT.tokens[:3])
 EMPTY = answer_with("PCW", [])
