@@ -499,8 +499,9 @@ def test_memory_is_weights_and_states(context: int, dtype: Dtype, num_bytes: int
 def test_list_knows_the_embedded_model_without_its_weights(embedded_folder: Path, cache: Path) -> None:
     loaded, size = load(), Path(resolve().path_or_id).stat().st_size
     parameters, state = loaded.model.num_parameters(), state_values(loaded)
-    known: Any = (loaded.source.name, "embedded", size, 8192, "llama", True, "", parameters, state)
-    expected = LoadableModel(*known, stored="4bit")
+    expected = LoadableModel(
+        loaded.source.name, "embedded", size, 8192, "llama", True, "", parameters, state, stored="4bit"
+    )
     assert list_models() == [expected]
     assert describe(None) == describe(loaded.source.name) == expected
 
