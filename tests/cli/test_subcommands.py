@@ -163,7 +163,6 @@ REFUSALS = {
     "molecules absent.jsonl --predictor-data absent.jsonl": "absent.jsonl",
     "molecules train.jsonl --predictor-data train.jsonl": "m-CO", "methods --into absent.md": "absent.md",
 }  # fmt: skip
-"""Commands that cannot be run, with a part of the message."""
 
 LOADS_MODEL = ("compare long.json", "--labels one,two")
 CHECKED_BY_LOADER = ("--dtype", "--model", *LOADS_MODEL)

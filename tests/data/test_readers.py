@@ -77,7 +77,6 @@ FORMATS: dict[str, Callable[..., bytes]] = {
     "rewardbench": parquet_table, "llmbar": json_list, "mt-bench": json_list,
     "lost-in-the-middle-10": compressed, "key-value-75": compressed,
 }  # fmt: skip
-"""Formats of the sets whose source is not in JSON lines."""
 
 Build = Callable[..., list[Example]]
 

@@ -8,4 +8,3 @@ LAYOUTS = [
     LAYOUT,
     TokenLayout((7,), ((11, 12), (21,), (31, 32, 33, 34), (41, 42), (61, 62), (71,)), (52, 53, 54, 55)),
 ]
-"""Different numbers of documents, lengths, prefixes and suffixes."""

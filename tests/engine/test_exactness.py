@@ -13,7 +13,6 @@ FACTS = [
     "The ferry to Tarn Island leaves at seven in the morning, except on Sundays.",
     "The river rises by two metres in spring, so that the lower road is closed until the middle of May.",
 ]
-"""Documents of 4 to 35 tokens."""
 
 
 def logits_in(engine: Engine, layout: TokenLayout, methods: list[str]) -> dict[str, torch.Tensor]:

@@ -32,7 +32,6 @@ PROMPTS = [
 MIXED = ["pine", "vanilla", "pcw", "nia", "sp"]
 
 STOP = frozenset(range(60, 75))
-"""Tokens that end the answers at different lengths."""
 
 FLOAT32_LOGPROBS = 1e-5
 """Log-probabilities of a float64 model are computed in float32, from logits up to about 10."""

@@ -29,7 +29,6 @@ Model = Any
 """A LlamaForCausalLM, whose generate takes and returns more than its annotation."""
 
 END = 2
-"""End-of-sequence token of the tiny models."""
 
 SCORES = 1e-4
 """Float64 models, but transformers keeps scores in float32: sums of some ten numbers of about 5."""

@@ -38,7 +38,6 @@ VANILLA, PINE = ("results", 0), ("results", 2)
 """Paths of a method that depends on the order, and of one that does not."""
 
 Changes = dict[tuple[str | int, ...], Any]
-"""New values of a certificate by their path."""
 
 
 @pytest.fixture(scope="session")

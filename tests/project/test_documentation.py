@@ -41,7 +41,6 @@ RUN_BY = {
     "api.md": ("tests/viz/page/api/test_calls.py", "test_the_documented_python_runs"),
     "library.md": ("tests/project/test_documentation.py", "test_library_blocks_run_in_order"),
 }
-"""Test that runs the blocks of each page."""
 
 BENCH = "--model random:tiny --documents 2 --document-tokens 5 --max-new-tokens 2 --repeats 1"
 OPTIONS = {
@@ -170,7 +169,6 @@ QUOTED = [
 """Inline code, without blocks."""
 
 EXTERNAL = {"max_window_size", "right_indentation", "rotate_half"}
-"""Names of other projects."""
 
 
 def test_options_and_names_of_specification_exist() -> None:

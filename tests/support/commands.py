@@ -17,7 +17,6 @@ COMPARISON = {
     "question": "Why?",
     "documents": ["Tides follow the moon.", {"title": "Sun", "text": "It shines."}],
 }
-"""A request for `compare`."""
 
 
 class Outcome(NamedTuple):

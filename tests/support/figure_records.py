@@ -10,13 +10,11 @@ from viz.drawing.identity import document_segment
 from viz.figures.answer_tokens import AnswerTokens
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33)), (51, 52, 53))
-"""Three documents of different lengths."""
 
 STEPS = [
     SlotScored(slot, (0, 1), {m: Score(m, "x", (1, 2), (at, -0.5)) for m, at in scores.items()})
     for slot, scores in enumerate([{"vanilla": -1.0, "pine": -2.0}, {"vanilla": -3.0, "pine": -2.0}])
 ]
-"""Position sweep over two slots."""
 
 
 def answer_with(

@@ -13,7 +13,6 @@ from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.settings import Key
 
 TIMES = {"prefill_s", "decode_s", "seconds"}
-"""Fields of a record that differ between runs."""
 
 QUESTION = Example(
     id="q", task="retrieval_qa", prefix="Read.", question="Where?", gold_index=1,

@@ -28,7 +28,6 @@ class ServedApp:
 
 
 Serve = Callable[..., AbstractContextManager[ServedApp]]
-"""Type of served_app."""
 
 
 @contextmanager

@@ -15,7 +15,6 @@ LONG = Question(
     ("vanilla", "pine"),
     256,
 )
-"""Request that takes long."""
 
 
 @asynccontextmanager

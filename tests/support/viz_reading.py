@@ -68,7 +68,6 @@ HOSTILE = (
     "<img src=x onerror=alert(1)>", "<|im_end|>", "{{7*7}}", "${x}", "\"'><script>alert(1)</script>",
     "</td></table>",
 )  # fmt: skip
-"""Texts that must be escaped."""
 
 
 def assert_harmless(html: str) -> None:

@@ -89,7 +89,7 @@ def test_page_needs_no_other_file(certificate: pine.Certificate) -> None:
 
 
 PAGES = ("#FFFFFF", "#0B0F19")
-"""Backgrounds of the certificate_html, light and dark."""
+"""Backgrounds of the page, light and dark."""
 
 
 def drawn(smiles: str) -> str:
@@ -116,8 +116,8 @@ def test_atom_colors_have_contrast_on_any_page() -> None:
     svg = drawn("NCC(O)CF")
     colors = set(re.findall(r"#[0-9A-Fa-f]{6}", svg))
     assert "stroke:currentColor" in svg and len(colors) == 3
-    for color, certificate_html in product(colors, PAGES):
-        dark, light = sorted((relative_luminance(color), relative_luminance(certificate_html)))
+    for color, background in product(colors, PAGES):
+        dark, light = sorted((relative_luminance(color), relative_luminance(background)))
         assert (light + 0.05) / (dark + 0.05) > 3
 
 
