@@ -104,9 +104,7 @@ def test_data_downloads_and_converts_set_once(
     assert sorted(entry.name for entry in output.iterdir()) == ["downloads", "llmbar.jsonl"]
 
 
-def test_hash_mismatch_is_refused_and_damaged_file_replaced(
-    run: Run, publish: Publish, tmp_path: Path
-) -> None:
+def test_hash_mismatch_is_refused_and_file_replaced(run: Run, publish: Publish, tmp_path: Path) -> None:
     publish("qm9", TABLE.replace("1.50", "1.51"), sha256=sha256(TABLE))
     output = tmp_path / "out"
     outcome = run("qm9", "--output-dir", output)

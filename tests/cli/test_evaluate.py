@@ -182,9 +182,7 @@ def test_task_option_overrides_task_of_examples(case: Case) -> None:
     assert record.choice_logprobs is not None and read_run(case.folder).task == "judge_pair"
 
 
-def test_auto_dtype_is_of_folder(
-    case: Case, loaded: Engine, tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_is_of_folder(case: Case, loaded: Engine, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that began in bfloat16 is resumed where `auto` is float32."""
     requested: list[str] = []
 

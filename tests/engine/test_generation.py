@@ -142,10 +142,9 @@ def test_seconds_are_of_prefill_and_step(tiny_llama: TinyLlama, monkeypatch: pyt
     clock = iter(range(100))
     monkeypatch.setattr("pine_engine.engine.generation.time.perf_counter", lambda: float(next(clock)))
     assert {(one.prefill_s, one.decode_s_per_token) for one in batch(engine, max_new_tokens=3)} == {(1, 1)}
-    shuffled = engine.shuffle(
-        LAYOUT, methods=["vanilla", "pine"], count=3, max_new_tokens=3, stop_at_eos=False
-    )
-    answers = [answer for row in shuffled.results for answer in row.result.answers.values()]
+    options: dict[str, Any] = {"methods": ["vanilla", "pine"], "max_new_tokens": 3, "stop_at_eos": False}
+    rows = engine.shuffle(LAYOUT, count=3, **options).results
+    answers = [answer for row in rows for answer in row.result.answers.values()]
     assert {(one.prefill_s, one.decode_s_per_token) for one in answers} == {(1, 1), (1, 0.5)}
 
 

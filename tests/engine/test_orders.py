@@ -45,9 +45,7 @@ def shuffled(engine: Engine) -> pine.ShuffleResult:
 
 def test_invariant_methods_are_identical_and_others_change(shuffled: pine.ShuffleResult) -> None:
     assert shuffled.orders == tuple(pine.sample_orders(3))
-    assert [row.result.layout for row in shuffled.results] == [
-        LAYOUT.reorder(order) for order in shuffled.orders
-    ]
+    assert [row.result.layout for row in shuffled.results] == [LAYOUT.reorder(one) for one in shuffled.orders]
     for name, method in METHODS.items():
         first, *others = (row.comparisons[name] for row in shuffled.results)
         assert (first.bitwise_identical, first.max_abs_logit_diff, first.same_text) == (True, 0.0, True)

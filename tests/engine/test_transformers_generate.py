@@ -352,9 +352,8 @@ def _disable(model: Model) -> None:
 
 
 def _switch(model: Model) -> None:
-    model.add_adapter(
-        "other", peft.LoraConfig(r=2, target_modules=["o_proj"], init_lora_weights=False, **CAUSAL)
-    )
+    config = peft.LoraConfig(r=2, target_modules=["o_proj"], init_lora_weights=False, **CAUSAL)
+    model.add_adapter("other", config)
     model.set_adapter("other")
 
 

@@ -2,14 +2,13 @@
 
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaForCausalLM
 
 from pine_engine import (
     DEBIASERS,
@@ -38,6 +37,7 @@ from pine_engine.evaluation.settings import Key, choose, max_visited
 from pine_engine.prompts.request import LabeledRequest
 from pine_engine.prompts.scoring import parse_verdict
 from tests.support import measured_rows
+from tests.support.families import TinyLlama
 from tests.support.measured_rows import PAIR, QUESTION, evaluate_records, outcome, watch_prefills
 from tests.support.tokenizers import letter_tokenizer
 
@@ -56,9 +56,7 @@ CALIBRATED = ["calibration_labels", "calibration_first", "calibration_every"]
         (PAIR, ["vanilla", "pine"], ["as-is", "swapped"]),
     ],
 )
-def test_record_agrees_with_engine(
-    engine: Engine, example: Example, methods: list[str], names: list[str]
-) -> None:
+def test_record_equals_run(engine: Engine, example: Example, methods: list[str], names: list[str]) -> None:
     found = evaluate_records(engine, [example], methods=methods, order_names=names)
     for (_, method, name), record in found.items():
         order = arrange(example, name)
@@ -129,7 +127,7 @@ def test_measure_labels_but_not_slots_change_pine(engine: Engine) -> None:
     ],
 )
 def test_measure_record_is_independent_of_other_records(
-    tiny_llama: Callable[..., LlamaForCausalLM], example: Example, methods: list[str], dtype: torch.dtype
+    tiny_llama: TinyLlama, example: Example, methods: list[str], dtype: torch.dtype
 ) -> None:
     engine = Engine(tiny_llama(max_context_length=900, head_dim=32, dtype=dtype), letter_tokenizer())
     options: dict[str, Any] = {"order_names": ["as-is", "reversed"], "max_new_tokens": 4}
@@ -422,9 +420,7 @@ def test_combine_votes_are_normalized_as_by_the_task(
 
 @pytest.mark.usefixtures("parsable")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_full_permutation_is_invariant(
-    tiny_llama: Callable[..., LlamaForCausalLM], dtype: torch.dtype
-) -> None:
+def test_full_permutation_is_invariant(tiny_llama: TinyLlama, dtype: torch.dtype) -> None:
     engine = Engine(tiny_llama(max_context_length=900, head_dim=32, dtype=dtype), letter_tokenizer())
     options: dict[str, Any] = {"methods": ["permutation_full:pcw"], "recompute": True}
     question = records(engine, [THREE], **options, order_names=["all"]).values()

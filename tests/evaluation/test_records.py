@@ -193,9 +193,7 @@ def test_lock_shard_refuses_only_a_second_writer(tmp_path: Path) -> None:
         for index, count in ((0, 1), (0, 2), (1, 2), (0, 3)):
             with pytest.raises(InputError), shards.lock_shard(tmp_path, shards.Shard(index, count)):
                 pass
-        assert shards.is_running(tmp_path, shards.Shard(0, 2)) and shards.is_running(
-            tmp_path, shards.Shard(1, 2)
-        )
+        assert all(shards.is_running(tmp_path, shards.Shard(index, 2)) for index in (0, 1))
         assert not shards.is_running(tmp_path, shards.Shard(0, 1))
     with shards.lock_shard(tmp_path, shards.Shard(0, 2)):
         assert not shards.is_running(tmp_path, shards.Shard(0, 2))

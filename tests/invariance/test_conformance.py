@@ -76,9 +76,7 @@ def test_every_tensor_is_compared(
         *((field, True, False) for field in ("shifts_equal", "decoded_ids_equal")),
     ],
 )
-def test_case_conforms_within_tolerance(
-    field: str, good: float, bad: float, untouched: dict[str, Any]
-) -> None:
+def test_case_conforms_in_tolerance(field: str, good: float, bad: float, untouched: dict[str, Any]) -> None:
     values: dict[str, Any] = {field: good}
     assert conforms(untouched | values)
     for value in (bad, math.nan):

@@ -307,9 +307,8 @@ def test_reproduce_uses_certified_threads_up_to_cores(
     before = torch.get_num_threads()
     monkeypatch.setattr("pine_engine.cli.reproduce.os.cpu_count", lambda: before + 1)
     threads = before + 1 + missing_cores
-    report = reproduced(
-        write_changes(file, {("platform", "threads"): threads}), "--model", tiny, "--json"
-    ).json
+    write_changes(file, {("platform", "threads"): threads})
+    report = reproduced(file, "--model", tiny, "--json").json
     expected = [f"threads: got {before}, expected {threads}"] if missing_cores else []
     assert report["platform_differences"] == expected
     assert torch.get_num_threads() == before

@@ -31,9 +31,7 @@ SPECIFICATION = Path(__file__).parents[2] / "docs" / "specification.md"
 def test_columns_agree_with_the_specification(name: str, row: str) -> None:
     """Its columns: name, visible, query position, own position, suffix start, key position, invariant."""
     table = re.findall(r"^\| (.*) \|$", SPECIFICATION.read_text(encoding="utf-8"), re.MULTILINE)
-    cells = next(
-        line.split(" | ") for line in table if line.split(" | ")[0] == row and line.count(" | ") == 6
-    )
+    cells = next(one.split(" | ") for one in table if one.split(" | ")[0] == row and one.count(" | ") == 6)
     visible = {"only j < i": "causal", "no": "none", "yes, all": "bidirectional"}
     assert METHODS[name].mask == visible[cells[1]]
     start = {

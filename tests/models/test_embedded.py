@@ -174,10 +174,8 @@ def test_unusable_cache_folder_raises_model_error(tmp_path: Path, monkeypatch: p
     (tmp_path / "file").write_text("")  # a folder below a file cannot be written by root either
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", no_home)
-    for function in (
-        embedded.user_cache_folder,
-        lambda: cached_copy(tmp_path / "file" / "cache" / "copy", MADE_FROM, build),
-    ):
+    unusable = tmp_path / "file" / "cache" / "copy"
+    for function in (embedded.user_cache_folder, lambda: cached_copy(unusable, MADE_FROM, build)):
         with pytest.raises(ModelError, check=has_field("XDG_CACHE_HOME")):
             function()
 

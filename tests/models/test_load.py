@@ -203,14 +203,12 @@ def test_code_in_a_checkpoint_is_never_run(folder: Path) -> None:
     assert not trap.exists()
 
 
-@pytest.mark.parametrize("is_in_index", [False, True])
-def test_pickled_weights_stay_closed(
-    folder: Path, is_in_index: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("in_index", [False, True])
+def test_pickled_weights_stay_closed(folder: Path, in_index: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = load_file(folder / "model.safetensors")
     torch.save(weights, folder / "pytorch_model.bin")
     (folder / "model.safetensors").rename(folder / "other.safetensors")
-    if is_in_index:
+    if in_index:
         index = {"metadata": {}, "weight_map": dict.fromkeys(weights, "pytorch_model.bin")}
         (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("weights were opened"))

@@ -74,9 +74,7 @@ def test_half_precision_is_close_and_bitwise_invariant(name: str, dtype: torch.d
     assert vanilla.dtype == dtype
     assert difference(vanilla, expected) <= TOLERANCE[dtype]
     assert difference(prefill_logits(engine, REORDERED, "vanilla")[-1], expected[-1]) > TOLERANCE[dtype]
-    assert torch.equal(
-        prefill_logits(engine, REORDERED, "pine")[-1], prefill_logits(engine, LAYOUT, "pine")[-1]
-    )
+    assert torch.equal(*(prefill_logits(engine, layout, "pine")[-1] for layout in (LAYOUT, REORDERED)))
 
 
 @pytest.mark.parametrize(
@@ -121,16 +119,14 @@ def find_rope(model: nn.Module, pairing: Pairing, sign: int = 1) -> Rope:
 
 
 @pytest.mark.parametrize(
-    ("kind", "pairing", "expected_rotation"),
+    ("kind", "pairing", "rotation"),
     [
         (LlamaRotaryEmbedding, "half", rotate_halves),
         (CohereRotaryEmbedding, "interleaved", rotate_interleaved),
     ],
 )
 @pytest.mark.parametrize("rope_type", ["default", "linear", "llama3", "yarn"])
-def test_rotation_equals_reference(
-    kind: Any, pairing: Pairing, expected_rotation: Any, rope_type: str
-) -> None:
+def test_rotation_equals_reference(kind: Any, pairing: Pairing, rotation: Any, rope_type: str) -> None:
     parameters = {"rope_type": rope_type, "rope_theta": 10_000.0, "factor": 4.0}
     if rope_type in ("llama3", "yarn"):
         parameters["original_max_position_embeddings"] = 128
@@ -146,7 +142,7 @@ def test_rotation_equals_reference(
 
     vectors = random_vectors(4, 60, HEAD_DIM)
     cos, sin = module(vectors, torch.arange(60)[None])
-    expected, _ = expected_rotation(vectors[None], vectors[None], cos, sin)
+    expected, _ = rotation(vectors[None], vectors[None], cos, sin)
     result = rotated(rope, vectors) * rope.scale
     torch.testing.assert_close(result, in_pair_layout(rope, expected[0]), rtol=0, atol=ANGLE_ROUNDING)
     assert torch.equal(rope.to_vectors(rope.to_pairs(vectors)), vectors)

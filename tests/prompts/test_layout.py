@@ -307,9 +307,7 @@ def test_hostile_template_is_rejected_in_bounded_time(template: str, monkeypatch
 
 @pytest.mark.parametrize("template", [CHAT_TEMPLATE, NO_SYSTEM_ROLE, ONLY_USER, SYSTEM_INSIDE_USER, None])
 def test_user_text_is_never_markup(template: str | None) -> None:
-    prompts = [
-        make(template, prefix=text, documents=[text], suffix=text, system=text) for text in ("p", HOSTILE)
-    ]
+    prompts = [make(template, prefix=one, documents=[one], suffix=one, system=one) for one in ("p", HOSTILE)]
     markup = [
         [
             [piece for piece in segment if piece.is_markup]

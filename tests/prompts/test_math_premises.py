@@ -50,9 +50,7 @@ PRICES = Premises(
     "He then buys 2 more. How much does he pay?",
 )
 FIND = Premises("", ("Ida has 3 cats. ", "Ola has 4 cats. "), "Find the number of cats.")
-NO_NAME = Premises(
-    "She has 3 cats. ", ("She has 4 dogs. ", "She has 5 birds. "), "How many animals are they?"
-)
+NO_NAME = Premises("She has 3 cats. ", ("She has 4 dogs. ", "She has 5 birds. "), "How many pets are they?")
 TWO_RUNS = Premises(
     "Ida has 3 cats. Ola has 4 cats. Both pay $5 a week. ",
     ("A bag of food costs $9. ", "A toy costs $3. ", "A brush costs $6. "),

@@ -262,9 +262,7 @@ def test_written_csv_is_read_back(
         ("a.csv", '"text\n', [(1, "")]),
     ],
 )  # fmt: skip
-def test_each_wrong_line_is_named(
-    put: Write, name: str, content: str, problems: list[tuple[int, str]]
-) -> None:
+def test_wrong_lines_are_named(put: Write, name: str, content: str, problems: list[tuple[int, str]]) -> None:
     path = put(name, content)
     with pytest.raises(ValidationErrors) as raised:
         read_documents([path])

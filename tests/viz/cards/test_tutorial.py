@@ -15,9 +15,7 @@ STEPS = tuple(cards.Step(name, name, TEXT, "section 3", "Masks", "<b>picture</b>
 
 def addresses(root: Element) -> list[str]:
     names = ("src", "href", "action", "formaction", "poster", "data", "srcset", "background")
-    return [
-        element.attributes[name] for element in root.walk() for name in names if name in element.attributes
-    ]
+    return [one.attributes[name] for one in root.walk() for name in names if name in one.attributes]
 
 
 def test_text_links_terms_and_marks() -> None:

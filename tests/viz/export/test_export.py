@@ -82,9 +82,7 @@ def test_document_selects_nothing_and_fetches_nothing() -> None:
     drawn = picture('<p data-pick="{}"></p>', NUMBERS)
     figure = go.Figure(layout={"meta": {"name": HOSTILE[0], "caption": "A row. Click a cell to select it."}})
     section = (HOSTILE[0], drawn, [packed_json(figure)])
-    page = pictures_page(
-        [section], run="", title=HOSTILE[0], about="", styles="p {}", scripts=["let one = 1;"]
-    )
+    page = pictures_page([section], run="", title=HOSTILE[0], about="", styles="p {}", scripts=["let a = 1;"])
     root = read_html(page)
     (content,) = [script.text for script in root.all("script") if "type" in script.attributes]
     assert json.loads(content)["layout"]["meta"] == {"name": HOSTILE[0], "caption": "A row."}
