@@ -1,6 +1,7 @@
 """Sequences decoded in one batch are bitwise identical to single ones; block layout of documents."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -34,9 +35,7 @@ def prefill(engine: Engine, method: str, layouts: Sequence[TokenLayout]) -> list
     ]
 
 
-def prefill_twice(
-    engine: Engine, method: str, count: int = 4
-) -> tuple[list[SequenceState], list[SequenceState]]:
+def prefill_twice(engine: Engine, method: str, count: int = 4) -> tuple[list[Any], list[Any]]:
     """Return sequences with separate caches, and the same sequences with batched caches."""
     layouts = [LAYOUT.reorder(order) for order in ORDERS[:count]]
     alone, together = prefill(engine, method, layouts), prefill(engine, method, layouts)

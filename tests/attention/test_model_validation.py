@@ -24,9 +24,8 @@ def test_importance_is_independent_of_yarn_scale() -> None:
     """Importance is computed before RoPE, and so before the factor that yarn multiplies into the rotation."""
     engines = [Engine(make("llama", num_hidden_layers=1, **options)) for options in ({}, rope("yarn"))]
     assert engines[1].patched_models[0].ropes[0].scale > 1.1
-    plain, scaled = (
-        engine.run(LAYOUT, methods="pine", max_new_tokens=1, trace=True).traces["pine"] for engine in engines
-    )
+    runs = (engine.run(LAYOUT, methods="pine", max_new_tokens=1, trace=True) for engine in engines)
+    plain, scaled = (run.traces["pine"] for run in runs)
     assert scaled.suffix_importance == pytest.approx(plain.suffix_importance, abs=1e-6)
     assert scaled.document_importance == pytest.approx(plain.document_importance, abs=1e-6, nan_ok=True)
 

@@ -82,9 +82,7 @@ def test_sources_are_pinned() -> None:
         assert len({file.get("part") for file in public.files}) == len(public.files)
 
 
-def test_data_downloads_and_converts_set_once(
-    run: Run, publish: Publish, requested: list[str], tmp_path: Path
-) -> None:
+def test_set_is_converted_once(run: Run, publish: Publish, requested: list[str], tmp_path: Path) -> None:
     content = json.dumps([COMPARED])
     public = publish("llmbar", content)
     output = tmp_path / "out"
@@ -119,7 +117,7 @@ def test_hash_mismatch_is_refused_and_file_replaced(run: Run, publish: Publish, 
     assert (folder / "qm9.csv").read_text() == TABLE
 
 
-def test_failed_download_names_place_for_copy(
+def test_failed_download_names_place(
     run: Run, publish: Publish, requested: list[str], tmp_path: Path
 ) -> None:
     publish("qm9", None)

@@ -337,7 +337,7 @@ Row = dict[str, Any]
 WORD = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=40)
 TEXT = st.lists(WORD, min_size=1, max_size=12).map(" ".join)
 ROWS = st.lists(
-    st.fixed_dictionaries({"method": WORD, "first answer": TEXT, "path": WORD}), min_size=1, max_size=3
+    st.fixed_dictionaries({"method": WORD, "answer 1": TEXT, "path": WORD}), min_size=1, max_size=3
 )
 
 

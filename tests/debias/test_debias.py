@@ -70,9 +70,8 @@ def test_most_voted_lists_ties_in_ascending_order(votes: list[Any], winners: lis
 
 def test_combined_labels_by_hand() -> None:
     """Average: document 1 has the second label first (0.4), then the first one (0.5)."""
-    mean = debias.combine_labels(
-        DEBIASERS["permutation_full"], np.log([(0.6, 0.4), (0.5, 0.5)]).tolist(), [(0, 1), (1, 0)]
-    )
+    logs = np.log([(0.6, 0.4), (0.5, 0.5)]).tolist()
+    mean = debias.combine_labels(DEBIASERS["permutation_full"], logs, [(0, 1), (1, 0)])
     assert mean == pytest.approx(((0.6 + 0.5) / 2, (0.4 + 0.5) / 2))
     # Prior: the means of the logarithms are those of 0.4 and 0.2, and 0.5 / 0.8 : 0.5 / 0.2 is 1 : 4.
     assert debias.pride_prior(np.log([(0.8, 0.2), (0.5, 0.5)]).tolist()) == pytest.approx(
@@ -177,10 +176,8 @@ def test_pride_divides_by_the_prior_of_the_samples(engine: Engine) -> None:
 @pytest.mark.parametrize("base", ["vanilla", "pine"])
 @pytest.mark.parametrize("steps", ["first", "every"])
 def test_calibrated_answer_is_that_of_separate_steps(engine: Engine, base: str, steps: str) -> None:
-    layouts = [
-        engine.tokenize(prompt)
-        for prompt in (REQUEST.prompt(engine), *plans.content_free_prompts(engine, REQUEST))
-    ]
+    prompts = REQUEST.prompt(engine), *plans.content_free_prompts(engine, REQUEST)
+    layouts = list(map(engine.tokenize, prompts))
     ids: list[int] = []
     for step in range(2):
         own, *free = (probabilities(engine, layout.extend(ids), base) for layout in layouts)

@@ -131,9 +131,8 @@ def test_answers_below_two_tokens_need_no_step(
     engine = Engine(tiny_llama(), stop_token_ids=stop_ids)
     calls.clear()
     answers = batch(engine, max_new_tokens=1, batch_size=2)
-    assert {(len(one.token_ids), one.finish_reason, one.decode_s_per_token) for one in answers} == {
-        (tokens, reason, 0)
-    }
+    found = {(len(one.token_ids), one.finish_reason, one.decode_s_per_token) for one in answers}
+    assert found == {(tokens, reason, 0)}
     assert calls == ["prefill"] * 5
 
 

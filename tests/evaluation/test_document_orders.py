@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,9 +27,8 @@ def example(
     count: int, *, gold: int | None = None, task: str = "retrieval_qa", answers: tuple[str, ...] = ()
 ) -> Example:
     documents = [Document(text=f"text {index}") for index in range(count)]
-    return Example(
-        id="one", task=task, question="Why?", documents=documents, gold_index=gold, answers=list(answers)
-    )
+    parts: dict[str, Any] = {"documents": documents, "gold_index": gold, "answers": list(answers)}
+    return Example(id="one", task=task, question="Why?", **parts)
 
 
 @given(st.integers(1, 12), st.sampled_from(TASKS), st.data())
@@ -96,9 +96,7 @@ def test_arrange_slots_and_labels_are_swapped_separately(
     order = arrange(judged, name)
     assert (order.slots[0], order.input_order) == (first, entered)
     assert order.answers(judged) == (accepted, "the second")
-    assert [document.text for document in order.request(judged).documents] == [
-        f"text {index}" for index in entered
-    ]
+    assert [one.text for one in order.request(judged).documents] == [f"text {index}" for index in entered]
 
 
 @pytest.mark.parametrize(

@@ -153,9 +153,7 @@ def test_unparsed_verdict_counts_half_without_change() -> None:
         ([(-1.0, -1.0), (-2.0, -2.0)], {"changed": [0], "says A": [0, 0], "says first": [0, 0]}),
     ],
 )
-def test_likeliest_choice_is_verdict(
-    logprobs: Sequence[tuple[float, float]], expected: dict[str, list[float]]
-) -> None:
+def test_likeliest_choice_is_verdict(logprobs: list[Any], expected: dict[str, list[float]]) -> None:
     """Equally likely choices are a verdict that names neither answer."""
     records = [
         judged("p", "pine", name, None, logprobs=pair, better=1)
@@ -350,9 +348,7 @@ def test_share_of_examples_is_covered(count: int, kind: str, first: float, secon
     """Means over ten orders with a probability per example, and three values with other probabilities."""
     if kind == "orders":
         truth = first / (first + second)
-        found = coverage(
-            lambda draws: draws.binomial(10, draws.beta(first, second, size=count)) / 10, truth, share
-        )
+        found = coverage(lambda rng: rng.binomial(10, rng.beta(first, second, size=count)) / 10, truth, share)
     else:
         minimum = -1.0 if kind == "differences" else 0.0
         values, odds = np.linspace(minimum, 1, 3), np.array([first, 1 - first - second, second])

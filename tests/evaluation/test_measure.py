@@ -143,9 +143,7 @@ def test_measure_record_is_independent_of_other_records(
     for name in methods:
         alone |= evaluate_records(engine, [example], methods=[name], **options)
     for found in (again, rest, alone):
-        assert {key: outcome(record) for key, record in found.items()} == {
-            key: outcome(everything[key]) for key in found
-        }
+        assert all(outcome(record) == outcome(everything[key]) for key, record in found.items())
 
 
 @pytest.mark.parametrize(
@@ -472,9 +470,7 @@ def test_calibrated_choices_are_divided_by_content_free_choices(engine: Engine, 
         assert (record.text, record.score, record.answer_logprob, record.prompts) == (None, None, None, 4)
 
 
-def test_prior_is_learned_from_first_and_selected_examples(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prior_is_learned_from_selected_examples(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Computed from the records of vanilla: examples 0, 3 and 4 are learned from, the others are divided."""
     monkeypatch.setattr(measuring, "is_prior_example", {"p3", "p4"}.__contains__)
     examples, names = pairs(6), ["as-is", "swapped"]

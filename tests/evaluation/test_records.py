@@ -206,9 +206,7 @@ def test_lock_shard_refuses_only_a_second_writer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EIO])
-def test_lock_shard_without_file_locks_yields_false(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
+def test_lock_shard_without_locks_yields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     def flock(*_: int) -> None:
         raise OSError(code, os.strerror(code))
 

@@ -44,7 +44,7 @@ def change(file: Path, name: str, by: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "by", "field"),
+    ("name", "by", "field"),
     [
         ("prefill_logits", 2e-4, "max_logits_diff"), ("decode_logits", 2e-4, "max_logits_diff"),
         ("vanilla_prefill_logits", 2e-4, "max_vanilla_logits_diff"),
@@ -57,15 +57,15 @@ def change(file: Path, name: str, by: float) -> None:
         ("decode_importance", math.nan, "max_importance_diff"),
     ],
 )  # fmt: skip
-def test_every_tensor_is_compared(
-    case: Path, untouched: dict[str, Any], recorded: str, by: float, field: str
+def test_tensors_are_compared(
+    case: Path, untouched: dict[str, Any], name: str, by: float, field: str
 ) -> None:
-    change(case / "expected_1.safetensors", recorded, by)
+    change(case / "expected_1.safetensors", name, by)
     report = check_case(case)
     assert not report["conforms"]
     differences = ("max_logits_diff", "max_vanilla_logits_diff", "max_importance_diff")
     fields = (*differences, "shifts_equal", "decoded_ids_equal")
-    assert [name for name in fields if report[name] != untouched[name]] == [field]
+    assert [one for one in fields if report[one] != untouched[one]] == [field]
 
 
 @pytest.mark.parametrize(

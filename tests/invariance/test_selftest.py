@@ -34,9 +34,7 @@ def hooked(engine: Engine, hook: Callable[..., Tensor]) -> Iterator[None]:
 def test_self_test_covers_models(shapes: list[str], engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     demanding = {shape: DEMANDING[shape] for shape in shapes}
     monkeypatch.setattr(selftest, "DEMANDING", demanding)
-    checks = {
-        check.name: check for run_check in selftest.plan_checks(engine, shuffles=1) for check in [run_check()]
-    }
+    checks = {check.name: check for check in (run() for run in selftest.plan_checks(engine, shuffles=1))}
     assert [name for name, check in checks.items() if not check.holds] == []
     models = ("tiny model", "random:tiny", *(f"tiny model, {label}" for label in demanding.values()))
     labels = (*prompts(97), "batch neighbors", "stacked sequences")
@@ -136,9 +134,8 @@ def test_check_rows_index_dependent_layer_fails() -> None:
 
 
 def test_check_packed_batch_dependent_layer_fails(engine: Engine) -> None:
-    assert kernel_checks.check_packed(
-        kernel_checks.linear_layers(engine.patched_models[0].network, is_packed=True)
-    ).holds
+    layers = kernel_checks.linear_layers(engine.patched_models[0].network, is_packed=True)
+    assert kernel_checks.check_packed(layers).holds
     failed = kernel_checks.check_packed([("layer", 8, lambda rows: rows * (1 + 1e-6 * (len(rows) == 36)))])
     assert not failed.holds and "(36 x 8)" in failed.found and "(2 x 8)" not in failed.found
 

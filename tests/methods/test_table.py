@@ -80,11 +80,8 @@ def test_invariance_needs_mask_and_positions() -> None:
 
 
 def test_methods_with_equal_document_encoding() -> None:
-    shared = {
-        name
-        for name, method in METHODS.items()
-        if method.document_encoding == METHODS["pcw"].document_encoding
-    }
+    pcw = METHODS["pcw"].document_encoding
+    shared = {name for name, method in METHODS.items() if method.document_encoding == pcw}
     assert shared == {"pcw", "pcw_right", "sp", "sp_right", "sp_prefix", "ape"}
     others = [method.document_encoding for name, method in METHODS.items() if name not in shared]
     assert len(set(others)) == len(others)

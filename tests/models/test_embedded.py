@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,9 +158,7 @@ def test_one_of_several_processes_converts(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("stated", "folder"), [("{}/other", "other"), ("relative", ".cache"), (None, ".cache")]
 )
-def test_cache_folder_follows_xdg(
-    stated: str | None, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cache_follows_xdg(stated: Any, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     if stated is not None:

@@ -194,9 +194,8 @@ def test_batched_gemm_is_a_stack_of_linear_layers() -> None:
     rows, weights = normal(4, 5, 8), normal(4, 8, 3)
     with ops.BatchInvariantMode():
         result = torch.bmm(rows, weights)
-    assert torch.equal(
-        result, torch.stack([ops.invariant_linear(*pair) for pair in zip(rows, weights.mT, strict=True)])
-    )
+    expected = [ops.invariant_linear(*pair) for pair in zip(rows, weights.mT, strict=True)]
+    assert torch.equal(result, torch.stack(expected))
 
 
 def test_in_place_function_stays_in_place() -> None:

@@ -285,7 +285,7 @@ def shown_by(code: str, names: dict[str, Any], where: str) -> Any:
 
 
 @pytest.mark.slow
-def test_notebook_runs_and_shows_every_figure(
+def test_notebook_shows_every_figure(
     embedded: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(Engine, "load", lambda: embedded)

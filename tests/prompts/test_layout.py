@@ -272,9 +272,8 @@ def whole_text(prompt: Prompt) -> str:
 def rendered(template: str, content: str, system: str = "") -> str:
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": content})
-    text = byte_tokenizer(chat_template=template).apply_chat_template(
-        messages, tokenize=False, add_generation_prompt=True
-    )
+    tokenizer = byte_tokenizer(chat_template=template)
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     assert isinstance(text, str)
     return text
 
@@ -355,9 +354,7 @@ def test_ids_are_those_of_the_joint_rendering(embedded_folder: str, system: str)
     prefix = "Read these notes,  1999 edition:\n\nfirst (all) of them."
     documents = [" Elm Street's café\nhas 12 seats.", " 東京 is large.\n\tVery!", " Oak."]
     suffix = " What is at Elm Street?"
-    layout = tokenize(
-        build_prompt(tokenizer, prefix=prefix, documents=documents, suffix=suffix, system=system), tokenizer
-    )
+    layout = layout_of(tokenizer, prefix=prefix, documents=documents, suffix=suffix, system=system)
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": "".join((prefix, *documents, suffix))})
     joint: Any = tokenizer.apply_chat_template(messages, add_generation_prompt=True)

@@ -149,9 +149,7 @@ def test_prompt_without_chat_template_ends_with_cue(task: str, ending: str) -> N
         ("few_shot", "Not positive", ["positive"], "not positive", 0.0),
     ],
 )
-def test_task_parses_and_scores_answers(
-    task: str, text: str, answers: list[str], parsed: str | None, score: float
-) -> None:
+def test_task_scores_answers(task: str, text: str, answers: list[str], parsed: Any, score: float) -> None:
     assert TASKS[task].parse(text) == parsed
     assert TASKS[task].score(text, answers) == score
 
@@ -185,9 +183,8 @@ BRACES = st.text(alphabet="{}x0:!.ti letqusondcrp", max_size=12).filter(str.stri
 @pytest.mark.parametrize("task", TASKS)
 @given(text=BRACES, title=BRACES, question=BRACES, instruction=BRACES)
 def test_braces_of_user_are_data(task: str, text: str, title: str, question: str, instruction: str) -> None:
-    prompt = TASKS[task].prompt(
-        NO_TEMPLATE, question=question, documents=[Document(text, title)], instruction=instruction
-    )
+    parts: dict[str, Any] = {"question": question, "instruction": instruction}
+    prompt = TASKS[task].prompt(NO_TEMPLATE, documents=[Document(text, title)], **parts)
     prefix, (document,), suffix = texts(prompt)
     assert instruction in prefix
     assert text in document

@@ -25,9 +25,8 @@ QA_METHODS = ("vanilla", "nia", "pine")
 QA = run_info(task="retrieval_qa", data="questions.jsonl", methods=QA_METHODS, order_names=("gold-all",))
 JUDGE = run_info(order_names=tuple(SWAPS))
 LLAMA_3 = "meta-llama/Meta-Llama-3-8B-Instruct"
-LLAMA = JUDGE.model_copy(
-    update={"address": LLAMA_3, "platform": JUDGE.platform.model_copy(update={"model": LLAMA_3})}
-)
+ON_LLAMA = JUDGE.platform.model_copy(update={"model": LLAMA_3})
+LLAMA = JUDGE.model_copy(update={"address": LLAMA_3, "platform": ON_LLAMA})
 MATH = run_info(task="math_reasoning", data="math.jsonl", order_names=("as-is", "reversed"))
 
 

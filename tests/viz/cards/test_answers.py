@@ -156,10 +156,8 @@ def test_words_that_one_answer_lacks_are_marked() -> None:
 def test_word_runs_spell_the_answers(left: str, right: str) -> None:
     sides = word_diff(left, right)
     assert ["".join(word for words, _ in runs for word in words) for runs in sides] == [left, right]
-    left_kept, right_kept = (
-        [w.strip() for words, changed in runs if not changed for w in words] for runs in sides
-    )
-    assert left_kept == right_kept
+    kept = [[word.strip() for words, changed in runs if not changed for word in words] for runs in sides]
+    assert kept[0] == kept[1]
 
 
 def test_tokens_of_the_first_answer_select_their_query() -> None:

@@ -63,7 +63,7 @@ def test_page_has_request_platform_and_command(certificate: pine.Certificate) ->
         ("vanilla", False, "changed"),
     ],
 )
-def test_verdict_follows_bitwise_identity(
+def test_verdict_is_of_identity(
     certificate: pine.Certificate, method: str, is_equal: bool, verdict: str
 ) -> None:
     result = change(certificate, bitwise_identical=is_equal).results[0]

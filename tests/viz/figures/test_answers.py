@@ -106,9 +106,7 @@ def test_attention_is_of_a_step_or_mean(with_prefix: bool) -> None:
         assert np.isnan(values[1]).all()
 
 
-ATTENTION = st.lists(
-    st.lists(st.sampled_from([0.0, 0.125, 0.25, 0.5]), min_size=5, max_size=5), min_size=1, max_size=3
-)
+ATTENTION = st.lists(st.tuples(*[st.sampled_from([0.0, 0.125, 0.25, 0.5])] * 5), min_size=1, max_size=3)
 
 
 @given(ATTENTION, ATTENTION, st.permutations(range(3)))
