@@ -231,13 +231,11 @@ PARTS: dict[str, Any] = {
     "question": "Who?", "documents": ["a"], "task": "kv_retrieval", "instruction": "Say.", "system": "Hi."
 }  # fmt: skip
 INVALID_PARTS: list[tuple[str, dict[str, Any]]] = [
-    *(("prompt", {"prompt": LAYOUT, name: value}) for name, value in PARTS.items()),
-    ("prompt", {}),
-    ("documents", {"question": "Who?"}),
-    ("question", {"documents": ["a"]}),
+    *(("prompt", {"prompt": LAYOUT, name: value}) for name, value in PARTS.items()), ("prompt", {}),
+    ("documents", {"question": "Who?"}), ("question", {"documents": ["a"]}),
     ("task", {"question": "Who?", "documents": ["a"], "task": "qa"}),
     ("lenght", {"prompt": LAYOUT, "lenght": 3}),
-]
+]  # fmt: skip
 CALLS: tuple[Any, ...] = (pine.Engine.generate, pine.Engine.shuffle, pine.Engine.score)
 
 REFUSALS: list[Any] = [
@@ -422,15 +420,7 @@ def test_repr_of_short_record_is_complete() -> None:
     assert repr(Document("red", "R")) == "Document(text='red', title='R')"
 
 
-RECORDS: list[Any] = [
-    WIDE,
-    ANSWER,
-    TRACE,
-    RESULT,
-    CELL,
-    Document(LONG),
-    OrderResult((1, 0), {}, RESULT),
-]
+RECORDS: list[Any] = [WIDE, ANSWER, TRACE, RESULT, CELL, Document(LONG), OrderResult((1, 0), {}, RESULT)]
 
 
 @pytest.mark.parametrize("record", [*RECORDS, Prompt((Piece(LONG),), ((Piece(LONG),),) * 99, ())], ids=type)

@@ -36,7 +36,6 @@ def prefill(engine: Engine, method: str, layouts: Sequence[TokenLayout]) -> list
 
 
 def prefill_twice(engine: Engine, method: str, count: int = 4) -> tuple[list[Any], list[Any]]:
-    """Return sequences with separate caches, and the same sequences with batched caches."""
     layouts = [LAYOUT.reorder(order) for order in ORDERS[:count]]
     alone, together = prefill(engine, method, layouts), prefill(engine, method, layouts)
     batch_caches(together)
@@ -84,7 +83,6 @@ LAYOUTS = st.builds(lambda length, documents: TokenLayout(tuple(range(length)), 
 
 
 def stored_ids(layout: TokenLayout, blocks: BlockLayout) -> torch.Tensor:
-    """Return the token ids in the order of the slots, 0 for padding."""
     return torch.tensor(layout.ids)[blocks.token_index].masked_fill(blocks.is_padding, 0)
 
 

@@ -117,9 +117,7 @@ def test_hash_mismatch_is_refused_and_file_replaced(run: Run, publish: Publish, 
     assert (folder / "qm9.csv").read_text() == TABLE
 
 
-def test_failed_download_names_place(
-    run: Run, publish: Publish, requested: list[str], tmp_path: Path
-) -> None:
+def test_failed_download_has_place(run: Run, publish: Publish, requested: list[str], tmp_path: Path) -> None:
     publish("qm9", None)
     path = tmp_path / "out" / "downloads" / "qm9" / "qm9.csv"
     outcome = run("qm9", "--output-dir", tmp_path / "out")

@@ -47,7 +47,6 @@ EXAMPLES: list[dict[str, Any]] = [
 
 @pytest.fixture
 def folder(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Current folder with input files, where the default model is tiny and memory is not measured."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PINE_MODEL", str(tiny))
     monkeypatch.setattr(throughput, "peak_memory", lambda *_: 123.4)
@@ -203,13 +202,9 @@ def test_help_lists_and_refusals_load_no_torch(folder: Path) -> None:
     statuses = [(line, 0) for line in lines] + [(line, 2) for line in refused]
     environment = {"PYTHONPATH": str(ROOT), "HF_HUB_CACHE": str(folder / "none"), "PATH": "/usr/bin:/bin"}
     subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH],
-        input=json.dumps(statuses),
-        env=environment,
-        text=True,
-        timeout=200,
-        check=True,
-    )
+        [sys.executable, "-c", WITHOUT_TORCH], input=json.dumps(statuses), env=environment, text=True,
+        timeout=200, check=True,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -336,9 +331,7 @@ Row = dict[str, Any]
 
 WORD = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=40)
 TEXT = st.lists(WORD, min_size=1, max_size=12).map(" ".join)
-ROWS = st.lists(
-    st.fixed_dictionaries({"method": WORD, "answer 1": TEXT, "path": WORD}), min_size=1, max_size=3
-)
+ROWS = st.lists(st.fixed_dictionaries({"method": WORD, "a text": TEXT, "path": WORD}), min_size=1, max_size=3)
 
 
 def printed(rows: list[Row], width: int) -> str:

@@ -83,8 +83,6 @@ Build = Callable[..., list[Example]]
 
 @pytest.fixture
 def build(tmp_path: Path) -> Build:
-    """Convert one source file per part of a set, all with the same records."""
-
     def run(name: str, *records: Any, content: bytes = b"", limit: int | None = None) -> list[Example]:
         paths = [tmp_path / file["name"] for file in PUBLIC_SETS[name].files]
         write: Callable[..., bytes] = FORMATS.get(name, json_lines)

@@ -176,9 +176,7 @@ STREAMS: dict[str, Callable[[Engine], Iterator[Any]]] = {
 
 @pytest.mark.parametrize("last", [2, 4, 8])
 @pytest.mark.parametrize("start", STREAMS.values(), ids=STREAMS)
-def test_closing_stops_in_a_layer(
-    engine: Engine, start: Callable[[Engine], Iterator[Any]], last: int
-) -> None:
+def test_closing_stops_in_layer(engine: Engine, start: Callable[[Engine], Iterator[Any]], last: int) -> None:
     """One layer is blocked while the stream is closed: of a prefill, a decoding step or a score."""
     started: list[None] = []
     reached, released = threading.Event(), threading.Event()

@@ -75,7 +75,6 @@ def test_answers_are_identical_in_any_batch(tiny_llama: TinyLlama, dtype: torch.
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Record prefills, sizes of stacked caches, and the numbers of rows and of used slots of each step."""
     made: list[Any] = []
     prefill, extend = passes.prefill, passes.extend
 

@@ -31,7 +31,6 @@ def engine(tiny_llama: TinyLlama) -> Engine:
 def prefill(
     engine: Engine, layout: TokenLayout, method: str, cached: list[SequenceState] | None = None
 ) -> tuple[SequenceState, Tensor, int]:
-    """Return the state, the logits of the suffix, and the number of tokens that the model processed."""
     options: dict[str, Any] = {"reserved_tokens": 4, "logits_to_keep": layout.suffix_length}
     with count_tokens(engine.patched_models[0].network.model.embed_tokens) as fed:
         row, logits = passes.prefill(

@@ -40,7 +40,6 @@ def model(tiny_llama: TinyLlama) -> Model:
 
 
 def new_tokens(output: Tensor, inputs: dict[str, Tensor]) -> list[tuple[int, ...]]:
-    """Return the new tokens of each sequence, up to its end."""
     rows = output[:, inputs["input_ids"].shape[1] :].tolist()
     return [tuple(itertools.takewhile(lambda token: token != END, row)) for row in rows]
 

@@ -30,7 +30,6 @@ from tests.support.report_runs import mean_of, rewardbench, task_of
 def group(
     task: Grid, name: str, method: str = "vanilla", metric: str = "generated"
 ) -> dict[str, tuple[float, int]]:
-    """Return mean and number of examples of all estimates of a group, by name."""
     labels = (method, metric, name)
     found = [one for one in task.estimates if (one.method, one.metric, one.group) == labels]
     return {one.name: (mean_of(one), one.num_examples) for one in found}
@@ -345,7 +344,6 @@ def test_interval_of_proportion_is_wilsons(right: int, count: int, expected: tup
      ("verdicts", 0.0, 0.3), ("differences", 0.3, 0.3), ("differences", 0.02, 0.95)],
 )  # fmt: skip
 def test_share_of_examples_is_covered(count: int, kind: str, first: float, second: float) -> None:
-    """Means over ten orders with a probability per example, and three values with other probabilities."""
     if kind == "orders":
         truth = first / (first + second)
         found = coverage(lambda rng: rng.binomial(10, rng.beta(first, second, size=count)) / 10, truth, share)
@@ -419,8 +417,6 @@ def test_bootstrap_interval_is_covered(kind: str, count: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("subsets", [20, 5])
 def test_small_subsets_do_not_narrow_an_interval(subsets: int) -> None:
-    """Coverage over all pairs, and over the section of the subsets."""
-
     def interval(values: Values, labels: Sequence[str]) -> Estimate | None:
         blank: dict[str, Any] = {"text": None, "parsed": None, "score": None}
         records = [

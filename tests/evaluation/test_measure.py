@@ -318,7 +318,6 @@ def pairs(count: int) -> list[Example]:
 
 
 def likely(logprobs: Mapping[str, float] | None) -> list[float]:
-    """Return probabilities with sum 1, in the order of the choices."""
     assert logprobs is not None
     weights = np.exp(list(logprobs.values()))
     return [float(weight) for weight in weights / weights.sum()]

@@ -57,9 +57,7 @@ def change(file: Path, name: str, by: float) -> None:
         ("decode_importance", math.nan, "max_importance_diff"),
     ],
 )  # fmt: skip
-def test_tensors_are_compared(
-    case: Path, untouched: dict[str, Any], name: str, by: float, field: str
-) -> None:
+def test_tensors_compared(case: Path, untouched: dict[str, Any], name: str, by: float, field: str) -> None:
     change(case / "expected_1.safetensors", name, by)
     report = check_case(case)
     assert not report["conforms"]

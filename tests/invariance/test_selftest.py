@@ -118,7 +118,6 @@ def check(function: Callable[[Tensor], Tensor], *counts: int, width: int = 8) ->
 
 def test_check_rows_index_dependent_layer_fails() -> None:
     def change_last(rows: Tensor) -> Tensor:
-        """Change the last of 12 or more rows, as a GEMM kernel with another order of sums does."""
         result = rows * 2
         if len(rows) >= 12:
             result[-1] = torch.nextafter(result[-1], result[-1] + 1)

@@ -43,7 +43,6 @@ def folder(tiny: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def on_hub(tiny: Path, cache: Path) -> None:
-    """Put the tiny model into the hub client's cache, as org/tiny at COMMIT on main."""
     repo = cache / "models--org--tiny"
     shutil.copytree(tiny, repo / "snapshots" / COMMIT)
     (repo / "refs").mkdir()
@@ -426,7 +425,6 @@ def put_into_cache(cache: Path, repo: str, config: str | None, commit: str = COM
 
 
 def state_values(loaded: LoadedModel) -> int:
-    """Return the number of values that transformers' own cache has after one token."""
     with torch.inference_mode():
         cache = loaded.model(torch.tensor([[1]]), use_cache=True).past_key_values
     return sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers)

@@ -126,7 +126,6 @@ def answers(method: str, *texts: tuple[int, int, str]) -> list[GeneratedMolecule
 
 
 def test_compute_metrics_matches_hand_calculation() -> None:
-    """Requests of 3 and 4 characters in two orders."""
     generated = [
         *answers("vanilla", (0, 0, "CCC"), (0, 1, "CCCCC"), (1, 0, "CCC"), (1, 1, "!a")),
         *answers("pine", (0, 0, "CC"), (0, 1, "CC"), (1, 0, "!b"), (1, 1, "!b")),

@@ -145,8 +145,6 @@ def test_elementwise_does_not_split_usual_widths() -> None:
 
 
 class Gate(nn.Module):
-    """Module that calls torch functions itself, as routers and gated layers do."""
-
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(normal(3, 8))
@@ -157,8 +155,6 @@ class Gate(nn.Module):
 
 
 class Experts(nn.Module):
-    """Mixture of which a prompt reaches only some experts."""
-
     def __init__(self) -> None:
         super().__init__()
         self.experts = nn.ModuleList([Gate(), Gate()])
@@ -242,7 +238,6 @@ class Machine:
         self.monitor = ContentionMonitor()
 
     def compute(self, policy: ThreadPolicy, num_layers: int, *seconds: dict[bool, float]) -> Sequence[bool]:
-        """Return for each layer True if it was computed with all threads."""
         choices = []
         for times in itertools.islice(itertools.cycle(seconds), num_layers):
             choices.append(policy.should_use_all(self.now))

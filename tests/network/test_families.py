@@ -100,7 +100,6 @@ def random_vectors(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 
 
 
 def rotated(rope: Rope, vectors: Tensor) -> Tensor:
-    """Rotate vectors (..., n, head_dim) to positions 0 .. n - 1; return pair layout."""
     table = rope.table(vectors.shape[-2], vectors.shape[-1], vectors.dtype)
     return from_pairs(rope.to_pairs(vectors) * table)
 

@@ -274,7 +274,6 @@ CODE = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"
 
 
 def shown_by(code: str, names: dict[str, Any], where: str) -> Any:
-    """Run a cell as Jupyter does, and return the value of its last line."""
     tree = ast.parse(code)
     last = tree.body[-1]
     if not isinstance(last, ast.Expr):
@@ -285,9 +284,7 @@ def shown_by(code: str, names: dict[str, Any], where: str) -> Any:
 
 
 @pytest.mark.slow
-def test_notebook_shows_every_figure(
-    embedded: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_notebook_shows_figures(embedded: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Engine, "load", lambda: embedded)
     monkeypatch.chdir(tmp_path)  # outside the repository
     monkeypatch.setitem(sys.modules, "viz.page", None)  # not in the wheel

@@ -42,7 +42,6 @@ def test_golden_compare_detects_changed_value_and_other_platform(
 
 @pytest.fixture
 def version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a copy of the files, in a current folder with the model that they name."""
     shutil.copytree(VERSION_1, tmp_path / "v1")
     monkeypatch.chdir(tmp_path)
     golden_cases.load_tiny()

@@ -80,11 +80,9 @@ def test_wheel_has_engine_command_and_figures_without_page(installed: Path) -> N
     assert {"torch", "transformers"} <= needed and not needed & {"gradio", "pytest"}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PINE"))}
     printed = subprocess.check_output(
-        [sys.executable, installed / "bin/pine-engine", "methods", "--json"],
-        cwd=installed.parent,
-        env={**kept, "PYTHONPATH": str(installed)},
-        timeout=300,
-    )
+        [sys.executable, installed / "bin/pine-engine", "methods", "--json"], cwd=installed.parent,
+        env={**kept, "PYTHONPATH": str(installed)}, timeout=300,
+    )  # fmt: skip
     assert [row["name"] for row in json.loads(printed)["methods"]] == list(METHODS)
 
 

@@ -109,7 +109,6 @@ def layout_of(tokenizer: PreTrainedTokenizerFast, **parts: Any) -> TokenLayout:
 
 
 def assert_only_data(text: str, tokenizer: PreTrainedTokenizerFast, control: set[int]) -> None:
-    """Check that the text has no control id in any part of a prompt, and is decoded unchanged."""
     ids = tokenize_text(text, tokenizer)
     assert not control & set(ids)
     assert tokenizer.decode(list(ids)) == text
@@ -202,7 +201,6 @@ NEWLINES = ("\n", "\n")
 
 
 def pieces_of(ids: tuple[int, ...], tokenizer: PreTrainedTokenizerFast) -> str:
-    """The text of ids without what a decoder strips or adds at the start."""
     text = tokenizer.backend_tokenizer.decoder.decode(tokenizer.convert_ids_to_tokens(list(ids)))
     assert isinstance(text, str)
     return text

@@ -151,7 +151,6 @@ def text_of(engine: Engine, ids: tuple[int, ...]) -> str:
     [("retrieval_qa", "In a word.", "Be kind."), ("judge_pair", "Be kind.", "")],
 )
 def test_row_texts_have_roles_of_task(task: str, instruction: str, system: str, engine: Engine) -> None:
-    """The instruction of a judge is in the system message; elsewhere it opens the user message."""
     row = DataRow(**{**ROW, "task": task, "system": "Be kind.", "prefix": "In a word."})
     request = row.comparison()
     assert (request.instruction, request.system, request.task) == (instruction, system, task)

@@ -36,7 +36,6 @@ def write_much(characters: int) -> str:
 
 
 def sleep_as(file: Path) -> None:
-    """Write the process id into the file, then sleep."""
     file.with_suffix(".part").write_text(str(os.getpid()))
     file.with_suffix(".part").rename(file)
     time.sleep(600)
@@ -47,6 +46,5 @@ def crash(number: int) -> None:
 
 
 def imported_for(module: str, others: tuple[str, ...]) -> list[str]:
-    """Return the other modules that are imported with a module."""
     import_module(module)
     return [name for name in others if name in sys.modules]

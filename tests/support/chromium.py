@@ -14,7 +14,6 @@ FLAGS = (
 
 
 def chromium_path() -> str | None:
-    """Return the path of the browser, None if it is not installed."""
     return os.environ.get("PINE_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 

@@ -35,8 +35,6 @@ Run = Callable[..., Outcome]
 
 
 def subcommand_runner(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return a function that runs a subcommand and captures its file descriptors."""
-
     def run(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["pine_engine", *map(str, arguments)])
         with pytest.raises(SystemExit) as raised:
@@ -48,7 +46,6 @@ def subcommand_runner(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
 
 
 def write(path: Path, content: Any) -> Path:
-    """Write a text unchanged, anything else as JSON, and return the path."""
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return path
 
@@ -68,7 +65,6 @@ class Steps:
 
 @contextlib.contextmanager
 def max_file_size(size: int) -> Iterator[None]:
-    """Limit files of this process to a size in bytes, like a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

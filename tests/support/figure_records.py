@@ -47,5 +47,4 @@ def cell(text: str, difference: float = 0.0, logprob: float = -1.0) -> OrderComp
 
 
 def order_row(order: Sequence[int], cells: Mapping[str, OrderComparison]) -> OrderResult:
-    """Return the answers in one order, without a result."""
     return OrderResult(tuple(order), dict(cells), RunResult(LAYOUT, {}, {}))

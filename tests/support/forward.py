@@ -13,7 +13,6 @@ from pine_engine.engine import passes
 
 @torch.inference_mode()
 def prefill_logits(engine: Engine, layout: TokenLayout, method: str) -> Tensor:
-    """Return the logits (n, V) of all tokens of a prompt under a method."""
     return passes.prefill(
         engine.patched_models, layout, METHODS[method], reserved_tokens=0, logits_to_keep=0
     )[1]
@@ -21,7 +20,6 @@ def prefill_logits(engine: Engine, layout: TokenLayout, method: str) -> Tensor:
 
 @contextmanager
 def count_tokens(module: Any) -> Iterator[list[int]]:
-    """Record the number of tokens of each call of a module."""
     calls: list[int] = []
 
     def count(_: nn.Module, args: tuple[Tensor, ...], __: Any) -> None:

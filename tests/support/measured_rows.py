@@ -47,7 +47,6 @@ def evaluate_records(engine: Engine, examples: Sequence[Example], **options: Any
 
 
 def outcome(record: Record) -> dict[str, Any]:
-    """Return everything of a record that reuse does not change."""
     return record.model_dump(exclude={*TIMES, "was_computed"})
 
 

@@ -27,7 +27,6 @@ def molecule(smiles: str) -> Molecule:
 
 
 def row(smiles: str, **changed: Any) -> dict[str, Any]:
-    """Return a row in the schema of data sets."""
     documents = [{"title": name, "text": text} for name, text in zip(PROPERTIES, values(smiles), strict=True)]
     fields = {"id": f"m-{smiles}", "task": "molecule_generation", "documents": documents, "answers": [smiles]}
     return {**fields, "source": "written for tests", "license": "CC0-1.0", **changed}

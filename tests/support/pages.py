@@ -24,7 +24,6 @@ PROGRAMS = ("python", "make", "pip", "accelerate", "srun", "torchrun")
 
 
 def commands(page: Path) -> list[str]:
-    """Return the commands that are indented lines of a page, without comments."""
     text = page.read_text(encoding="utf-8")
     text = re.sub(r"^```(?!sh$).*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     lines = re.sub(r" +\\\n +", " ", text).splitlines()
@@ -33,7 +32,6 @@ def commands(page: Path) -> list[str]:
 
 
 def blocks(page: Path) -> list[str]:
-    """Return the Python blocks of a page."""
     text = page.read_text(encoding="utf-8")
     return re.findall(r"^```(?:python|py)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
@@ -63,15 +61,12 @@ FILES: dict[str, Callable[[Path, Path], object]] = {
     "MOLECULES.jsonl": lambda path, _: write_rows(path, [row(SMILES[0])]),
     "CERTIFICATE.json": write_certificate,
     "DIR": lambda path, _: shutil.copytree(ROOT / "tests/golden/conformance/s1_llama_k2", path / "case"),
-    "RUN": write_judge_run,
-    "RUNS/lost-in-the-middle-10": write_judge_run,
-    "RUNS/llmbar": write_judge_run,
-}
+    "RUN": write_judge_run, "RUNS/lost-in-the-middle-10": write_judge_run, "RUNS/llmbar": write_judge_run,
+}  # fmt: skip
 """Writers of the files that commands name; they take the path, and the folder of a model."""
 
 
 def put_files(command: str, folder: Path, model: Path) -> None:
-    """Write the files that a command reads."""
     for before, word in itertools.pairwise(shlex.split(command)):
         if word in FILES and before != "--output-dir":
             (folder / word).parent.mkdir(parents=True, exist_ok=True)

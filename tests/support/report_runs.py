@@ -144,7 +144,6 @@ def some_parsed(num_parsed: int) -> list[Record]:
 
 
 def within_chance(num_pairs: int) -> list[Record]:
-    """Return pairs of which vanilla judges the even ones correctly, and PINE the odd ones."""
     return [
         judged(f"p-{index}", method, "as-is", "AB"[(index + (method == "pine")) % 2])
         for index in range(num_pairs)
@@ -193,15 +192,13 @@ def edge_runs() -> list[MeasuredRun]:
         {
             **{f"{count} of 12 parsed": (JUDGE, some_parsed(count)) for count in (0, 3, 8, 12)},
             **{f"{count} within chance": (JUDGE, within_chance(count)) for count in (5, 25)},
-            "unparsed after the swap": (JUDGE, half_parsed_order()),
-            "NIA unparsed": (JUDGE, uncompared),
-            "RewardBench": (LLAMA, rewardbench()),
-            "unknown methods": (QA, unknown_methods()),
+            "unparsed after the swap": (JUDGE, half_parsed_order()), "NIA unparsed": (JUDGE, uncompared),
+            "RewardBench": (LLAMA, rewardbench()), "unknown methods": (QA, unknown_methods()),
             "math": (MATH, math_records(QA_METHODS)),
             "math without NIA": (MATH, math_records(("vanilla", "pine"))),
             "vanilla unparsed": (QA, [*unparsed, *shuffled(unparsed)]),
         }
-    )
+    )  # fmt: skip
 
 
 def golden_parts(folder: Path) -> list[Part]:
@@ -211,7 +208,6 @@ def golden_parts(folder: Path) -> list[Part]:
 
 
 def edge_parts() -> list[Part]:
-    """Return the key findings and the tables of the tasks in a report of the edge runs."""
     tasks = ("judge_pair", "retrieval_qa", "math_reasoning")
     headings = ("Key findings", *map(task_label, tasks))
     return [part for part in report_parts(edge_runs()) if part.heading in headings]

@@ -34,7 +34,6 @@ Serve = Callable[..., AbstractContextManager[ServedApp]]
 def started_app(
     log: Path, *flags: str, environment: Mapping[str, str] | None = None, folder: Path = ROOT
 ) -> Iterator[ServedApp]:
-    """Run `python app.py` of a folder on a free port until the end of the block."""
     port = _free_port()
     with log.open("w") as output:
         process = psutil.Popen(
@@ -47,10 +46,6 @@ def started_app(
 
 @contextmanager
 def served_app(log: Path, *flags: str, environment: Mapping[str, str] | None = None) -> Iterator[ServedApp]:
-    """Run the app in a fork of a process that has imported it and loaded the embedded model.
-
-    environment: variables that no import reads.
-    """
     port = _free_port()
     arguments = ["--port", str(port), *flags]
     log.write_text("")

@@ -51,7 +51,6 @@ class _Reader(HTMLParser):
 
 
 def read_html(html: str) -> Element:
-    """Return the root of the parsed HTML. Fails if a tag is not closed."""
     reader = _Reader()
     reader.feed(html)
     reader.close()
@@ -60,7 +59,6 @@ def read_html(html: str) -> Element:
 
 
 def table_cells(table: Element) -> list[list[Element]]:
-    """Return the data cells of the body of a table by row."""
     return [row.all("td") for body in table.all("tbody") for row in body.all("tr")]
 
 

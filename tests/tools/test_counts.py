@@ -42,17 +42,14 @@ def run(told: str) -> str:
 ARGS = '"""Go.\n\n    Args:\n        place: Index.\n    """\n'
 FILES = {
     "pine_engine/__init__.py": "from pine_engine.core import Engine, plain, run\n\n"
-    '__all__ = ["Engine", "plain", "run"]\n',
-    "pine_engine/core.py": CORE.lstrip("\n"),
+    '__all__ = ["Engine", "plain", "run"]\n', "pine_engine/core.py": CORE.lstrip("\n"),
     "pine_engine/cli/main.py": 'from pine_engine.cli.go import go\n\napp.command("go")(go)\n',
-    "pine_engine/cli/go.py": f"def go(place: int) -> None:\n    {ARGS}",
-    "viz/__init__.py": "",
+    "pine_engine/cli/go.py": f"def go(place: int) -> None:\n    {ARGS}", "viz/__init__.py": "",
     "viz/figures/rows.py": "class Row: ...\n",
     "viz/page/api/calls.py": f"def add_api() -> None:\n    def compare(place: int) -> None:\n        {ARGS}",
-    "app.py": "",
-    "tests/test_core.py": "from hypothesis import given\n\ngiven(1)\n",
+    "app.py": "", "tests/test_core.py": "from hypothesis import given\n\ngiven(1)\n",
     "pyproject.toml": LIMITS,
-}
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -35,7 +35,6 @@ SCRIPT = Path(__file__).parents[2] / "assets" / "plotly" / "plotly-cartesian.min
 
 
 def draw_all(shuffled: ShuffleResult, text: str) -> dict[str, partial[go.Figure]]:
-    """Return a call of each function, with an untrusted text wherever there is one."""
     run = shuffled.first
     pine, layout = run.traces["pine"], run.layout
     weights = np.tri(layout.num_tokens, dtype=np.float32)
@@ -51,20 +50,18 @@ def draw_all(shuffled: ShuffleResult, text: str) -> dict[str, partial[go.Figure]
         partial(viz.plot_attention, {"a": weights}, layout, labels=labels),
         partial(viz.plot_attention_shares, pine, steps=2),
         partial(viz.plot_bias_curve, [curve, replace(curve, has_bars=True)]),
-        partial(viz.plot_head_decisiveness, pine),
-        partial(viz.plot_importance, pine),
+        partial(viz.plot_head_decisiveness, pine), partial(viz.plot_importance, pine),
         partial(viz.plot_next_token_candidates, answer, answer_with("PINE", ["x"])),
         partial(viz.plot_masks, [build_plan(METHODS["pine"], layout)]),
         partial(viz.plot_method_positions, run.traces, layer=0, head=0, labels=labels),
         partial(viz.plot_order_effects, order_effects([-1, -2], [-1, -3])),
         partial(viz.plot_logprob_by_order, rows, labels=labels),
-        partial(viz.plot_position_map, pine, layer=0, head=0),
-        partial(viz.plot_positions, pine),
+        partial(viz.plot_position_map, pine, layer=0, head=0), partial(viz.plot_positions, pine),
         partial(viz.plot_query_attention, {"a": weights}, 3, tokens=[text] * len(weights), labels=labels),
         partial(viz.plot_shuffle, rows, labels=labels),
         partial(viz.plot_positions_by_order, shuffled.results, labels=labels),
         partial(viz.plot_answer_importance, pine, [text, text]),
-    ]
+    ]  # fmt: skip
     return {draw.func.__name__: draw for draw in draws}
 
 

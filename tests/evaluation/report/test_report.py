@@ -57,7 +57,6 @@ def test_report_equals_the_golden_report(parts: list[Part]) -> None:
 
 
 def cells_of(table: Table) -> list[str]:
-    """Return the texts of the cells, without heads that a head above covers."""
     found = [*table.columns]
     for row, spans in zip(table.rows, row_spans(table), strict=True):
         found += [cell for index, cell in enumerate(row) if index >= table.heads or spans[index]]

@@ -55,7 +55,7 @@ def test_page_has_request_platform_and_command(certificate: pine.Certificate) ->
 
 
 @pytest.mark.parametrize(
-    ("method", "is_equal", "verdict"),
+    ("method", "held", "verdict"),
     [
         ("pine", True, "invariant ✓"),
         ("pine", False, "invariance violated ✗"),
@@ -63,10 +63,8 @@ def test_page_has_request_platform_and_command(certificate: pine.Certificate) ->
         ("vanilla", False, "changed"),
     ],
 )
-def test_verdict_is_of_identity(
-    certificate: pine.Certificate, method: str, is_equal: bool, verdict: str
-) -> None:
-    result = change(certificate, bitwise_identical=is_equal).results[0]
+def test_verdict_is_of_identity(certificate: pine.Certificate, method: str, held: bool, verdict: str) -> None:
+    result = change(certificate, bitwise_identical=held).results[0]
     assert _verdict(pine.METHODS[method], result) == verdict
 
 

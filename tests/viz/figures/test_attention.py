@@ -25,7 +25,6 @@ COUNT = LAYOUT.num_tokens
 
 
 def causal(count: int) -> NDArray[np.float32]:
-    """Return distinct weights, NaN above the diagonal."""
     weights = np.random.default_rng(0).random((count, count)).astype(np.float32)
     return np.where(np.tri(count, dtype=bool), weights, np.float32(np.nan))
 
