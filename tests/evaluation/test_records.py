@@ -226,7 +226,7 @@ PLAIN = {
 }  # fmt: skip
 FULL = {
     **PLAIN, "id": "a-2", "question": "Why?", "gold_index": 1, "answers": ["two", "2"],
-    "rejected_answers": ["one"], "source": "ours", "license": "CC0-1.0",
+    "rejected_answers": ["one"], "choices": ["two", "ten"], "source": "ours", "license": "CC0-1.0",
     "meta": {"subset": "made up", "rank": [0, None]},
 }  # fmt: skip
 HEADER = "id,question,answers,gold_index,title1,document1,document2,task\n"
@@ -292,6 +292,7 @@ def test_documents_per_row_and_file_are_limited(file: Path, table: Path) -> None
         *(({"gold_index": value}, "gold_index") for value in (2, -1, "1", True)),
         ({"answers": "two"}, "answers"),
         ({"answers": [2]}, "answers.0"),
+        ({"choices": [""]}, "choices.0"),
         ({"meta": None}, "meta"),
     ],
 )
