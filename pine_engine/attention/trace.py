@@ -16,12 +16,19 @@ from pine_engine.reprs import short_repr
 
 @dataclass(frozen=True)
 class TokenRange:
-    """Queries first .. stop - 1 of one layer and query head."""
+    """Queries first .. stop - 1 of one layer and query head.
 
-    layer: int  # counted from 0
-    head: int  # query head, counted from 0
-    first: int  # first query, counted from the start of the prompt
-    stop: int  # query after the last one
+    Attributes:
+        layer: Layer, counted from 0.
+        head: Query head, counted from 0.
+        first: First query, counted from the start of the prompt.
+        stop: Query after the last one.
+    """
+
+    layer: int
+    head: int
+    first: int
+    stop: int
 
     def __post_init__(self) -> None:
         """Convert integers of other libraries; raise InputError for other values."""
@@ -41,10 +48,15 @@ class TokenRange:
 
 @dataclass(frozen=True)
 class TraceConfig:
-    """Configuration of a trace."""
+    """Configuration of a trace.
 
-    token_ranges: tuple[TokenRange, ...] = ()  # queries whose attention is recorded token by token
-    alternatives: int = 5  # number of next token candidates recorded for each generated token
+    Attributes:
+        token_ranges: Queries whose attention weights are recorded token by token.
+        alternatives: Number of next token candidates recorded for each generated token.
+    """
+
+    token_ranges: tuple[TokenRange, ...] = ()
+    alternatives: int = 5
 
     def __post_init__(self) -> None:
         """Convert a single range to a tuple; raise InputError for other values."""
@@ -76,11 +88,14 @@ class TraceConfig:
 class TokenWeights:
     """Attention weights of a token range.
 
-    Queries that were not fed to the model, such as tokens after the end of an answer, have NaN only.
+    Attributes:
+        asked: Range of the queries.
+        weights: float32 (Q, K), keys in physical order, NaN where masked. Queries that were not fed to the
+            model, such as tokens after the end of an answer, have NaN only.
     """
 
-    asked: TokenRange  # range of the queries
-    weights: NDArray[np.float32]  # (Q, K), keys in physical order, NaN where masked
+    asked: TokenRange
+    weights: NDArray[np.float32]
 
     __repr__ = short_repr
 
@@ -98,22 +113,33 @@ class Trace:
     """Positions, importance and attention of the documents in one run.
 
     Axes: A layers, H query heads, D documents in input order, Q suffix tokens (those of the prompt, then the
-    decoded tokens fed back to the model). If starts are equal in all layers and heads, A and H are 1. Starts
-    are -1 where document a does not attend to document b, and for methods without positions. Importance is
-    the sum of softmax weights over a's tokens, or of one suffix token, divided by b's length in tokens; None
-    for methods without ranking.
+    decoded tokens fed back to the model). If starts are equal in all layers and heads, A and H are 1.
+
+    Attributes:
+        method: Name of the method.
+        layout: Token layout of the prompt.
+        document_starts: int32 (A, H, D, D), position of document b's first token as seen from document a; -1
+            if a does not attend to b, and for methods without positions.
+        suffix_starts: int32 (A, H, Q, D), position of each document's first token as seen from suffix tokens;
+            -1 for methods without positions.
+        document_importance: float32 (A, H, D, D), sum of softmax weights over a's tokens divided by b's
+            length in tokens, NaN on the diagonal; None for methods without ranking.
+        suffix_importance: float32 (A, H, Q, D), the same for each suffix token; None without ranking.
+        suffix_attention: float32 (A, H, Q, 1 + D + 1), attention of each suffix token to the prefix, each
+            document, and the suffix; sums to 1. None if no layer ran.
+        token_weights: Attention weights of the requested token ranges.
+        alternatives: Candidates for each generated token, the most likely first.
     """
 
     method: str
     layout: TokenLayout
-    document_starts: NDArray[np.int32]  # (A, H, D, D), position of b's first token as seen from a
-    suffix_starts: NDArray[np.int32]  # (A, H, Q, D), position of b's first token as seen from suffix tokens
-    document_importance: NDArray[np.float32] | None = None  # (A, H, D, D), NaN on the diagonal
-    suffix_importance: NDArray[np.float32] | None = None  # (A, H, Q, D)
-    # (A, H, Q, 1 + D + 1), of each suffix token to prefix, documents and suffix, sum 1; None if no layer ran.
+    document_starts: NDArray[np.int32]
+    suffix_starts: NDArray[np.int32]
+    document_importance: NDArray[np.float32] | None = None
+    suffix_importance: NDArray[np.float32] | None = None
     suffix_attention: NDArray[np.float32] | None = None
-    token_weights: tuple[TokenWeights, ...] = ()  # of the requested token ranges
-    alternatives: tuple[tuple[Alternative, ...], ...] = ()  # of each generated token, the most likely first
+    token_weights: tuple[TokenWeights, ...] = ()
+    alternatives: tuple[tuple[Alternative, ...], ...] = ()
 
     __repr__ = short_repr
 

@@ -40,11 +40,18 @@ Emit = Callable[["Event | DebiasResult"], None]
 
 @dataclass(frozen=True)
 class DebiasResult:
-    """Answer to one request; generated text has neither scores nor base answers."""
+    """Answer to one request.
 
-    answer: str  # label of the chosen document in the input order, "tie", "" for no label, or generated text
-    scores: dict[str, float]  # probability, votes or calibrated score of each label
-    base_answers: dict[str, int]  # number of runs of the base method by answer
+    Attributes:
+        answer: A label, of the chosen document in the input order; "tie"; "" if no answer names a label; or
+            the generated text.
+        scores: Probability, votes or calibrated score of each label. Empty for generated text.
+        base_answers: Number of runs of the base method for each of its answers. Empty for generated text.
+    """
+
+    answer: str
+    scores: dict[str, float]
+    base_answers: dict[str, int]
 
 
 def run_debias(engine: Engine, plan: DebiasPlan) -> Generator[Event | DebiasResult, None, None]:

@@ -54,21 +54,31 @@ class MethodResult(BaseModel):
 
 
 class Certificate(BaseModel):
-    """Request, document orders and platform of a shuffle test, and its results, which reproduction checks."""
+    """Request, document orders and platform of a shuffle test, and its results.
+
+    Validation covers the schema and the orders. Results are checked by reproduction.
+
+    Attributes:
+        made: Creation time in UTC.
+        model_ref: Hub id, folder name or name of the model to load.
+        orders: Document orders, the input order first; orders[i][p] is the document in slot p.
+        seed: Seed that sampled the orders. None if they are the first of all permutations.
+        traced: True if attention was recorded: methods then share no prefill, and low-order bits may differ.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     format: Literal["pine-explorer certificate"]
     version: Literal[2]
-    made: str  # creation time in UTC
+    made: str
     command: Literal["python -m pine_engine reproduce certificate.json"] = REPRODUCE_COMMAND
-    model_ref: str  # hub id, folder name or name of the model to load
+    model_ref: str
     platform: Platform
     request: Request
-    orders: list[list[int]] = Field(min_length=1)  # input order first; orders[i][p] is the document in slot p
-    seed: int | None  # of the sampled orders; None if they are the first of all permutations
+    orders: list[list[int]] = Field(min_length=1)
+    seed: int | None
     max_new_tokens: NonNegativeInt
-    traced: bool  # attention was recorded: methods then share no prefill, and low-order bits may differ
+    traced: bool
     results: list[MethodResult] = Field(min_length=1)
 
     @model_validator(mode="before")
