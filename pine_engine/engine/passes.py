@@ -20,6 +20,7 @@ from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.model_patching import PatchedModel
+from pine_engine.network.parallel import num_processes
 from pine_engine.network.registration import run_pass
 from pine_engine.network.thread_tuner import OnLayer, attention_threads
 from pine_engine.prompts.layout import TokenLayout
@@ -132,7 +133,9 @@ def _reorder(
         options: dict[str, Any] = {"reserved_tokens": 0, "logits_to_keep": 0, "recorder": recorder}
         return prefill(patched_models, prompt, vanilla, on_layer=on_layer, **options)[1]
 
-    return layout.reorder(reorder_documents(layout, method, run, patched_models[0].content_free))
+    first = patched_models[0]
+    processes = num_processes(first.network)
+    return layout.reorder(reorder_documents(layout, method, run, first.content_free, processes))
 
 
 def extend(

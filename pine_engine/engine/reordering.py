@@ -24,7 +24,7 @@ MIN_DEVIATIONS = -2
 
 
 def reorder_documents(
-    layout: TokenLayout, method: Method, run: Pass, content_free: Sequence[int]
+    layout: TokenLayout, method: Method, run: Pass, content_free: Sequence[int], num_processes: int = 1
 ) -> tuple[int, ...]:
     """Return the order of the documents in which the method runs; the input order without a score.
 
@@ -34,11 +34,12 @@ def reorder_documents(
         run: Vanilla prefill.
         content_free: Token ids of a question without content, for in-context re-ranking. Without them, as
             for a model without a tokenizer, it is the last token of the suffix.
+        num_processes: Number of processes between which the heads are split.
     """
     order = tuple(range(layout.num_documents))
     for _ in range(method.rounds if method.score else 0):
         moved = layout.reorder(order)
-        scores = document_scores(moved, method.score, run, content_free)
+        scores = document_scores(moved, method.score, run, content_free, num_processes)
         # Token ids resolve ties, so that the order depends on contents alone.
         best_first = sorted(range(len(scores)), key=lambda place: (-scores[place], moved.documents[place]))
         order = tuple(order[place] for place in ARRANGEMENTS[method.arrangement](best_first))
@@ -46,15 +47,19 @@ def reorder_documents(
 
 
 def document_scores(
-    layout: TokenLayout, kind: ScoreKind | None, run: Pass, content_free: Sequence[int] = ()
+    layout: TokenLayout,
+    kind: ScoreKind | None,
+    run: Pass,
+    content_free: Sequence[int] = (),
+    num_processes: int = 1,
 ) -> list[float]:
     """Return the score of each document, the better the larger; zeros for `content`."""
     if kind == "likelihood":
         return [question_likelihood(layout, document, run) for document in range(layout.num_documents)]
     if kind == "attention":
-        return last_token_attention(layout, run)
+        return last_token_attention(layout, run, num_processes)
     if kind == "rerank":
-        return calibrated_attention(layout, run, content_free)
+        return calibrated_attention(layout, run, content_free, num_processes)
     return [0.0] * layout.num_documents
 
 
@@ -66,13 +71,15 @@ def question_likelihood(layout: TokenLayout, document: int, run: Pass) -> float:
     return float(logprobs.gather(1, ids[:, None]).mean())
 
 
-def last_token_attention(layout: TokenLayout, run: Pass) -> list[float]:
+def last_token_attention(layout: TokenLayout, run: Pass, num_processes: int = 1) -> list[float]:
     """Return the attention of the last token to each document, the mean over layers and heads."""
-    by_token = _key_attention(layout, run, last_only=True)
+    by_token = _key_attention(layout, run, num_processes, last_only=True)
     return [float(by_token[layout.document_slice(d)].sum()) for d in range(layout.num_documents)]
 
 
-def calibrated_attention(layout: TokenLayout, run: Pass, content_free: Sequence[int]) -> list[float]:
+def calibrated_attention(
+    layout: TokenLayout, run: Pass, content_free: Sequence[int], num_processes: int = 1
+) -> list[float]:
     """Return the attention of the question to each document, minus that of a content-free question.
 
     Weights are summed over layers and heads and averaged over the question; tokens far below the mean of
@@ -80,7 +87,7 @@ def calibrated_attention(layout: TokenLayout, run: Pass, content_free: Sequence[
     """
     empty_question = tuple(content_free) or layout.suffix[-1:]
     without_content = TokenLayout(layout.prefix, layout.documents, empty_question)
-    attention, baseline = (_key_attention(one, run) for one in (layout, without_content))
+    attention, baseline = (_key_attention(one, run, num_processes) for one in (layout, without_content))
     scores = []
     for document in range(layout.num_documents):
         part = layout.document_slice(document)
@@ -92,7 +99,7 @@ def calibrated_attention(layout: TokenLayout, run: Pass, content_free: Sequence[
     return scores
 
 
-def _key_attention(layout: TokenLayout, run: Pass, *, last_only: bool = False) -> Tensor:
+def _key_attention(layout: TokenLayout, run: Pass, num_processes: int, *, last_only: bool = False) -> Tensor:
     """Return the attention (n,) to each token in float64, summed over layers and heads, mean over the suffix.
 
     With `last_only`, it is that of the last token, and the mean over layers and heads.
@@ -100,7 +107,11 @@ def _key_attention(layout: TokenLayout, run: Pass, *, last_only: bool = False) -
     recorder = _KeyRecorder(1 if last_only else layout.suffix_length)
     run(layout, recorder)
     by_layer = torch.stack(recorder.by_layer)  # (A, H, n)
-    return by_layer.mean((0, 1)) if last_only else by_layer.sum((0, 1))
+    total, num_heads = by_layer.sum((0, 1)), by_layer[..., 0].numel()
+    if num_processes > 1:  # each has its own heads
+        torch.distributed.all_reduce(total)
+        num_heads *= num_processes
+    return total.cpu() / (num_heads if last_only else 1)
 
 
 class _KeyRecorder(TraceRecorder):
@@ -115,7 +126,7 @@ class _KeyRecorder(TraceRecorder):
         """See TraceRecorder."""
         query = inputs.query[:, -self.num_queries :]
         weights = attention_weights(query, keys, inputs.scoring, tail_mask(query, keys.shape[1], stored.bias))
-        self.by_layer.append(weights.double().mean(1).cpu())
+        self.by_layer.append(weights.double().mean(1).to(keys.device))
 
 
 def _ends(best_first: Sequence[int]) -> list[int]:
