@@ -37,48 +37,45 @@ def reorder_documents(
         num_processes: Number of processes between which the heads are split.
     """
     order = tuple(range(layout.num_documents))
-    for _ in range(method.rounds if method.score else 0):
+    if method.score is None:
+        return order
+    for _ in range(method.rounds):
         moved = layout.reorder(order)
-        scores = document_scores(moved, method.score, run, content_free, num_processes)
+        scores = SCORES[method.score](moved, run, content_free, num_processes)
         # Token ids resolve ties, so that the order depends on contents alone.
         best_first = sorted(range(len(scores)), key=lambda place: (-scores[place], moved.documents[place]))
         order = tuple(order[place] for place in ARRANGEMENTS[method.arrangement](best_first))
     return order
 
 
-def document_scores(
-    layout: TokenLayout,
-    kind: ScoreKind | None,
-    run: Pass,
-    content_free: Sequence[int] = (),
-    num_processes: int = 1,
-) -> list[float]:
-    """Return the score of each document, the better the larger; zeros for `content`."""
-    if kind == "likelihood":
-        return [question_likelihood(layout, document, run) for document in range(layout.num_documents)]
-    if kind == "attention":
-        return last_token_attention(layout, run, num_processes)
-    if kind == "rerank":
-        return calibrated_attention(layout, run, content_free, num_processes)
+def _nothing(layout: TokenLayout, run: Pass, content_free: Sequence[int], num_processes: int) -> list[float]:
+    """Return equal scores, so that token ids alone decide."""
     return [0.0] * layout.num_documents
 
 
-def question_likelihood(layout: TokenLayout, document: int, run: Pass) -> float:
-    """Return the mean log-probability, in nats, of the suffix after the prefix and one document."""
-    alone = TokenLayout(layout.prefix, (layout.documents[document],), layout.suffix)
-    logprobs = run(alone, None)[-layout.suffix_length - 1 : -1].double().log_softmax(-1)
-    ids = torch.tensor(layout.suffix, device=logprobs.device)
-    return float(logprobs.gather(1, ids[:, None]).mean())
+def _question_likelihood(
+    layout: TokenLayout, run: Pass, content_free: Sequence[int], num_processes: int
+) -> list[float]:
+    """Return the mean log-probability, in nats, of the suffix after the prefix and each document alone."""
+    scores = []
+    for document in layout.documents:
+        logits = run(TokenLayout(layout.prefix, (document,), layout.suffix), None)
+        logprobs = logits[-layout.suffix_length - 1 : -1].double().log_softmax(-1)
+        ids = torch.tensor(layout.suffix, device=logprobs.device)
+        scores.append(float(logprobs.gather(1, ids[:, None]).mean()))
+    return scores
 
 
-def last_token_attention(layout: TokenLayout, run: Pass, num_processes: int = 1) -> list[float]:
+def _last_token_attention(
+    layout: TokenLayout, run: Pass, content_free: Sequence[int], num_processes: int
+) -> list[float]:
     """Return the attention of the last token to each document, the mean over layers and heads."""
     by_token = _key_attention(layout, run, num_processes, last_only=True)
     return [float(by_token[layout.document_slice(d)].sum()) for d in range(layout.num_documents)]
 
 
-def calibrated_attention(
-    layout: TokenLayout, run: Pass, content_free: Sequence[int], num_processes: int = 1
+def _calibrated_attention(
+    layout: TokenLayout, run: Pass, content_free: Sequence[int], num_processes: int
 ) -> list[float]:
     """Return the attention of the question to each document, minus that of a content-free question.
 
@@ -127,6 +124,15 @@ class _KeyRecorder(TraceRecorder):
         query = inputs.query[:, -self.num_queries :]
         weights = attention_weights(query, keys, inputs.scoring, tail_mask(query, keys.shape[1], stored.bias))
         self.by_layer.append(weights.double().mean(1).to(keys.device))
+
+
+SCORES: dict[ScoreKind, Callable[[TokenLayout, Pass, Sequence[int], int], list[float]]] = {
+    "content": _nothing,
+    "likelihood": _question_likelihood,
+    "attention": _last_token_attention,
+    "rerank": _calibrated_attention,
+}
+"""Scores of the documents, the better the larger; arguments as in `reorder_documents`."""
 
 
 def _ends(best_first: Sequence[int]) -> list[int]:

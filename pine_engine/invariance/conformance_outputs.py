@@ -13,14 +13,16 @@ from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.trace import Trace
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.reordering import document_scores, reorder_documents
+from pine_engine.engine.reordering import SCORES, reorder_documents
 from pine_engine.engine.streams import MergedState, truncated_entropies
-from pine_engine.methods.table import METHODS, Method
+from pine_engine.methods.table import METHODS, Method, ScoreKind
 from pine_engine.prompts.layout import TokenLayout
 
 Outputs = dict[str, NDArray[Any]]
 
 VANILLA = METHODS["vanilla"]
+
+SINGLE_SCORES: tuple[ScoreKind, ...] = ("rerank", "likelihood")  # recorded without rounds
 
 
 @dataclass(frozen=True)
@@ -145,19 +147,18 @@ def _scores(engine: Engine, run: RecordedRun) -> Outputs:
     scores, orders = [], []
     for _ in range(run.method.rounds):
         moved = run.layout.reorder(order)
-        scores.append(document_scores(moved, run.method.score, vanilla))
+        scores.append(SCORES["attention"](moved, vanilla, run.content_free, 1))
         one_round = replace(run.method, rounds=1)
         order = tuple(order[place] for place in reorder_documents(moved, one_round, vanilla, ()))
         orders.append(order)
     last_logits = _prefill(engine, run.layout.reorder(order), VANILLA)[-1]
-    of_kind = {
-        kind: np.array(document_scores(run.layout, kind, vanilla, run.content_free))
-        for kind in ("rerank", "likelihood")
-    }
+    rerank, likelihood = (
+        np.array(SCORES[kind](run.layout, vanilla, run.content_free, 1)) for kind in SINGLE_SCORES
+    )
     return {
         "attention_scores": np.array(scores),
         "order_after": np.array(orders),
         "final_last_logits": last_logits.numpy(),
-        "icr_scores": of_kind["rerank"],
-        "query_log_likelihood": of_kind["likelihood"],
+        "icr_scores": rerank,
+        "query_log_likelihood": likelihood,
     }
