@@ -1,6 +1,7 @@
 """Streams equal runs of their own, and their merging equals its formula."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,7 @@ def test_one_document_and_equal_streams() -> None:
     logprobs = torch.tensor([[0.5, 0.3, 0.2], [0.6, 0.3, 0.1]]).log()
     for name in STREAMS:
         merge = MERGES[METHODS[name].merge or "mean"]
-        plain = METHODS["nbce"].__class__(**{**vars(METHODS[name]), "beta": 0.0, "top_p": 1.0})
+        plain = replace(METHODS[name], beta=0.0, top_p=1.0)
         scores, _ = merge(logprobs, plain, None)
         assert torch.allclose(scores, logprobs[1])  # with one document, all are that document's
     entropies, kept = truncated_entropies(logprobs, 0.55)
