@@ -26,7 +26,6 @@ from viz.page.answers.recorded_answers import (
 )
 from viz.page.answers.recordings import LESSON_RECORDING, Recording, write_recording
 from viz.page.attention_job import attend, attention_request
-from viz.page.form.documents import entries_from
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.method_boxes import DEFAULT_METHODS
@@ -111,19 +110,12 @@ def _for_the_proof(run: FinishedRun) -> FinishedRun:
 def example_form(name: str) -> Form:
     """The example of that name with the methods of the lesson."""
     example = next(example for example in load_examples() if example.name == name)
-    return Form(
-        task=example.task,
-        question=example.question,
-        instruction=example.instruction,
-        methods=tuple(row.name for row in TUTORIAL_METHODS),
-        max_new_tokens=MAX_NEW_TOKENS,
-        entries=entries_from([(document.title, document.text) for document in example.documents]),
-    )
+    return example.form([row.name for row in TUTORIAL_METHODS], MAX_NEW_TOKENS)
 
 
 def record_answers(engine: Engine, example: FormExample) -> RecordedAnswers:
     """Answers an example in several orders with the methods that are ticked when the page is opened."""
-    form = replace(example_form(example.name), methods=tuple(DEFAULT_METHODS))
+    form = example.form(DEFAULT_METHODS, MAX_NEW_TOKENS)
     run, tried = _shuffled(engine, form)
     return RecordedAnswers(
         asked=fingerprint(example),

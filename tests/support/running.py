@@ -34,7 +34,7 @@ def run_views(
     main = source if isinstance(source, EngineSource) else EngineSource(_unloaded, "none")
     lease = (lambda: nullcontext(source)) if isinstance(source, EngineSource) else source
     sources = Sources(main, queue=queue, runs=runs)
-    yield from run_on_model(sources, run, lease, work, plan=_unplanned, say=str, show=lambda view: view)
+    yield from run_on_model(sources, run, lease(), work, _unplanned, {})
     if run.failure:
         yield f"failed: {run.failure}"
     elif run.why:

@@ -4,13 +4,11 @@ button -> wire_job (queue, model) -> measure_rows(engine, request) yields Measur
 """
 
 from collections.abc import Generator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-import pine_engine as pine
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.methods.table import METHODS
 from viz.cards.measured import measured_tables
@@ -46,8 +44,7 @@ from viz.page.files.data_sets import (
 )
 from viz.page.files.reading_files import FileReader
 from viz.page.form.method_boxes import WRAPPED, build_method_boxes, build_wrapped, wrapped_choices
-from viz.page.jobs.cost import Work
-from viz.page.jobs.job_bar import Job, Updates, Views, build_bar, build_buttons, wire_job
+from viz.page.jobs.job_bar import Job, Updates, build_bar, build_buttons, wire_job
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 
@@ -294,8 +291,8 @@ def evaluate_tab(
             curve: figure_value(plot_bias_curve(curves) if curves else None),
         }
 
-    def hand_over(view: MeasureView | None) -> Updates:
-        if view is None:
+    def hand_over(view: MeasureView) -> Updates:
+        if not view.records:
             return {}
         folder = disk.new_folder()
         records_file, report_file = write_files(view, folder)
@@ -310,21 +307,17 @@ def evaluate_tab(
         }
 
     def begin(before: Path | None, *values: Any) -> Job:
+        request = read_request(*values)
+        request.settings(settings)  # raises InputError for an invalid request before results are cleared
         remove_folder(before)
-        last: MeasureView | None = None
-
-        def keep(view: MeasureView) -> None:
-            nonlocal last
-            last = view if view.records else last
-
         return Job(
             what="measure",
-            methods=selected_methods(values[3], values[4]),
-            work=partial(_measure, values=values, settings=settings),
-            plan=partial(_plan, values=values, settings=settings),
+            methods=request.methods,
+            work=measure_rows,
+            plan=plan_measurement,
+            arguments={"request": request, "host": settings},
             show=show,
-            keep=keep,
-            task=lambda: chosen_rows(values[0], values[1]).task.name,
+            task=request.rows.task.name,
             cleared={
                 tables: measured_tables([], done=0, planned=0),
                 curve: "",
@@ -333,17 +326,9 @@ def evaluate_tab(
                 kept: None,
             },
             kept="Completed records are kept.",
-            end=lambda: hand_over(last),
+            end=hand_over,
         )
 
     shown = [tables, curve, findings, offer, records, report, kept]
     wire_job(bar, begin, [kept, *inputs], shown, sources, chosen)
     return inputs
-
-
-def _measure(engine: "pine.Engine", values: tuple[Any, ...], settings: HostSettings) -> Views:
-    return measure_rows(engine, read_request(*values), settings)
-
-
-def _plan(engine: "pine.Engine", values: tuple[Any, ...], settings: HostSettings) -> Work:
-    return plan_measurement(engine, read_request(*values), settings)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Annotated, Any
 
 import gradio as gr
@@ -269,15 +268,16 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
 
     def begin(run: FinishedRun | None, selection: Selection | None) -> Job:
         if run is None or selection is None:
-            raise gr.Error("No run yet. Click Run first.", print_exception=False)
+            raise InputError("No run yet. Click Run first.")
         request = attention_request(run, selection)
         return Job(
             what="attention",
             methods=request.methods,
-            work=partial(attend, request=request),
-            plan=partial(plan_attention, request=request),
+            work=attend,
+            plan=plan_attention,
+            arguments={"request": request},
             show=lambda view: {attended: view} if view.weights else {},
-            task=lambda: run.form.task if run.form else USUAL_TASK,
+            task=run.form.task if run.form else USUAL_TASK,
             cleared={},
             kept="The previous figure is kept.",
         )

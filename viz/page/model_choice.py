@@ -199,11 +199,6 @@ def model_picker(toggle: gr.Button, pool: ModelPool, ready: gr.State) -> gr.Stat
             reason = explain(error).rstrip(".")
             yield ended(notice(f"{reason}. Current model unchanged.", kind="error"))
 
-    def stop(flag: StopFlag) -> Any:
-        flag.requested = True
-        return gr.update(interactive=False)
-
-    bar.stop.click(stop, bar.stopping, bar.stop, **PRIVATE_EVENT)
     bar.run.click(
         load,
         [bar.stopping, *selected],

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -166,19 +165,19 @@ def sweep_tab(
                 shown[effects] = figure_value(plot_order_effects(view.effects))
             return shown
 
-        run: dict[str, Any] = {
-            "form": form,
-            "document": moved or 0,
-            "answer": reference or "",
-            "settings": settings,
-        }
         return Job(
             what="standing",
             methods=form.methods,
-            work=partial(sweep, **run),
-            plan=partial(plan_sweep, **run),
+            work=sweep,
+            plan=plan_sweep,
+            arguments={
+                "form": form,
+                "document": moved or 0,
+                "answer": reference or "",
+                "settings": settings,
+            },
             show=show,
-            task=lambda: form.task,
+            task=form.task,
             cleared={finding: empty_panel(NOTHING_YET), lines: "", effects: ""} | no_results(results),
             kept="Completed slots are kept.",
         )

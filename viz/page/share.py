@@ -9,7 +9,6 @@ import gradio as gr
 from pine_engine.errors import InputError
 from viz.page.answers.answering import FinishedRun
 from viz.page.answers.choosing import filled, filled_widgets
-from viz.page.answers.recorded_answers import recorded_of
 from viz.page.answers.workspace import Workspace
 from viz.page.bundle import write_bundle
 from viz.page.common.disk import Disk, remove_folder
@@ -171,18 +170,7 @@ def share_tab(
         length = min(session.max_new_tokens, settings.max_new_tokens)
         if length < session.max_new_tokens:
             note += f" Max new tokens was reduced from {session.max_new_tokens} to {length}."
-        shown, origin = recorded_of(session.form)
-        return filled(
-            page,
-            session.entries,
-            task=session.task,
-            question=session.question,
-            instruction=session.instruction,
-            accepted=session.accepted,
-            note=note,
-            shown=shown,
-            origin=origin,
-        ) | {
+        return filled(page, session.form, accepted=session.accepted, note=note) | {
             page.example: None,
             page.methods: list(session.methods),
             page.length: length,

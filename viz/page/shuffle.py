@@ -4,7 +4,6 @@ button -> wire_job (queue, model) -> shuffle(engine, form) yields OrdersTried ->
 """
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +104,8 @@ def shuffle_tab(
     for figure in (matrix, spread):
         figure.select(show_answer, drawn, answer, **PRIVATE_EVENT)
 
-    def hand_over(tried: OrdersTried | None) -> Updates:
-        if tried is None or tried.certificate is None:
+    def hand_over(tried: OrdersTried) -> Updates:
+        if tried.certificate is None:
             return {}
         folder = disk.new_folder()
         file, printable = write_certificate(tried.certificate, folder)
@@ -129,7 +128,6 @@ def shuffle_tab(
     ) -> Job:
         form = read_form(*values)
         origin = Origin(form, choice, is_for_all_orders=True)
-        last: OrdersTried | None = None
         remove_folder(before)
 
         def show_view(tried: OrdersTried) -> Updates:
@@ -139,25 +137,20 @@ def shuffle_tab(
             updates = show(page, shown, accepted) | {page.results.origin: origin}
             return updates | draw(tried, form.task, accepted) if tried.rows else updates
 
-        def keep(tried: OrdersTried) -> None:
-            nonlocal last
-            last = tried
-
-        run: dict[str, Any] = {
-            "form": form,
-            "count": int(count),
-            "seed": int(seed or 0),
-            "controls": controls,
-            "settings": settings,
-        }
         return Job(
             what="shuffle",
             methods=with_controls(form.methods) if controls else form.methods,
-            work=partial(shuffle, **run),
-            plan=partial(plan_shuffle, **run),
+            work=shuffle,
+            plan=plan_shuffle,
+            arguments={
+                "form": form,
+                "count": int(count),
+                "seed": int(seed or 0),
+                "controls": controls,
+                "settings": settings,
+            },
             show=show_view,
-            keep=keep,
-            task=lambda: form.task,
+            task=form.task,
             cleared={
                 answer: "",
                 offer: gr.update(visible=False),
@@ -166,7 +159,7 @@ def shuffle_tab(
                 page.bar.status: notice(""),
             },
             kept="Completed orders are kept.",
-            end=lambda: hand_over(last),
+            end=hand_over,
         )
 
     outputs: list[Any] = [*figures, answer, offer, certificate, sheet, kept]

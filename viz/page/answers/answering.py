@@ -90,11 +90,21 @@ class RunView:
     sentence: str
     """Progress of the run, in one line."""
 
+    done: Work
+    """Work so far."""
+
     finished: FinishedRun | None = None
     """Finished run, in the last view."""
 
-    done: Work | None = None
-    """Work so far."""
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Return the number of methods that have read the prompt, and of all."""
+        return self.done.prompts, len(self.cards)
+
+    @property
+    def is_complete(self) -> bool:
+        """Return True if all answers are there."""
+        return self.finished is not None
 
 
 def advance(card: AnswerCard, event: Event) -> AnswerCard:
@@ -145,12 +155,14 @@ def progress_sentence(event: Event) -> str:
             return "Generating answers"
 
 
-def answer(engine: "Engine", form: Form, settings: HostSettings = DEFAULTS) -> Generator[RunView, None, None]:
+def answer(
+    engine: "Engine", form: Form, settings: HostSettings = DEFAULTS, *, trace: bool = True
+) -> Generator[RunView, None, None]:
     """Run the form and yield views; the last has the finished run. Raises InputError for an invalid form."""
     layout = form_layout(form, engine, settings)
     cards = {card.method: card for card in waiting_cards(form.methods)}
     meter = Meter(layout.num_tokens)
-    events = engine.generate(layout, methods=form.methods, max_new_tokens=form.max_new_tokens, trace=True)
+    events = engine.generate(layout, methods=form.methods, max_new_tokens=form.max_new_tokens, trace=trace)
     began = drawn = time.monotonic()
     with closing(events):
         for event in events:
@@ -161,16 +173,16 @@ def answer(engine: "Engine", form: Form, settings: HostSettings = DEFAULTS) -> G
             cards[method] = advance(cards[method], event)
             if time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
-                yield RunView(tuple(cards.values()), progress_sentence(event), done=meter.work)
+                yield RunView(tuple(cards.values()), progress_sentence(event), meter.work)
     assert isinstance(event, RunFinished)
     meter.finish(event.result)
     seconds = time.monotonic() - began
     sentence = f"Done: {layout.num_tokens:,} prompt tokens in {seconds:.1f} s ({engine.model_name})."
-    yield RunView(tuple(cards.values()), sentence, finish_run(engine, form, event.result), meter.work)
+    yield RunView(tuple(cards.values()), sentence, meter.work, finish_run(engine, form, event.result))
 
 
 def finish_run(engine: "Engine", form: Form, result: RunResult) -> FinishedRun:
-    """Return the finished run of the form, which was traced."""
+    """Return the finished run of the form; a run without traces has no answer records."""
     return FinishedRun(
         result=result,
         order=form.order,
@@ -178,7 +190,7 @@ def finish_run(engine: "Engine", form: Form, result: RunResult) -> FinishedRun:
         prompt_tokens=tuple(engine.decode_tokens(result.layout.ids)),
         answer_records={
             method: answer_tokens(engine.decode_tokens, result, method, form.order, METHODS[method].label)
-            for method in result.answers
+            for method in result.traces
         },
         model=engine.model_name,
         dtype=engine.dtype,

@@ -6,15 +6,14 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.prompts.tasks import TASKS
-from viz.page.answers.cards import Shown
-from viz.page.answers.outdated import Origin
-from viz.page.answers.recorded_answers import first_shown, recorded_for
+from viz.page.answers.recorded_answers import recorded_of
 from viz.page.answers.workspace import Workspace, instruction_for, show
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
-from viz.page.form.documents import Entries, entries_from, entries_json
+from viz.page.form.documents import entries_json
 from viz.page.form.editor import pasted_words, words
 from viz.page.form.examples import FormExample
+from viz.page.form.form import Form
 from viz.page.form.method_boxes import DEFAULT_METHODS
 from viz.page.form.words import documents_heading, question_words
 
@@ -28,19 +27,8 @@ def wire_choices(page: Workspace, examples: Sequence[FormExample]) -> None:
         if name is None:
             return {picked: None}
         example = by_name[name]
-        shown = first_shown(example, DEFAULT_METHODS)
-        return {picked: name} | filled(
-            page,
-            entries_from([(document.title, document.text) for document in example.documents]),
-            task=example.task,
-            question=example.question,
-            instruction=example.instruction,
-            accepted="\n".join(example.answers),
-            note=example.note,
-            shown=shown,
-            origin=recorded_for(example, shown),
-            named=task,
-        )
+        form, accepted = example.form(DEFAULT_METHODS), "\n".join(example.answers)
+        return {picked: name} | filled(page, form, accepted=accepted, note=example.note, named=task)
 
     def pick_again(before: str | None, name: str | None, task: str) -> Any:
         return pick_example(name, task) if name == before else gr.skip()
@@ -62,27 +50,20 @@ def wire_choices(page: Workspace, examples: Sequence[FormExample]) -> None:
 
 
 def filled(
-    page: Workspace,
-    entries: Entries,
-    *,
-    task: str,
-    question: str,
-    instruction: str,
-    accepted: str,
-    note: str,
-    shown: Shown,
-    origin: Origin | None = None,
-    named: str | None = None,
+    page: Workspace, form: Form, *, accepted: str, note: str, named: str | None = None
 ) -> dict[Any, Any]:
-    """Return updates that fill the form and the cards, with the labels of the task."""
-    row = TASKS[task]
-    values: dict[Any, Any] = {page.editor.cards: entries_json(entries), page.question: question}
+    """Return updates that fill the form and the cards, with recorded answers and the labels of the task.
+
+    Methods and length stay; `named` is the task whose labels are shown.
+    """
+    shown, origin = recorded_of(form)
+    values: dict[Any, Any] = {page.editor.cards: entries_json(form.entries), page.question: form.question}
     return (
-        (values if task == named else renamed(page, task, values))
+        (values if form.task == named else renamed(page, form.task, values))
         | {
-            page.task: task,
+            page.task: form.task,
             page.note: notice(note, kind="note"),
-            page.instruction: instruction or row.instruction,
+            page.instruction: form.instruction or form.row.instruction,
             page.accepted: accepted,
             page.bar.status: notice(""),
         }

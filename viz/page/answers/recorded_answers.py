@@ -1,6 +1,6 @@
 """Recorded answers to the examples, shown before a model is loaded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
@@ -9,15 +9,13 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from pine_engine.prompts.tasks import TASKS
 from viz.cards.answers import AnswerCard
 from viz.cards.shuffle import InOrders
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.cards import Shown, waiting_cards
 from viz.page.answers.outdated import Origin
-from viz.page.form.documents import entries_from
 from viz.page.form.examples import FormExample, load_examples
-from viz.page.form.form import MAX_NEW_TOKENS, Form
+from viz.page.form.form import Form
 
 ANSWERS_FILE = Path(__file__).parents[3] / "assets" / "recorded" / "answers.json"
 
@@ -81,16 +79,20 @@ def recorded_answers(file: Path = ANSWERS_FILE) -> Mapping[str, RecordedAnswers]
     return _FILE.validate_json(file.read_bytes())
 
 
-def first_shown(example: FormExample, methods: Sequence[str]) -> Shown:
-    """Return the initial cards of an example: recorded answers, or waiting cards."""
-    cards = waiting_cards(methods)
-    recorded = recorded_answers().get(example.name)
-    if recorded is None or recorded.asked != fingerprint(example):
-        return Shown(cards, example.task)
+def recorded_of(form: Form) -> tuple[Shown, Origin | None]:
+    """Return the recorded answers if the form is an example, in any order, else cards that wait.
+
+    The origin has the order of the example, and is None for cards that wait.
+    """
+    cards = waiting_cards(form.methods)
+    example = next((one for one in load_examples() if _is_of(form, one)), None)
+    recorded = recorded_answers().get(example.name) if example else None
+    if example is None or recorded is None or recorded.asked != fingerprint(example):
+        return Shown(cards, form.task), None
     answers = {answer.method: answer for answer in recorded.answers}
-    return Shown(
+    shown = Shown(
         tuple(_answered(card, answers[card.method]) if card.method in answers else card for card in cards),
-        example.task,
+        form.task,
         recorded.recorded,
         InOrders(
             recorded.orders,
@@ -98,6 +100,19 @@ def first_shown(example: FormExample, methods: Sequence[str]) -> Shown:
             positions=_positions(recorded),
         ),
         recorded.orders[0],
+    )
+    return shown, Origin(example.form(form.methods), recorded=True, is_for_all_orders=True)
+
+
+def _is_of(form: Form, example: FormExample) -> bool:
+    expected = example.form(form.methods)
+    entered = tuple(sorted(form.entries, key=lambda entry: entry.identity))
+    usual = expected.instruction or expected.row.instruction
+    return (form.task, form.question, entered, form.instruction or usual) == (
+        expected.task,
+        expected.question,
+        expected.entries,
+        usual,
     )
 
 
@@ -109,31 +124,6 @@ def _positions(recorded: RecordedAnswers) -> tuple[DocumentPositions, ...]:
         )
         for place, order in enumerate(recorded.orders)
     )
-
-
-def recorded_for(example: FormExample, shown: Shown) -> Origin | None:
-    """Return the origin of the cards of an example; None without recorded answers."""
-    if not shown.recorded:
-        return None
-    entries = entries_from([(document.title, document.text) for document in example.documents])
-    methods = tuple(card.method for card in shown.cards)
-    form = Form(example.task, example.question, example.instruction, methods, MAX_NEW_TOKENS, entries)
-    return Origin(form, recorded=True, is_for_all_orders=True)
-
-
-def recorded_of(form: Form) -> tuple[Shown, Origin | None]:
-    """Return the recorded answers if the form is an example, in any order, else cards that wait."""
-    documents = [(entry.title, entry.text) for entry in sorted(form.entries, key=lambda one: one.identity)]
-    for example in load_examples():
-        instructions = ("", example.instruction or TASKS[example.task].instruction)
-        if (
-            (form.task, form.question) == (example.task, example.question)
-            and form.instruction in instructions
-            and documents == [(document.title, document.text) for document in example.documents]
-        ):
-            shown = first_shown(example, form.methods)
-            return shown, recorded_for(example, shown)
-    return Shown(waiting_cards(form.methods), form.task), None
 
 
 def _answered(card: AnswerCard, answer: RecordedAnswer) -> AnswerCard:

@@ -1,7 +1,7 @@
 """Tab "See it": question, documents, and the answers of all methods in all orders of the documents."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,21 +11,20 @@ from pine_engine.prompts.tasks import TASKS
 from viz.cards.answers import AnswerCard
 from viz.page.answers.answering import RunView, answer, plan_answers
 from viz.page.answers.base_rate import base_rate_html
-from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
+from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards
 from viz.page.answers.order_table import build_order_table, order_table_json, with_run
 from viz.page.answers.outdated import Origin, Results, build_results, changes
-from viz.page.answers.recorded_answers import first_shown, recorded_for
+from viz.page.answers.recorded_answers import recorded_of
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.reading_files import FileReader
-from viz.page.form.documents import entries_from
 from viz.page.form.editor import Editor, build_cards, build_editor, wire_editor
 from viz.page.form.examples import FormExample
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.form.orders import DEFAULT_ORDERS, build_orders, orders_label
-from viz.page.form.splitting_panel import SplittingPanel, build_splitting, wire_splitting
+from viz.page.form.splitting_panel import splitting_panel
 from viz.page.form.upload import wire_upload
 from viz.page.form.words import documents_heading, question_words
 from viz.page.jobs.job_bar import Job, JobBar, Updates, build_bar, build_buttons, wire_job
@@ -47,7 +46,7 @@ class Workspace:
     accepted: gr.Textbox
     """Accepted answers, one per line."""
 
-    splitting: SplittingPanel
+    splitting: gr.Accordion
     heading: gr.HTML
     editor: Editor
     total: gr.HTML
@@ -100,7 +99,8 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
     """Build the tab "See it", filled with the first example."""
     first = examples[0]
     nouns = TASKS[first.task].nouns
-    shown = first_shown(first, DEFAULT_METHODS)
+    form = first.form(DEFAULT_METHODS)
+    shown, origin = recorded_of(form)
     with gr.Column(elem_id="ask", min_width=320):
         with gr.Row(elem_classes="page-row page-question"):
             question = gr.Textbox(
@@ -121,12 +121,13 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
                 min_width=190,
                 scale=2,
             )
-        splitting = build_splitting(first.task)
-        entries = entries_from([(document.title, document.text) for document in first.documents])
-        cards = build_cards(entries, nouns, settings.max_documents)
+        splitting = gr.Accordion(
+            "Split a math problem", open=False, visible=TASKS[first.task].splits, elem_id="splitting"
+        )
+        cards = build_cards(form.entries, nouns, settings.max_documents)
         with gr.Row(elem_classes="page-row page-run-bar"):
             shuffle_buttons = build_buttons(
-                orders_label(len(entries), DEFAULT_ORDERS, settings.max_orders),
+                orders_label(len(form.entries), DEFAULT_ORDERS, settings.max_orders),
                 run_id="shuffle",
                 stop_id="stop-shuffle",
                 min_width=150,
@@ -138,7 +139,7 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
                 shuffle_bar = build_bar(shuffle_buttons, "", status_id="shuffle-status")
                 bar = build_bar(buttons, "", status_id="run-status")
                 problem = gr.HTML("", elem_id="form-problem", min_width=0)
-        results = build_results(recorded_for(first, shown), elem_id="answers-outdated")
+        results = build_results(origin, elem_id="answers-outdated")
         order_table = build_order_table(shown, first.answers)
         note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
         with gr.Accordion("Paste, upload, settings", open=False, elem_id="settings"):
@@ -147,7 +148,7 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
                 total = gr.HTML("", elem_id="total", min_width=160)
             editor = build_editor(cards, nouns, settings.max_documents)
             task, methods, length, instruction, accepted = _build_settings(first, settings)
-            sample, num_orders, seed, controls = build_orders(len(entries), settings.max_orders)
+            sample, num_orders, seed, controls = build_orders(len(form.entries), settings.max_orders)
         with gr.Accordion("Is PINE always right? Why not sort?", open=False, elem_id="base-rate"):
             gr.HTML(base_rate_html())
         with gr.Accordion("Full answers", open=False, elem_id="answers-in-full"):
@@ -229,7 +230,7 @@ def wire_workspace(
     wire_editor(page.editor)
     if not settings.read_only:
         wire_upload(page.editor, reader)
-        wire_splitting(
+        splitting_panel(
             page.splitting,
             page.editor,
             task=page.task,
@@ -279,33 +280,28 @@ def _wire_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
         form = read_form(*values)
         now = Origin(form, choice, is_for_all_orders=True)
         before = shown.in_orders if origin and not changes(origin, form, choice) else None
-        shown = Shown(waiting_cards(form.methods), form.task, in_orders=before, order=form.order)
 
-        def show_view(view: RunView) -> Updates:
-            nonlocal shown
+        def show_view(view: RunView, *, is_stopped: bool = False) -> Updates:
             if not has_text(view.cards):
                 return {}
-            shown = replace(shown, cards=view.cards)
-            updates: Updates = {page.results.origin: now}
-            if view.finished is not None:
-                shown = replace(shown, in_orders=with_run(before, view.finished))
-                updates |= {page.finished: view.finished}
-            return show(page, shown, accepted) | updates
+            cards = stopped_cards(view.cards) if is_stopped else view.cards
+            run = view.finished
+            in_orders = with_run(before, run) if run else before
+            shown = Shown(cards, form.task, in_orders=in_orders, order=form.order)
+            updates = show(page, shown, accepted) | {page.results.origin: now}
+            return updates | {page.finished: run} if run else updates
 
         return Job(
             what="compare",
             methods=form.methods,
-            work=partial(answer, form=form, settings=settings),
-            plan=partial(plan_answers, form=form, settings=settings),
+            work=answer,
+            plan=plan_answers,
+            arguments={"form": form, "settings": settings},
             show=show_view,
-            task=lambda: form.task,
+            task=form.task,
             cleared={page.results.note: "", page.shuffle_bar.status: notice("")},
             kept="Partial answers are kept.",
-            after_stop=lambda: (
-                show(page, replace(shown, cards=stopped_cards(shown.cards)), accepted)
-                if has_text(shown.cards)
-                else {}
-            ),
+            after_stop=partial(show_view, is_stopped=True),
         )
 
     outputs = [

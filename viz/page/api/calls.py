@@ -22,9 +22,8 @@ from pine_engine.methods.table import get_methods
 from pine_engine.prompts.parse_errors import MAX_SHOWN, format_validation_errors
 from pine_engine.prompts.prompt import Document, DocumentInput
 from pine_engine.prompts.tasks import USUAL_TASK
-from viz.page.answers.answering import plan_answers
+from viz.page.answers.answering import answer, plan_answers
 from viz.page.api.results import ApiResult, MethodName, compared, measured, shuffled, traced
-from viz.page.api.runs import run_form
 from viz.page.common.event_options import MODEL_EVENT
 from viz.page.common.failures import explain
 from viz.page.common.host_settings import HostSettings
@@ -97,8 +96,8 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         """
         form = _form(settings, question, documents, methods, max_new_tokens, instruction)
         report = partial(compared, accepted=tuple(answers or ()))
-        run = {"form": form, "settings": settings}
-        return _answer(sources, "api compare", form.methods, run_form, plan_answers, report, run)
+        work, run = partial(answer, trace=False), {"form": form, "settings": settings}
+        return _answer(sources, "api compare", form.methods, work, plan_answers, report, run)
 
     def shuffle(
         question: str,
@@ -164,9 +163,8 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             `starts` and `importance` [layer][head][document] and `attention` [layer][head][segment].
         """
         form = _form(settings, question, documents, methods, max_new_tokens, instruction)
-        work, report = partial(run_form, trace=True), partial(traced, arrays=arrays)
-        run = {"form": form, "settings": settings}
-        return _answer(sources, "api trace", form.methods, work, plan_answers, report, run)
+        report, run = partial(traced, arrays=arrays), {"form": form, "settings": settings}
+        return _answer(sources, "api trace", form.methods, answer, plan_answers, report, run)
 
     def measure(
         rows: list[dict[str, Any]],
@@ -292,25 +290,13 @@ def _answer(
     progress = gr.Progress()
     last: View | None = None
     informed = 0.0
-
-    def take(view: View) -> None:
-        nonlocal last, informed
-        last, run.done, run.complete = view, view.done or run.done, view.is_complete
+    for step in run_on_model(sources, run, sources.lease(USUAL_TASK), work, plan, arguments):
+        if isinstance(step, str):
+            continue
+        last, run.done, run.complete = step, step.done or run.done, step.is_complete
         if time.monotonic() - informed >= PROGRESS_S:
             informed = time.monotonic()
-            progress(view.progress, desc=view.sentence)
-
-    steps = run_on_model(
-        sources,
-        run,
-        lambda: sources.lease(USUAL_TASK),
-        partial(work, **arguments),
-        plan=partial(plan, **arguments),
-        say=lambda sentence: None,
-        show=take,
-    )
-    for _ in steps:
-        pass
+            progress(step.progress, desc=step.sentence)
     result = None if run.failure or last is None else report(last)
     if result is None:
         raise gr.Error(run.failure or run.why or "The run produced no answer.", print_exception=False)

@@ -14,7 +14,7 @@ from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.task_estimates import nested
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
-from viz.page.api.runs import AnswersView
+from viz.page.answers.answering import RunView
 from viz.page.evaluate_job import MeasureView
 from viz.page.shuffle_job import OrdersTried
 
@@ -148,14 +148,15 @@ RESULTS: dict[str, type[ApiResult]] = {
 """Result type of each endpoint."""
 
 
-def compared(view: AnswersView, accepted: Sequence[str]) -> Compared | None:
+def compared(view: RunView, accepted: Sequence[str]) -> Compared | None:
     """Return the answers of all methods; None before the end of the run."""
-    if view.result is None:
+    run = view.finished
+    if run is None:
         return None
-    report = answers_report(view.result)
+    report = answers_report(run.result)
     for answer in report["results"]:
         answer["is_correct"] = _is_correct(answer["text"], accepted)
-    return Compared.model_validate({"model": view.model, "dtype": view.dtype, **report})
+    return Compared.model_validate({"model": run.model, "dtype": run.dtype, **report})
 
 
 def shuffled(view: OrdersTried, accepted: Sequence[str]) -> Shuffled | None:
@@ -198,14 +199,15 @@ def shuffled(view: OrdersTried, accepted: Sequence[str]) -> Shuffled | None:
     return Shuffled(model=platform.model, dtype=platform.dtype, methods=methods, orders=orders)
 
 
-def traced(view: AnswersView, *, arrays: bool) -> Traced | None:
+def traced(view: RunView, *, arrays: bool) -> Traced | None:
     """Return the trace over all layers and heads, optionally with arrays; None before the end of the run."""
-    if view.result is None:
+    run = view.finished
+    if run is None:
         return None
-    report = trace_report(view.result)
+    report = trace_report(run.result)
     lengths = report.pop("document_tokens")
     results = [_method_trace(seen, lengths, arrays=arrays) for seen in report.pop("results")]
-    return Traced(model=view.model, dtype=view.dtype, **report, results=results)
+    return Traced(model=run.model, dtype=run.dtype, **report, results=results)
 
 
 def _method_trace(seen: dict[str, Any], lengths: Sequence[int], *, arrays: bool) -> MethodTrace:

@@ -1,5 +1,6 @@
 """Examples of assets/examples.json."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapte
 
 from pine_engine.prompts.tasks import TASKS
 from viz.page.common.bounds import MAX_DOCUMENTS
+from viz.page.form.documents import entries_from
+from viz.page.form.form import MAX_NEW_TOKENS, Form
 
 EXAMPLES_FILE = Path(__file__).parents[3] / "assets" / "examples.json"
 
@@ -49,6 +52,11 @@ class FormExample(_ExampleModel):
             if any(answer in document.text for answer in self.answers)
         )
         return next(holding, 0)
+
+    def form(self, methods: Sequence[str], max_new_tokens: int = MAX_NEW_TOKENS) -> Form:
+        """Return the form of the example, with these methods."""
+        entries = entries_from([(document.title, document.text) for document in self.documents])
+        return Form(self.task, self.question, self.instruction, tuple(methods), max_new_tokens, entries)
 
     @field_validator("task")
     @classmethod

@@ -1,14 +1,14 @@
 """Job of the page or the API: start button, Stop, and the run: queue -> engine -> work -> views."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
 import gradio as gr
 
-import pine_engine as pine
-from pine_engine.errors import Cancelled
+from pine_engine.errors import Cancelled, PineError
 from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.jobs.connection_tracker import current_client, listener_check, stop_if_disconnected
@@ -20,7 +20,6 @@ from viz.page.jobs.sources import Sources
 from viz.page.jobs.zerogpu import compute
 
 View = TypeVar("View")
-Shown = TypeVar("Shown")
 
 WAIT_S = 0.8
 """Seconds between two messages to a waiting client, which cost the server some milliseconds each."""
@@ -39,9 +38,6 @@ class JobView(Protocol):
     @property
     def done(self) -> Work | None:
         """Return the work so far; None if unknown."""
-
-
-Views = Generator[JobView, None, None]
 
 
 @dataclass(frozen=True)
@@ -68,17 +64,20 @@ class Job:
     methods: Sequence[str]
     """Methods in the log."""
 
-    work: "Callable[[pine.Engine], Views]"
-    """Generator on an engine; closing it stops the model. It and its views can be pickled, see zerogpu.py."""
+    work: Callable[..., Generator[Any, None, None]]
+    """Generator of views on an engine; closing it stops the model. Can be pickled, see zerogpu.py."""
 
-    plan: "Callable[[pine.Engine], Work]"
-    """Return the planned work."""
+    plan: Callable[..., Work]
+    """Return the planned work on an engine."""
+
+    arguments: Mapping[str, Any]
+    """Further arguments of `work` and `plan`."""
 
     show: Callable[[Any], Updates]
     """Return the updates of a view."""
 
-    task: Callable[[], str]
-    """Return the task whose model runs the job; its errors are errors of the job."""
+    task: str
+    """Task whose model runs the job."""
 
     cleared: Updates
     """Updates at the start."""
@@ -86,14 +85,11 @@ class Job:
     kept: str
     """Sentence about results that stay after Stop."""
 
-    keep: Callable[[Any], None] = lambda view: None
-    """Called with each view that was shown."""
+    after_stop: Callable[[Any], Updates] = lambda last: {}
+    """Return the updates after Stop, from the last view."""
 
-    after_stop: Callable[[], Updates] = dict
-    """Return the updates after Stop."""
-
-    end: Callable[[], Updates] = dict
-    """Return the last updates, also after Stop and failures."""
+    end: Callable[[Any], Updates] = lambda last: {}
+    """Return the last updates, also after Stop and failures, from the last view."""
 
 
 def build_buttons(
@@ -113,11 +109,19 @@ def build_buttons(
 
 
 def build_bar(buttons: tuple[gr.Button, gr.Button], sentence: str, *, status_id: str) -> JobBar:
-    """Build the status lines below the buttons."""
+    """Build the status lines below the buttons, and connect Stop."""
     with gr.Row(elem_classes="page-row page-status-row"):
         status = gr.HTML(notice(sentence), elem_id=status_id, elem_classes="page-job-status", min_width=0)
         estimate = gr.HTML("", elem_id=f"{status_id}-estimate", min_width=0)
-    return JobBar(*buttons, estimate, status, gr.State(StopFlag()))
+    run, stop = buttons
+    stopping = gr.State(StopFlag())
+
+    def request_stop(flag: StopFlag) -> Any:
+        flag.requested = True
+        return gr.update(interactive=False)
+
+    stop.click(request_stop, stopping, stop, **PRIVATE_EVENT)
+    return JobBar(run, stop, estimate, status, stopping)
 
 
 def wire_job(
@@ -128,49 +132,44 @@ def wire_job(
     sources: Sources,
     chosen: gr.State,
 ) -> Any:
-    """Connect the buttons; return the event, so that others can follow it.
+    """Connect the start button; return the event, so that others can follow it.
 
-    `begin` returns the job for the values of `inputs`; `outputs` are all widgets that the job updates.
+    `begin` returns the job for the values of `inputs`, or raises PineError; `outputs` are all widgets that
+    the job updates.
     """
 
     def idle(html: str) -> Updates:
         return {bar.status: html, bar.stop: gr.update(interactive=False)}
 
     def run(stop: StopFlag, choice: Choice | None, *values: Any) -> Generator[Updates, None, None]:
-        job = begin(*values)
+        try:
+            job = begin(*values)
+        except PineError as error:
+            yield idle(notice(explain(error), kind="error"))
+            return
         current = sources.runs.new(job.what, job.methods, stop)
-        sentence = ""
-
-        def show(view: JobView) -> Updates:
-            nonlocal sentence
-            sentence, current.done = view.sentence, view.done or current.done
-            return {bar.status: notice(sentence)} | job.show(view)
-
+        last: Any = None
         yield {bar.status: notice("Starting…"), bar.stop: gr.update(interactive=True)} | job.cleared
-        yield from run_on_model(
-            sources,
-            current,
-            lambda: sources.lease(job.task(), choice),
-            job.work,
-            plan=job.plan,
-            say=lambda sentence: {bar.status: notice(sentence)},
-            show=show,
-            keep=job.keep,
+        lease = sources.lease(job.task, choice)
+        steps: Generator[str | JobView, None, None] = run_on_model(
+            sources, current, lease, job.work, job.plan, job.arguments
         )
+        with closing(steps):
+            for step in steps:
+                if isinstance(step, str):
+                    yield {bar.status: notice(step)}
+                else:
+                    yield {bar.status: notice(step.sentence)} | job.show(step)
+                    last, current.done = step, step.done or current.done
         if current.failure:
             yield idle(notice(current.failure, kind="error"))
         elif current.why:
-            yield idle(notice(f"{current.why} {job.kept}")) | job.after_stop()
+            yield idle(notice(f"{current.why} {job.kept}")) | (job.after_stop(last) if last else {})
         elif current.outcome == "done":
-            yield idle(notice(sentence))
-        if last := job.end():
-            yield last
+            yield idle(notice(last.sentence))
+        if last and (updates := job.end(last)):
+            yield updates
 
-    def stop(flag: StopFlag) -> Any:
-        flag.requested = True
-        return gr.update(interactive=False)
-
-    bar.stop.click(stop, bar.stopping, bar.stop, **PRIVATE_EVENT)
     return bar.run.click(
         run,
         [bar.stopping, chosen, *inputs],
@@ -185,51 +184,43 @@ def wire_job(
 def run_on_model(
     sources: Sources,
     run: LoggedRun,
-    lease: Callable[[], AbstractContextManager[EngineSource]],
-    work: "Callable[[pine.Engine], Generator[View, None, None]]",
-    *,
-    plan: "Callable[[pine.Engine], Work]",
-    say: Callable[[str], Shown],
-    show: Callable[[View], Shown],
-    keep: Callable[[View], None] = lambda view: None,
-) -> Generator[Shown, None, None]:
-    """Yield say(sentence) while the run waits, then show(view) of each view.
+    lease: AbstractContextManager[EngineSource],
+    work: Callable[..., Generator[View, None, None]],
+    plan: Callable[..., Work],
+    arguments: Mapping[str, Any],
+) -> Generator[str | View, None, None]:
+    """Yield sentences while the run waits for the model, then the views of its work.
 
     `failure` or `why` of the run tell its outcome; without both it is done or has no client. Closing the
     generator leaves the queue and stops the model.
     """
     try:
-        with sources.runs.watched(run), lease() as source:
-            if not source.for_all:
-                yield from _until_loaded(
-                    source, run, say
-                )  # before the queue, so that later runs do not wait for it
+        with sources.runs.watched(run), lease as source:
+            if not source.for_all:  # before the queue, so that later runs do not wait for it
+                yield from _until_loaded(source, run)
             with sources.queue.join(current_client(), listener_check()) as ticket:
                 while not run.over() and (ahead := ticket.wait(WAIT_S)):
                     stop_if_disconnected()
-                    yield say(ticket.sentence(ahead))
-                yield from _until_loaded(source, run, say)
+                    yield ticket.sentence(ahead)
+                yield from _until_loaded(source, run)
                 engine = None if run.over() else source.wait(0)
                 if engine is None:
                     return
                 run.start(engine)
-                with closing(compute(engine, work, plan=plan)) as views:
+                bound = partial(work, **arguments)
+                with closing(compute(engine, bound, plan=partial(plan, **arguments))) as views:
                     for view in views:
-                        shown = show(view)
+                        yield view
                         stop_if_disconnected()
                         if run.over():
                             return
-                        yield shown
-                        keep(view)
     except Cancelled:
         return
     except Exception as error:
         run.failure = explain(error)
 
 
-def _until_loaded(
-    source: EngineSource, run: LoggedRun, say: Callable[[str], Shown]
-) -> Generator[Shown, None, None]:
+def _until_loaded(source: EngineSource, run: LoggedRun) -> Generator[str, None, None]:
     while not run.over() and source.wait(WAIT_S) is None:
         stop_if_disconnected()
-        yield say(source.status.sentence)
+        yield source.status.sentence

@@ -14,7 +14,7 @@ from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.answering import FinishedRun, finished_cards
 from viz.page.answers.cards import Shown, waiting_cards
 from viz.page.answers.order_table import document_bars, order_table_json, with_run
-from viz.page.answers.recorded_answers import first_shown
+from viz.page.answers.recorded_answers import recorded_of
 from viz.page.form.examples import load_examples
 from viz.page.form.method_boxes import DEFAULT_METHODS
 
@@ -60,7 +60,7 @@ def test_order_table_during_a_run_shows_the_text_so_far_in_its_order_without_a_s
 
 
 def test_order_table_without_accepted_answers_scores_nothing() -> None:
-    shown = first_shown(load_examples()[0], DEFAULT_METHODS)
+    shown, _ = recorded_of(load_examples()[0].form(DEFAULT_METHODS))
     state = json.loads(order_table_json(shown))
     answers = [answer for method in state["methods"] for answer in method["answers"]]
     assert len(answers) == 6 * len(DEFAULT_METHODS)

@@ -8,7 +8,7 @@ import pytest
 from tests.support.runs import THREE, swapped
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from viz.page.answers.outdated import Origin, changes, outdated_html
-from viz.page.answers.recorded_answers import first_shown, recorded_for
+from viz.page.answers.recorded_answers import recorded_of
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.form.method_boxes import DEFAULT_METHODS
@@ -67,7 +67,7 @@ def test_a_question_in_a_note_is_text() -> None:
 
 def test_recorded_answers_belong_to_their_example_whatever_methods_and_length_are_set() -> None:
     for example in load_examples():
-        origin = recorded_for(example, first_shown(example, DEFAULT_METHODS))
+        _, origin = recorded_of(example.form(DEFAULT_METHODS))
         if origin is not None:
             form = replace(origin.form, methods=("pine",), max_new_tokens=8)
             assert changes(origin, form, None) == []

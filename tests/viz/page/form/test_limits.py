@@ -10,6 +10,7 @@ from app import build_app
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.support.widgets import built
+from viz.page.answers import answering
 from viz.page.common.host_settings import HostSettings
 from viz.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.files.data_sets import read_built_in
@@ -134,7 +135,8 @@ def test_the_calls_limit_orders_and_rows(page: gr.Blocks) -> None:
         call(page, "measure")(rows, ["pine"])
 
 
-def test_what_was_done_before_the_time_was_over_is_answered(source: EngineSource) -> None:
+def test_calls_have_the_time_limit(source: EngineSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "REDRAW_S", 0.0)
     hurried = built(lambda: build_app(source, settings=HostSettings(max_seconds=1e-9)))
     with pytest.raises(gr.Error, match="Timeout: the run exceeded 1e-09 s"):
         call(hurried, "compare")("Which?", TEXTS, ["pine"], 3)

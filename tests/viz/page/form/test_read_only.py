@@ -22,7 +22,7 @@ from viz.page.answers.answering import answer
 from viz.page.common.host_settings import HostSettings
 from viz.page.evaluate_job import MeasureRequest
 from viz.page.files.data_sets import OWN, built_in_choices, read_built_in
-from viz.page.form.documents import Entry, entries_from
+from viz.page.form.documents import Entry
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.read_only import NOTE, check_rows_shipped, check_shipped
@@ -37,9 +37,7 @@ SHORT = EXAMPLES[0]
 
 
 def form(example: FormExample = SHORT, **changes: Any) -> Form:
-    entries = entries_from([(document.title, document.text) for document in example.documents])
-    request = Form(example.task, example.question, example.instruction, ("pine",), 8, entries)
-    return replace(request, **changes)
+    return replace(example.form(["pine"], 8), **changes)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pine_engine.prompts.math_premises import cut_sentences, split_problem, spli
 from pine_engine.prompts.tasks import TASKS
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from viz.page.common.bounds import MAX_DOCUMENTS
-from viz.page.form.documents import entries_from
+from viz.page.form.documents import read_entries
 from viz.page.form.splitting_panel import (
     Content,
     Replaced,
@@ -27,7 +27,7 @@ def test_a_problem_becomes_the_parts_of_the_form() -> None:
     assert content.instruction == (
         TASKS["math_reasoning"].instruction + "\n\nAna runs a small stall at the market."
     )
-    assert [entry.text for entry in content.entries] == [
+    assert [entry.text for entry in read_entries(content.documents)] == [
         "She sells 12 loaves at 3 euros each.",
         "She sells 20 rolls at 1 euro each.",
         "She pays 15 euros for the stall.",
@@ -47,7 +47,7 @@ def test_a_cut_that_the_form_cannot_hold_is_refused() -> None:
 
 
 def content(text: str) -> Content:
-    return Content("i", "q", entries_from([("", text)]))
+    return Content("i", "q", text)
 
 
 def test_undo_goes_back_to_what_was_there_before_several_cuts() -> None:

@@ -20,9 +20,9 @@ from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.visiting import visiting
 from tools.load_clients import Question, Visitor
+from viz.page.answers.answering import answer
 from viz.page.api.calls import USUAL_ORDERS, _form
 from viz.page.api.results import compared, shuffled
-from viz.page.api.runs import run_form
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.files.data_sets import DataSet
@@ -101,7 +101,7 @@ def texts(report: dict[str, Any]) -> list[tuple[str, str, int]]:
 def test_the_public_calls_answer_as_they_do_without(app: ServedApp, client: Client, engine: Engine) -> None:
     form = _form(DEFAULTS, QUESTION, as_documents(DOCUMENTS), METHODS, 4, "")
     answers = client.predict(**ARGUMENTS, api_name="/compare")
-    *_, run = run_form(engine, form, DEFAULTS)
+    *_, run = answer(engine, form, DEFAULTS, trace=False)
     expected = compared(run, ())
     assert expected is not None and answers["results"][1]["text"]
     assert texts(answers) == texts(expected.model_dump())
