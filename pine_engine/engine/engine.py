@@ -30,6 +30,7 @@ from pine_engine.input_validation import as_tuple_of
 from pine_engine.methods.table import get_methods
 from pine_engine.models.embedded import Progress
 from pine_engine.models.load import load
+from pine_engine.prompts.messages import MessageLike
 from pine_engine.prompts.tasks import USUAL_TASK
 
 
@@ -83,6 +84,7 @@ class Engine(PreparedModel):
         task: str = USUAL_TASK,
         instruction: str = "",
         system: str = "",
+        messages: Sequence[MessageLike] | None = (),
         methods: MethodsLike = None,
         max_new_tokens: int = MAX_NEW_TOKENS,
         trace: bool | TraceConfig = False,
@@ -102,6 +104,8 @@ class Engine(PreparedModel):
             task: Name in TASKS.
             instruction: Replaces the instruction of the task.
             system: System message.
+            messages: Chat in place of question and system: {"role": ..., "content": ...} as in the OpenAI
+                API. The last user message is the question; earlier turns are part of the prefix.
             methods: One or more names or entries of METHODS, or "all". Default: the default methods.
             max_new_tokens: Limit per answer. 0 computes the prefill only.
             trace: Record positions, importances, attention and alternatives; with a TraceConfig, also
@@ -124,6 +128,7 @@ class Engine(PreparedModel):
             task=task,
             instruction=instruction,
             system=system,
+            messages=messages,
             methods=methods,
             max_new_tokens=max_new_tokens,
             trace=trace,

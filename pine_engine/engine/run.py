@@ -17,6 +17,7 @@ from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, describe
 from pine_engine.methods.table import Method, get_methods
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.messages import MessageLike
 from pine_engine.prompts.prompt import DocumentLike, Prompt
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 
@@ -39,6 +40,7 @@ class RequestParts(TypedDict, total=False):
     task: str
     instruction: str
     system: str
+    messages: Sequence[MessageLike] | None
 
 
 class RunOptions(RequestParts, total=False):
@@ -169,12 +171,13 @@ def tokenize_request(
     task: str = USUAL_TASK,
     instruction: str = "",
     system: str = "",
+    messages: Sequence[MessageLike] | None = (),
     **unknown: Any,
 ) -> TokenLayout:
     """Return the token ids of the prompt, or of the one that the task builds from its parts."""
     for name in unknown:
         raise InputError(f"unknown option: got {name}. See help(Engine.run) for all options.", field=name)
-    has_parts = documents is not None or any((question, instruction, system)) or task != USUAL_TASK
+    has_parts = documents is not None or any((question, instruction, system, messages)) or task != USUAL_TASK
     if prompt is not None and has_parts:
         message = "a prompt and parts of one were passed. Pass the prompt or its parts."
         raise InputError(message, field="prompt")
@@ -184,6 +187,11 @@ def tokenize_request(
         field = "documents" if has_parts else "prompt"
         raise InputError('there are no documents. Pass documents=["...", "..."], or a prompt.', field=field)
     built = TASKS[task].prompt(
-        model.tokenizer, question=question, documents=documents, instruction=instruction, system=system
+        model.tokenizer,
+        question=question,
+        documents=documents,
+        instruction=instruction,
+        system=system,
+        messages=messages,
     )
     return model.tokenize(built)

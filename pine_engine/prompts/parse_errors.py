@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from pine_engine.errors import InputError
 from pine_engine.input_validation import describe
@@ -68,6 +68,12 @@ def rows_or_mistakes(
         problems += error.problems
     if problems:
         raise ValidationErrors(problems, str(path))
+
+
+def unexpected(value: Any, expected: str) -> PydanticCustomError:
+    """Return the error that a validator raises for a value of another form."""
+    message = f"got {describe(value)}, expected {expected}"
+    return PydanticCustomError("unexpected", "{message}", {"message": message})
 
 
 def format_validation_errors(error: ValidationError) -> list[Problem]:

@@ -4,22 +4,21 @@ A segment is a tuple of pieces. Markup pieces come from the chat template and ma
 other pieces are data, in which nothing is a control token.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
-from pydantic_core import PydanticCustomError
 
 from pine_engine.errors import InputError, ModelError
-from pine_engine.input_validation import as_str, as_tuple_of, describe
+from pine_engine.input_validation import MAX_SHOWN, as_str, as_tuple_of, describe
 from pine_engine.prompts.chat_template import render_chat_template
-from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors
+from pine_engine.prompts.messages import Message
+from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, unexpected
 from pine_engine.reprs import short_repr
 
-# Private-use characters in place of the user's text while the chat template is rendered.
-_SYSTEM_SLOT = "\ue000"
-_USER_SLOT = "\ue001"
+_FIRST_SLOT = 0xE000  # private-use characters replace the messages while the chat template is rendered
 
 CUE = "\nAnswer:"  # end of the prompt for a tokenizer without chat template: what follows is the answer
 
@@ -100,12 +99,6 @@ DocumentLike = Document | str | Mapping[str, str]
 """A document, a text without title, or {"text": ..., "title": ...}."""
 
 
-def unexpected(value: Any, expected: str) -> PydanticCustomError:
-    """Return the error that a validator raises for a value of another form."""
-    message = f"got {describe(value)}, expected {expected}"
-    return PydanticCustomError("unexpected", "{message}", {"message": message})
-
-
 def _document_fields(value: Any) -> Any:
     if isinstance(value, str):
         return {"text": value}
@@ -154,43 +147,78 @@ def segment_text(segment: Segment) -> str:
 
 
 def build_prompt(
-    tokenizer: Any, *, prefix: str, documents: Sequence[str], suffix: str, system: str = "", cue: str = CUE
+    tokenizer: Any,
+    *,
+    prefix: str,
+    documents: Sequence[str],
+    suffix: str,
+    system: str = "",
+    turns: Sequence[Message] = (),
+    cue: str = CUE,
 ) -> Prompt:
     """Put the parts into the chat template of the model and cut it around the documents.
 
-    A template without a system role gets the system message at the beginning of the user message. `cue` ends
-    the prompt of a tokenizer (or an object that has one) without chat template.
+    `turns` are earlier messages. A template without a system role gets the system message at the beginning of
+    the first user message. `cue` ends the prompt of a tokenizer (or an object that has one) without chat
+    template, which can have no earlier messages.
     """
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     if isinstance(tokenizer, str):
         message = f"the tokenizer is {describe(tokenizer)}; give the engine's own, engine.tokenizer"
         raise InputError(message, field="tokenizer")
-    before, after = _template_around(tokenizer, system, prefix, cue)
+    before, after = _template_around(tokenizer, system, turns, prefix, cue)
     return Prompt(before, tuple((Piece(text),) for text in documents), (Piece(suffix), *after))
 
 
-def _template_around(tokenizer: Any, system: str, prefix: str, cue: str) -> tuple[Segment, Segment]:
+def _template_around(
+    tokenizer: Any, system: str, turns: Sequence[Message], prefix: str, cue: str
+) -> tuple[Segment, Segment]:
     """Return the pieces before the documents and after the suffix."""
     if not getattr(tokenizer, "chat_template", None):
+        if turns:
+            advice = "set engine.tokenizer.chat_template, or give a question without earlier messages"
+            raise InputError(
+                f"this prompt has no chat template for earlier messages; {advice}", field="messages"
+            )
         opening = f"{system}\n\n" if system else ""
         return _pieces(Piece(opening + prefix)), _pieces(Piece(cue))
-    user = {"role": "user", "content": _USER_SLOT}
-    messages = [{"role": "system", "content": _SYSTEM_SLOT}, user] if system else [user]
-    try:
-        rendered = render_chat_template(tokenizer, messages)
-    except ModelError:
-        if not system:
-            raise
-        rendered = ""
-    if system and _SYSTEM_SLOT not in rendered:
+    messages = [*turns, Message("user", prefix)]
+    if system:
+        with_system = [Message("system", system), *messages]
+        try:
+            rendered = _render_slots(tokenizer, with_system)
+        except ModelError:
+            rendered = ""
+        if chr(_FIRST_SLOT) in rendered:
+            return _cut(rendered, with_system)
         # Templates such as Gemma's refuse the system role, others leave it out.
-        prefix = f"{system}\n\n{prefix}"
-        rendered = render_chat_template(tokenizer, [user])
-    head, _, tail = rendered.partition(_USER_SLOT)
-    opening, slot, middle = head.partition(_SYSTEM_SLOT)
-    data = Piece(system if slot else "")
-    before = Piece(opening, is_markup=True), data, Piece(middle, is_markup=True), Piece(prefix)
-    return _pieces(*before), _pieces(Piece(tail, is_markup=True))
+        first = next(index for index, message in enumerate(messages) if message.role == "user")
+        messages[first] = Message("user", f"{system}\n\n{messages[first].content}")
+    return _cut(_render_slots(tokenizer, messages), messages)
+
+
+def _render_slots(tokenizer: Any, messages: Sequence[Message]) -> str:
+    """Return the chat template with one private-use character in place of the text of each message."""
+    roles = [message.role for message in messages]
+    return render_chat_template(
+        tokenizer, [{"role": role, "content": chr(_FIRST_SLOT + index)} for index, role in enumerate(roles)]
+    )
+
+
+def _cut(rendered: str, messages: Sequence[Message]) -> tuple[Segment, Segment]:
+    """Return the pieces up to the last message, which is included, and those after it."""
+    slots = [chr(_FIRST_SLOT + index) for index in range(len(messages))]
+    if missing := [index for index, slot in enumerate(slots) if slot not in rendered]:
+        message = messages[missing[0]]
+        reason = f"the chat template leaves out messages, such as {message.content[:MAX_SHOWN]!r}"
+        raise InputError(f"{reason}; use another model, or fewer messages", field="messages")
+    texts = dict(zip(slots, (message.content for message in messages), strict=True))
+    pieces = [
+        Piece(texts[part]) if part in texts else Piece(part, is_markup=True)
+        for part in re.split(f"([{slots[0]}-{slots[-1]}])", rendered)
+    ]
+    end = 2 * [part for part in rendered if part in texts].index(slots[-1]) + 2
+    return _pieces(*pieces[:end]), _pieces(*pieces[end:])
 
 
 def _pieces(*pieces: Piece) -> Segment:

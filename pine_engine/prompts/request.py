@@ -15,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import PydanticSerializationError
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.parse_errors import Problem, ValidationErrors, rows_or_mistakes
+from pine_engine.prompts.messages import MessagesInput, read_chat
+from pine_engine.prompts.parse_errors import Problem, ValidationErrors, rows_or_mistakes, unexpected
 from pine_engine.prompts.parse_errors import format_validation_errors as problems_of
-from pine_engine.prompts.prompt import DocumentInput, Prompt, unexpected
+from pine_engine.prompts.prompt import DocumentInput, Prompt
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 
 if TYPE_CHECKING:
@@ -61,11 +62,25 @@ class _WithDocuments(BaseModel):
 
 
 class Request(_WithDocuments):
-    """A question with documents, and optionally an instruction, a system message and a task."""
+    """A question with documents, and optionally an instruction, a system message and a task.
+
+    `messages` of a chat may replace question and system message, which are then those of the chat.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     instruction: str = ""
+    messages: MessagesInput = Field(default=[], exclude_if=lambda messages: not messages)
+
+    @model_validator(mode="after")
+    def _take_question_of_chat(self) -> Self:
+        if self.messages:
+            try:
+                chat = read_chat(self.messages, question=self.question, system=self.system)
+            except InputError as error:
+                raise ValueError(str(error)) from error
+            self.question, self.system = chat.question, chat.system
+        return self
 
     def prompt(self, engine: Any) -> Prompt:
         """Return the prompt for the model of an engine.
@@ -76,7 +91,8 @@ class Request(_WithDocuments):
         Raises:
             InputError: The task is unknown, or a part of the request is empty.
         """
-        parts = {name: getattr(self, name) for name in ("question", "documents", "instruction", "system")}
+        names = ("question", "documents", "instruction", "system", "messages")
+        parts = {name: getattr(self, name) for name in names}
         return TASKS[self.task].prompt(engine.tokenizer, **parts)
 
     def tokenize(self, engine: Any) -> "TokenLayout":

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pine_engine.input_validation import Registry, as_str
 from pine_engine.prompts import scoring
+from pine_engine.prompts.messages import MessageLike, read_chat
 from pine_engine.prompts.parse_errors import Problem, ValidationErrors
 from pine_engine.prompts.prompt import CUE, Document, DocumentLike, Prompt, as_documents, build_prompt
 
@@ -91,6 +92,7 @@ class Task:
         documents: DocumentLike | Iterable[DocumentLike],
         instruction: str = "",
         system: str = "",
+        messages: Sequence[MessageLike] | None = (),
     ) -> Prompt:
         """Return the prompt, in the chat template of the model if the task uses it.
 
@@ -100,14 +102,15 @@ class Task:
             documents: One document or several.
             instruction: Instruction in place of the one of the task.
             system: System message.
+            messages: Chat in place of question and system message; the last message is the question.
 
         Raises:
             InputError: There is no document or question, or one of them is empty.
         """
         documents = as_documents(documents)
-        question = as_str(question, "question")
+        chat = read_chat(messages, question=question, system=system)
+        question, system = chat.question, chat.system
         instruction = as_str(instruction, "instruction") or self.instruction
-        system = as_str(system, "system text")
         if problems := list(self.problems(question, documents)):
             raise ValidationErrors(problems)
         if self.instruction_role == "system":
@@ -115,6 +118,7 @@ class Task:
         return build_prompt(
             tokenizer if self.uses_chat_template else None,
             system=system,
+            turns=chat.turns,
             prefix=self.prefix.format(instruction=instruction, question=question),
             documents=[self._fill(index, document) for index, document in enumerate(documents)],
             suffix=self.suffix.format(question=question),

@@ -101,7 +101,7 @@ def test_prompt_has_the_wording_of_the_specification(
     assert texts(prompt_of(task, TWO, question)) == (prefix, documents, f"{suffix}{CLOSING}")
 
 
-def prompt_of(task: str, documents: list[Document], question: str = "Why?", **options: str) -> Prompt:
+def prompt_of(task: str, documents: list[Document], question: str = "Why?", **options: Any) -> Prompt:
     return TASKS[task].prompt(CHATML, question=question, documents=documents, **options)
 
 

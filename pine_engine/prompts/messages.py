@@ -1,0 +1,109 @@
+"""Chats in the form of the OpenAI API: system message, earlier turns, and the question at the end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
+
+from pine_engine.input_validation import as_str, sequence
+from pine_engine.prompts.parse_errors import Problem, ValidationErrors, format_validation_errors, unexpected
+from pine_engine.reprs import short_repr
+
+MAX_MESSAGES = 1000  # each is one private-use character in the chat template, of which Unicode has 6,400
+
+
+def _joined_parts(content: Any) -> Any:
+    """Return the text of a content in parts, as OpenAI clients send it; other values as they are."""
+    if not isinstance(content, list | tuple):
+        return content
+    for part in content:
+        if (
+            not isinstance(part, Mapping)
+            or part.get("type") != "text"
+            or not isinstance(part.get("text"), str)
+        ):
+            raise unexpected(part, 'text, or parts {"type": "text", "text": ...}')
+    return "\n".join(part["text"] for part in content)
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: Annotated[str, BeforeValidator(_joined_parts)]
+
+    __repr__ = short_repr
+
+
+MessageLike = Message | Mapping[str, Any]
+"""A message, or {"role": ..., "content": ...} of the OpenAI API."""
+
+
+def _message_fields(value: Any) -> Any:
+    if isinstance(value, Message):
+        return value
+    if not isinstance(value, Mapping):
+        raise unexpected(value, '{"role": "user", "content": ...}')
+    # A message of a response has further fields, which are empty unless it calls a tool.
+    fields = {key: field for key, field in value.items() if key in ("role", "content") or field}
+    if other := sorted(map(str, fields.keys() - {"role", "content"})):
+        raise unexpected(other[0], "the fields role and content only")
+    return {**fields, "role": "system"} if fields.get("role") == "developer" else fields
+
+
+def _check_turns(messages: list[Message]) -> list[Message]:
+    """Raise unless a chat has system messages first, then turns, and a user message last."""
+    roles = [message.role for message in messages]
+    for index, message in enumerate(messages):
+        if not message.content.strip():
+            raise unexpected(message, f"text in message {index + 1}")
+        if message.role == "system" and set(roles[:index]) - {"system"}:
+            raise unexpected(message, f"system messages before all others; message {index + 1} is one")
+    if roles and roles[-1] != "user":
+        raise unexpected(messages[-1], "a user message at the end, which is the question")
+    return messages
+
+
+MessagesInput = Annotated[
+    list[Annotated[Message, BeforeValidator(_message_fields)]],
+    Field(max_length=MAX_MESSAGES),
+    AfterValidator(_check_turns),
+]
+"""Chat in pydantic models, whose messages have each form of `MessageLike`."""
+
+_ADAPTER = TypeAdapter(dict[str, MessagesInput])
+
+
+@dataclass(frozen=True)
+class Chat:
+    """System message, earlier turns and question."""
+
+    system: str
+    turns: tuple[Message, ...]
+    question: str
+
+
+def read_chat(messages: Sequence[MessageLike] | None, *, question: str = "", system: str = "") -> Chat:
+    """Return the parts of a chat, or question and system message if there are no messages.
+
+    Raises InputError for other values, and for a question or a system message that is not that of the chat.
+    """
+    question, system = as_str(question, "question"), as_str(system, "system text")
+    if messages is None:
+        return Chat(system, (), question)
+    items = sequence(messages)
+    try:
+        found = _ADAPTER.validate_python({"messages": messages if items is None else list(items)})["messages"]
+    except ValidationError as error:
+        raise ValidationErrors(format_validation_errors(error)) from error
+    if not found:
+        return Chat(system, (), question)
+    texts = [message.content for message in found if message.role == "system"]
+    chat = Chat("\n\n".join(texts), tuple(found[len(texts) : -1]), found[-1].content)
+    for name, text in (("question", question), ("system", system)):
+        if text and text != getattr(chat, name):
+            advice = "messages contain the question and the system message; give either these or messages"
+            raise ValidationErrors([Problem(f"got both {name} and messages; {advice}", name)])
+    return chat
