@@ -12,17 +12,16 @@ import pine_engine as pine
 from pine_engine.engine.events import Event
 from viz.cards.answers import AnswerCard
 from viz.cards.shuffle import InOrders
-from viz.drawing.identity import document_letter
-from viz.figures.answer_tokens import answer_tokens
 from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions
-from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.answering import (
     REDRAW_S,
     FinishedRun,
+    TriedOrder,
     advance,
     finish_run,
     finished_cards,
     progress_sentence,
+    read_answers,
 )
 from viz.page.answers.cards import waiting_cards
 from viz.page.certificate_files import form_request
@@ -143,8 +142,8 @@ def shuffle(
                         finished = finish_run(engine, form, replace(item.result, logits={}))
                         head = default_head(item.result.traces.values())
                     else:
-                        others = (*tried.finished.tried, _tried_order(engine, item.result, order))
-                        finished = replace(tried.finished, tried=others)
+                        answers = TriedOrder(order, read_answers(engine, item.result, order))
+                        finished = replace(tried.finished, tried=(*tried.finished.tried, answers))
                     placed = document_positions(order, item.result.traces, *head)
                     tried = replace(tried, finished=finished, placed=(*tried.placed, placed))
                 bare = replace(item, order=order, result=replace(item.result, traces={}, logits={}))
@@ -190,17 +189,6 @@ def caption_of(engine: "pine.Engine", form: Form) -> str:
         f"{form.max_new_tokens} new tokens. Each row is computed independently and compared with row 1. Δ "
         "logit: maximum over question and answer tokens up to the first difference. Log-probability: of the "
         "method’s row-1 answer."
-    )
-
-
-def _tried_order(engine: "pine.Engine", result: "pine.RunResult", order: tuple[int, ...]) -> TriedOrder:
-    return TriedOrder(
-        order=order,
-        label=" ".join(map(document_letter, order)),
-        answer_records={
-            method: answer_tokens(engine.decode_tokens, result, method, order, pine.METHODS[method].label)
-            for method in result.answers
-        },
     )
 
 

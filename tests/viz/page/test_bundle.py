@@ -17,8 +17,7 @@ from pine_engine.engine.events import trace_report
 from pine_engine.prompts.request import Request, read_request
 from tests.support.runs import THREE, finish
 from tests.support.viz_reading import read_html
-from viz.page.answers.answer_records import TriedOrder
-from viz.page.answers.answering import FinishedRun
+from viz.page.answers.answering import FinishedRun, TriedOrder
 from viz.page.bundle import NAME, bundle, write_bundle
 from viz.page.common.disk import Disk
 from viz.page.internals_figures import DRAWING, TABS
@@ -133,7 +132,7 @@ def test_the_readme_names_what_is_there_and_nothing_else(files: dict[str, bytes]
 def test_a_shuffle_comes_with_its_orders_and_its_certificate(run: FinishedRun, tmp_path: Path) -> None:
     (tmp_path / "certificate.json").write_text('{"a": 1}')
     (tmp_path / "certificate.html").write_text("<p>page</p>")
-    tried = replace(run, tried=(TriedOrder(run.order, "C A B", run.answer_records),))
+    tried = replace(run, tried=(TriedOrder(run.order, run.answer_records),))
     files = packed(tried, certificate=tmp_path)
     assert (files["certificate.json"], files["certificate.html"]) == (b'{"a": 1}', b"<p>page</p>")
     rows = list(csv.reader(io.StringIO(files["orders.csv"].decode(), newline="")))

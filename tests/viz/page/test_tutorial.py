@@ -16,8 +16,7 @@ from tests.support.viz_reading import HOSTILE, read_html
 from tests.support.worked_matrices import read_matrix
 from tests.viz.cards.test_tutorial import addresses, entries
 from viz.cards.tutorial import PAPER, Step
-from viz.page.answers.answer_records import TriedOrder
-from viz.page.answers.answering import FinishedRun, answer
+from viz.page.answers.answering import FinishedRun, TriedOrder, answer
 from viz.page.answers.recordings import lesson_recording
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
@@ -59,7 +58,7 @@ def in_order(run: FinishedRun, order: tuple[int, ...], **texts: str) -> TriedOrd
     answers = {
         method: replace(one, text=texts.get(method, one.text)) for method, one in run.answer_records.items()
     }
-    return TriedOrder(order, " ".join(map(str, order)), answers)
+    return TriedOrder(order, answers)
 
 
 def sources(run: FinishedRun | None = None) -> dict[str, str]:

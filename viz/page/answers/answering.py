@@ -18,8 +18,8 @@ from pine_engine.engine.events import (
 from pine_engine.methods.table import METHODS
 from viz.cards.answers import AnswerCard
 from viz.cards.shuffle import InOrders
+from viz.drawing.identity import document_letter
 from viz.figures.answer_tokens import AnswerTokens, answer_tokens
-from viz.page.answers.answer_records import TriedOrder
 from viz.page.answers.cards import waiting_cards
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout
@@ -31,6 +31,22 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
 
 REDRAW_S = 0.1
 """Minimum time between two redraws, in seconds."""
+
+
+@dataclass(frozen=True)
+class TriedOrder:
+    """Answers to the documents of a run in another order."""
+
+    order: tuple[int, ...]
+    """Identity of the document in each slot."""
+
+    answer_records: dict[str, AnswerTokens]
+    """Answer of each method."""
+
+    @property
+    def label(self) -> str:
+        """Return the name of the order, such as "C A B"."""
+        return " ".join(map(document_letter, self.order))
 
 
 @dataclass(frozen=True)
@@ -188,15 +204,20 @@ def finish_run(engine: "Engine", form: Form, result: RunResult) -> FinishedRun:
         order=form.order,
         titles=tuple(map(form.title, form.entries)),
         prompt_tokens=tuple(engine.decode_tokens(result.layout.ids)),
-        answer_records={
-            method: answer_tokens(engine.decode_tokens, result, method, form.order, METHODS[method].label)
-            for method in result.traces
-        },
+        answer_records=read_answers(engine, result, form.order),
         model=engine.model_name,
         dtype=engine.dtype,
         form=form,
         address=engine.model_ref,
     )
+
+
+def read_answers(engine: "Engine", result: RunResult, order: tuple[int, ...]) -> dict[str, AnswerTokens]:
+    """Return the answers of the traced methods, token by token."""
+    return {
+        method: answer_tokens(engine.decode_tokens, result, method, order, METHODS[method].label)
+        for method in result.traces
+    }
 
 
 def plan_answers(engine: "Engine", form: Form, settings: HostSettings = DEFAULTS) -> Work:
