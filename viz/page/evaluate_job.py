@@ -36,7 +36,7 @@ from viz.figures.frame import plain
 from viz.page.answers.answering import progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import DataSet
-from viz.page.form.limits import check_answer_length, check_orders, check_rows, too_long
+from viz.page.form.checks import check_answer_length, check_orders, check_rows, too_long
 from viz.page.form.read_only import check_rows_shipped
 from viz.page.jobs.cost import Work, format_seconds, planned
 

@@ -18,11 +18,10 @@ from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.figure_box import build_figure, figure_value
 from viz.page.common.host_settings import HostSettings
-from viz.page.form.documents import DOCUMENTS, read_entries
+from viz.page.form.documents import DOCUMENTS, capital, read_entries
 from viz.page.form.examples import FormExample
 from viz.page.form.form import read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS
-from viz.page.form.words import capital
 from viz.page.jobs.job_bar import Job, JobBar, Updates, build_bar, build_buttons, wire_job
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources

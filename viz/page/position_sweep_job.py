@@ -14,9 +14,8 @@ from viz.drawing.identity import document_letter
 from viz.figures.position_sweep import sweep_sentence
 from viz.page.answers.answering import REDRAW_S, progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
-from viz.page.form.checks import form_layout
+from viz.page.form.checks import check_orders, form_layout
 from viz.page.form.form import Form
-from viz.page.form.limits import check_orders
 from viz.page.form.read_only import check_reference
 from viz.page.jobs.cost import Meter, Work, planned
 

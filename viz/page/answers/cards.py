@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS, Task
 from viz.cards.answers import AnswerCard, Reading, answer_grid
+from viz.cards.molecule import molecule_svg
 from viz.cards.shuffle import InOrders
-from viz.page.answers.drawings import draw_finding
 from viz.page.common.failures import notice
 
 
@@ -71,5 +71,19 @@ def read_answer(task: Task, text: str, accepted: Sequence[str]) -> Reading:
     """Parse a whole answer, and score it if any answers are accepted."""
     parsed = task.parse(text)
     score = task.score(text, accepted) if accepted else None
-    drawn = draw_finding(task.drawn_as, parsed)
-    return Reading(parsed, task.nouns.finding, score, drawn.html, drawn.remark)
+    draw = DRAWINGS.get(task.drawn_as)
+    html, remark = draw(parsed) if draw and parsed is not None else ("", "")
+    return Reading(parsed, task.nouns.finding, score, html, remark)
+
+
+def draw_molecule(smiles: str) -> tuple[str, str]:
+    """Return escaped HTML of the molecule of a SMILES string, or "" and a remark why there is none."""
+    try:
+        svg = molecule_svg(smiles)
+    except ImportError as error:
+        return "", f"Cannot draw molecule: {error}"
+    return (svg, "") if svg else ("", "Invalid molecule")
+
+
+DRAWINGS = {"molecule": draw_molecule}
+"""Drawing of a parsed answer, by Task.drawn_as."""

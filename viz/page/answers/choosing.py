@@ -11,11 +11,10 @@ from viz.page.answers.workspace import Workspace, instruction_for, show
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.form.documents import entries_json
-from viz.page.form.editor import pasted_words, words
+from viz.page.form.editor import documents_heading, pasted_words, question_words, words
 from viz.page.form.examples import FormExample
 from viz.page.form.form import Form
 from viz.page.form.method_boxes import DEFAULT_METHODS
-from viz.page.form.words import documents_heading, question_words
 
 
 def wire_choices(page: Workspace, examples: Sequence[FormExample]) -> None:

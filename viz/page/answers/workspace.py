@@ -19,14 +19,20 @@ from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.reading_files import FileReader
-from viz.page.form.editor import Editor, build_cards, build_editor, wire_editor
+from viz.page.form.editor import (
+    Editor,
+    build_cards,
+    build_editor,
+    documents_heading,
+    question_words,
+    wire_editor,
+)
 from viz.page.form.examples import FormExample
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.form.orders import DEFAULT_ORDERS, build_orders, orders_label
 from viz.page.form.splitting_panel import splitting_panel
 from viz.page.form.upload import wire_upload
-from viz.page.form.words import documents_heading, question_words
 from viz.page.jobs.job_bar import Job, JobBar, Updates, build_bar, build_buttons, wire_job
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources

@@ -30,9 +30,9 @@ from viz.page.common.host_settings import HostSettings
 from viz.page.evaluate_job import MeasureRequest, measure_rows, plan_measurement
 from viz.page.files.data_sets import DataSet, read_brought
 from viz.page.files.reading_files import FileReader, without_progress
+from viz.page.form.checks import check_answer_length, check_rows
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.form.limits import check_answer_length, check_rows
 from viz.page.jobs.cost import Work
 from viz.page.jobs.job_bar import JobView, run_on_model
 from viz.page.jobs.sources import Sources

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pine_engine.errors import InputError, PineError
-from viz.page.files.file_button import by_name
 from viz.page.files.limited_process import LimitError, Limits, run_in_subprocess
 from viz.page.jobs.connection_tracker import current_client, listener_check, stop_if_disconnected
 from viz.page.jobs.job_bar import WAIT_S
@@ -96,3 +95,13 @@ def _go_on(run: LoggedRun) -> None:
     stop_if_disconnected()
     if why := run.over():
         raise PineError(why)
+
+
+def by_name(sentence: str, paths: Sequence[Path]) -> str:
+    """Replace paths of uploaded files in the sentence by their names."""
+    for path in paths:
+        # A sentence begins with a capital, which a name may not have.
+        if sentence.startswith(str(path)):
+            sentence = f"File {sentence}"
+        sentence = sentence.replace(str(path), path.name)
+    return sentence

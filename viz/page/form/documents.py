@@ -16,6 +16,11 @@ DOCUMENTS = Nouns()
 """Default labels of documents."""
 
 
+def capital(text: str) -> str:
+    """Capitalize the first letter."""
+    return text[:1].upper() + text[1:]
+
+
 @dataclass(frozen=True)
 class Entry:
     """One document in the editor."""

@@ -12,13 +12,13 @@ from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import Nouns
 from viz.drawing.identity import document_letter, document_segment, segment_badge
 from viz.drawing.markup import render
-from viz.page.common.bounds import MAX_DOCUMENTS
+from viz.page.common.bounds import MAX_DOCUMENTS, MAX_UPLOAD_MB
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
-from viz.page.files.file_button import build_files_button, limits_html
-from viz.page.form.documents import Entries, entries_json, read_entries, room_beside
+from viz.page.form.documents import Entries, capital, entries_json, read_entries, room_beside
 from viz.page.form.pasting import pasted_sentence, split_pasted
-from viz.page.form.words import capital
+
+ENDINGS = (".txt", ".md", ".pdf", ".csv", ".jsonl")
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,25 @@ def pasted_words(nouns: Nouns) -> dict[str, Any]:
     return {"label": f"Multiple {nouns.documents}"}
 
 
+def documents_heading(nouns: Nouns) -> str:
+    """Render the heading above the documents."""
+    return f"<h3>{capital(nouns.documents)}</h3>"
+
+
+def question_words(nouns: Nouns) -> dict[str, Any]:
+    """Return the properties of the field for the question."""
+    return {
+        "label": capital(nouns.question),
+        "placeholder": f"Enter the {nouns.question} for these {nouns.documents}",
+    }
+
+
+def limits_html(most: int) -> str:
+    """Render the accepted types and limits."""
+    kinds = ", ".join(ending[1:] for ending in ENDINGS)
+    return f'<p class="page-caption">{kinds}, up to {MAX_UPLOAD_MB} MB each, {most} documents in total.</p>'
+
+
 def bringing(documents: Sequence[Document]) -> Any:
     """Return an update that appends documents, in the browser, so that concurrent typing is kept."""
     brought = [{"title": document.title, "text": document.text} for document in documents]
@@ -86,7 +105,14 @@ def build_cards(entries: Entries, nouns: Nouns, most: int) -> gr.HTML:
 def build_editor(cards: gr.HTML, nouns: Nouns, most: int) -> Editor:
     """Build the editor from the cards and the ways to add several documents."""
     with gr.Row(elem_classes="page-row page-files"):
-        files = build_files_button()
+        files = gr.UploadButton(
+            "Upload files",
+            file_count="multiple",
+            file_types=list(ENDINGS),
+            size="sm",
+            min_width=90,
+            elem_id="add-files",
+        )
         gr.HTML(limits_html(most), elem_classes="page-limits")
     with gr.Accordion("Paste multiple documents", open=False, elem_id="paste-panel"):
         pasted = gr.Textbox(

@@ -9,8 +9,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.prompt import Document, Prompt
 from pine_engine.prompts.tasks import TASKS, Task
 from viz.drawing.identity import document_letter
-from viz.page.form.documents import Entries, Entry, read_entries
-from viz.page.form.words import capital
+from viz.page.form.documents import Entries, Entry, capital, read_entries
 
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine

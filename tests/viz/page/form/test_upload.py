@@ -7,8 +7,8 @@ import pytest
 from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document
 from viz.page.common.bounds import MAX_DOCUMENTS
-from viz.page.files.file_button import limits_html
 from viz.page.form.documents import entries_from
+from viz.page.form.editor import limits_html
 from viz.page.form.upload import added_sentence, check_room
 
 
