@@ -12,7 +12,7 @@ from typing import Literal
 
 import pine_engine as pine
 from pine_engine.cli.report import TITLE
-from pine_engine.debias.table import is_order_invariant, measured_method, method_label, method_mark
+from pine_engine.debias.table import is_order_invariant, measured_method, method_label
 from pine_engine.engine.events import Event
 from pine_engine.engine.model_worker import stream_from_worker
 from pine_engine.errors import InputError
@@ -20,14 +20,14 @@ from pine_engine.evaluation.answers import METRICS, Metric, differ, is_parsed, s
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.grid import Grid
-from pine_engine.evaluation.intervals import MIN_EXAMPLES, Estimate
+from pine_engine.evaluation.intervals import MIN_EXAMPLES
 from pine_engine.evaluation.records import Record, RunInfo, run_info
+from pine_engine.evaluation.report.curves import curve_line, shuffled_level, slot_scores
 from pine_engine.evaluation.report.key_findings import key_findings as find_key_findings
 from pine_engine.evaluation.report.parts import report_parts
 from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
-from pine_engine.evaluation.report.tables import Curve, CurveLine, drawn
+from pine_engine.evaluation.report.tables import Curve, CurveLine
 from pine_engine.evaluation.settings import Key, Settings, choose, max_visited
-from pine_engine.evaluation.slots import is_flat
 from pine_engine.evaluation.task_estimates import Row, method_rows
 from pine_engine.prompts.tasks import TASKS
 from viz.cards.measured import MeasuredRow, MeasuredTable, key_findings, measured_tables
@@ -407,38 +407,21 @@ def slot_curves(run: MeasuredRun) -> list[Curve]:
 
 
 def _curve(metric: Metric, rows: Sequence[Row], size: int, setting: str) -> Curve:
-    lines = [(row, means) for row in rows if (means := _slot_means(row, size))]
-    slots = sorted({slot for _, means in lines for slot in means})
-    levels = [(row, level) for row, means in lines if (level := _level(row, size, means))]
+    lines = {row.method: scores for row in rows if (scores := slot_scores(row, size))}
+    slots = sorted({slot for scores in lines.values() for slot in scores})
+    levels = [level for row in rows if row.method in lines and (level := shuffled_level(row, size))]
     return Curve(
         name="measured-by-slot",
         title="Result by slot of the gold document",
         x_title=f"slot of the gold document (1–{size})",
         y_title=CURVE_TITLES[metric],
         places=tuple(str(slot + 1) for slot in slots),
-        lines=tuple(_line(row, map(means.get, slots)) for row, means in lines),
-        levels=tuple(_line(row, [level], ", shuffled") for row, level in levels),
+        lines=tuple(_bare(curve_line(method, map(scores.get, slots))) for method, scores in lines.items()),
+        levels=tuple(map(_bare, levels)),
         note=f"Mean over completed examples. Thin line: shuffled order. {setting}.",
     )
 
 
-def _slot_means(row: Row, size: int) -> dict[int, Estimate]:
-    """Return the parsed means by slot in the unit of the curve, without intervals."""
-    return {slot: _bare(one) for (of, slot), one in row.slots().items() if of == size and one.is_parsed}
-
-
-def _level(row: Row, size: int, means: dict[int, Estimate]) -> Estimate | None:
-    """Return the mean on shuffled documents, None if none can be parsed, or each slot has that mean."""
-    shuffled = row.get("shuffled", str(size))
-    if shuffled is None or not shuffled.is_parsed:
-        return None
-    level = _bare(shuffled)
-    return None if is_flat((one.mean for one in means.values()), level.mean) else level
-
-
-def _bare(estimate: Estimate) -> Estimate:
-    return drawn(estimate)._replace(low=None, high=None)
-
-
-def _line(row: Row, values: Iterable[Estimate | None], suffix: str = "") -> CurveLine:
-    return CurveLine(f"{method_label(row.method)}{suffix}", method_mark(row.method), tuple(values))
+def _bare(line: CurveLine) -> CurveLine:
+    """Return the line without intervals."""
+    return replace(line, values=tuple(one and one._replace(low=None, high=None) for one in line.values))

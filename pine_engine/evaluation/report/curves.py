@@ -37,11 +37,11 @@ def slot_curves(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
 def _curves(name: str, title: str, rows: Sequence[Row], size: int) -> Iterator[Curve]:
     """Yield the curve of one number of documents, and its areas if it has both methods."""
     parsed = [row for row in rows if row.mean.is_parsed]
-    lines = {row.method: line for row in parsed if (line := _scores(row, size))}
+    lines = {row.method: line for row in parsed if (line := slot_scores(row, size))}
     slots = sorted({slot for row in parsed for of, slot in row.slots() if of == size})
     if size < MIN_DOCUMENTS or len(slots) < 2:
         return
-    levels = tuple(level for row in parsed if (level := _level(row, size)))
+    levels = tuple(level for row in parsed if (level := shuffled_level(row, size)))
     has_intervals = any(one.interval for line in lines.values() for one in line.values())
     notes = [
         "" if has_intervals else "Too few examples for intervals.",
@@ -54,7 +54,7 @@ def _curves(name: str, title: str, rows: Sequence[Row], size: int) -> Iterator[C
         x_title="slot of the document with the answer",
         y_title=tables.METRIC_LABELS[rows[0].metric],
         places=tuple(str(slot + 1) for slot in slots),
-        lines=tuple(_line(method, map(line.get, slots)) for method, line in lines.items()),
+        lines=tuple(curve_line(method, map(line.get, slots)) for method, line in lines.items()),
         levels=levels,
         note=" ".join(filter(None, notes)),
     )
@@ -63,24 +63,25 @@ def _curves(name: str, title: str, rows: Sequence[Row], size: int) -> Iterator[C
         yield _with_areas(curve, lines[BASELINE], lines[ALONE], slots)
 
 
-def _scores(row: Row, size: int) -> dict[int, Estimate]:
+def slot_scores(row: Row, size: int) -> dict[int, Estimate]:
     """Return the parsed scores by slot for a number of documents."""
     return {slot: drawn(one) for (of, slot), one in row.slots().items() if of == size and one.is_parsed}
 
 
-def _line(method: str, values: Iterable[Estimate | None], suffix: str = "") -> CurveLine:
+def curve_line(method: str, values: Iterable[Estimate | None], suffix: str = "") -> CurveLine:
+    """Return the line of a method, with its label and mark."""
     return CurveLine(f"{method_label(method)}{suffix}", method_mark(method), tuple(values))
 
 
-def _level(row: Row, size: int) -> CurveLine | None:
+def shuffled_level(row: Row, size: int) -> CurveLine | None:
     """Return the score on shuffled documents, None if it equals the score in each slot."""
     shuffled = row.get("shuffled", str(size))
     if shuffled is None or not shuffled.is_parsed:
         return None
     level = drawn(shuffled)
-    if is_flat((one.mean for one in _scores(row, size).values()), level.mean):
+    if is_flat((one.mean for one in slot_scores(row, size).values()), level.mean):
         return None
-    return _line(row.method, [level], ", shuffled")
+    return curve_line(row.method, [level], ", shuffled")
 
 
 def _with_areas(
@@ -91,7 +92,7 @@ def _with_areas(
     lowest = min(one.mean for one in alone.values())
     floor = [None if mean is None else lowest for mean in edge]
     lines = [
-        _line(method, (one and one._replace(low=None, high=None) for one in map(line.get, slots)))
+        curve_line(method, (one and one._replace(low=None, high=None) for one in map(line.get, slots)))
         for method, line in ((BASELINE, vanilla), (ALONE, alone))
     ]
     return replace(
@@ -120,7 +121,9 @@ def accuracy_bars(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
             x_title="model and data",
             y_title="accuracy, %",
             places=groups,
-            lines=tuple(_line(name, [parsed.get((name, group)) for group in groups]) for name in methods),
+            lines=tuple(
+                curve_line(name, [parsed.get((name, group)) for group in groups]) for name in methods
+            ),
             has_bars=True,
             note=_not_drawn(rows),
         )
