@@ -145,9 +145,12 @@ def iterate_in_worker(items: Generator[Item, None, None]) -> Generator[Item, Non
 
 
 def stream_from_worker(
-    work: Callable[[Callable[[Item], None], threading.Event], None],
+    work: Callable[[Callable[[Item], None], threading.Event], None], *, beat: tuple[float, Item] | None = None
 ) -> Generator[Item, None, None]:
-    """Yield the items that work emits in a worker; closing the generator sets its cancel flag and waits."""
+    """Yield the items that work emits in a worker; closing the generator sets its cancel flag and waits.
+
+    beat: seconds, and an item that is yielded whenever work emits none for so long.
+    """
     cancelled = threading.Event()
     channel: queue.SimpleQueue[Item | BaseException | None] = queue.SimpleQueue()
 
@@ -159,9 +162,18 @@ def stream_from_worker(
         finally:
             channel.put(None)
 
+    def receive() -> Item | BaseException | None:
+        if beat is None:
+            return channel.get()
+        seconds, item = beat
+        try:
+            return channel.get(timeout=seconds)
+        except queue.Empty:
+            return item
+
     finished = _workers.submit(target)
     try:
-        while (item := channel.get()) is not None:
+        while (item := receive()) is not None:
             if isinstance(item, BaseException):
                 raise item
             yield item

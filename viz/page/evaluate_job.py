@@ -1,11 +1,11 @@
 """Evaluation of a small dataset: rows, methods and orders go in, records come out; their tables and files."""
 
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
@@ -42,9 +42,10 @@ from viz.page.jobs.cost import Work, format_seconds, planned
 
 Beat = Literal["beat"]
 BEAT: Beat = "beat"
+"""Item in place of an event, so that Stop takes effect during batched decoding."""
 
 BEAT_S = 0.5
-"""Seconds between two views, so that Stop takes effect during batched decoding."""
+"""Seconds between two views."""
 
 SAMPLED = 4
 """Number of examples whose tokens are counted for an estimate."""
@@ -190,64 +191,33 @@ def measure_rows(
 
     Raises InputError for an invalid request, or for a prompt that is longer than the host allows.
     """
+    from pine_engine.evaluation.measure import run_evaluation  # imports torch
+
     settings = request.settings(host)
     if host.max_prompt_tokens is not None:  # without a limit the engine makes too long rows records
         for example in request.examples:
             if why := too_long(example.comparison().tokenize(engine).num_tokens, host):
                 raise InputError(f"Example {example.id}: {why}")
     info = run_info(settings, engine, data=request.rows.name, data_sha256=request.rows.sha256)
-    began = heard = time.monotonic()
+    began = time.monotonic()
     drawn = began - BEAT_S  # so that the first of all is shown at once
     view = MeasureView("", info, tuple(settings.keys(request.examples)))
     yield replace(view, sentence=_progress(view, began))
-    with closing(_events(engine, request.examples, settings)) as events:
+    events: Generator[Event | Record | Beat, None, None] = stream_from_worker(
+        partial(run_evaluation, engine, request.examples, settings), beat=(BEAT_S, BEAT)
+    )
+    with closing(events):
         for event in events:
-            now = time.monotonic()
-            counted = _progress(view, began)
             if isinstance(event, Record):
                 view = replace(view, records=(*view.records, event))
                 yield replace(view, sentence=_progress(view, began), is_new=True)
             elif event == BEAT:
-                is_silent = now - heard > 2 * BEAT_S
-                yield replace(view, sentence=f"{counted}, generating answers" if is_silent else counted)
-            elif now - drawn >= BEAT_S:
-                drawn = now
-                yield replace(view, sentence=f"{counted}; {progress_sentence(event)}")
-            if event != BEAT:
-                heard = now
+                yield replace(view, sentence=f"{_progress(view, began)}, generating answers")
+            elif time.monotonic() - drawn >= BEAT_S:
+                drawn = time.monotonic()
+                yield replace(view, sentence=f"{_progress(view, began)}; {progress_sentence(event)}")
     sentence = f"Done: {len(view.records)} records in {time.monotonic() - began:.1f} s."
     yield replace(view, sentence=sentence, is_new=True)
-
-
-def _events(
-    engine: "pine.Engine", examples: Sequence[Example], settings: Settings
-) -> Generator[Event | Record | Beat, None, None]:
-    """Yield events and records, and BEAT every BEAT_S seconds."""
-    from pine_engine.evaluation.measure import run_evaluation  # imports torch
-
-    def work(emit: Callable[[Event | Record | Beat], None], cancelled: threading.Event) -> None:
-        with _beating(lambda: emit(BEAT)):
-            run_evaluation(engine, examples, settings, emit, cancelled)
-
-    return stream_from_worker(work)
-
-
-@contextmanager
-def _beating(beat: Callable[[], None]) -> Iterator[None]:
-    """Call `beat` in a background thread every BEAT_S seconds until the block ends."""
-    over = threading.Event()
-
-    def go_on() -> None:
-        while not over.wait(BEAT_S):
-            beat()
-
-    thread = threading.Thread(target=go_on, name="measure-beat", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _progress(view: MeasureView, began: float) -> str:
