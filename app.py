@@ -63,8 +63,7 @@ THREADS = 40
 SWITCH_S = 1e-4
 """Switch interval of the interpreter, in seconds; the default of 5 ms slows the model under load."""
 
-SESSIONS = 500
-"""Maximum number of sessions in memory: about 50 KB each, and some megabytes with a run."""
+SESSIONS = 500  # maximum number of sessions in memory: about 50 KB each, and some megabytes with a run
 
 
 def build_app(

@@ -17,9 +17,7 @@ WIDTHS = (600, 800, 1000, 1280, 1600)
 LAYOUT = TokenLayout((1,) * 19, ((2,) * 18, (3,) * 16, (4,) * 20), (5,) * 24)
 ONE_DOCUMENT = TokenLayout((1,), ((2,) * 18,), (5,))
 
-Box = tuple[float, float, float, float]
-"""Left, top, right and bottom in pixels."""
-
+Box = tuple[float, float, float, float]  # left, top, right and bottom in pixels
 IS_RESIZED = """() => [...document.querySelectorAll(".js-plotly-plot")].every((plot) =>
     plot._fullLayout?.width === plot.clientWidth && plot.clientWidth === document.body.clientWidth)"""
 TEXT_BOXES = """(plot) =>

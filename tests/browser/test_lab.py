@@ -38,8 +38,7 @@ LAYERS, HEADS = 30, 9  # of SmolLM2-135M
 DOCUMENTS = len(SHORT.documents)
 SVG = "{http://www.w3.org/2000/svg}"
 NARROW: ViewportSize = {"width": 320, "height": 640}
-ZOOMED: ViewportSize = {"width": 640, "height": 400}
-"""The window of a laptop at 200 %."""
+ZOOMED: ViewportSize = {"width": 640, "height": 400}  # the window of a laptop at 200 %
 SHOW_ALL = "node => node.style.setProperty('display', 'flex', 'important')"
 
 

@@ -43,8 +43,7 @@ CODE = to_code(
 LINK = "#link input, #link textarea"
 KEPT = "Your draft is saved in this browser"
 NOT_KEPT = "Drafts cannot be saved"
-PAUSE_MS = 3000
-"""After which a draft is kept."""
+PAUSE_MS = 3000  # after which a draft is kept
 
 
 def prepare(page: Page) -> None:

@@ -32,12 +32,8 @@ from viz.page.session import session_of, to_json
 
 NAME = "pine-explorer-run.zip"
 
-MAX_BYTES = 40_000_000
-"""Maximum bytes of all files, unpacked; the rest is left out and named in README.txt."""
-
-_EARLIEST = (1980, 1, 1, 0, 0, 0)
-"""Time of every file in the ZIP, so that equal runs give equal bytes."""
-
+MAX_BYTES = 40_000_000  # maximum bytes of all files, unpacked; the rest is left out and named in README.txt
+_EARLIEST = (1980, 1, 1, 0, 0, 0)  # time of every file in the ZIP, so that equal runs give equal bytes
 _ABOUT = {
     "README.txt": "this file",
     "session.json": "your input; load it with \u201cOpen session\u201d",

@@ -48,9 +48,7 @@ from viz.page.jobs.job_bar import Job, Updates, build_bar, build_buttons, wire_j
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 
-FIRST_ORDERS = ["as-is", "reversed"]
-"""Orders shown until the page is loaded."""
-
+FIRST_ORDERS = ["as-is", "reversed"]  # orders shown until the page is loaded
 DEFAULT_LENGTH = 48
 
 WHAT_WILL_BE = (

@@ -41,15 +41,9 @@ from viz.page.form.read_only import check_rows_shipped
 from viz.page.jobs.cost import Work, format_seconds, planned
 
 Beat = Literal["beat"]
-BEAT: Beat = "beat"
-"""Item in place of an event, so that Stop takes effect during batched decoding."""
-
-BEAT_S = 0.5
-"""Seconds between two views."""
-
-SAMPLED = 4
-"""Number of examples whose tokens are counted for an estimate."""
-
+BEAT: Beat = "beat"  # item in place of an event, so that Stop takes effect during batched decoding
+BEAT_S = 0.5  # seconds between two views
+SAMPLED = 4  # number of examples whose tokens are counted for an estimate
 RECORDS, REPORT = "records.jsonl", "report.html"
 
 TITLES: dict[Metric, str] = {

@@ -38,15 +38,9 @@ NO_RUN = (
 
 WHAT_IS_COMPUTED = "Runs two more prefills for the selected layer and head."
 
-FIRST_TAB = "masks"
-"""Initial tab, which needs no job."""
-
-MEAN = "mean"
-"""Choice of layer or head for the mean."""
-
-MAX_SELECTIONS = 20
-"""Maximum number of events handled at once."""
-
+FIRST_TAB = "masks"  # initial tab, which needs no job
+MEAN = "mean"  # choice of layer or head for the mean
+MAX_SELECTIONS = 20  # maximum number of events handled at once
 BRIDGE = f"""
 window.pinePicks ??= [];
 window.pinePick = (what) => {{
@@ -74,14 +68,9 @@ class View:
     """Selection of a session. Events update it at once; a drawing is dropped if a newer event has started."""
 
     tab: str = FIRST_TAB
-    selection: Selection | None = None
-    """Last finished run, or None."""
-
-    heard: int = 0
-    """Number of the last selection handled."""
-
-    begun: int = 0
-    """Number of events that have started to draw."""
+    selection: Selection | None = None  # None before a run
+    heard: int = 0  # number of the last selection handled
+    begun: int = 0  # number of events that have started to draw
 
 
 @dataclass(frozen=True)
@@ -89,17 +78,10 @@ class Internals:
     """Widgets and states of the tab that other parts of the page use."""
 
     tabs: gr.Tabs
-    view: gr.State
-    """View, mutated in place."""
-
-    selection: gr.State
-    """Selection of the view; None before a run."""
-
-    wanted: gr.State
-    """Selection of an opened session, for the next run."""
-
-    follow: Callable[[Any], None]
-    """Draw the finished run after this event, which has set it."""
+    view: gr.State  # view, mutated in place
+    selection: gr.State  # selection of the view; None before a run
+    wanted: gr.State  # selection of an opened session, for the next run
+    follow: Callable[[Any], None]  # draw the finished run after this event, which has set it
 
 
 def new_picks(sent: str, heard: int) -> list[tuple[int, dict[str, Any]]]:

@@ -61,8 +61,7 @@ OVER = "This answer ended before the selected token. Select another query or met
 SCALED = {"documents": "documents", "documents_and_prefix": "documents and prefix"}
 NORMALIZATIONS = {"raw": "raw", "share": "row-normalized", "log": "log scale"}
 
-ORDER_WIDTH = 16
-"""Maximum characters of an order name on a button."""
+ORDER_WIDTH = 16  # maximum characters of an order name on a button
 
 
 @dataclass(frozen=True)

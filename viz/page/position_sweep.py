@@ -29,9 +29,7 @@ from viz.page.position_sweep_job import SweepView, plan_sweep, sweep
 
 LABELS = {row.name: row.label for row in METHODS.values()}
 
-ALWAYS_COMPARED = ("vanilla", "nia")
-"""Explanation of the split of vanilla by NIA."""
-
+ALWAYS_COMPARED = ("vanilla", "nia")  # explanation of the split of vanilla by NIA
 NOTHING_YET = "No sweep yet."
 WHAT_WILL_BE = (
     "Click “Run position sweep” to plot the log-probability of the answer against the document’s slot."

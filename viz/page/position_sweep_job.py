@@ -19,8 +19,7 @@ from viz.page.form.form import Form
 from viz.page.form.read_only import check_reference
 from viz.page.jobs.cost import Meter, Work, planned
 
-REFERENCE_METHOD = "pine"
-"""Method whose answer is the default target: it favors no slot."""
+REFERENCE_METHOD = "pine"  # method whose answer is the default target: it favors no slot
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,7 @@ from viz.page.form.method_boxes import OFFERED
 MAX_LINK_CHARACTERS = 32_000
 """Maximum characters of a session in a link: a command line of Windows has at most 32,767."""
 
-LARGEST_BYTES = 1_000_000
-"""Maximum bytes of a session as JSON, also when unpacked from a link."""
-
+LARGEST_BYTES = 1_000_000  # maximum bytes of a session as JSON, also when unpacked from a link
 Text = Annotated[str, StringConstraints(max_length=200_000)]
 ShortText = Annotated[str, StringConstraints(max_length=2_000)]
 
@@ -29,9 +27,7 @@ ShortText = Annotated[str, StringConstraints(max_length=2_000)]
 class SharedDocument(BaseModel, frozen=True, extra="forbid"):
     """A document in a slot."""
 
-    letter: Annotated[int, Field(ge=0, lt=MAX_DOCUMENTS)]
-    """0 is A; it stays with the document."""
-
+    letter: Annotated[int, Field(ge=0, lt=MAX_DOCUMENTS)]  # 0 is A; it stays with the document
     title: ShortText = ""
     text: Text = ""
 
@@ -44,25 +40,18 @@ class Session(BaseModel, frozen=True, extra="forbid"):
     task: ShortText
     question: Text = ""
     instruction: Text = ""
-    accepted: Text = ""
-    """Accepted answers, one per line."""
-
+    accepted: Text = ""  # accepted answers, one per line
     methods: tuple[ShortText, ...]
     max_new_tokens: Annotated[int, Field(ge=MIN_NEW_TOKENS, le=MAX_NEW_TOKENS)]
     documents: Annotated[tuple[SharedDocument, ...], Field(max_length=MAX_DOCUMENTS)]
     """Documents in slot order."""
 
-    ran: bool = False
-    """True if there were answers, so that opening the session runs it again."""
-
-    model: ShortText = ""
-    """Model of the answers; opening the session shows its name and loads nothing."""
-
+    ran: bool = False  # True if there were answers, so that opening the session runs it again
+    model: ShortText = ""  # model of the answers; opening the session shows its name and loads nothing
     selection: dict[ShortText, str | int | bool | None] = Field(default_factory=dict, max_length=20)
     """Selection in the figures, as Selection takes changes."""
 
-    tab: ShortText = ""
-    """Selected tab of figures; "" for the first."""
+    tab: ShortText = ""  # selected tab of figures; "" for the first
 
     @field_validator("task")
     @classmethod

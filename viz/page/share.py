@@ -31,9 +31,7 @@ from viz.page.session import (
     to_json,
 )
 
-CALL = "(...values) => window.pineSharing.{}(...values)"
-"""Script that calls a function of assets/sharing.js."""
-
+CALL = "(...values) => window.pineSharing.{}(...values)"  # script that calls a function of assets/sharing.js
 CLICK_FILE = "() => document.querySelector('#run-file').click()"
 """Script: the ZIP is created on click, then a hidden button downloads it."""
 

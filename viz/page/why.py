@@ -26,9 +26,7 @@ from viz.theme import MASKED
 
 METHODS = ("vanilla", "pine")
 FIGURE_HEIGHT = 330
-MIN_SHARE = 0.5
-"""Share of attention on one document from which a word has its color."""
-
+MIN_SHARE = 0.5  # share of attention on one document from which a word has its color
 STEPS = {
     "Mask": "Vanilla: a document attends only to earlier documents. PINE: every document attends to every "
     "other. Rows: queries. Columns: keys.",

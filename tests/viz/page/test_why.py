@@ -27,9 +27,7 @@ from viz.page.why import (
 
 RUN = lesson_recording().run
 PLACE = shown_place(RUN, first_selection(RUN))
-DATA = re.compile(r"<data hidden>.*?</data>", re.DOTALL)
-"""Figure that assets draw; its JSON has no "<"."""
-
+DATA = re.compile(r"<data hidden>.*?</data>", re.DOTALL)  # figure that assets draw; its JSON has no "<"
 AT = (PLACE.layer, PLACE.head)
 
 

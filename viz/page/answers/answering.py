@@ -29,19 +29,15 @@ from viz.page.jobs.cost import Meter, Work, planned
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
 
-REDRAW_S = 0.1
-"""Minimum time between two redraws, in seconds."""
+REDRAW_S = 0.1  # minimum time between two redraws, in seconds
 
 
 @dataclass(frozen=True)
 class TriedOrder:
     """Answers to the documents of a run in another order."""
 
-    order: tuple[int, ...]
-    """Identity of the document in each slot."""
-
-    answer_records: dict[str, AnswerTokens]
-    """Answer of each method."""
+    order: tuple[int, ...]  # identity of the document in each slot
+    answer_records: dict[str, AnswerTokens]  # answer of each method
 
     @property
     def label(self) -> str:
@@ -54,31 +50,16 @@ class FinishedRun:
     """Inputs and results of a finished run, kept in the session."""
 
     result: RunResult
-    order: tuple[int, ...]
-    """Identity of the document in each slot."""
-
-    titles: tuple[str, ...]
-    """Title in each slot; may be empty."""
-
-    prompt_tokens: tuple[str, ...]
-    """Text of each token of the prompt."""
-
-    answer_records: dict[str, AnswerTokens]
-    """Answer of each method, token by token."""
-
+    order: tuple[int, ...]  # identity of the document in each slot
+    titles: tuple[str, ...]  # title in each slot; may be empty
+    prompt_tokens: tuple[str, ...]  # text of each token of the prompt
+    answer_records: dict[str, AnswerTokens]  # answer of each method, token by token
     model: str
     dtype: str
-    tried: tuple[TriedOrder, ...] = ()
-    """The same documents in the other orders of the shuffle test."""
-
-    recorded: str = ""
-    """Date and model of a recorded run; empty for a run of this session."""
-
-    form: Form | None = None
-    """Form of the run; None for a recorded run."""
-
-    address: str = ""
-    """Name that loads the model."""
+    tried: tuple[TriedOrder, ...] = ()  # the same documents in the other orders of the shuffle test
+    recorded: str = ""  # date and model of a recorded run; empty for a run of this session
+    form: Form | None = None  # form of the run; None for a recorded run
+    address: str = ""  # name that loads the model
 
     @property
     def answer_tokens(self) -> dict[str, tuple[str, ...]]:
@@ -103,14 +84,9 @@ class RunView:
     """State of the page during a run."""
 
     cards: tuple[AnswerCard, ...]
-    sentence: str
-    """Progress of the run, in one line."""
-
-    done: Work
-    """Work so far."""
-
-    finished: FinishedRun | None = None
-    """Finished run, in the last view."""
+    sentence: str  # progress of the run, in one line
+    done: Work  # work so far
+    finished: FinishedRun | None = None  # finished run, in the last view
 
     @property
     def progress(self) -> tuple[int, int]:

@@ -32,8 +32,7 @@ class BaseRate(BaseModel):
     model: str
     dtype: str
     methods: list[MethodRate]
-    sorted_vanilla: float
-    """Correct answers of vanilla with the documents sorted by their text."""
+    sorted_vanilla: float  # correct answers of vanilla with the documents sorted by their text
 
 
 @cache

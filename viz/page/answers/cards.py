@@ -17,14 +17,9 @@ class Shown:
 
     cards: tuple[AnswerCard, ...]
     task: str
-    recorded: str = ""
-    """Date and model of recorded answers; empty for answers of this session."""
-
-    in_orders: InOrders | None = None
-    """Answers in other orders, where available."""
-
-    order: tuple[int, ...] = ()
-    """Order of the documents of the cards; empty before a run."""
+    recorded: str = ""  # date and model of recorded answers; empty for answers of this session
+    in_orders: InOrders | None = None  # answers in other orders, where available
+    order: tuple[int, ...] = ()  # order of the documents of the cards; empty before a run
 
 
 def waiting_cards(methods: Sequence[str]) -> tuple[AnswerCard, ...]:
@@ -85,5 +80,4 @@ def draw_molecule(smiles: str) -> tuple[str, str]:
     return (svg, "") if svg else ("", "Invalid molecule")
 
 
-DRAWINGS = {"molecule": draw_molecule}
-"""Drawing of a parsed answer, by Task.drawn_as."""
+DRAWINGS = {"molecule": draw_molecule}  # drawing of a parsed answer, by Task.drawn_as

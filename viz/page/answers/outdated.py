@@ -20,12 +20,8 @@ class Origin:
     """Inputs of results."""
 
     form: Form
-    model: "Choice | None" = None
-    """Selected model; None for the model of the host."""
-
-    recorded: bool = False
-    """True for recorded results, whose methods and length are fixed."""
-
+    model: "Choice | None" = None  # selected model; None for the model of the host
+    recorded: bool = False  # True for recorded results, whose methods and length are fixed
     is_for_all_orders: bool = False
     """True if results are shown per order, so that reordering the documents does not outdate them."""
 
@@ -34,11 +30,8 @@ class Origin:
 class Results:
     """Widgets above results."""
 
-    origin: gr.State
-    """Origin; None without results."""
-
-    note: gr.HTML
-    """Notice that results are out of date; the results below it are gray."""
+    origin: gr.State  # origin; None without results
+    note: gr.HTML  # notice that results are out of date; the results below it are gray
 
 
 def build_results(origin: Origin | None = None, **options: Any) -> Results:

@@ -29,15 +29,9 @@ class RecordedAnswer(_RecordedModel):
 
     method: str
     text: str
-    num_tokens: int
-    """Length in tokens."""
-
-    finish_reason: str
-    """"stop" or "length"."""
-
-    in_orders: tuple[str, ...]
-    """Text in each order."""
-
+    num_tokens: int  # length in tokens
+    finish_reason: str  # "stop" or "length"
+    in_orders: tuple[str, ...]  # text in each order
     starts: tuple[tuple[int, ...], ...] = ()
     """First position of each document, in input order, for the last question token, in each order."""
 
@@ -45,18 +39,11 @@ class RecordedAnswer(_RecordedModel):
 class RecordedAnswers(_RecordedModel):
     """Answers to one example."""
 
-    asked: str
-    """`fingerprint` of the example."""
-
-    recorded: str
-    """Date and model."""
-
-    orders: tuple[tuple[int, ...], ...]
-    """Document orders; the first is the input order."""
-
+    asked: str  # `fingerprint` of the example
+    recorded: str  # date and model
+    orders: tuple[tuple[int, ...], ...]  # document orders; the first is the input order
     answers: tuple[RecordedAnswer, ...]
-    lengths: tuple[int, ...] = ()
-    """Length of each document in tokens, in input order."""
+    lengths: tuple[int, ...] = ()  # length of each document in tokens, in input order
 
 
 _FILE = TypeAdapter(dict[str, RecordedAnswers])

@@ -24,21 +24,16 @@ from viz.page.answers.answering import FinishedRun, TriedOrder
 RECORDED = Path(__file__).parents[3] / "assets" / "recorded"
 LESSON_RECORDING = RECORDED / "lesson.npz"
 
-_KEPT_WHOLE = ("document_importance", "suffix_importance")
-"""Float fields that are not rounded."""
+_KEPT_WHOLE = ("document_importance", "suffix_importance")  # float fields that are not rounded
 
 
 @dataclass(frozen=True)
 class Recording:
     """Recorded run with its shuffle test."""
 
-    example: str
-    """Name of the example."""
-
+    example: str  # name of the example
     question: str
-    run: FinishedRun
-    """Run with the input order; all other orders are in `tried`."""
-
+    run: FinishedRun  # run with the input order; all other orders are in `tried`
     exchanged: FinishedRun
     """PINE run with documents 1 and 3 exchanged, traced to the end of the question, without attention."""
 

@@ -49,38 +49,25 @@ class Workspace:
     task: gr.Dropdown
     question: gr.Textbox
     instruction: gr.Textbox
-    accepted: gr.Textbox
-    """Accepted answers, one per line."""
-
+    accepted: gr.Textbox  # accepted answers, one per line
     splitting: gr.Accordion
     heading: gr.HTML
     editor: Editor
     total: gr.HTML
-    problem: gr.HTML
-    """Reason why the form cannot be run."""
-
+    problem: gr.HTML  # reason why the form cannot be run
     methods: gr.CheckboxGroup
     length: gr.Slider
-    sample: gr.Row
-    """Visible where only a sample of the orders is run."""
-
+    sample: gr.Row  # visible where only a sample of the orders is run
     num_orders: gr.Slider
     seed: gr.Number
     controls: gr.Checkbox
-    bar: JobBar
-    """Run in the order of the form."""
-
-    shuffle_bar: JobBar
-    """Run in all orders."""
-
+    bar: JobBar  # run in the order of the form
+    shuffle_bar: JobBar  # run in all orders
     results: Results
     order_table: gr.HTML
     answers: gr.HTML
-    finished: gr.State
-    """Last finished run, or None."""
-
-    shown: gr.State
-    """Cards of the answers."""
+    finished: gr.State  # last finished run, or None
+    shown: gr.State  # cards of the answers
 
     @property
     def inputs(self) -> list[Any]:

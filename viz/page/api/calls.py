@@ -39,11 +39,8 @@ from viz.page.jobs.sources import Sources
 from viz.page.shuffle_job import plan_shuffle
 from viz.page.shuffle_job import shuffle as run_orders
 
-PROGRESS_S = 1.0
-"""Seconds between two messages of progress to a client."""
-
-USUAL_ORDERS = ("as-is", "reversed")
-"""Default orders of /measure."""
+PROGRESS_S = 1.0  # seconds between two messages of progress to a client
+USUAL_ORDERS = ("as-is", "reversed")  # default orders of /measure
 
 
 class CallView(JobView, Protocol):

@@ -18,24 +18,12 @@ from pathlib import Path
 
 from pine_engine.errors import PineError
 
-UPLOAD_AGE_S, DOWNLOAD_AGE_S = 3600.0, 86400.0
-"""Maximum age of files."""
-
-SWEEP_S = 60.0
-"""Seconds between two sweeps."""
-
-CLOCK_S = 1.0
-"""Maximum lag of the clock of a file system, in seconds."""
-
-SCAN_S = 1.0
-"""Minimum seconds between two scans; at least ten times the duration of a scan."""
-
-BLOCK = 4096
-"""Minimum bytes of a file or a folder."""
-
-SESSIONS = "sessions"
-"""Folder of downloads, with a folder for each."""
-
+UPLOAD_AGE_S, DOWNLOAD_AGE_S = 3600.0, 86400.0  # maximum age of files
+SWEEP_S = 60.0  # seconds between two sweeps
+CLOCK_S = 1.0  # maximum lag of the clock of a file system, in seconds
+SCAN_S = 1.0  # minimum seconds between two scans; at least ten times the duration of a scan
+BLOCK = 4096  # minimum bytes of a file or a folder
+SESSIONS = "sessions"  # folder of downloads, with a folder for each
 FULL = (
     "Server disk full: uploads and saving are unavailable. Your input is kept. Try again later, or paste the "
     "text."
@@ -60,11 +48,8 @@ def is_disk_full(error: BaseException) -> bool:
 class Upload:
     """An active upload."""
 
-    began: float
-    """Start, in seconds since the epoch."""
-
-    coming: int
-    """Bytes that may still arrive."""
+    began: float  # start, in seconds since the epoch
+    coming: int  # bytes that may still arrive
 
 
 class Disk:

@@ -13,18 +13,10 @@ from pine_engine.models.dtypes import RequestedDtype
 from viz.page.common.addresses import Network
 from viz.page.common.bounds import MAX_DOCUMENTS, MAX_ROWS
 
-MAX_ANSWER_TOKENS = 500
-"""Upper limit of new tokens of an answer."""
-
-MAX_DOCUMENT_ORDERS = 120
-"""Upper limit of document orders: all orders of five documents."""
-
-PUBLIC_SECONDS = 300
-"""Default run timeout of a public page, in seconds."""
-
-LOOPBACK = (IPv4Network("127.0.0.0/8"), IPv6Network("::1"))
-"""Addresses of a proxy on the same machine."""
-
+MAX_ANSWER_TOKENS = 500  # upper limit of new tokens of an answer
+MAX_DOCUMENT_ORDERS = 120  # upper limit of document orders: all orders of five documents
+PUBLIC_SECONDS = 300  # default run timeout of a public page, in seconds
+LOOPBACK = (IPv4Network("127.0.0.0/8"), IPv6Network("::1"))  # addresses of a proxy on the same machine
 PRIVATE_NETWORKS: tuple[Network, ...] = (
     *LOOPBACK,
     *map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")),
@@ -32,8 +24,7 @@ PRIVATE_NETWORKS: tuple[Network, ...] = (
 )
 """Networks of the proxies of a Space."""
 
-LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-"""Addresses of this machine."""
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")  # addresses of this machine
 
 
 def _split(value: Any) -> Any:

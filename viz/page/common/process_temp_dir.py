@@ -12,11 +12,8 @@ from filelock import FileLock, Timeout
 
 from pine_engine.evaluation.shards import try_lock
 
-PREFIX = "pine-explorer-"
-"""Prefix of the folder name."""
-
-LOCK = "lock"
-"""Lock file that is held while the process lives."""
+PREFIX = "pine-explorer-"  # prefix of the folder name
+LOCK = "lock"  # lock file that is held while the process lives
 
 
 @contextmanager

@@ -20,9 +20,7 @@ Update = TypeVar("Update")
 
 FOLDER = ASSETS / "measure"
 
-OWN = "own"
-"""Name of the uploaded dataset in the dropdown."""
-
+OWN = "own"  # name of the uploaded dataset in the dropdown
 SINGLE_ORDERS = ("as-is", "reversed", "gold-first", "gold-last", "shuffled:0")
 SEVERAL_ORDERS = ("gold-all", "all", "swapped", "segments-swapped", "labels-swapped")
 
@@ -31,12 +29,8 @@ SEVERAL_ORDERS = ("gold-all", "all", "swapped", "segments-swapped", "labels-swap
 class DataSet:
     """Examples of one task."""
 
-    name: str
-    """Name of the file."""
-
-    sha256: str
-    """SHA-256 of the file."""
-
+    name: str  # name of the file
+    sha256: str  # SHA-256 of the file
     examples: tuple[Example, ...]
 
     @property

@@ -21,9 +21,7 @@ if sys.platform != "win32":
 
 Result = TypeVar("Result")
 
-LOOK_S = 0.1
-"""Seconds between two checks of the limits."""
-
+LOOK_S = 0.1  # seconds between two checks of the limits
 SERVE = "from viz.page.files.limited_process import serve; serve()"
 
 
@@ -31,17 +29,10 @@ SERVE = "from viz.page.files.limited_process import serve; serve()"
 class Limits:
     """Limits of one subprocess."""
 
-    cpu_s: float = 20.0
-    """CPU seconds, on Linux and macOS."""
-
-    wall_s: float = 60.0
-    """Wall-clock seconds; more than CPU seconds, for a busy machine."""
-
-    memory: int = 512_000_000
-    """Bytes beyond those of Python and the imports of the function, on Linux."""
-
-    answer: int = 30_000_000
-    """Bytes of the pickled result."""
+    cpu_s: float = 20.0  # CPU seconds, on Linux and macOS
+    wall_s: float = 60.0  # wall-clock seconds; more than CPU seconds, for a busy machine
+    memory: int = 512_000_000  # bytes beyond those of Python and the imports of the function, on Linux
+    answer: int = 30_000_000  # bytes of the pickled result
 
 
 class LimitError(Exception):

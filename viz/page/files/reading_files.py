@@ -15,11 +15,8 @@ from viz.page.jobs.run_log import SHUTTING_DOWN, LoggedRun, RunLog
 Result = TypeVar("Result")
 Update = TypeVar("Update")
 
-MAX_WAITING_UPLOADS = 8
-"""Maximum number of waiting uploads."""
-
-MAX_MESSAGE_CHARACTERS = 1_000
-"""Maximum characters of a message, which may quote a line or all column names."""
+MAX_WAITING_UPLOADS = 8  # maximum number of waiting uploads
+MAX_MESSAGE_CHARACTERS = 1_000  # maximum characters of a message, which may quote a line or all column names
 
 
 class FileReader:

@@ -13,8 +13,7 @@ from viz.page.form.read_only import check_shipped
 if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
     from pine_engine.engine.engine import Engine
 
-MAX_TEXT_CHARACTERS = 200_000
-"""Maximum characters of one text; tokenizing a longer one takes too long."""
+MAX_TEXT_CHARACTERS = 200_000  # maximum characters of one text; tokenizing a longer one takes too long
 
 
 def check_form(form: Form, settings: HostSettings) -> None:

@@ -12,8 +12,7 @@ from pine_engine.prompts.tasks import Nouns
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.common.failures import first_problem
 
-DOCUMENTS = Nouns()
-"""Default labels of documents."""
+DOCUMENTS = Nouns()  # default labels of documents
 
 
 def capital(text: str) -> str:
@@ -25,9 +24,7 @@ def capital(text: str) -> str:
 class Entry:
     """One document in the editor."""
 
-    identity: int
-    """Letter (0 is A), which stays when the document is moved."""
-
+    identity: int  # letter (0 is A), which stays when the document is moved
     title: str = ""
     text: str = ""
 

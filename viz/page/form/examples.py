@@ -34,14 +34,9 @@ class FormExample(_ExampleModel):
     task: NonEmpty
     question: str
     documents: Annotated[tuple[ExampleDocument, ...], Field(min_length=2, max_length=MAX_DOCUMENTS)]
-    instruction: str = ""
-    """Empty for the instruction of the task."""
-
-    note: str = ""
-    """One sentence on what to observe."""
-
-    answers: tuple[NonEmpty, ...] = ()
-    """Accepted answers; empty if nothing is scored."""
+    instruction: str = ""  # empty for the instruction of the task
+    note: str = ""  # one sentence on what to observe
+    answers: tuple[NonEmpty, ...] = ()  # accepted answers; empty if nothing is scored
 
     @property
     def gold(self) -> int:

@@ -17,9 +17,7 @@ if TYPE_CHECKING:  # importing the engine imports torch, which would keep the pa
 MIN_NEW_TOKENS = 8
 MAX_NEW_TOKENS = 256
 
-MAX_CHARACTERS = 500_000
-"""Maximum characters of all texts; tokenizing so many takes seconds."""
-
+MAX_CHARACTERS = 500_000  # maximum characters of all texts; tokenizing so many takes seconds
 _PLACES = {name: place for place, name in enumerate(METHODS)}
 
 
@@ -31,9 +29,7 @@ class Form:
     question: str
     instruction: str
     methods: tuple[str, ...]
-    max_new_tokens: int
-    """Maximum number of new tokens."""
-
+    max_new_tokens: int  # maximum number of new tokens
     entries: Entries
 
     @property
@@ -101,12 +97,8 @@ def read_form(
 class TokenCount:
     """Lengths in tokens."""
 
-    documents: tuple[int | None, ...]
-    """Length of each slot; None for an empty one."""
-
-    total: int
-    """Length of the prompt."""
-
+    documents: tuple[int | None, ...]  # length of each slot; None for an empty one
+    total: int  # length of the prompt
     max_context_length: int
 
 

@@ -7,9 +7,7 @@ import gradio as gr
 
 from pine_engine.methods.table import METHODS
 
-ALL_ORDERS_UP_TO = 4
-"""Maximum number of documents of which all orders are run; for more, a seeded sample."""
-
+ALL_ORDERS_UP_TO = 4  # maximum number of documents of which all orders are run; for more, a seeded sample
 SAMPLED_AT_MOST = 24
 DEFAULT_ORDERS = 6
 

@@ -5,9 +5,7 @@ import re
 from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document
 
-MAX_PASTED_CHARACTERS = 500_000
-"""Maximum characters of a pasted text."""
-
+MAX_PASTED_CHARACTERS = 500_000  # maximum characters of a pasted text
 # A rule on a line of its own, or at least one blank line, stands between pasted documents.
 _RULE = re.compile(r"^[ \t]*-{3,}[ \t]*$", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")

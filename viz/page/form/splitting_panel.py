@@ -18,11 +18,8 @@ from viz.page.form.documents import entries_from, entries_json, read_entries
 from viz.page.form.editor import Editor
 from viz.page.jobs.job_bar import Updates
 
-MAX_PROBLEM_CHARACTERS = 20_000
-"""Maximum characters; a problem has a few hundred."""
-
-SENTENCE_LENGTH = 60
-"""Maximum characters of a sentence in a choice."""
+MAX_PROBLEM_CHARACTERS = 20_000  # maximum characters; a problem has a few hundred
+SENTENCE_LENGTH = 60  # maximum characters of a sentence in a choice
 
 
 class Content(NamedTuple):
@@ -30,11 +27,8 @@ class Content(NamedTuple):
 
     instruction: str
     question: str
-    documents: str
-    """JSON of the entries."""
-
-    accepted: str = ""
-    """Accepted answers, as typed."""
+    documents: str  # JSON of the entries
+    accepted: str = ""  # accepted answers, as typed
 
 
 class Replaced(NamedTuple):

@@ -13,9 +13,7 @@ from starlette.exceptions import HTTPException
 
 from viz.page.jobs.connection_tracker import ConnectionTracker
 
-MAX_PENDING_EVENTS = 200
-"""Maximum waiting and running events of one client."""
-
+MAX_PENDING_EVENTS = 200  # maximum waiting and running events of one client
 RETRY_S = 10
 
 NOT_QUEUED = "This event is answered without the queue: send it to /gradio_api/run/predict."

@@ -37,8 +37,7 @@ class Client:
     """Client for which something is computed."""
 
     address: str = ""
-    page: str = ""
-    """Session of an open page; "" for a script."""
+    page: str = ""  # session of an open page; "" for a script
 
     @property
     def name(self) -> str:

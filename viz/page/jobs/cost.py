@@ -8,29 +8,19 @@ from operator import add
 
 from pine_engine.engine.events import Event, PrefillDone, RunResult, TokenGenerated
 
-REMEMBERED = 20
-"""Number of recent runs that the speed estimate uses."""
+REMEMBERED = 20  # number of recent runs that the speed estimate uses
 
 
 @dataclass(frozen=True)
 class Work:
     """Planned or completed work of a job."""
 
-    prompts: int = 0
-    """Number of prefills: one per method and order."""
-
-    prompt_tokens: int = 0
-    """Prompt tokens in all prefills."""
-
-    new_tokens: int = 0
-    """New tokens in all answers."""
-
+    prompts: int = 0  # number of prefills: one per method and order
+    prompt_tokens: int = 0  # prompt tokens in all prefills
+    new_tokens: int = 0  # new tokens in all answers
     orders: int = 0
-    read_s: float = 0.0
-    """Prefill seconds; 0 if unknown."""
-
-    write_s: float = 0.0
-    """Decode seconds; 0 if unknown."""
+    read_s: float = 0.0  # prefill seconds; 0 if unknown
+    write_s: float = 0.0  # decode seconds; 0 if unknown
 
     def __add__(self, other: "Work") -> "Work":
         return Work(*map(add, astuple(self), astuple(other)))

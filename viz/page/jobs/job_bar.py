@@ -21,11 +21,8 @@ from viz.page.jobs.zerogpu import compute
 
 View = TypeVar("View")
 
-WAIT_S = 0.8
-"""Seconds between two messages to a waiting client, which cost the server some milliseconds each."""
-
-Updates = dict[Any, Any]
-"""Updates of widgets."""
+WAIT_S = 0.8  # seconds between two messages to a waiting client, which cost the server some milliseconds each
+Updates = dict[Any, Any]  # updates of widgets
 
 
 class JobView(Protocol):
@@ -46,45 +43,26 @@ class JobBar:
 
     run: gr.Button
     stop: gr.Button
-    estimate: gr.HTML
-    """Estimated time."""
-
+    estimate: gr.HTML  # estimated time
     status: gr.HTML
-    stopping: gr.State
-    """Stop flag of the session."""
+    stopping: gr.State  # stop flag of the session
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """One press of the start button."""
 
-    what: str
-    """Operation in the log."""
-
-    methods: Sequence[str]
-    """Methods in the log."""
-
+    what: str  # operation in the log
+    methods: Sequence[str]  # methods in the log
     work: Callable[..., Generator[Any, None, None]]
     """Generator of views on an engine; closing it stops the model. Can be pickled, see zerogpu.py."""
 
-    plan: Callable[..., Work]
-    """Return the planned work on an engine."""
-
-    arguments: Mapping[str, Any]
-    """Further arguments of `work` and `plan`."""
-
-    show: Callable[[Any], Updates]
-    """Return the updates of a view."""
-
-    task: str
-    """Task whose model runs the job."""
-
-    cleared: Updates
-    """Updates at the start."""
-
-    kept: str
-    """Sentence about results that stay after Stop."""
-
+    plan: Callable[..., Work]  # return the planned work on an engine
+    arguments: Mapping[str, Any]  # further arguments of `work` and `plan`
+    show: Callable[[Any], Updates]  # return the updates of a view
+    task: str  # task whose model runs the job
+    cleared: Updates  # updates at the start
+    kept: str  # sentence about results that stay after Stop
     after_stop: Callable[[Any], Updates] = lambda last: {}
     """Return the updates after Stop, from the last view."""
 

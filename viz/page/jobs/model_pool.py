@@ -19,17 +19,14 @@ from pine_engine.models.load import fetch
 from pine_engine.models.resources import free_memory, in_words, release_memory
 from viz.page.jobs.loading import EngineSource, Status
 
-WAIT_S = 0.5
-"""Seconds between two checks whether a waiting load was cancelled."""
+WAIT_S = 0.5  # seconds between two checks whether a waiting load was cancelled
 
 
 @dataclass(frozen=True)
 class Choice:
     """Model and dtype."""
 
-    name: str
-    """Name for `pine_engine.models.load.load`, or its public form."""
-
+    name: str  # name for `pine_engine.models.load.load`, or its public form
     dtype: RequestedDtype
 
 
@@ -38,14 +35,11 @@ class _CachedModel:
     """Loaded model in the pool."""
 
     source: EngineSource
-    users: int = 0
-    """Runs and users that use it or wait for it."""
-
+    users: int = 0  # runs and users that use it or wait for it
     used: float = field(default_factory=time.monotonic)
     """Time of the last use, in seconds of time.monotonic()."""
 
-    bytes: int = 0
-    """Required bytes."""
+    bytes: int = 0  # required bytes
 
     @property
     def is_idle(self) -> bool:

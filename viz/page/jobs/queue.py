@@ -13,15 +13,9 @@ from dataclasses import dataclass
 from pine_engine.errors import PineError
 from viz.page.jobs.connection_tracker import Client
 
-REMEMBERED = 10
-"""Number of recent runs that the wait is estimated from."""
-
-READY_S = 0.02
-"""Seconds between two checks whether a waiting run is ready."""
-
-KNOWN = 1000
-"""Maximum number of clients and addresses with a time of their last run."""
-
+REMEMBERED = 10  # number of recent runs that the wait is estimated from
+READY_S = 0.02  # seconds between two checks whether a waiting run is ready
+KNOWN = 1000  # maximum number of clients and addresses with a time of their last run
 ANONYMOUS = Client()
 
 KEPT = "Your input is kept. Try again in a minute."
@@ -34,8 +28,7 @@ class Ticket:
     queue: "FairQueue"
     client: Client
     is_ready: Callable[[], bool]
-    began: float | None = None
-    """Time of the start of the run, in seconds of time.monotonic(); None before."""
+    began: float | None = None  # time of the start of the run, in seconds of time.monotonic(); None before
 
     def wait(self, seconds: float) -> int:
         """Wait up to `seconds` and return the number of runs ahead; 0 once it is the turn of this run.

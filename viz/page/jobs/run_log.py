@@ -46,37 +46,21 @@ class StopFlag:
 class LoggedRun:
     """One run."""
 
-    what: str
-    """Job or endpoint."""
-
+    what: str  # job or endpoint
     methods: tuple[str, ...]
     stop: StopFlag
-    max_seconds: float | None
-    """Timeout in seconds; None for no limit."""
-
-    model: str = ""
-    """Name of the model, once loaded."""
-
-    done: Work = field(default_factory=Work)
-    """Completed work, updated during the run."""
-
+    max_seconds: float | None  # timeout in seconds; None for no limit
+    model: str = ""  # name of the model, once loaded
+    done: Work = field(default_factory=Work)  # completed work, updated during the run
     outcome: str = "done"
     """"done", "stopped", "timeout", "shutdown", "client_disconnected", "rejected" for invalid input, or
     "failed: " and the class of the error.
     """
 
-    why: str | None = None
-    """Reason for an early stop, as a sentence."""
-
-    failure: str | None = None
-    """Reason for a failure, as a sentence."""
-
-    complete: bool = False
-    """True once all results are complete, so that the run cannot be stopped any more."""
-
-    ended: bool = False
-    """True if the process shuts down."""
-
+    why: str | None = None  # reason for an early stop, as a sentence
+    failure: str | None = None  # reason for a failure, as a sentence
+    complete: bool = False  # True once all results are complete, so that the run cannot be stopped any more
+    ended: bool = False  # True if the process shuts down
     _began: float = field(default_factory=time.monotonic)
 
     def start(self, engine: "pine.Engine") -> None:

@@ -11,8 +11,7 @@ from viz.page.jobs.model_pool import Choice, ModelPool
 from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import RunLog
 
-SMALL_MODEL_S = 20.0
-"""Maximum wait, in seconds, for the model of a task, which has some megabytes."""
+SMALL_MODEL_S = 20.0  # maximum wait, in seconds, for the model of a task, which has some megabytes
 
 
 class Sources:

@@ -26,15 +26,9 @@ from viz.page.jobs.cost import Speed, Work, format_seconds
 
 View = TypeVar("View")
 
-START_S = 10
-"""Extra seconds of a GPU request for moving the weights to the GPU."""
-
-MARGIN = 1.5
-"""Safety factor of the estimated time."""
-
-MAX_S = 120
-"""Maximum seconds of a GPU request: the daily quota of a user without login."""
-
+START_S = 10  # extra seconds of a GPU request for moving the weights to the GPU
+MARGIN = 1.5  # safety factor of the estimated time
+MAX_S = 120  # maximum seconds of a GPU request: the daily quota of a user without login
 FIRST_READ_S, FIRST_WRITE_S = 1 / 500, 1 / 20
 """Assumed seconds per prompt token and per new token before the first run."""
 
@@ -46,12 +40,8 @@ class _Failed:
     sentence: str
 
 
-_placed: "list[pine.Engine]" = []
-"""Engines inherited by forks; an engine cannot be pickled."""
-
-
-_speed = Speed()
-"""Speed on the GPU, without the wait for it."""
+_placed: "list[pine.Engine]" = []  # engines inherited by forks; an engine cannot be pickled
+_speed = Speed()  # speed on the GPU, without the wait for it
 
 
 def place(engine: "pine.Engine") -> None:
@@ -136,5 +126,4 @@ def _seconds_of(index: int, work: Any, seconds: int) -> int:
 
 _compute_on_gpu = GPU(duration=_seconds_of)(_compute_placed) if GPU else _compute_placed
 
-IS_ZEROGPU = _compute_on_gpu is not _compute_placed
-"""True on ZeroGPU."""
+IS_ZEROGPU = _compute_on_gpu is not _compute_placed  # True on ZeroGPU

@@ -27,23 +27,12 @@ LOGIN = re.compile(r"/login/?")
 MAX_ADDRESSES = 10_000
 """Maximum number of addresses with a state; beyond it the least recently used ones are dropped."""
 
-PERIOD_S = 60.0
-"""Seconds in which an address may send the maximum number of requests."""
-
-MAX_CONCURRENT_EVENTS = 8
-"""Concurrent event requests of one address; others wait."""
-
-FREE_FAILURES = 5
-"""Failed logins of one address without a wait; several people may share the address."""
-
-MAX_WAIT_S = 60.0
-"""Longest wait after a failed login."""
-
-KEEP_S = 600.0
-"""Seconds without an attempt after which failed logins are forgotten."""
-
-WRONG_LOGIN = 400
-"""Status of gradio for a wrong name or password, which are compared in constant time."""
+PERIOD_S = 60.0  # seconds in which an address may send the maximum number of requests
+MAX_CONCURRENT_EVENTS = 8  # concurrent event requests of one address; others wait
+FREE_FAILURES = 5  # failed logins of one address without a wait; several people may share the address
+MAX_WAIT_S = 60.0  # longest wait after a failed login
+KEEP_S = 600.0  # seconds without an attempt after which failed logins are forgotten
+WRONG_LOGIN = 400  # status of gradio for a wrong name or password, which are compared in constant time
 
 
 class AddressLimits:

@@ -4,8 +4,7 @@ import re
 import sys
 from typing import Any, TextIO, cast
 
-CONTINUATION = "| "
-"""Prefix of each line except the first of one write."""
+CONTINUATION = "| "  # prefix of each line except the first of one write
 
 
 def escaped(text: str) -> str:

@@ -11,11 +11,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from viz.page.common.addresses import Network, is_in, sender_of
 
-REQUEST_S = 15.0
-"""Seconds in which the head of a request must arrive; request_limits.py limits the body."""
-
-SHARE = 4
-"""One client may have this fraction (1/n) of all connections, unless it is a proxy."""
+REQUEST_S = 15.0  # seconds in which the head of a request must arrive; request_limits.py limits the body
+SHARE = 4  # one client may have this fraction (1/n) of all connections, unless it is a proxy
 
 
 class HeaderTimeoutProtocol(H11Protocol):

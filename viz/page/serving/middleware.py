@@ -45,20 +45,15 @@ CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 ANY = "*"
 
-ALWAYS = {*LOCAL_NAMES, "0.0.0.0"}
-"""Names of this machine; the page uses them at its start."""
-
+ALWAYS = {*LOCAL_NAMES, "0.0.0.0"}  # names of this machine; the page uses them at its start
 OF_PROXIES = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip")
-CLAIMS = (*OF_PROXIES, b"x-gradio-server")
-"""Headers that gradio trusts from any client."""
-
+CLAIMS = (*OF_PROXIES, b"x-gradio-server")  # headers that gradio trusts from any client
 DEFAULT_PORTS = (80, 443)
 
 CALLS = "/gradio_api/info"
 """Route that reports the address of the page under the name of the first client, except for page requests."""
 
-HEALTH = "/health"
-"""Route for health checks, under any name."""
+HEALTH = "/health"  # route for health checks, under any name
 
 
 def add_security_headers(frame_ancestors: str) -> Handler:

@@ -18,18 +18,12 @@ from viz.page.jobs.connection_tracker import MCP
 
 log = logging.getLogger(__name__)
 
-MAX_BYTES = 20_000_000
-"""Maximum bytes of a request without files."""
-
+MAX_BYTES = 20_000_000  # maximum bytes of a request without files
 MAX_UPLOAD_BYTES = MAX_DOCUMENTS * MAX_UPLOAD_MB * 1_100_000
 """Maximum bytes of a request with files; gradio limits each file."""
 
-BODY_S, BODY_OF_FILES_S = 30.0, 300.0
-"""Seconds in which the whole request must arrive."""
-
-MAX_DEPTH = 50
-"""Maximum nesting depth of an MCP message; a valid call has three levels."""
-
+BODY_S, BODY_OF_FILES_S = 30.0, 300.0  # seconds in which the whole request must arrive
+MAX_DEPTH = 50  # maximum nesting depth of an MCP message; a valid call has three levels
 NOT_UNDERSTOOD = "Invalid request. See docs/api.md."
 TOO_DEEP = f"Invalid JSON: nested deeper than {MAX_DEPTH} levels."
 NOT_JSON = "Invalid request body: expected JSON. See docs/api.md."

@@ -34,20 +34,11 @@ PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 FOREVER = "public, max-age=31536000, immutable"
 """Cache-Control of a URL with a version, so that caches never serve an old one."""
 
-STOP_S = 0.5
-"""Seconds for stopped runs to end: a model layer."""
-
-LAST_MESSAGES_S = 0.3
-"""Seconds for the last messages to reach the pages."""
-
-CLOSING_S = 0.2
-"""Maximum seconds for the server to close."""
-
-EXIT_S = 1.2
-"""Seconds after the deadline at which the process exits in any case; docs/hosting.md states 3 s."""
-
-POLL_S = 0.2
-"""Seconds between two checks for a signal."""
+STOP_S = 0.5  # seconds for stopped runs to end: a model layer
+LAST_MESSAGES_S = 0.3  # seconds for the last messages to reach the pages
+CLOSING_S = 0.2  # maximum seconds for the server to close
+EXIT_S = 1.2  # seconds after the deadline at which the process exits in any case; docs/hosting.md states 3 s
+POLL_S = 0.2  # seconds between two checks for a signal
 
 
 @cache

@@ -11,9 +11,7 @@ from gradio.state_holder import SessionState, StateHolder
 
 from viz.page.jobs.connection_tracker import ConnectionTracker
 
-KEPT = 20
-"""Sessions without an open page that are kept, for example of a suspended tab."""
-
+KEPT = 20  # sessions without an open page that are kept, for example of a suspended tab
 KEPT_NEW = 100
 """Further sessions used within the last NEW_S seconds: a page sends requests before it opens its stream."""
 

@@ -17,8 +17,7 @@ from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import RunLog
 from viz.page.jobs.sources import Sources
 
-NO_TIME = 1e-9
-"""Seconds that are over at the first look."""
+NO_TIME = 1e-9  # seconds that are over at the first look
 
 
 class Count(ApiResult):

@@ -28,8 +28,7 @@ from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog
 
 MB = 1_000_000
 SHORT = Limits(cpu_s=1)
-SECRET = "Xylophone"
-"""In names and texts that no log may have."""
+SECRET = "Xylophone"  # in names and texts that no log may have
 
 
 def read(reader: FileReader, *paths: Path) -> Generator[str, None, list[Document]]:

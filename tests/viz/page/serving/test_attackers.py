@@ -30,8 +30,7 @@ from viz.page.jobs.connection_tracker import LISTENING_S
 
 FLOOD_S = 3.0
 
-SLOW_S = 30.0
-"""Timeout of a few layers, in seconds, on a busy machine."""
+SLOW_S = 30.0  # timeout of a few layers, in seconds, on a busy machine
 
 
 def health(app: ServedApp) -> dict[str, Any]:
@@ -213,9 +212,7 @@ def test_private_events_flooded_by_client_delay_visitor_little(app: ServedApp) -
     assert median(visitor_waits) < median(attacker_waits) / 3
 
 
-FILE = {"meta": {"_type": "gradio.FileData"}}
-"""A file object in the sense of gradio, with a path."""
-
+FILE = {"meta": {"_type": "gradio.FileData"}}  # a file object in the sense of gradio, with a path
 FILES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "document": lambda file: {"documents": ["Ada.", file]},
     "text": lambda file: {"documents": [{"title": "", "text": file}]},

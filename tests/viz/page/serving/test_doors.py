@@ -15,10 +15,7 @@ from tests.support.widgets import whole_page
 from tests.viz.page.serving.test_middleware import addresses
 from viz.page.serving.middleware import OPEN, WITHOUT_LOGIN
 
-NO_MODEL = ("--model", "no-folder-of-this-name")
-"""The page is served all the same, and says so."""
-
-
+NO_MODEL = ("--model", "no-folder-of-this-name")  # the page is served all the same, and says so
 FORGED = '\n{"what": "forged"}\x1b[31m'
 
 

@@ -14,11 +14,8 @@ from tests.support.visiting import LONG, ask, visiting
 from tools.load_clients import Visitor, compare
 from tools.load_test import measure, question_of
 
-IDLE_SHARE = 0.4
-"""Of a core: more than a server that waits needs, less than a model that computes."""
-
-MOST_STEPS_S = 10.0
-"""Timeout of a few layers of a long prompt, in seconds, on a busy machine."""
+IDLE_SHARE = 0.4  # of a core: more than a server that waits needs, less than a model that computes
+MOST_STEPS_S = 10.0  # timeout of a few layers of a long prompt, in seconds, on a busy machine
 
 
 def seconds_until_idle(app: ServedApp) -> float:
