@@ -25,6 +25,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 import pine_engine as pine
 from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.prompts.tasks import TASKS
+from pine_engine.server.fair_queue import FairQueue
 from viz.page.api.results import RESULTS
 from viz.page.build import build_page
 from viz.page.common.asgi import http_middleware
@@ -37,7 +38,6 @@ from viz.page.gradio_patches.tool_results import describe_results
 from viz.page.jobs import zerogpu
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.model_pool import Choice, ModelPool, shown
-from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import RunLog
 from viz.page.jobs.sources import Sources
 from viz.page.serving.address_limits import AddressLimits

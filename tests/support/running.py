@@ -4,9 +4,9 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from pine_engine.server.fair_queue import FairQueue
 from viz.page.jobs.job_bar import run_on_model
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import LoggedRun, RunLog, StopFlag
 from viz.page.jobs.sources import Sources
 

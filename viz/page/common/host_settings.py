@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
 from pine_engine.models.dtypes import RequestedDtype
-from viz.page.common.addresses import Network
+from pine_engine.server.addresses import Network
 from viz.page.common.bounds import MAX_DOCUMENTS, MAX_ROWS
 
 MAX_ANSWER_TOKENS = 500  # upper limit of new tokens of an answer

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pine_engine.errors import InputError, PineError
+from pine_engine.server.fair_queue import FairQueue
 from viz.page.files.limited_process import LimitError, Limits, run_in_subprocess
 from viz.page.jobs.connection_tracker import current_client, listener_check, stop_if_disconnected
 from viz.page.jobs.job_bar import WAIT_S
-from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import SHUTTING_DOWN, LoggedRun, RunLog
 
 Result = TypeVar("Result")

@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -17,7 +16,8 @@ from gradio.context import LocalContext
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pine_engine.errors import Cancelled
-from viz.page.common.addresses import sender_of
+from pine_engine.server.addresses import sender_of
+from pine_engine.server.fair_queue import Client
 from viz.page.common.asgi import without_headers
 
 LISTENING_S = 10.0
@@ -30,19 +30,6 @@ HEARTBEAT = re.compile(r"/gradio_api/heartbeat/(?P<name>[^/]+)/?")
 ANSWER = re.compile(r"/gradio_api/call/(?:v2/)?[^/]+/(?P<name>[^/]+)/?")
 ANSWERS = re.compile(r"/gradio_api/queue/data/?")
 MCP = re.compile(r"/gradio_api/mcp(/.*)?")
-
-
-@dataclass(frozen=True)
-class Client:
-    """Client for which something is computed."""
-
-    address: str = ""
-    page: str = ""  # session of an open page; "" for a script
-
-    @property
-    def name(self) -> str:
-        """Return the key of the client: its session, or its address for scripts."""
-        return self.page or self.address
 
 
 class ConnectionTracker:

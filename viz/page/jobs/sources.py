@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import pine_engine as pine
 from pine_engine.errors import PineError
 from pine_engine.prompts.tasks import TASKS
+from pine_engine.server.fair_queue import FairQueue
 from viz.page.jobs.loading import EngineSource, Status
 from viz.page.jobs.model_pool import Choice, ModelPool
-from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import RunLog
 
 SMALL_MODEL_S = 20.0  # maximum wait, in seconds, for the model of a task, which has some megabytes

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from viz.page.common.addresses import sender_of
+from pine_engine.server.addresses import sender_of
 from viz.page.common.asgi import replay
 from viz.page.jobs.connection_tracker import CALLER, MCP
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from viz.page.common.addresses import is_in
+from pine_engine.server.addresses import is_in
 from viz.page.common.asgi import Handler, without_headers
 from viz.page.common.host_settings import LOCAL_NAMES, HostSettings
 

@@ -17,13 +17,13 @@ from pine_engine.errors import Cancelled, InputError, PineError
 from pine_engine.evaluation.examples import read_examples
 from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.prompt import Document
+from pine_engine.server.fair_queue import Client
 from tests.support import apart
 from tools.fuzz.corpus import PDF_BOMB, PDF_OF_COMMENTS
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.files import reading_files
 from viz.page.files.limited_process import Limits
 from viz.page.files.reading_files import FileReader, without_progress
-from viz.page.jobs.connection_tracker import Client
 from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog
 
 MB = 1_000_000

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from pine_engine.server.fair_queue import Client
 from viz.page.common.asgi import http_middleware
-from viz.page.jobs.connection_tracker import CALLER, LISTENING_S, Client, ConnectionTracker
+from viz.page.jobs.connection_tracker import CALLER, LISTENING_S, ConnectionTracker
 
 
 @pytest.fixture

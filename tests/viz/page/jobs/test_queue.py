@@ -9,10 +9,9 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import PineError
+from pine_engine.server.fair_queue import Client, FairQueue, Ticket
 from tests.support.running import one_run, run_views
-from viz.page.jobs.connection_tracker import Client
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.queue import FairQueue, Ticket
 from viz.page.jobs.run_log import StopFlag
 
 

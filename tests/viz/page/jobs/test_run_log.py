@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
+from pine_engine.server.fair_queue import FairQueue
 from tests.support.running import one_run, run_views
 from viz.page.answers.answering import answer
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.jobs.cost import Speed, Work, format_seconds, planned
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog
 from viz.page.position_sweep_job import sweep
 from viz.page.shuffle_job import shuffle

@@ -15,9 +15,9 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from pine_engine.errors import ModelError, PineError
+from pine_engine.server.fair_queue import FairQueue
 from viz.page.common.theme import PLOTLY, page_head
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.queue import FairQueue
 from viz.page.jobs.run_log import RunLog
 from viz.page.jobs.sources import Sources
 from viz.page.serving.middleware import OPEN

@@ -1,6 +1,6 @@
 """Fair queue in front of the model: one run at a time.
 
-Unlike gradio's queue it reports the place in the queue, can be left with Stop and limits each client.
+Unlike gradio's queue, it reports the place in the queue, can be left with Stop and limits each client.
 """
 
 import threading
@@ -11,14 +11,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pine_engine.errors import PineError
-from viz.page.jobs.connection_tracker import Client
 
 REMEMBERED = 10  # number of recent runs that the wait is estimated from
 READY_S = 0.02  # seconds between two checks whether a waiting run is ready
 KNOWN = 1000  # maximum number of clients and addresses with a time of their last run
-ANONYMOUS = Client()
-
 KEPT = "Your input is kept. Try again in a minute."
+
+
+class QueueFullError(PineError):
+    """There is no place in the queue, or no longer."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """Client for which something is computed."""
+
+    address: str = ""
+    page: str = ""  # session of an open page; "" for a script
+
+    @property
+    def name(self) -> str:
+        """Return the key of the client: its session, or its address for scripts."""
+        return self.page or self.address
+
+
+ANONYMOUS = Client()
 
 
 @dataclass(eq=False)
@@ -33,7 +50,7 @@ class Ticket:
     def wait(self, seconds: float) -> int:
         """Wait up to `seconds` and return the number of runs ahead; 0 once it is the turn of this run.
 
-        Raises PineError if the run was removed from the queue.
+        Raises QueueFullError if the run was removed from the queue.
         """
         return self.queue.wait(self, seconds)
 
@@ -52,9 +69,12 @@ class FairQueue:
     the address with most runs loses one to an address with fewer.
     """
 
-    def __init__(self, most: int, share: int | None = None, *, what: str = "for the model") -> None:
+    def __init__(
+        self, most: int, share: int | None = None, *, what: str = "for the model", advice: str = KEPT
+    ) -> None:
         self._most = most
         self._what = what
+        self._advice = advice
         self._share = share
         self._moved = threading.Condition()
         self._tickets: list[Ticket] = []
@@ -68,7 +88,7 @@ class FairQueue:
     ) -> Iterator[Ticket]:
         """Enter the queue while the block runs; runs that are not ready let others pass.
 
-        Raises PineError if there is no place.
+        Raises QueueFullError if there is no place.
         """
         with self._moved:
             self._make_room(client)
@@ -96,9 +116,9 @@ class FairQueue:
             while ticket in self._tickets and self._ahead(ticket) and (left := end - time.monotonic()) > 0:
                 self._moved.wait(left if ticket.is_ready() else min(left, READY_S))
             if ticket not in self._tickets:
-                raise PineError(
+                raise QueueFullError(
                     f"Your run was removed from the queue {self._what}, which is full: others have fewer "
-                    f"runs in it. {KEPT}"
+                    f"runs in it. {self._advice}"
                 )
             ahead = self._ahead(ticket)
             if not ahead and ticket.began is None:
@@ -112,19 +132,19 @@ class FairQueue:
             return ahead * sum(self._lasted) / len(self._lasted) if self._lasted else None
 
     def _make_room(self, client: Client) -> None:
-        """Raise PineError if this client cannot enter the queue."""
+        """Raise QueueFullError if this client cannot enter the queue."""
         own = [ticket for ticket in self._tickets if ticket.client.name == client.name]
         share = None if client == ANONYMOUS else self._share
         if share is not None and len(own) >= share:
-            raise PineError(
+            raise QueueFullError(
                 f"Too many runs: got {len(own)} of one page, or of the scripts of one address. Wait until "
                 "one has ended."
             )
         scripts = [ticket for ticket in self._tickets[1:] if not ticket.client.page]
         if share is not None and not client.page and len(scripts) >= max(1, self._most // 2):
-            raise PineError(
+            raise QueueFullError(
                 f"The queue {self._what} is full for scripts: {len(scripts)} waiting, and the other "
-                f"places are for open pages. {KEPT}"
+                f"places are for open pages. {self._advice}"
             )
         if len(self._tickets) <= self._most:
             return
@@ -134,7 +154,7 @@ class FairQueue:
             default=None,
         )
         if heaviest is None or self._count(heaviest.client) <= self._count(client) + 1:
-            raise PineError(f"The queue {self._what} is full: {self._most} waiting. {KEPT}")
+            raise QueueFullError(f"The queue {self._what} is full: {self._most} waiting. {self._advice}")
         last = [ticket for ticket in self._tickets if ticket.client.address == heaviest.client.address][-1]
         self._tickets.remove(last)
         self._moved.notify_all()
