@@ -1,10 +1,12 @@
 """Arguments of the library: accepted forms, and errors for other values; and records in a line each."""
 
 import itertools
+import json
 from collections.abc import Callable, Generator
 from functools import partial
 from inspect import isfunction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import datasets
@@ -22,7 +24,7 @@ from pine_engine.engine.orders import OrderComparison, OrderResult
 from pine_engine.errors import UnknownNameError
 from pine_engine.models.dtypes import known_dtype
 from pine_engine.models.load import resolve
-from pine_engine.prompts.prompt import Piece, segment_text
+from pine_engine.prompts.prompt import Piece, as_documents, segment_text
 from pine_engine.reprs import html_table, shorten
 from tests.support.families import TinyLlama
 from tests.support.tokenizers import letter_tokenizer
@@ -193,6 +195,45 @@ def test_documents_may_be_strings_mappings_and_tables(documents: Any, expected: 
     assert documents_of(documents) == expected
 
 
+ROWS = {**COLUMNS, "source": ["a.md", "b.md"]}
+RETRIEVED = {
+    "dictionaries": [{"title": "R", "text": "red", "source": "a.md"}, {"text": "green", "source": "b.md"}],
+    "dictionaries with metadata": [
+        {"title": "R", "text": "red", "metadata": {"source": "a.md"}},
+        {"content": "green", "source": "b.md"},
+    ],
+    "langchain": [
+        SimpleNamespace(page_content="red", metadata={"title": "R", "source": "a.md"}),
+        SimpleNamespace(page_content="green", metadata={"source": "b.md"}),
+    ],
+    "haystack": [
+        SimpleNamespace(content="red", meta={"title": "R", "source": "a.md"}, score=None),
+        SimpleNamespace(content="green", meta={"source": "b.md"}, score=None),
+    ],
+    "rows of pandas": [row for _, row in pd.DataFrame(ROWS).iterrows()],
+    **{name: make(ROWS) for name, make in TABLES.items()},
+}
+
+
+@pytest.mark.parametrize("name", RETRIEVED)
+def test_documents_of_other_libraries_keep_their_metadata(name: str) -> None:
+    documents = as_documents(RETRIEVED[name])
+    assert documents == [pine.Document("red", "R"), pine.Document("green")]
+    assert [document.metadata for document in documents] == [{"source": "a.md"}, {"source": "b.md"}]
+
+
+def test_single_document_of_another_library_has_its_score() -> None:
+    node = SimpleNamespace(text="red", metadata={}, score=0.5)
+    assert as_documents(node)[0].metadata == {"score": 0.5}
+    request = pine.Request.model_validate({"question": "Who?", "documents": [node, "green"]})
+    assert request.documents[0].metadata == {"score": 0.5}
+
+
+def test_metadata_is_not_in_json() -> None:
+    request = pine.Request(question="Who?", documents=[pine.Document("red", metadata={"source": object()})])
+    assert json.loads(request.model_dump_json())["documents"] == [{"text": "red", "title": ""}]
+
+
 def test_prefix_cache_serves_one_model(engine: pine.Engine, tiny_llama: TinyLlama) -> None:
     prefix_cache = pine.PrefixCache()
     expected = answers(engine, methods="pine", prefix_cache=prefix_cache)
@@ -285,8 +326,6 @@ REFUSALS: list[Any] = [
         lambda _, documents: documents_of(documents)),
     *cases("documents.0.text",
         *(lambda _, make=make: documents_of(make({"title": ["R"]})) for make in TABLES.values())),
-    *cases("documents.0.id",
-        *(lambda _, make=make: documents_of(make({"text": ["r"], "id": ["7"]})) for make in TABLES.values())),
     *cases("documents.1.text",
         *(lambda _, make=make: documents_of(make({"text": ["red", None]})) for make in TABLES.values())),
     *with_value("documents.0.text", [None, float("nan"), pd.NA],

@@ -6,7 +6,6 @@ import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.cli.options import Methods, ModelOptions, method_names
 from pine_engine.cli.output import CommandResult
-from pine_engine.engine.events import answers_report
 from pine_engine.prompts.request import read_request
 
 
@@ -32,5 +31,5 @@ def compare(
             elif isinstance(event, pine.GenerationFinished):
                 advance(f"{event.answer.method}: answer finished")
             elif isinstance(event, pine.RunFinished):
-                report = output.report_header(engine) | answers_report(event.result)
+                report = output.report_header(engine) | event.result.to_dict()
     return CommandResult(report, report["results"])

@@ -1,17 +1,21 @@
 """Events and results of a run: frozen records without torch, and their JSON."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pine_engine.attention.trace import Trace
+from pine_engine.extras import import_extra
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.prompt import Document
 from pine_engine.reprs import html_table, short_repr, shorten
 
 if TYPE_CHECKING:  # this module loads without torch
+    from pandas import DataFrame
     from torch import Tensor
 
 
@@ -69,13 +73,48 @@ class GenerationFinished:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Result of a run: answers, and traces and logits if requested, by method."""
+    """Result of a run: answers, and traces and logits if requested, by method.
+
+    Attributes:
+        layout: Tokenized prompt.
+        answers: Answer of each method.
+        traces: Trace of each method, if requested.
+        logits: Logits of each method, if requested: float32 on the CPU, (T + steps, V), of the suffix and of
+            the decoding steps.
+        documents: Documents of the request, with their metadata; empty for a prompt.
+    """
 
     layout: TokenLayout
     answers: dict[str, Answer]
     traces: dict[str, Trace]
-    # Float32 on the CPU, (T + steps, V), of the suffix and of the decoding steps.
     logits: "dict[str, Tensor]" = field(default_factory=dict)
+    documents: tuple[Document, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answers as JSON: for each method text, number of tokens, and times in seconds."""
+        answers = [
+            {
+                "method": answer.method,
+                "text": answer.text,
+                "tokens": len(answer.token_ids),
+                "prefill_s": answer.prefill_s,
+                "decode_s_per_token": answer.decode_s_per_token,
+            }
+            for answer in self.answers.values()
+        ]
+        return {"results": answers}
+
+    def to_frame(self) -> "DataFrame":
+        """Return the entries of `to_dict` as a pandas DataFrame, one row per method.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        return to_frame(self.to_dict()["results"])
+
+    def show(self) -> None:
+        """Open a figure of the attention masks of the methods, in a notebook or in the browser."""
+        import_module("viz").plot_masks(self).show()
 
     def __repr__(self) -> str:
         answers = (f"{method}={shorten(answer.text)}" for method, answer in self.answers.items())
@@ -102,19 +141,9 @@ def _answers_table(answers: Iterable[Answer]) -> str:
     )
 
 
-def answers_report(result: RunResult) -> dict[str, Any]:
-    """Return the answers as JSON: for each method text, number of tokens, and times in seconds."""
-    answers = [
-        {
-            "method": answer.method,
-            "text": answer.text,
-            "tokens": len(answer.token_ids),
-            "prefill_s": answer.prefill_s,
-            "decode_s_per_token": answer.decode_s_per_token,
-        }
-        for answer in result.answers.values()
-    ]
-    return {"results": answers}
+def to_frame(rows: Iterable[Mapping[str, Any]]) -> "DataFrame":
+    """Return rows as a pandas DataFrame; raise InputError if pandas is not installed."""
+    return import_extra("pandas", "pandas").DataFrame(list(rows))
 
 
 def trace_report(result: RunResult) -> dict[str, Any]:

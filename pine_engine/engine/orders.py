@@ -5,17 +5,17 @@ import math
 import random
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Unpack
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 
 from pine_engine.attention.state import SequenceState, input_device
-from pine_engine.engine.events import Answer, Event, RunResult
+from pine_engine.engine.events import Answer, Event, RunResult, to_frame
 from pine_engine.engine.likelihood import score_answers
 from pine_engine.engine.model_worker import RunControl, stream_from_worker
-from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel, check_engine
 from pine_engine.engine.run import Run, RunOptions, prepare_run
 from pine_engine.errors import InputError
@@ -24,6 +24,9 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import PLACES, TokenLayout
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.reprs import html_table, short_repr, shorten
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 ALL_ORDERS_UP_TO = 4  # largest number of documents of which all orders are the default: 4! = 24
 
@@ -134,6 +137,39 @@ class ShuffleResult:
             method: stats.bitwise_identical if METHODS[method].is_order_invariant else None
             for method, stats in self.summary.items()
         }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answers as JSON, one entry per order and method.
+
+        Each entry has the order, the method, the text of the answer, and the comparison with the answer in
+        the first order.
+        """
+        answers = [
+            {
+                "order": list(result.order),
+                "method": method,
+                "text": one.text,
+                "same_text": one.same_text,
+                "bitwise_identical": one.bitwise_identical,
+                "max_abs_logit_diff": one.max_abs_logit_diff,
+                "reference_logprob": one.reference_logprob,
+            }
+            for result in self.results
+            for method, one in result.comparisons.items()
+        ]
+        return {"results": answers}
+
+    def to_frame(self) -> "DataFrame":
+        """Return the entries of `to_dict` as a pandas DataFrame, one row per order and method.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        return to_frame(self.to_dict()["results"])
+
+    def show(self) -> None:
+        """Open a figure with the answer of each method in each order, in a notebook or in the browser."""
+        import_module("viz").plot_shuffle(self.results).show()
 
     @property
     def first(self) -> RunResult:
@@ -248,8 +284,7 @@ def run_orders(run: Run, orders: Sequence[tuple[int, ...]]) -> Generator[Event |
     @torch.inference_mode()
     def work(emit: Callable[[Event | OrderResult], None], cancelled: threading.Event) -> None:
         control = RunControl(emit, cancelled)
-        layouts = [run.layout.reorder(order) for order in orders]
-        runs = [replace(run, layout=layout, prefix_cache=PrefixCache()) for layout in layouts]
+        runs = [run.reorder(order) for order in orders]
         batch = [runs[0].prefill(control)]
         num_bytes = sum(answer.num_bytes(run.max_new_tokens) for answer in batch[0])
         max_size = max(1, BYTES_AT_ONCE // num_bytes)

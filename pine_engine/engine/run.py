@@ -1,7 +1,7 @@
 """One run: its arguments, the prefill of the prompt under every method, then all answers in one batch."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
 import torch
@@ -18,7 +18,7 @@ from pine_engine.input_validation import as_int, describe
 from pine_engine.methods.table import Method, get_methods
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.messages import MessageLike
-from pine_engine.prompts.prompt import DocumentLike, Prompt
+from pine_engine.prompts.prompt import Document, DocumentLike, Prompt, as_documents
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 
 PromptLike = Prompt | TokenLayout | None
@@ -66,6 +66,14 @@ class Run:
     return_logits: bool
     stop_at_eos: bool
     prefix_cache: PrefixCache
+    documents: tuple[Document, ...] = ()  # of the request, none for a prompt
+
+    def reorder(self, order: Sequence[int]) -> "Run":
+        """Return the run over documents in another order, with a prefill of its own."""
+        documents = tuple(self.documents[index] for index in order) if self.documents else ()
+        return replace(
+            self, layout=self.layout.reorder(order), documents=documents, prefix_cache=PrefixCache()
+        )
 
     @torch.inference_mode()
     def finish(self, control: RunControl = NO_CONTROL) -> RunResult:
@@ -125,7 +133,8 @@ class Run:
             if answer.recorder
         }
         logits = {answer.method: torch.cat(answer.kept_logits) for answer in answers if answer.kept_logits}
-        return RunResult(self.layout, {answer.method: answer.answer for answer in answers}, traces, logits)
+        texts = {answer.method: answer.answer for answer in answers}
+        return RunResult(self.layout, texts, traces, logits, self.documents)
 
 
 def prepare_run(
@@ -149,6 +158,8 @@ def prepare_run(
         raise InputError(message, field="prefix_cache")
     selected = get_methods(methods)
     max_new_tokens = as_int(max_new_tokens, "answer length", least=0, unit=" tokens")
+    if parts.get("documents") is not None:
+        parts["documents"] = as_documents(parts["documents"])
     layout = tokenize_request(model, prompt, **parts)
     model.check_length(layout, max_new_tokens)
     prefix_cache.belong_to(model.model)
@@ -159,7 +170,17 @@ def prepare_run(
         if config.token_ranges and moving:
             message = f"token ranges cannot be traced under {', '.join(moving)}, where tokens change places"
             raise InputError(message, field="trace")
-    return Run(model, layout, selected, max_new_tokens, config, return_logits, stop_at_eos, prefix_cache)
+    return Run(
+        model,
+        layout,
+        selected,
+        max_new_tokens,
+        config,
+        return_logits,
+        stop_at_eos,
+        prefix_cache,
+        tuple(parts.get("documents") or ()),
+    )
 
 
 def tokenize_request(

@@ -6,13 +6,13 @@ other pieces are data, in which nothing is a control token.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from pine_engine.errors import InputError, ModelError
-from pine_engine.input_validation import MAX_SHOWN, as_str, as_tuple_of, describe
+from pine_engine.input_validation import MAX_SHOWN, as_str, as_tuple_of, describe, sequence
 from pine_engine.prompts.chat_template import render_chat_template
 from pine_engine.prompts.messages import Message
 from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, unexpected
@@ -77,13 +77,18 @@ class Document:
     Args:
         text: Text of the document.
         title: Title; may be empty.
+        metadata: Other facts about the document, such as its source. The model does not read them, and two
+            documents that differ in nothing else are equal.
 
     Raises:
-        InputError: An argument is not text.
+        InputError: Text or title is not text.
     """
 
     text: str
     title: str = ""
+    metadata: Annotated[Mapping[str, Any], Field(exclude=True)] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     __repr__ = short_repr
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -95,13 +100,23 @@ class Document:
         object.__setattr__(self, "title", as_str(self.title, "title of a document"))
 
 
-DocumentLike = Document | str | Mapping[str, str]
-"""A document, a text without title, or {"text": ..., "title": ...}."""
+DocumentLike = Any
+"""A document, a text without title, {"text": ..., "title": ...}, or a document of another library.
+
+Other keys become metadata. LangChain, LlamaIndex, haystack and rows of pandas or datasets are accepted.
+"""
+
+DOCUMENT_TYPES = (Document, str, Mapping)
+
+TEXT_NAMES = ("text", "page_content", "content")
+"""Keys or attributes with the text: in datasets and LlamaIndex, in LangChain, in haystack."""
 
 
 def _document_fields(value: Any) -> Any:
     if isinstance(value, str):
         return {"text": value}
+    if not isinstance(value, Mapping):
+        value = _plain_document(value)
     if isinstance(value, Mapping):  # a table has None where a title is missing
         return {key: field for key, field in value.items() if key != "title" or field is not None}
     if isinstance(value, Document):
@@ -118,11 +133,35 @@ _ADAPTER = TypeAdapter(dict[str, list[DocumentInput]])
 def as_documents(documents: DocumentLike | Iterable[DocumentLike]) -> list[Document]:
     """Return one or several documents as a list. Raises InputError for other types."""
     advice = 'give a text, a Document("text", "title"), or several of them'
-    found = as_tuple_of(documents, (Document, str, Mapping), "document", advice)
+    single = _plain_document(documents)
+    items = None if isinstance(single, DOCUMENT_TYPES) else sequence(documents)
+    plain = single if items is None else list(map(_plain_document, items))
+    found = as_tuple_of(plain, DOCUMENT_TYPES, "document", advice)
     try:
         return _ADAPTER.validate_python({"documents": found})["documents"]
     except ValidationError as error:
         raise ValidationErrors(format_validation_errors(error)) from error
+
+
+def _plain_document(value: Any) -> Any:
+    """Return a row or a document of another library as fields of Document, other values as they are."""
+    if isinstance(value, Document | str):
+        return value
+    if isinstance(value, Mapping) or (hasattr(value, "keys") and not hasattr(value, "columns")):
+        fields = dict(value)  # a row of pandas too, and a column, which has no name of a text
+    else:
+        fields = {name: text for name in TEXT_NAMES if isinstance(text := getattr(value, name, None), str)}
+        if fields:
+            fields |= getattr(value, "metadata", None) or getattr(value, "meta", None) or {}
+            fields |= {} if getattr(value, "score", None) is None else {"score": value.score}
+    text_name = next((name for name in TEXT_NAMES if name in fields), None)
+    if text_name is None:
+        return value
+    plain = {"text": fields.pop(text_name)}
+    title = fields.pop("title", None)
+    if title is not None and title == title:  # a table has None or NaN where a title is missing
+        plain["title"] = title
+    return plain | {"metadata": {**(fields.pop("metadata", None) or {}), **fields}}
 
 
 def _segment(value: Any, label: str) -> Segment:

@@ -10,12 +10,16 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from plotly.graph_objects import Figure
 from torch import Tensor
 
 import pine_engine as pine
+import viz
 from pine_engine import METHODS, Engine, TokenLayout
 from pine_engine.engine import orders, passes
 from pine_engine.engine.run import Run, prepare_run
+from tests.support.families import TinyLlama
+from tests.support.tokenizers import letter_tokenizer
 
 LAYOUT = TokenLayout(tuple(range(60, 73)), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
 FIXED: dict[str, Any] = {"max_new_tokens": 5, "stop_at_eos": False}
@@ -192,3 +196,29 @@ def test_shuffle_finds_broken_invariance(engine: Engine, monkeypatch: pytest.Mon
     monkeypatch.setattr(Run, "result", nudged)
     found = engine.shuffle(LAYOUT, methods=["vanilla", "pine"], count=2, **FIXED)
     assert found.invariance_held == {"vanilla": None, "pine": False}
+
+
+def test_results_have_frames_dictionaries_and_figures(
+    tiny_llama: TinyLlama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(tiny_llama(max_context_length=4096), letter_tokenizer())
+    documents = [{"text": "red", "source": "a.md"}, "green"]
+    shuffled = engine.shuffle(
+        question="Who?", documents=documents, methods=["vanilla", "pine"], max_new_tokens=2
+    )
+    frame = shuffled.to_frame()
+    assert frame.to_dict("records") == shuffled.to_dict()["results"]
+    assert list(zip(frame["order"], frame["method"], frame["text"], strict=True)) == [
+        (list(result.order), method, one.text)
+        for result in shuffled.results
+        for method, one in result.comparisons.items()
+    ]
+    first, second = (result.result for result in shuffled.results)
+    assert first.to_frame()["text"].tolist() == [answer.text for answer in first.answers.values()]
+    assert [document.metadata for document in second.documents] == [{}, {"source": "a.md"}]
+    shown: list[Figure] = []
+    monkeypatch.setattr(Figure, "show", lambda figure: shown.append(figure))
+    shuffled.show()
+    first.show()
+    expected = viz.plot_shuffle(shuffled.results), viz.plot_masks(first)
+    assert [figure.to_json() for figure in shown] == [figure.to_json() for figure in expected]

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 import pine_engine as pine
-from pine_engine.engine.events import answers_report, trace_report
+from pine_engine.engine.events import trace_report
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.task_estimates import nested
@@ -153,7 +153,7 @@ def compared(view: RunView, accepted: Sequence[str]) -> Compared | None:
     run = view.finished
     if run is None:
         return None
-    report = answers_report(run.result)
+    report = run.result.to_dict()
     for answer in report["results"]:
         answer["is_correct"] = _is_correct(answer["text"], accepted)
     return Compared.model_validate({"model": run.model, "dtype": run.dtype, **report})
