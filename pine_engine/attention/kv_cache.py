@@ -1,7 +1,7 @@
 """KV cache of one prompt under one method, and batches of caches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional
 
 import torch
@@ -29,18 +29,23 @@ class DocumentBlocks:
 NO_DOCUMENTS = DocumentBlocks([], torch.empty(0), torch.empty(0))
 """Blocks of a layer that stores documents like other tokens."""
 
+NO_RATIOS = torch.empty(0)
+"""Ratios of a layer whose positions are not divided by PINE."""
+
 
 @dataclass
 class LayerCache:
     """Rotated keys and values (G, capacity, head_dim) of one layer; the first `length` tokens are filled.
 
     With documents in blocks, these are the tokens of prefix and suffix; else those of the whole prompt.
+    `ratios` (G,) divide the positions of each head; they are chosen at prefill.
     """
 
     keys: Tensor
     values: Tensor
     blocks: DocumentBlocks
     length: int = 0
+    ratios: Tensor = NO_RATIOS
 
     def append(self, keys: Tensor, values: Tensor) -> None:
         """Append tokens (G, n, head_dim)."""
@@ -103,9 +108,10 @@ class BatchedKVCache:
         """Move caches into one batch."""
         batch = cls(caches, [])
         for layers in zip(*(cache.layers for cache in caches), strict=True):
-            parts = zip(*([one.keys, one.values, *one.blocks.tensors()] for one in layers), strict=True)
-            keys, values, *blocks = map(torch.cat, parts)
-            batch.layers.append(LayerCache(keys, values, DocumentBlocks.of_tensors(blocks)))
+            rows = ([one.keys, one.values, one.ratios, *one.blocks.tensors()] for one in layers)
+            keys, values, ratios, *blocks = map(torch.cat, zip(*rows, strict=True))
+            stored = DocumentBlocks.of_tensors(blocks)
+            batch.layers.append(LayerCache(keys, values, stored, ratios=ratios))
             for index, layer in enumerate(layers):
                 layer.keys, layer.values, *own_blocks = (
                     heads_of(part, index, len(caches)) for part in (keys, values, *blocks)
@@ -131,5 +137,5 @@ def new_layer(
 
 
 def empty_like(layer: LayerCache, capacity: int) -> LayerCache:
-    """Return an empty layer for `capacity` tokens with the documents of another layer."""
-    return new_layer(layer.keys, capacity, blocks=layer.blocks)
+    """Return an empty layer for `capacity` tokens with the documents and ratios of another layer."""
+    return replace(new_layer(layer.keys, capacity, blocks=layer.blocks), ratios=layer.ratios)

@@ -11,6 +11,7 @@ from pine_engine.attention.kv_cache import KVCache
 from pine_engine.attention.placed import PlacedAttention
 from pine_engine.attention.ranked import RankedAttention
 from pine_engine.attention.recorder import TraceRecorder
+from pine_engine.attention.rotated import RotatedAttention
 from pine_engine.attention.strategy import PromptState, Strategy
 from pine_engine.methods.plan import AttentionPlan
 from pine_engine.network.model_patching import PatchedModel
@@ -38,6 +39,8 @@ def _choose_strategy(state: PromptState, device: torch.device) -> Strategy:
     plan = state.plan
     if plan.document_starts is None or plan.suffix_document_starts is None:
         return RankedAttention(state, device)
+    if plan.method.position_scale != "one":
+        return RotatedAttention(state, device)
     if not plan.model_rotates:
         return PlacedAttention(state, device, plan.document_starts, plan.suffix_document_starts)
     if plan.method.mask == "causal":

@@ -1,7 +1,7 @@
 """Interface of the attention strategies: attention of one layer for one prompt, from prefill to decode.
 
-There are four strategies, selected from the columns of the plan (`state.py`): `causal.py`, `isolated.py`,
-`placed.py` and `ranked.py`.
+There are five strategies, selected from the columns of the plan (`state.py`): `causal.py`, `isolated.py`,
+`placed.py`, `ranked.py` and `rotated.py`.
 """
 
 from collections.abc import Hashable, Sequence

@@ -64,7 +64,8 @@ def prefill(
     plan = build_plan(method, layout)
     state = new_state(plan, patched_model=patched_model, reserved_tokens=reserved_tokens, recorder=recorder)
     # A trace needs the prefill of documents, and one of single tokens also that of the prefix.
-    cached_sequences = [] if recorder and recorder.request.token_ranges else cached_sequences
+    is_whole = method.depends_on_question or (recorder and recorder.request.token_ranges)
+    cached_sequences = [] if is_whole else cached_sequences
     if recorder is None and (source := find_documents(cached_sequences, state)):
         row = fork(source, state, reserved_tokens)
         return row, extend([row], [layout.suffix], on_layer)[0, -logits_to_keep:]

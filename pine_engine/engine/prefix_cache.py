@@ -42,7 +42,7 @@ def find_prefix(rows: Iterable[SequenceState], state: PromptState) -> SequenceSt
     plan = state.plan
     for row in rows:
         is_same = row.state.patched_model is state.patched_model
-        is_same &= row.state.plan.method.has_positions == plan.method.has_positions
+        is_same &= row.state.plan.method.prefix_encoding == plan.method.prefix_encoding
         if is_same and row.state.plan.layout.prefix == plan.layout.prefix != ():
             return row
     return None

@@ -51,7 +51,8 @@ class AttentionPlan:
     @cached_property
     def model_rotates(self) -> bool:
         """True if the model rotates by position ids; else its position ids are 0, and PINE rotates."""
-        if self.document_starts is None or self.method.mask == "bidirectional":
+        is_scaled = self.method.position_scale != "one"
+        if self.document_starts is None or self.method.mask == "bidirectional" or is_scaled:
             return False
         # Each key of the documents has one position for all queries but those of the suffix.
         return bool((self.document_starts == self.query_starts)[self.visible].all())

@@ -65,6 +65,16 @@ MergeKind = Literal["least_entropy", "mean", "naive_bayes"]
 - `naive_bayes`: product of the documents' probabilities, divided by the prior.
 """
 
+PositionScale = Literal["one", "per_head"]
+"""Ratio that divides the positions of queries and keys; `per_head`: between two numbers (Ms-PoE)."""
+
+HeadOrder = Literal["released", "inverse"]
+"""Assignment of the ratios to heads, sorted by the share of keys that stand out, the largest share first.
+
+- `released`: head h gets the ratio whose index is entry h of the sorted heads, as in the released code.
+- `inverse`: the head with the largest share gets the smallest ratio.
+"""
+
 Role = Literal["method", "other", "variant", "control"]
 """Method of the PINE paper, which `reproduce-paper` evaluates; other method; variant; or control."""
 
@@ -86,6 +96,11 @@ class Method:
         temperature: Temperature of the documents' scores, for adaptive weighting.
         scale: Factor of the documents' joint score, for adaptive weighting.
         importance: Reduction of attention to importance, for ranked positions.
+        position_scale: Ratio that divides the positions.
+        min_ratio: Smallest ratio, for a ratio per head.
+        max_ratio: Upper limit of the ratios, which no head reaches.
+        first_scaled_layer: First layer whose positions are divided.
+        head_order: Assignment of the ratios to heads.
         score: Score by which the documents are reordered before the run; None for the input order.
         arrangement: Places of the documents by score.
         rounds: Number of times that scores are computed and documents reordered.
@@ -109,6 +124,11 @@ class Method:
     temperature: float = 1.0
     scale: float = 1.0
     importance: ImportanceKind = "mean"
+    position_scale: PositionScale = "one"
+    min_ratio: float = 1.2
+    max_ratio: float = 1.8
+    first_scaled_layer: int = 2
+    head_order: HeadOrder = "released"
     score: ScoreKind | None = None
     arrangement: Arrangement = "best_last"
     rounds: int = 1
@@ -141,6 +161,16 @@ class Method:
         return self.positions != "none"
 
     @property
+    def prefix_encoding(self) -> tuple[Hashable, ...]:
+        """Columns that affect the prefill of the prefix."""
+        return self.has_positions, self.position_scale
+
+    @property
+    def depends_on_question(self) -> bool:
+        """True if states of prefix and documents depend on what follows, so that no other prompt has them."""
+        return self.position_scale == "per_head"
+
+    @property
     def invariance(self) -> str:
         """`is_order_invariant` as a word, for tables."""
         return "yes" if self.is_order_invariant else "no"
@@ -150,7 +180,8 @@ class Method:
         """Columns that affect the prefill of documents; methods with equal ones differ in the suffix only."""
         positions: PositionKind = "shared" if self.positions == "shared_right" else self.positions
         first_pass = self.score, self.arrangement, self.rounds, self.merge
-        return self.mask, positions, self.importance, *first_pass
+        ratios = self.position_scale, self.min_ratio, self.max_ratio, self.first_scaled_layer, self.head_order
+        return self.mask, positions, self.importance, *first_pass, *ratios
 
 
 _TABLE = tomllib.loads(Path(__file__).with_name("methods.toml").read_text(encoding="utf-8"))["method"]

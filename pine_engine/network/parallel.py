@@ -6,6 +6,8 @@ outputs of all processes in hooks around the modules whose weights it has split.
 
 from typing import Any, cast
 
+import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.distributed.tensor_parallel import apply_tensor_parallelism, get_kv_heads_per_rank
 
@@ -15,6 +17,16 @@ from pine_engine.errors import ModelError
 def num_processes(model: PreTrainedModel) -> int:
     """Return the number of processes between which the layers are split; 1 for a whole model."""
     return model.tp_size or 1
+
+
+def gather_heads(values: Tensor, processes: int) -> tuple[Tensor, slice]:
+    """Return values (heads,) of the heads of all processes, and the place of the own ones."""
+    if processes == 1:
+        return values, slice(None)
+    parts = [torch.empty_like(values) for _ in range(processes)]
+    torch.distributed.all_gather(parts, values)
+    first = torch.distributed.get_rank() * len(values)
+    return torch.cat(parts), slice(first, first + len(values))
 
 
 def num_local_heads(model: PreTrainedModel) -> int:

@@ -38,7 +38,11 @@ class Rope:
         transformers) or float64.
         """
         positions = torch.arange(length, device=self.inverse_frequencies.device, dtype=dtype)
-        angles = positions[:, None] * self.inverse_frequencies.to(dtype)
+        return self.rotations(positions, head_dim)
+
+    def rotations(self, positions: Tensor, head_dim: int) -> Tensor:
+        """Return the rotations to real positions (...) as `table` does, (..., head_dim / 2)."""
+        angles = positions[..., None] * self.inverse_frequencies.to(positions)
         angles = nn.functional.pad(angles, (0, head_dim // 2 - angles.shape[-1]))
         return torch.complex(angles.cos(), angles.sin())
 

@@ -44,7 +44,7 @@ def engine(tiny_llama: TinyLlama) -> Engine:
 @pytest.mark.parametrize("layout", [LAYOUT, WITHOUT_PREFIX], ids=["prefix", "no prefix"])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 2), (4, 1), (4, 4)])
 def test_prefill_is_as_defined(tiny_llama: TinyLlama, layout: TokenLayout, heads: int, kv_heads: int) -> None:
-    model = exact_llama(tiny_llama, heads=heads, kv_heads=kv_heads)
+    model = exact_llama(tiny_llama, layers=3, heads=heads, kv_heads=kv_heads)
     engine = Engine(model)
     logits = {method: prefill_logits(engine, layout, method) for method in PLANNED}
     for method in PLANNED:

@@ -48,6 +48,8 @@ REFERENCE = "reference_for_tests"
 PLANNED = [name for name, row in METHODS.items() if row.has_plan]
 """Methods that the reference defines."""
 
+MSPOE_FIRST_LAYER = 2
+
 APE_TEMPERATURE = APE_SCALE = 0.9
 
 DOCUMENTS_TOGETHER = -1
@@ -99,13 +101,18 @@ def mixed_by(model: PreTrainedModel, mix: Mix) -> Iterator[None]:
         _mix.pop()
 
 
-def reference_logits(model: PreTrainedModel, layout: TokenLayout, method: str) -> Tensor:
-    """Return the logits (n, V) of the prompt under a method."""
-    return reference_pass(model, layout, method)[0]
+def reference_logits(
+    model: PreTrainedModel, layout: TokenLayout, method: str, num_decoded: int = 0
+) -> Tensor:
+    """Return the logits (n, V) of the prompt under a method, and of answer tokens at its end."""
+    return reference_pass(model, layout, method, num_decoded)[0]
 
 
-def reference_pass(model: PreTrainedModel, layout: TokenLayout, method: str) -> tuple[Tensor, Tensor]:
+def reference_pass(
+    model: PreTrainedModel, layout: TokenLayout, method: str, num_decoded: int = 0
+) -> tuple[Tensor, Tensor]:
     """Return logits (n, V) and weights (A, H, n, n), NaN where masked. Source: specification 1, 3."""
+    last = layout.num_tokens - num_decoded - 1  # token of the prompt that chooses the ratios of Ms-PoE
     text = getattr(getattr(model, "model", None), "language_model", model)
     rotary = next(module for module in text.modules() if "inv_freq" in " ".join(vars(module)["_buffers"]))
     ids = torch.tensor(layout.ids)[None]
@@ -120,17 +127,25 @@ def reference_pass(model: PreTrainedModel, layout: TokenLayout, method: str) -> 
         rotate = sys.modules[type(module).__module__].apply_rotary_pos_emb
         has_kinds = isinstance(getattr(rotary, "rope_type", None), dict)
         of_layer = [config.layer_types[layer]] if has_kinds else []
-        cos, sin = rotary(query, torch.arange(layout.num_tokens)[None], *of_layer)
+        positions = torch.arange(layout.num_tokens)[None]
+        cos, sin = rotary(query, positions, *of_layer)
         # At position 0 the model has already applied the factor of yarn in cos and sin to the rotated
         # dimensions.
         factor = torch.ones(query.shape[-1])
         factor[: cos.shape[-1]] = cos[0, 0, 0]
         query, key = query / factor, key / factor
-        rotated_query, rotated_key = (_at_every_position(rotate, x, cos, sin) for x in (query, key))
         group = len(query) // len(key)
+        raws = [query[head] @ key[head // group].T * scaling for head in range(len(query))]
+        ratios = [1.0] * len(key)
+        if method == "mspoe" and layer >= MSPOE_FIRST_LAYER:
+            rows = [raw[last, : last + 1] for raw in raws]
+            ratios = mspoe_ratios(
+                rows if softcap is None else [(r / softcap).tanh() * softcap for r in rows], group
+            )
         output = torch.empty_like(query)
-        for head in range(len(query)):
-            raw = query[head] @ key[head // group].T * scaling
+        for head, raw in enumerate(raws):
+            cos, sin = rotary(query, positions.to(query.dtype) / ratios[head // group], *of_layer)
+            rotated_query, rotated_key = (_at_every_position(rotate, x, cos, sin) for x in (query, key))
             for index in range(layout.num_tokens):
                 own, keys_at, factors = positions_seen(layout, method, index, raw)
                 visible = sorted(keys_at)
@@ -161,6 +176,15 @@ def reference_pass(model: PreTrainedModel, layout: TokenLayout, method: str) -> 
     return output.logits[0], weights_of
 
 
+def mspoe_ratios(rows: list[Tensor], group: int) -> list[float]:
+    """Return the ratio of each key head from unrotated scores of the prompt's last token by query head."""
+    counts = [sum(weight > 3 / len(row) for weight in row.softmax(0).tolist()) for row in rows]
+    of_key_heads = [sum(counts[first : first + group]) for first in range(0, len(rows), group)]
+    num_heads = len(of_key_heads)
+    most_first = sorted(range(num_heads), key=lambda head: -of_key_heads[head])
+    return [1.2 + 0.6 * most_first[head] / num_heads for head in range(num_heads)]
+
+
 def _at_every_position(rotate: Any, vectors: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate vectors (heads, n, d) to each of P positions, (n, heads, P, d). cos, sin: (1, P, turning)."""
     turning = cos.shape[-1]
@@ -188,7 +212,7 @@ def positions_seen(
         return 0, dict.fromkeys(seen, 0), {}
     if index < prefix:
         return index, seen, {}
-    if method == "vanilla":
+    if method in ("vanilla", "mspoe"):
         return index, {j: j for j in range(index + 1)}, {}
 
     input_starts = [span.start for span in spans]

@@ -166,8 +166,13 @@ def draw_positions(run: FinishedRun, selection: Selection) -> TabContent:
         positions = viz.plot_positions(trace, by=selection.rows, **options)
         figures["positions"] = of_method(positions, label)
         figures["position-map"] = of_method(viz.plot_position_map(trace, **options), label)
-        remark = ""
-        if trace.suffix_importance is None:
+        remark, row = "", pine.METHODS[method]
+        if row.position_scale == "per_head":
+            remark = notice(
+                f"{label}: positions before the division. From layer {row.first_scaled_layer} on, each head "
+                f"divides positions by its ratio, from {row.min_ratio:g} to less than {row.max_ratio:g}."
+            )
+        elif trace.suffix_importance is None:
             ranked = ranked_trace(run)
             other = f" Select {pine.METHODS[ranked.method].label} to compare its heads." if ranked else ""
             remark = notice(f"{label} uses the same document positions in every layer and head.{other}")

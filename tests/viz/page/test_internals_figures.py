@@ -181,6 +181,7 @@ def test_mean_names_its_most_decisive_head(run: FinishedRun) -> None:
     vanilla = draw_positions(run, Selection("vanilla", last, 1, 3))
     assert "same document positions in every layer and head. Select PINE" in vanilla.html
     assert "layer" not in vanilla.figures["position-map"].layout.title.text
+    assert "From layer 2 on, each head divides" in draw_positions(run, Selection("mspoe", last)).html
 
 
 # The figures
