@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pine_engine.engine.prefix_cache import PrefixCache
     from pine_engine.engine.transformers_generate import patch_generate
     from pine_engine.errors import InputError, ModelError, PineError
+    from pine_engine.integrations import CUSTOM_GENERATE
     from pine_engine.invariance.certificate import (
         Certificate,
         create_certificate,
@@ -67,6 +68,7 @@ _LAZY_IMPORTS = {
         "engine.prefix_cache": "PrefixCache",
         "engine.transformers_generate": "patch_generate",
         "errors": "InputError ModelError PineError",
+        "integrations": "CUSTOM_GENERATE",
         "invariance.certificate": "Certificate create_certificate hash_logits read_certificate",
         "invariance.position_sweep": "OrderEffects SlotScored order_effects sweep_document",
         "methods.plan": "AttentionPlan build_plan",
@@ -81,13 +83,14 @@ _LAZY_IMPORTS = {
 """Module of each name."""
 
 __all__ = [
-    "DEBIASERS", "METHODS", "TASKS", "Answer", "AttentionPlan", "Certificate", "DebiasResult", "Document",
-    "Engine", "GenerationFinished", "InputError", "LabeledRequest", "Method", "ModelError", "OrderComparison",
-    "OrderEffects", "OrderResult", "OrderStats", "PineError", "PrefillDone", "PrefillProgress", "PrefixCache",
-    "Prompt", "Request", "RunFinished", "RunResult", "Score", "ShuffleResult", "SlotScored", "TokenGenerated",
-    "TokenLayout", "TokenRange", "Trace", "TraceConfig", "build_plan", "compare_orders", "create_certificate",
-    "generate_batch", "get_methods", "hash_logits", "order_effects", "patch_generate", "plan_debias",
-    "read_certificate", "run_debias", "sample_orders", "summarize_orders", "sweep_document",
+    "CUSTOM_GENERATE", "DEBIASERS", "METHODS", "TASKS", "Answer", "AttentionPlan", "Certificate",
+    "DebiasResult", "Document", "Engine", "GenerationFinished", "InputError", "LabeledRequest", "Method",
+    "ModelError", "OrderComparison", "OrderEffects", "OrderResult", "OrderStats", "PineError",
+    "PrefillDone", "PrefillProgress", "PrefixCache", "Prompt", "Request", "RunFinished", "RunResult",
+    "Score", "ShuffleResult", "SlotScored", "TokenGenerated", "TokenLayout", "TokenRange", "Trace",
+    "TraceConfig", "build_plan", "compare_orders", "create_certificate", "generate_batch", "get_methods",
+    "hash_logits", "order_effects", "patch_generate", "plan_debias", "read_certificate", "run_debias",
+    "sample_orders", "summarize_orders", "sweep_document",
 ]  # fmt: skip
 
 

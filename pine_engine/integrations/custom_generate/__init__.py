@@ -1,0 +1,1 @@
+"""Folder with the name that transformers expects."""
