@@ -101,11 +101,13 @@ def _as_int(value: Any) -> int | None:
 
 
 class Registry(dict[str, Entry]):
-    """Entries by their attribute `name`; an unknown name raises UnknownNameError with the known ones."""
+    """Entries by their `name`, in any case; an unknown name raises UnknownNameError with the known ones."""
 
     def __init__(self, kind: str, entries: Iterable[Any]) -> None:
         super().__init__((entry.name, entry) for entry in entries)
         self.kind = kind
 
     def __missing__(self, name: Any) -> Entry:
+        if isinstance(name, str) and (entry := self.get(name.lower())) is not None:
+            return entry
         raise UnknownNameError(self.kind, name, self)

@@ -93,16 +93,16 @@ QUESTION = TASK.prompt(TOKENIZER, question="Who?", documents=["a", "b"])
 ACCEPTED: dict[str, tuple[Callable[[Any, Any], Any], list[Any]]] = {
     "methods": (
         lambda engine, methods: answers(engine, methods=methods),
-        ["pine", PINE, [PINE], ("pine",), {"pine"}, np.array(["pine"]), lambda: iter(["pine"])],
+        ["pine", PINE, [PINE], ("pine",), {"pine"}, np.array(["pine"]), lambda: iter(["pine"]), "PINE"],
     ),
     "all methods": (
         lambda engine, methods: engine.score(LAYOUT, ["A"], methods=methods),
-        [list(pine.METHODS), "all", pine.METHODS, pine.METHODS.keys(), pine.METHODS.values()],
+        [list(pine.METHODS), "all", "ALL", pine.METHODS, pine.METHODS.keys(), pine.METHODS.values()],
     ),
     "method": (
         lambda engine, method: (batch_answer(engine, method=method).token_ids,
                                 generated(engine, LAYOUT, method=method)),
-        ["pine", PINE],
+        ["pine", PINE, "Pine"],
     ),
     "stop ids": (
         lambda engine, ids: pine.Engine(engine.model, stop_token_ids=ids).stop_token_ids,
@@ -275,9 +275,9 @@ INVALID_PARTS: list[tuple[str, dict[str, Any]]] = [
     *(("prompt", {"prompt": LAYOUT, name: value}) for name, value in PARTS.items()), ("prompt", {}),
     ("documents", {"question": "Who?"}), ("question", {"documents": ["a"]}),
     ("task", {"question": "Who?", "documents": ["a"], "task": "qa"}),
-    ("lenght", {"prompt": LAYOUT, "lenght": 3}),
+    ("lenght", {"prompt": LAYOUT, "lenght": 3}), ("temperature", {"prompt": LAYOUT, "temperature": 0.5}),
 ]  # fmt: skip
-CALLS: tuple[Any, ...] = (pine.Engine.generate, pine.Engine.shuffle, pine.Engine.score)
+CALLS: tuple[Any, ...] = (pine.Engine.run, pine.Engine.generate, pine.Engine.shuffle, pine.Engine.score)
 
 REFUSALS: list[Any] = [
     *(case for field, arguments in INVALID_PARTS
@@ -286,8 +286,8 @@ REFUSALS: list[Any] = [
     *cases("prompt", lambda engine: engine.run(), lambda engine: engine.run(LAYOUT, question="Who?")),
     *with_value("method", [5, [None], ["vanilla", ["pine"]], b"pine"],
         lambda engine, methods: engine.run(LAYOUT, methods=methods)),
-    *with_value("method", [["pine", "magic"], ["PINE"]], lambda _, methods: pine.get_methods(methods)),
-    *with_value("methods", [[], ["all", "pine"], ["pine", "pcw", "pine"]],
+    *with_value("method", [["pine", "magic"], ["Magic"]], lambda _, methods: pine.get_methods(methods)),
+    *with_value("methods", [[], ["All", "pine"], ["pine", "pcw", "PINE"]],
         lambda _, methods: pine.get_methods(methods)),
     *with_value("", [[], "pine,vanilla"], lambda engine, methods: engine.run(LAYOUT, methods=methods)),
     *with_value("method", ["pines", ["pine"] * 3],

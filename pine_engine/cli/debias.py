@@ -64,12 +64,16 @@ def debias(
             elif isinstance(event, pine.DebiasResult):
                 results.append(event)
     by_file = list(zip(map(str, files), results, strict=True))
-    report = output.report_header(engine) | {"wrapper": wrapper, "base": base, "prompts": plan.num_prompts}
+    report = output.report_header(engine) | {
+        "wrapper": plan.wrapper.name,
+        "base": plan.base,
+        "prompts": plan.num_prompts,
+    }
     report["results"] = [{"file": file, **asdict(result)} for file, result in by_file]
     rows = []
     for file, result in by_file:
         base_answers = [f"{answer or 'none'} {count}x" for answer, count in result.base_answers.items()]
         scores = [f"{label} {score:.3g}" for label, score in result.scores.items()]
         row = {"file": file, "answer": result.answer or "none", "scores": ", ".join(scores)}
-        rows.append(row | {f"{pine.METHODS[base].label} alone": ", ".join(base_answers)})
+        rows.append(row | {f"{pine.METHODS[plan.base].label} alone": ", ".join(base_answers)})
     return CommandResult(report, rows)

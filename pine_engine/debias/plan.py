@@ -127,7 +127,7 @@ def plan_debias(
         InputError: For an unknown name, no request, labels that do not fit, or too many orders.
     """
     row = DEBIASERS[wrapper]
-    get_method(base)
+    base = get_method(base).name
     if not requests:
         raise InputError("no request to answer: expected at least one", field="requests")
     if majority and not row.votes:

@@ -120,9 +120,9 @@ class MeasuredMethod:
 
 def measured_method(name: str) -> MeasuredMethod:
     """Return the method or wrapped method of a name. Raises InputError for an unknown or nested name."""
-    if name in METHODS:
+    if name.lower() in METHODS:
         return MeasuredMethod(METHODS[name])
-    wrapper, separator, base = name.partition(SEPARATOR)
+    wrapper, separator, base = name.lower().partition(SEPARATOR)
     if not separator and wrapper not in DEBIASERS:
         known = ", ".join([*METHODS, ALL, *(f"{wrapper}{SEPARATOR}METHOD" for wrapper in DEBIASERS)])
         raise InputError(f"unknown method {name!r}; choose from: {known}", field="methods")
@@ -134,7 +134,7 @@ def measured_method(name: str) -> MeasuredMethod:
 
 def measured_methods(names: Sequence[str] | None = None) -> tuple[MeasuredMethod, ...]:
     """Return methods by name, each once: the default methods for None, every method alone for ["all"]."""
-    if not names or list(names) == [ALL]:
+    if not names or [name.lower() for name in names] == [ALL]:
         return tuple(map(MeasuredMethod, get_methods(names)))
     methods = tuple(map(measured_method, names))
     if len(set(methods)) < len(methods):

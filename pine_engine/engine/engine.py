@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
-from typing import Unpack
+from typing import Never, Unpack
 
 import torch
 
@@ -91,6 +91,7 @@ class Engine(PreparedModel):
         return_logits: bool = False,
         stop_at_eos: bool = True,
         prefix_cache: PrefixCache | None = None,
+        **unknown: Never,
     ) -> RunResult:
         """Answer a question over documents, or a prompt, greedily under each method.
 
@@ -114,10 +115,11 @@ class Engine(PreparedModel):
             stop_at_eos: False to continue after the end-of-sequence token.
             prefix_cache: Earlier prompts. Prefixes and documents in it are reused, and this prompt is added.
                 Without it, only the methods of this run share them.
+            **unknown: No other option, such as temperature: use patch_generate for those of transformers.
 
         Raises:
-            InputError: For an unknown method or task, a prompt that exceeds the context, and for both a
-                prompt and its parts, or neither.
+            InputError: For an unknown option, method or task, a prompt that exceeds the context, and for both
+                a prompt and its parts, or neither.
             ModelError: For logits that are not finite.
         """
         run = prepare_run(
@@ -135,6 +137,7 @@ class Engine(PreparedModel):
             return_logits=return_logits,
             stop_at_eos=stop_at_eos,
             prefix_cache=prefix_cache,
+            **unknown,
         )
         return run_in_worker(run.finish)
 

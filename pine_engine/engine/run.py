@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
 import torch
+from transformers import GenerationConfig
 
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.trace import TraceConfig
@@ -197,7 +198,10 @@ def tokenize_request(
 ) -> TokenLayout:
     """Return the token ids of the prompt, or of the one that the task builds from its parts."""
     for name in unknown:
-        raise InputError(f"unknown option: got {name}. See help(Engine.run) for all options.", field=name)
+        advice = "See help(Engine.run) for all options."
+        if hasattr(GenerationConfig(), name):
+            advice = "Answers are greedy; pass options of transformers to `generate` inside patch_generate."
+        raise InputError(f"unknown option: got {name}. {advice}", field=name)
     has_parts = documents is not None or any((question, instruction, system, messages)) or task != USUAL_TASK
     if prompt is not None and has_parts:
         message = "a prompt and parts of one were passed. Pass the prompt or its parts."

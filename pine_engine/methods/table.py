@@ -198,7 +198,7 @@ def get_methods(methods: str | Method | Iterable[str | Method] | None = None) ->
     """Return the named methods in their order.
 
     Args:
-        methods: One or more names or methods; "all" for every method, None for the default ones.
+        methods: One or more names in any case, or methods; "all" for every method, None for the default ones.
 
     Raises:
         InputError: A name is unknown or occurs twice, or there is none.
@@ -210,15 +210,17 @@ def get_methods(methods: str | Method | Iterable[str | Method] | None = None) ->
     items = as_tuple_of(methods, (str, Method), "method", f"choose from: {known}", least=0)
     if not items:
         raise InputError(f"no method was chosen; choose at least one of: {known}", field="methods")
-    names = [item.name if isinstance(item, Method) else item for item in items]
-    if names == [ALL]:
+    is_all = [isinstance(item, str) and item.lower() == ALL for item in items]
+    if is_all == [True]:
         return tuple(METHODS.values())
-    if ALL in names:
+    if any(is_all):
         raise InputError(f"{ALL!r} selects every method; name it alone", field="methods")
+    found = tuple(map(get_method, items))
+    names = [method.name for method in found]
     if len(set(names)) < len(names):
         message = f"a method was named twice in {', '.join(names)}; name each method once"
         raise InputError(message, field="methods")
-    return tuple(item if isinstance(item, Method) else METHODS[item] for item in items)
+    return found
 
 
 def get_method(method: str | Method) -> Method:

@@ -352,7 +352,8 @@ def test_measured_methods_are_all_methods_alone_and_wrapped() -> None:
         assert len(set(names)) == table.NUM_MEASURED
     assert list(map(table.method_mark, METHODS)) == list(range(len(METHODS)))
     assert [one.base for one in table.measured_methods()] == list(get_methods())
-    assert [one.name for one in table.measured_methods(["all"])] == list(METHODS)
+    assert [one.name for one in table.measured_methods(["All"])] == list(METHODS)
+    assert table.measured_method("Permutation_full:PINE").name == "permutation_full:pine"
     alone = table.measured_method("permutation_full")
     assert (alone.name, alone.label) == ("permutation_full:vanilla", "Permutation, full (Vanilla)")
 
