@@ -1,5 +1,10 @@
 """`python -m pine_engine SUBCOMMAND`."""
 
-from pine_engine.cli.main import main
+import sys
 
-main()
+try:
+    from pine_engine.cli.main import main
+
+    main()
+except KeyboardInterrupt:  # during the imports
+    sys.exit(130)

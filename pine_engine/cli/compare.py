@@ -4,32 +4,48 @@ from pathlib import Path
 
 import pine_engine as pine
 from pine_engine.cli import output
-from pine_engine.cli.options import Methods, ModelOptions, method_names
+from pine_engine.cli.options import Limit, Methods, ModelOptions, method_names
 from pine_engine.cli.output import CommandResult
-from pine_engine.prompts.request import read_request
+from pine_engine.prompts.request import read_requests
 
 
 def compare(
-    file: Path, methods: Methods = None, max_new_tokens: int = 64, model: ModelOptions = ModelOptions()
+    file: Path,
+    methods: Methods = None,
+    max_new_tokens: int = 64,
+    limit: Limit = None,
+    model: ModelOptions = ModelOptions(),
 ) -> CommandResult:
-    """Answer one question over documents with every method.
+    """Answer questions over documents with every method.
 
     Args:
-        file: JSON file with "question" and "documents", a list of texts or of {"title", "text"}.
+        file: JSON file with "question" and "documents", a list of texts or of {"title", "text"}; JSONL file
+            with one such object or example of a dataset per line; or - for either on stdin.
         methods: Names of methods.
         max_new_tokens: Maximum length of an answer, in tokens.
+        limit: Maximum number of lines. Default: all.
         model: Model that answers.
     """
     names = method_names(methods)
-    request = read_request(file, pine.Request)
+    requests = read_requests(file, limit)
     engine = model.load(needs_tokenizer=True)
-    layout = request.tokenize(engine)
-    with output.progress(2 * len(names)) as advance:
-        for event in engine.generate(layout, methods=names, max_new_tokens=max_new_tokens):
-            if isinstance(event, pine.PrefillDone):
-                advance(f"{event.method}: prefill of {layout.num_tokens} tokens finished")
-            elif isinstance(event, pine.GenerationFinished):
-                advance(f"{event.answer.method}: answer finished")
-            elif isinstance(event, pine.RunFinished):
-                report = output.report_header(engine) | event.result.to_dict()
-    return CommandResult(report, report["results"])
+    layouts = [(name, request.tokenize(engine)) for name, request in requests]
+    for _, layout in layouts:
+        engine.check_length(layout, max_new_tokens)
+    reports = []
+    with output.progress(2 * len(names) * len(layouts)) as advance:
+        for name, layout in layouts:
+            for event in engine.generate(layout, methods=names, max_new_tokens=max_new_tokens):
+                if isinstance(event, pine.PrefillDone):
+                    advance(f"{event.method}: prefill of {layout.num_tokens} tokens finished")
+                elif isinstance(event, pine.GenerationFinished):
+                    advance(f"{event.answer.method}: answer finished")
+                elif isinstance(event, pine.RunFinished):
+                    reports.append({"id": name, **event.result.to_dict()})
+                elif text := output.event_text(event):
+                    advance(text, 0)
+    header = output.report_header(engine)
+    if len(reports) == 1 and file.suffix != ".jsonl":
+        return CommandResult(header | {"results": reports[0]["results"]}, reports[0]["results"])
+    rows = [{"id": report["id"], **result} for report in reports for result in report["results"]]
+    return CommandResult(header | {"requests": reports}, rows)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -29,8 +30,12 @@ from pine_engine.evaluation.report.tables import estimated, metric_rows
 from pine_engine.evaluation.report.task_tables import main_results
 from pine_engine.evaluation.settings import Settings, choose
 from pine_engine.evaluation.task_estimates import nested
+from pine_engine.invariance.platform_facts import installed_version
+from pine_engine.models.load import resolve
+from pine_engine.prompts.request import STDIN
 
 METRICS = ("generate", "logprob")
+STOPPING = "stopping after this layer; press Ctrl-C again to stop at once"
 
 
 def evaluate(
@@ -69,6 +74,8 @@ def evaluate(
         model: Model to evaluate.
     """
     try:
+        if data == STDIN:
+            raise InputError("evaluate reads its data again when it resumes; give a file instead of -")
         part = shards.parse_shard(shard)
         examples = read_examples(data, limit, sample_seed)
         if task is not None:
@@ -106,10 +113,18 @@ def evaluate(
                 "writes"
             )
         output.stderr.quiet = not shards.is_main_process()
+        if finished := _finished(output_dir, settings, model, data):
+            records, missing = _planned(output_dir, shown, settings)
+            if not missing:
+                is_silent = part.is_launched and part.index
+                return CommandResult({}, []) if is_silent else _summarize(output_dir, finished, records, 0, 0)
         engine, info = _open(output_dir, settings, model, data)
         started = time.perf_counter()
         try:
-            with shards.stop_on_signals() as stopped, stored.write_records(output_dir, part.index) as append:
+            with (
+                shards.stop_on_signals(lambda: output.print_note(STOPPING)) as stopped,
+                stored.write_records(output_dir, part.index) as append,
+            ):
                 found = stored.read_records(output_dir)
                 planned = settings.keys(share)
                 num_done = len(planned.keys() & {record.key for record in found})
@@ -119,6 +134,8 @@ def evaluate(
                         if isinstance(item, Record):
                             append(item)
                             advance(f"{item.example}: {item.method}, {item.order_name}")
+                        elif text := output.event_text(item):
+                            advance(text, 0)
 
                     run = partial(run_evaluation, engine, share, settings, keep, stopped)
                     compute_on(engine.device, partial(run, found=found, dataset=examples))
@@ -157,6 +174,33 @@ def _open(
         return engine, stored.open_run(output_dir, info)
 
 
+def _finished(output_dir: Path, settings: Settings, model: ModelOptions, data: Path) -> stored.RunInfo | None:
+    """Return the run of a folder if it is that of these options, as far as known without the model."""
+    if not (output_dir / stored.RUN_FILE).exists():
+        return None
+    info, source = stored.read_run(output_dir), resolve(model.model)
+    place, _, revision = info.address.partition("@")
+    is_same = source.address == info.address or (
+        source.origin == "hub" and source.path_or_id == place and source.revision in (None, revision)
+    )
+    platform = info.platform.model_copy(
+        update={
+            "dtype": info.platform.dtype if model.dtype == "auto" else model.dtype,
+            "device": model.device,
+            "torch": version("torch"),
+            "transformers": version("transformers"),
+            "pine_explorer": installed_version("pine-explorer"),
+        }
+    )
+    update = {
+        **settings.model_dump(),
+        "data": data.name,
+        "data_sha256": file_sha256(data),
+        "platform": platform,
+    }
+    return info if is_same and not info.differences(info.model_copy(update=update)) else None
+
+
 def _planned(output_dir: Path, examples: Sequence[Example], settings: Settings) -> tuple[list[Record], int]:
     """Return the existing records of these examples and the number of missing ones."""
     planned = settings.keys(examples)
@@ -181,6 +225,7 @@ def _summarize(
         reasons.append(str(error))
     report = {
         "folder": str(output_dir),
+        "model": info.platform.model,
         "dtype": info.platform.dtype,
         "run": info.model_dump(mode="json"),
         "records": len(records),

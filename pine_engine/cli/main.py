@@ -3,10 +3,17 @@
 Subcommands import torch only when they compute, so that help and errors appear at once.
 """
 
+import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 import typer
 
+from pine_engine.cli import output
 from pine_engine.cli.bench import bench
 from pine_engine.cli.compare import compare
 from pine_engine.cli.conformance import conformance
@@ -41,12 +48,45 @@ for function in SUBCOMMANDS:
 app.command("repeat", hidden=True)(as_command(reproduce))  # the name in certificates of earlier versions
 
 
+MAX_CLEANUP_S = 0.7
+"""Time in which a command ends after Ctrl-C; a layer of a large model may take longer."""
+
+
+@contextmanager
+def ends_on_interrupt() -> Iterator[None]:
+    """Raise KeyboardInterrupt on Ctrl-C inside the block, and exit after its cleanup or MAX_CLEANUP_S.
+
+    The exit skips the finalization of the interpreter, which waits for the thread of the model.
+    """
+    interrupted = threading.Event()
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        interrupted.set()
+        timer.start()
+        raise KeyboardInterrupt
+
+    timer = threading.Timer(MAX_CLEANUP_S, _exit)
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        if interrupted.is_set():
+            _exit()
+        signal.signal(signal.SIGINT, before)
+
+
+def _exit() -> None:
+    output.stderr.show_cursor()
+    sys.stdout.flush()
+    os._exit(STOPPED)
+
+
 def main() -> None:
     """Run the command line. Prints a PineError as one line on stderr and exits with status 2."""
     try:
-        app()
+        with ends_on_interrupt():
+            app()
     except PineError as error:
         print(f"pine_engine: {error}", file=sys.stderr)
         raise SystemExit(BAD_INPUT) from None
-    except KeyboardInterrupt:
-        raise SystemExit(STOPPED) from None

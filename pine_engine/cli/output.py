@@ -50,11 +50,18 @@ def load(model: str | None, dtype: str, device: str, *, needs_tokenizer: bool = 
 
 
 @contextmanager
-def progress(total: int, done: int = 0) -> Iterator[Callable[[str], None]]:
-    """Show a progress bar on a terminal. Calling the yielded function advances it and shows a text."""
+def progress(total: int, done: int = 0) -> Iterator[Callable[..., None]]:
+    """Show a progress bar on a terminal. The yielded function shows a text and advances by one or `steps`."""
     with _bar(bars.MofNCompleteColumn(), bars.TimeRemainingColumn(), bars.TextColumn("left,")) as bar:
         task = bar.add_task("", total=total, completed=done)
-        yield lambda step: bar.update(task, advance=1, description=step)
+        yield lambda step, steps=1: bar.update(task, advance=steps, description=step)
+
+
+def event_text(event: object) -> str:
+    """Return the progress within a step: the layer of a prefill, or the token of an answer."""
+    if isinstance(event, pine.PrefillProgress):
+        return f"{event.method}: prefill, layer {event.layers_done + 1} of {event.num_layers}"
+    return f"{event.method}: token {event.step + 1}" if isinstance(event, pine.TokenGenerated) else ""
 
 
 class CommandResult(NamedTuple):
@@ -79,7 +86,7 @@ def print_result(result: CommandResult, *, as_json: bool) -> None:
     elif result.rows:
         print_rows(stdout, result.rows)
         if "dtype" in result.report:
-            print_note(f"dtype: {result.report['dtype']}")
+            print_note(f"model: {result.report['model']}, dtype: {result.report['dtype']}")
         if result.caption:
             print_note(result.caption)
     for note in result.notes:

@@ -67,6 +67,8 @@ def verify(
                 if isinstance(event, pine.OrderResult):
                     cells.append(event.comparisons)
                     advance(example.id)
+                elif text := output.event_text(event):
+                    advance(f"{example.id}: {text}", 0)
             for method, stats in pine.summarize_orders(cells).items():
                 values = {field: getattr(stats, field) for field in STATISTICS}
                 entries.append({"id": example.id, "method": method, **values})

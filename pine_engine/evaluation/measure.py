@@ -44,7 +44,7 @@ other methods must not change a record."""
 def measure(
     engine: Engine, examples: Sequence[Example], *, found: Iterable[Record] = (), **options: Any
 ) -> Generator[Event | Record, None, None]:
-    """Evaluate examples; yield each record when it is complete, and PrefillProgress between records.
+    """Evaluate examples; yield each record when it is complete, and events of its runs between records.
 
     A prompt that is too long, a document order that an example does not have, and logits that are not finite
     become records with an error. Closing the generator stops the model within one layer. found: existing
@@ -210,7 +210,7 @@ class _ExampleRun:
             prompts(),
             max_new_tokens=self._max_new_tokens,
             batch_size=BATCH_SIZE,
-            control=RunControl(cancelled=self._cancelled),
+            control=RunControl(self._emit, self._cancelled),
         ):
             generations[answer.index].answer = answer
             yield

@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,18 +122,20 @@ def _lock_file(folder: Path, index: int) -> Path:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """Set the event on SIGINT and SIGTERM inside the block; raise KeyboardInterrupt on the second signal.
+def stop_on_signals(on_stop: Callable[[], None]) -> Iterator[threading.Event]:
+    """Set the event on SIGINT and SIGTERM inside the block; the second SIGINT has the handler from before.
 
+    `on_stop` is called at the first signal, because the next layer of a large model may take a while.
     An exception might be dropped in a destructor or a callback. Launchers send SIGTERM to all processes if
     one of them has died.
     """
     stopped = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        if stopped.is_set():
-            raise KeyboardInterrupt
-        stopped.set()
+        signal.signal(signal.SIGINT, before[signal.SIGINT])
+        if not stopped.is_set():
+            stopped.set()
+            on_stop()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

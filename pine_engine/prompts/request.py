@@ -5,6 +5,7 @@ A document is a text or {"text": ..., "title": ...}.
 
 import io
 import json
+import sys
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
@@ -23,6 +24,8 @@ from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 
 if TYPE_CHECKING:
     from pine_engine.prompts.layout import TokenLayout
+
+STDIN = Path("-")
 
 MAX_DOCUMENTS = 10_000
 """Documents of one row or request. More are rejected before a record is made of any."""
@@ -155,6 +158,41 @@ def read_request(path: Path, model: type[RequestType]) -> RequestType:
     return request
 
 
+def read_requests(path: Path, limit: int | None = None) -> list[tuple[str, Request]]:
+    """Return requests with names: that of a JSON file, or one per line of JSONL; "-" is either on stdin.
+
+    A line is a request or a data row. Raises InputError with all problems of the file.
+    """
+    is_stdin = path == STDIN
+    if path.suffix != ".jsonl" and not is_stdin:
+        return [(str(path), read_request(path, Request))]
+    text = read_text(path)
+    first, _, rest = text.strip().partition("\n")
+    lines = [(1, text)] if is_stdin and not (rest and _is_json(first)) else _numbered_lines(text, path)
+    return list(islice((row for _, row in rows_or_mistakes(path, lines, _read_request_line)), limit))
+
+
+def _read_request_line(line: int, text: str) -> tuple[str, Request]:
+    if (
+        _is_json(text)
+        and isinstance(fields := json.loads(text), dict)
+        and fields.keys() - Request.model_fields
+    ):
+        row = read_row(DataRow, line, text)
+        return row.id, row.comparison()
+    request = parse_json(Request, text, is_line=True)
+    request.check()
+    return f"line {line}", request
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def read_rows(path: Path, model: type[Row], limit: int | None = None) -> dict[int, Row]:
     """Return the first rows of a JSONL file by line number. Raises InputError with all problems of them."""
     return dict(islice(rows_or_mistakes(path, each_line(path), partial(read_row, model)), limit))
@@ -167,9 +205,13 @@ def read_row(model: type[Row], line: int, text: str) -> Row:
 
 def each_line(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines that are not blank with their numbers, at least one."""
+    return _numbered_lines(read_text(path), path)
+
+
+def _numbered_lines(text: str, path: Path) -> Iterator[tuple[int, str]]:
     is_empty = True
     # Not splitlines(), which would also cut at U+2028 and others that a JSON string may contain.
-    for number, line in enumerate(io.StringIO(read_text(path), newline="\n"), start=1):
+    for number, line in enumerate(io.StringIO(text, newline="\n"), start=1):
         if line.strip():
             is_empty = False
             yield number, line.removesuffix("\n")
@@ -178,9 +220,9 @@ def each_line(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file. Raises InputError that names the file."""
+    """Return the text of a UTF-8 file, or of stdin for "-". Raises InputError that names the file."""
     try:
-        return path.read_text(encoding="utf-8")
+        return sys.stdin.buffer.read().decode() if path == STDIN else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         problem = "is not UTF-8 text; save it as UTF-8"
         if isinstance(error, OSError):

@@ -83,7 +83,9 @@ def wrapped(case: Case) -> Case:
     return replace(case, data=write_rows(case.data, PAIRS), options=WRAPPED_OPTIONS)
 
 
-def test_complete_run_is_summarized_and_computes_nothing_again(case: Case, steps: Steps) -> None:
+def test_complete_run_is_summarized_without_the_model(
+    case: Case, steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
     report = case.run().json
     records = read_records(case.folder)
     assert (report["records"], report["errors"], report["missing"]) == (NUM_RECORDS, 0, 0)
@@ -94,8 +96,13 @@ def test_complete_run_is_summarized_and_computes_nothing_again(case: Case, steps
     (task,) = report["summary"]["tasks"]
     assert (task["examples"], len(task["methods"])) == (5, 3)
     before = (case.folder / "records.0.jsonl").read_bytes()
+    assert {text for text in steps.within if "prefill" in text} == {
+        f"{method}: prefill, layer {layer} of 2" for method in ("vanilla", "pcw", "pine") for layer in (1, 2)
+    }
+    monkeypatch.setattr(output, "load", lambda *_, **__: pytest.fail("a model was loaded"))
     assert case.run().json["summary"] == report["summary"]
-    assert steps.announced == [NUM_RECORDS, 0] and len(steps.taken) == NUM_RECORDS
+    assert case.run("--shard 1/2").json["records"] == NUM_RECORDS * 2 // 5
+    assert steps.announced == [NUM_RECORDS] and len(steps.taken) == NUM_RECORDS
     assert (case.folder / "records.0.jsonl").read_bytes() == before
 
 
@@ -136,7 +143,8 @@ def test_signal_keeps_records(case: Case, monkeypatch: pytest.MonkeyPatch, numbe
     num_kept = len(read_records(case.folder))
     assert 0 < num_kept < NUM_RECORDS
     assert (outcome.status, outcome.stdout) == (130, "")
-    assert f"{num_kept} of {NUM_RECORDS} records" in outcome.stderr
+    announced, _, kept = outcome.stderr.partition("\n")
+    assert "Ctrl-C again" in announced and f"{num_kept} of {NUM_RECORDS} records" in kept
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert case.run().json["records"] == NUM_RECORDS
 
@@ -192,7 +200,7 @@ def test_auto_is_of_folder(case: Case, loaded: Engine, tiny: Path, monkeypatch: 
 
     monkeypatch.setattr(output, "load", load)
     assert case.run("--limit 1 --dtype bfloat16").status == 0
-    assert case.run("--limit 1").status == case.run("--limit 1 --dtype auto").status == 0
+    assert case.run("--limit 2").status == case.run("--limit 3 --dtype auto").status == 0
     refused = case.run("--limit 1 --dtype float32")
     assert refused.status == 2 and "bfloat16" in refused.stderr
     assert requested == ["bfloat16", "bfloat16", "bfloat16", "float32"]

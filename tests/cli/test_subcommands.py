@@ -4,7 +4,9 @@ import inspect
 import io
 import json
 import re
+import runpy
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -71,17 +73,18 @@ MOLECULES = "molecules molecules.jsonl --predictor-data train.jsonl --methods va
 JOBS = "--model random:tiny --documents 3 --document-tokens 5 --max-new-tokens 2 --repeats 1"
 RUNS = [
     ("compare request.json --max-new-tokens 2", "model dtype results", "prefill, s"),
+    ("compare one.jsonl --max-new-tokens 2", "model dtype requests", "a-2"),
     ("verify data.jsonl --num-orders 2 --max-new-tokens 1", "model dtype rows summary", "invariance held"),
     (f"conformance {GOLDEN / 's1_llama_k2'}", "cases conforms", "s1_llama_k2"),
     ("debias labeled.json --wrapper permutation_cyclic --labels A,B",
      "model dtype wrapper base prompts results", "Vanilla alone"),
     ("evaluate one.jsonl --output-dir run --orders as-is,reversed --max-new-tokens 2",
-     "folder dtype run records computed errors missing wall_s seconds summary", "mean over orders"),
-    (f"bench {SMALL} --repeats 1", "n documents dtype stock methods together", "all together"),
-    (f"bench {SMALL} --repeats 1 --sweep documents --sizes 2,5", "sweep dtype points", "stock"),
+     "folder model dtype run records computed errors missing wall_s seconds summary", "mean over orders"),
+    (f"bench {SMALL} --repeats 1", "n documents model dtype stock methods together", "all together"),
+    (f"bench {SMALL} --repeats 1 --sweep documents --sizes 2,5", "model dtype sweep points", "stock"),
     (f"bench {SMALL} --profile", "model dtype profiles", "aten::"),
     (f"bench --end-to-end {JOBS}",
-     "n documents new_tokens dtype threads stock_s jobs generate_over_run beside_over_run",
+     "n documents new_tokens model dtype threads stock_s jobs generate_over_run beside_over_run",
      "stock model, one answer"),
     (f"{MOLECULES} --model molecules",
      "model data predictor_data requests orders seed dtype methods references", "PINE less Vanilla"),
@@ -105,6 +108,8 @@ def test_subcommand_prints(
     monkeypatch.setattr(output.stdout, "width", 200)
     table = run(pine, line)
     assert table.status == 0 and words in table.stdout
+    names = {key: outcome.json.get(key) for key in ("model", "dtype")}
+    assert (f"model: {names['model']}, dtype: {names['dtype']}\n" in table.stderr) == ("dtype" in keys)
 
 
 def test_every_subcommand_and_option_has_help(pine: Run) -> None:
@@ -126,6 +131,7 @@ def test_dtype_default_is_auto_everywhere() -> None:
 
 REFUSALS = {
     "nonsense": "No such command", "compare": "Missing argument",
+    "compare mixed.jsonl": "line 2", "evaluate - --output-dir run": "file",
     "compare request.json --nonsense": "No such option", "compare absent.json": "absent.json",
     "compare request.json --methods magic": "'magic'", "compare request.json --dtype int8": "'int8'",
     "compare request.json --model no/such/folder": "'no/such/folder'",
@@ -171,6 +177,7 @@ LOADS_PACKAGES = ("molecules train.jsonl", "train-molecules train.jsonl", *LOADS
 @pytest.mark.parametrize("line", REFUSALS)
 def test_refusal_names_argument(pine: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     write(folder / "long.json", {**COMPARISON, "documents": ["a" * 1000]})
+    write(folder / "mixed.jsonl", f"{json.dumps(COMPARISON)}\n[]\n")
     if not any(words in line for words in CHECKED_BY_LOADER):
         monkeypatch.setattr(output, "load", lambda *_, **__: pytest.fail("a model was loaded"))
     outcome = run(pine, line)
@@ -215,6 +222,37 @@ def test_compare_uses_methods_and_dtype(pine: Run, folder: Path, options: str, n
     report = run(pine, line).json
     assert (report["model"], report["dtype"]) == ("tiny", "bfloat16")
     assert [result["method"] for result in report["results"]] == names
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (json.dumps(COMPARISON, indent=2), None),
+        (json.dumps(EXAMPLES[1]), None),
+        (f"\n{json.dumps(COMPARISON)}\n{json.dumps(EXAMPLES[1])}\n", ["line 2", "a-2"]),
+    ],
+)
+def test_compare_reads_requests_and_rows_on_stdin(
+    pine: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, text: str, names: list[str] | None
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    report = run(pine, "compare - --methods pine --max-new-tokens 1 --json").json
+    if names is None:
+        assert [result["method"] for result in report["results"]] == ["pine"]
+    else:
+        assert [request["id"] for request in report["requests"]] == names
+
+
+def test_compare_keeps_instruction_of_request_in_jsonl(pine: Run, folder: Path) -> None:
+    request = {**COMPARISON, "instruction": "Say one word."}
+    write(folder / "request.json", request)
+    write_rows(folder / "one.jsonl", [request, EXAMPLES[1]])
+    alone, several = (
+        run(pine, f"compare {name} --methods pine --max-new-tokens 3 --limit 1 --json").json
+        for name in ("request.json", "one.jsonl")
+    )
+    (found,) = several["requests"]
+    assert found["results"][0]["text"] == alone["results"][0]["text"]
 
 
 def test_verify_finds_invariance_by_method_and_example(pine: Run, folder: Path) -> None:
@@ -375,6 +413,35 @@ def test_report_is_printed_without_markup_and_nan(capsys: pytest.CaptureFixture[
     report = {"a": float("nan"), "b": [{"c": float("inf")}, (1.5, None)]}
     output.print_result(output.CommandResult(report, []), as_json=True)
     assert capsys.readouterr().out == '{"a": null, "b": [{"c": null}, [1.5, null]]}\n'
+
+
+INTERRUPTED = """
+import time
+from pine_engine.cli.main import ends_on_interrupt
+with ends_on_interrupt():
+    try:
+        print("begun", flush=True)
+        time.sleep(60)
+    finally:
+        time.sleep(60)  # as in a layer of a large model
+"""
+
+
+def test_interrupt_ends_command_within_a_second() -> None:
+    assert cli.MAX_CLEANUP_S < 1
+    with subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 130
+
+
+def test_interrupt_during_imports_has_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def main() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "pine_engine.cli.main", SimpleNamespace(main=main))
+    with pytest.raises(SystemExit, match="130"):
+        runpy.run_module("pine_engine", run_name="__main__")
 
 
 @pytest.fixture

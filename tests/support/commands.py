@@ -52,15 +52,16 @@ def write(path: Path, content: Any) -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """Announced numbers of steps of progress bars, and the texts of the steps."""
+    """Announced numbers of steps of progress bars, the texts of the steps, and those within a step."""
 
     announced: list[int] = dataclasses.field(default_factory=list)
     taken: list[str] = dataclasses.field(default_factory=list)
+    within: list[str] = dataclasses.field(default_factory=list)
 
     @contextlib.contextmanager
-    def progress(self, total: int, done: int = 0) -> Iterator[Callable[[str], None]]:
+    def progress(self, total: int, done: int = 0) -> Iterator[Callable[..., None]]:
         self.announced.append(total - done)
-        yield self.taken.append
+        yield lambda step, steps=1: (self.taken if steps else self.within).append(step)
 
 
 @contextlib.contextmanager
