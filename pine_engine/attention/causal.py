@@ -18,22 +18,17 @@ class CausalAttention(Strategy):
     """Every token attends to all tokens stored before it, in the order of `key_index` (num_tokens,)."""
 
     def __init__(self, state: PromptState, device: torch.device, key_index: Tensor | None = None) -> None:
-        layout, method, bias = state.plan.layout, state.plan.method, _key_bias(state, device)
+        layout, method, bias = state.plan.layout, state.plan.method, _key_bias(state)
         index = torch.arange(state.num_tokens, device=device) if key_index is None else key_index
-        self.stored = StoredKeys(state.plan, index, bias)
-        self.batch_key = (
-            "causal",
-            method.key_weighting != "nothing"
-            and (
-                *(method.key_weighting, method.temperature, method.scale),
-                *(layout.prefix_length, layout.documents_end, layout.num_documents),
-            ),
-        )
+        stored_bias = None if bias is None else bias.to(device)[index]
+        self.stored = StoredKeys(state.plan, index, stored_bias)
         self.adaptive = (
             AdaptiveWeighting(layout.prefix_length, layout.documents_end, method.temperature, method.scale)
             if method.key_weighting == "adaptive"
             else None
         )
+        weights = None if stored_bias is None else tuple(stored_bias[: layout.documents_end].tolist())
+        self.batch_key = "causal", self.adaptive, weights
         self.recorder = state.recorder
 
     def prefill(self, inputs: LayerInput, prefix: KeysValues | None) -> tuple[Tensor, LayerCache]:
@@ -62,12 +57,17 @@ class CausalAttention(Strategy):
         return causal_tail(inputs.query, keys, values, inputs.scoring, bias)
 
 
-def _key_bias(state: PromptState, device: torch.device) -> Tensor | None:
+def _key_bias(state: PromptState) -> Tensor | None:
     """Return the logarithm of the constant weight of each key, (num_tokens,); None if all weights are 1."""
     weighting, layout = state.plan.method.key_weighting, state.plan.layout
+    bias = torch.zeros(state.num_tokens, dtype=state.compute_dtype)
+    if state.document_bias is not None:
+        of_documents = bias.new_tensor(state.document_bias)
+        of_tokens = of_documents.repeat_interleave(torch.from_numpy(layout.lengths))
+        bias[layout.prefix_length : layout.documents_end] = of_tokens
+        return bias
     if not weighting.startswith("documents"):
         return None
-    bias = torch.zeros(state.num_tokens, dtype=state.compute_dtype, device=device)
     first = 0 if weighting == "documents_and_prefix" else layout.prefix_length
     bias[first : layout.documents_end] = -math.log(layout.num_documents)
     return bias

@@ -63,6 +63,8 @@ class TraceRecorder:
         self.alternatives: list[tuple[Alternative, ...]] = []
         # Of each stream with one document, in the order of token ids; the trace is then their mean.
         self.streams: list[tuple[TraceRecorder, AttentionPlan]] = []
+        # Of each layer, attention of the question's best copy, (H, question, 1 + D + 1); mostly empty.
+        self.question: list[Tensor] = []
         self._documents: dict[int, tuple[BlockLayout, Ranking]] = {}
         self._suffix: dict[int, list[tuple[Tensor, Tensor, Tensor]]] = defaultdict(list)
         self._continued: dict[int, DecodeOutput] = {}
@@ -130,7 +132,7 @@ class TraceRecorder:
         suffix_starts: NDArray[Any]
         shares = {layer: continued.shares() for layer, continued in self._continued.items()}
         if plan.document_starts is not None and plan.suffix_document_starts is not None:
-            num_suffix = plan.layout.suffix_length + num_decoded
+            num_suffix = plan.prompt.suffix_length + num_decoded
             starts = plan.document_starts[None, None]
             suffix_starts = np.tile(plan.suffix_document_starts, (1, 1, num_suffix, 1))
         else:
@@ -144,12 +146,15 @@ class TraceRecorder:
             importance, starts = _stack(of_documents)
             importance[..., np.eye(plan.layout.num_documents, dtype=bool)] = np.nan
             suffix_importance, suffix_starts = _stack(of_suffix)
-        if not plan.method.has_positions:
+        if not plan.method.has_starts:
             starts, suffix_starts = np.full_like(starts, MASKED), np.full_like(suffix_starts, MASKED)
         attention = [shares[layer].cpu() for layer in sorted(shares)]
+        if self.question:
+            pairs = zip(self.question, attention, strict=True)
+            attention = [torch.cat((question.cpu(), task), dim=1) for question, task in pairs]
         return Trace(
             method=plan.method.name,
-            layout=plan.layout,
+            layout=plan.prompt,
             document_starts=np.where(plan.visible, starts, MASKED).astype(np.int32),
             suffix_starts=suffix_starts.astype(np.int32),
             document_importance=importance,

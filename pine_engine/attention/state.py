@@ -18,12 +18,17 @@ from pine_engine.network.model_patching import PatchedModel
 
 
 def new_state(
-    plan: AttentionPlan, *, patched_model: PatchedModel, reserved_tokens: int, recorder: TraceRecorder | None
+    plan: AttentionPlan,
+    *,
+    patched_model: PatchedModel,
+    reserved_tokens: int,
+    recorder: TraceRecorder | None,
+    document_bias: tuple[float, ...] | None = None,
 ) -> PromptState:
     """Return the state of a prompt; raise ModelError if PINE must rotate and head dimensions differ."""
     device = input_device(patched_model.network)
     positions = torch.from_numpy(plan.query_positions(reserved_tokens)).to(device)
-    state = PromptState(plan, patched_model, recorder, reserved_tokens, positions)
+    state = PromptState(plan, patched_model, recorder, reserved_tokens, positions, document_bias)
     strategy_on(state, device)  # raises before the forward pass begins
     return state
 

@@ -119,9 +119,9 @@ class Trace:
         method: Name of the method.
         layout: Token layout of the prompt.
         document_starts: int32 (A, H, D, D), position of document b's first token as seen from document a; -1
-            if a does not attend to b, and for methods without positions.
+            if a does not attend to b, and for methods without positions or with real-valued ones.
         suffix_starts: int32 (A, H, Q, D), position of each document's first token as seen from suffix tokens;
-            -1 for methods without positions.
+            -1 for methods without positions or with real-valued ones.
         document_importance: float32 (A, H, D, D), sum of softmax weights over a's tokens divided by b's
             length in tokens, NaN on the diagonal; None for methods without ranking.
         suffix_importance: float32 (A, H, Q, D), the same for each suffix token; None without ranking.

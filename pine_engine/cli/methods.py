@@ -22,6 +22,7 @@ POSITIONS: dict[PositionKind, str] = {
     "importance": "important ones closest",
     "importance_reversed": "important ones farthest",
     "rotated": "by token ids, own closest",
+    "equilibrium": "all start together, stretched to end together",
     "none": "all tokens at 0",
 }
 """Positions of the documents relative to a query."""
@@ -31,6 +32,7 @@ WEIGHTS: dict[KeyWeighting, str] = {
     "documents": "1/k for documents",
     "documents_and_prefix": "1/k for documents and prefix",
     "adaptive": "documents together, by temperature and scale",
+    "saliency": "the likely documents with the question, no others",
 }
 """Factor of the attention weights of the suffix."""
 

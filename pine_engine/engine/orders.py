@@ -353,7 +353,7 @@ def _reference_logprob(
     ids, logprobs = reference.token_ids, other.answers[reference.method].logprobs
     if difference is None or difference == len(ids):
         return sum(logprobs[: len(ids)], 0.0)
-    num_extra = row.num_cached_tokens() - other.layout.num_tokens - difference
+    num_extra = row.num_cached_tokens() - row.state.plan.layout.num_tokens - difference
     row.cache.truncate(row.cache.length - num_extra)
     last = other.layout.suffix_length - 1 + difference
     logits = other.logits[reference.method][last : last + 1].to(input_device(row.state.patched_model.network))

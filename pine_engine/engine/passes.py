@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pine_engine.attention.forward import decode_attention, prefill_attention
 from pine_engine.attention.kv_cache import KVCache
@@ -16,7 +17,8 @@ from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.prefix_cache import find_documents, find_prefix, fork
 from pine_engine.engine.reordering import reorder_documents
 from pine_engine.engine.streams import MergedState, StreamsCache, plain_sequences, stream_layouts
-from pine_engine.methods.plan import build_plan
+from pine_engine.engine.superposition import QuestionRecorder, best_paths, path_bias, path_scores
+from pine_engine.methods.plan import AttentionPlan, build_plan
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.model_patching import PatchedModel
@@ -40,7 +42,8 @@ def prefill(
     """Return the state of a prompt under one method and the logits (logits_to_keep, V) of its last tokens.
 
     Runs under torch.inference_mode, in the network for prompts of this length. At most `reserved_tokens`
-    tokens may follow; 0 keeps all logits. `on_layer` may raise. Prefixes and documents of
+    tokens may follow. `logits_to_keep` counts tokens of the prompt; 0 keeps all, of every copy of a
+    repeated question. `on_layer` may raise. Prefixes and documents of
     `cached_sequences`, states of the same networks, are reused if equal.
     """
     patched_model = next(
@@ -60,13 +63,23 @@ def prefill(
             on_layer=on_layer,
             cached_sequences=cached_sequences,
         )
-    layout = _reorder(patched_models, layout, method, on_layer)
-    plan = build_plan(method, layout)
+    plan = build_plan(method, _reorder(patched_models, layout, method, on_layer))
+    layout = plan.layout
+    if method.key_weighting == "saliency":
+        return _prefill_paths(
+            patched_models,
+            plan,
+            reserved_tokens=reserved_tokens,
+            logits_to_keep=logits_to_keep,
+            recorder=recorder,
+            on_layer=on_layer,
+            cached_sequences=cached_sequences,
+        )
     state = new_state(plan, patched_model=patched_model, reserved_tokens=reserved_tokens, recorder=recorder)
     # A trace needs the prefill of documents, and one of single tokens also that of the prefix.
     is_whole = method.depends_on_question or (recorder and recorder.request.token_ranges)
     cached_sequences = [] if is_whole else cached_sequences
-    if recorder is None and (source := find_documents(cached_sequences, state)):
+    if recorder is None and logits_to_keep and (source := find_documents(cached_sequences, state)):
         row = fork(source, state, reserved_tokens)
         return row, extend([row], [layout.suffix], on_layer)[0, -logits_to_keep:]
     prefix_of = find_prefix(cached_sequences, state)
@@ -122,6 +135,52 @@ def _prefill_streams(
     state = PromptState(plan, patched_model, None, reserved_tokens, rows[0].state.positions)
     merged = MergedState(state, StreamsCache([], streams=(rows[-1], *rows[:-1])))
     return merged, merged.merge(torch.stack([logits[-1], *logits[:-1]]), 1)
+
+
+def _prefill_paths(
+    patched_models: Sequence[PatchedModel],
+    plan: AttentionPlan,
+    *,
+    reserved_tokens: int,
+    logits_to_keep: int,
+    recorder: TraceRecorder | None,
+    on_layer: OnLayer,
+    cached_sequences: Sequence[SequenceState],
+) -> tuple[SequenceState, Tensor]:
+    """Score every document with its question, then continue with the task from the best of them.
+
+    The logits of the question are those of its best copy.
+    """
+    layout, length = plan.layout, plan.question_length
+    of_question = QuestionRecorder(plan) if recorder else None
+    first, logits = prefill(
+        patched_models,
+        plan.prompt,
+        replace(plan.method, key_weighting="nothing"),
+        reserved_tokens=0,
+        logits_to_keep=0,
+        recorder=of_question,
+        on_layer=on_layer,
+        cached_sequences=cached_sequences,
+    )
+    # A reused prefix has no logits.
+    logits = nn.functional.pad(logits, (0, 0, layout.num_tokens - len(logits), 0))
+    scores = path_scores(logits, plan)
+    best = best_paths(scores, plan)[0]
+    state = new_state(
+        plan,
+        patched_model=first.state.patched_model,
+        reserved_tokens=reserved_tokens,
+        recorder=recorder,
+        document_bias=path_bias(scores, plan),
+    )
+    if recorder and of_question:
+        recorder.question = of_question.shares_of(best)
+    row = fork(first, state, reserved_tokens)
+    of_task = extend([row], [layout.suffix], on_layer)[0]
+    end = layout.document_slice(best).stop
+    before = logits[end - length : end] if logits_to_keep else logits[: layout.documents_end]
+    return row, torch.cat((before, of_task))[-logits_to_keep:]
 
 
 def _reorder(

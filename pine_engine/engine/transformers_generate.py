@@ -220,7 +220,7 @@ class _SequencesCache(Cache):
         """Append tokens (sequences, n) and return their logits (sequences, n, V)."""
         num_fed_tokens = self.num_fed_tokens + input_ids.shape[1]
         for row in self._rows:
-            engine.check_length(row.state.plan.layout, num_fed_tokens)
+            engine.check_length(row.state.plan.prompt, num_fed_tokens)
         if num_fed_tokens > self._reserved_tokens:
             self._reserve(2 * num_fed_tokens)
         logits = passes.extend(self._rows, input_ids.tolist(), is_step=input_ids.shape[1] == 1)
@@ -230,10 +230,14 @@ class _SequencesCache(Cache):
     def _reserve(self, reserved_tokens: int) -> None:
         states: dict[int, PromptState] = {}
         for row in self._rows:
-            plan, patched_model = row.state.plan, row.state.patched_model
-            if id(row.state) not in states:
-                states[id(row.state)] = new_state(
-                    plan, patched_model=patched_model, reserved_tokens=reserved_tokens, recorder=None
+            before = row.state
+            if id(before) not in states:
+                states[id(before)] = new_state(
+                    before.plan,
+                    patched_model=before.patched_model,
+                    reserved_tokens=reserved_tokens,
+                    recorder=None,
+                    document_bias=before.document_bias,
                 )
         self._reserved_tokens = reserved_tokens
         self._rows = [self._copy(row, states[id(row.state)]) for row in self._rows]

@@ -30,17 +30,18 @@ LOGITS_TOLERANCE = 1e-4
 IMPORTANCE_TOLERANCE = 1e-5
 
 SCORE_TOLERANCE = 1e-4
-"""Largest absolute difference of a score or an attention share."""
+"""Largest absolute difference of a score, an attention share, or a real-valued position."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
 COMPARED = {
-    "max_logits_diff": ("prefill_logits", "decode_logits", "final_last_logits"),
+    "max_logits_diff": ("prefill_logits", "decode_logits", "final_last_logits", "first_pass_logits"),
     "max_vanilla_logits_diff": ("vanilla_prefill_logits", "vanilla_decode_logits"),
     "max_importance_diff": ("doc_importance", "suffix_importance", "decode_importance"),
     "max_score_diff": (
         *("suffix_document_share", "stream_logprobs", "entropy"),
         *("attention_scores", "icr_scores", "query_log_likelihood"),
+        *("branch_scores", "branch_bias", "positions"),
     ),
     "shifts_equal": ("doc_shift", "suffix_shift", "decode_shift"),
     "choices_equal": ("chosen", "order_after"),
@@ -59,6 +60,9 @@ TOLERANCES = {
 NUMBERS = ("temperature", "scale", "beta", "eta", "top_p")
 """Columns of the table of methods that a case may set."""
 
+COUNTS = {"rounds": "iterations", "top_k": "top_k"}
+"""More such columns, and their names in a case."""
+
 
 def check_case(folder: Path) -> dict[str, Any]:
     """Return the largest absolute differences of all runs of a case. Raises InputError if it is invalid."""
@@ -67,9 +71,12 @@ def check_case(folder: Path) -> dict[str, Any]:
         case: dict[str, Any] = json.loads((folder / "case.json").read_text())
         method = METHODS[str(case.get("method", "pine")).split()[0]]
         numbers: dict[str, Any] = {name: float(case[name]) for name in NUMBERS if name in case}
-        method = replace(method, rounds=int(case.get("iterations", method.rounds)), **numbers)
+        counts: dict[str, Any] = {name: int(case[key]) for name, key in COUNTS.items() if key in case}
+        method = replace(method, **counts, **numbers)
         content_free = tuple(case.get("content_free_suffix", ()))
-        layout = TokenLayout(case["prefix"], case["documents"], case["suffix"])
+        is_split = method.question == "in_every_document"
+        suffix, task = (case["query"] + case["task"], case["task"]) if is_split else (case["suffix"], [0])
+        layout = TokenLayout(case["prefix"], case["documents"], suffix, len(task))
         steps = 0 if method.score else int(case["steps"])
         runs = [
             (

@@ -15,6 +15,8 @@ from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.reordering import SCORES, reorder_documents
 from pine_engine.engine.streams import MergedState, truncated_entropies
+from pine_engine.engine.superposition import path_bias, path_scores
+from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS, Method, ScoreKind
 from pine_engine.prompts.layout import TokenLayout
 
@@ -49,6 +51,8 @@ def compute_outputs(engine: Engine, run: RecordedRun) -> tuple[Outputs, set[str]
     outputs, optional = _decoded(engine, run), {"suffix_document_share"}
     if run.method.merge:
         return outputs | _streams(engine, run, outputs["decode_ids"].tolist()), set(outputs)
+    if run.method.question == "in_every_document":
+        return outputs | _paths(engine, run), {name for name in outputs if name.startswith("vanilla")}
     outputs |= _positions(_trace(engine, run), run.layout)
     if "suffix_importance" not in outputs:
         optional |= {name for name in outputs if name.endswith("_shift")}
@@ -77,7 +81,7 @@ def _decoded(engine: Engine, run: RecordedRun) -> Outputs:
         stop_at_eos=False,
     )
     for method, start in ((run.method, ""), (VANILLA, "vanilla_")):
-        if method.has_plan:
+        if not method.merge:
             outputs[f"{start}prefill_logits"] = _prefill(engine, run.layout, method).numpy()
         outputs[f"{start}decode_logits"] = result.logits[method.name][run.layout.suffix_length - 1 :].numpy()
         outputs[f"{start}decode_ids"] = np.array(result.answers[method.name].token_ids)
@@ -135,6 +139,19 @@ def _streams(engine: Engine, run: RecordedRun, ids: Sequence[int]) -> Outputs:
             entropies[step, last] -= run.method.eta
         outputs |= {"entropy": entropies.numpy(), "chosen": np.array(chosen)}
     return outputs
+
+
+def _paths(engine: Engine, run: RecordedRun) -> Outputs:
+    """Return positions, scores and biases of paths, and the logits before their weighting."""
+    plan = build_plan(run.method, run.layout)
+    logits = _prefill(engine, run.layout, replace(run.method, key_weighting="nothing"))
+    scores = path_scores(logits, plan)
+    return {
+        "positions": plan.query_positions(),
+        "branch_scores": np.array(scores),
+        "branch_bias": np.array(path_bias(scores, plan)),
+        "first_pass_logits": logits.numpy(),
+    }
 
 
 def _scores(engine: Engine, run: RecordedRun) -> Outputs:

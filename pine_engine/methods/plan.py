@@ -1,11 +1,13 @@
 """Attention plan of a method for a prompt: which documents attend to each other, and where segments start.
 
-One formula covers all methods: position(query, key) = start(query, segment of key) + offset(key). Without
-positions, all starts and offsets are 0.
+One formula covers all methods but one: position(query, key) = start(query, segment of key) + offset(key).
+Without positions, all starts and offsets are 0. Superposition has real-valued positions.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,7 @@ class AttentionPlan:
         suffix_start: Position of the first suffix token as a query and as a key.
         document_starts: (D, D), start of document b for document a, where visible; None if ranked.
         suffix_document_starts: (D,), start of each document for the suffix; None if ranked.
+        question_length: Number of tokens of the question at the end of every document; mostly 0.
     """
 
     method: Method
@@ -35,13 +38,27 @@ class AttentionPlan:
     suffix_start: int
     document_starts: IntArray | None
     suffix_document_starts: IntArray | None
+    question_length: int = 0
+
+    @cached_property
+    def prompt(self) -> TokenLayout:
+        """The prompt in which the question, if repeated, is once, after the documents."""
+        if self.method.question == "once":
+            return self.layout
+        layout, ends = self.layout, self.layout.lengths - self.question_length
+        documents = tuple(ids[:end] for ids, end in zip(layout.documents, ends, strict=True))
+        suffix = layout.documents[0][ends[0] :] + layout.suffix
+        return TokenLayout(layout.prefix, documents, suffix, layout.suffix_length)
 
     @cached_property
     def segments(self) -> IntArray:
-        """Segment of each token of the prompt, (n,): 0 prefix, 1 .. D documents, D + 1 suffix."""
+        """Segment of each token, (n,): 0 prefix, 1 .. D documents, D + 1 suffix, also a repeated question."""
         layout = self.layout
         lengths = [layout.prefix_length, *layout.lengths, layout.suffix_length]
-        return np.repeat(np.arange(len(lengths)), lengths)
+        segments = np.repeat(np.arange(len(lengths)), lengths)
+        for end in layout.document_starts + layout.lengths:
+            segments[end - self.question_length : end] = layout.num_documents + 1
+        return segments
 
     @property
     def is_ranked(self) -> bool:
@@ -86,8 +103,10 @@ class AttentionPlan:
         is_causal = np.pad(np.eye(self.layout.num_documents, dtype=bool), 1, constant_values=True)
         return np.where(is_causal[pairs], keys <= queries[:, None], np.pad(self.visible, 1)[pairs])
 
-    def query_positions(self, num_decoded: int = 0) -> IntArray:
+    def query_positions(self, num_decoded: int = 0) -> NDArray[Any]:
         """Return the position of every token of prompt and answer as a query, (n + num_decoded,).
+
+        Positions are int64, or float32 where they are real numbers.
 
         Args:
             num_decoded: Number of decoded tokens.
@@ -95,20 +114,44 @@ class AttentionPlan:
         layout = self.layout
         if not self.method.has_positions:
             return np.zeros(layout.num_tokens + num_decoded, dtype=np.int64)
+        if self.method.positions == "equilibrium":
+            return self._equilibrium_positions(num_decoded)
         moved = np.repeat(self.query_starts - layout.document_starts, layout.lengths)
         positions = np.arange(layout.num_tokens + num_decoded)
         positions[layout.prefix_length : layout.documents_end] += moved
         positions[layout.documents_end :] += self.suffix_start - layout.documents_end
         return positions
 
+    def _equilibrium_positions(self, num_decoded: int) -> NDArray[np.float32]:
+        """Return positions in which every document spans the harmonic mean of all lengths.
+
+        Source: Merth et al. 2024, "equilibrium position assignment".
+        """
+        layout, count = self.layout, self.question_length
+        lengths = layout.lengths - count
+        # fsum does not depend on the order of its terms.
+        mean = len(lengths) / math.fsum(1 / lengths)
+        stretched = [
+            np.append(np.arange(length) * (mean / length), mean + np.arange(count)) for length in lengths
+        ]
+        suffix = mean + count + np.arange(layout.suffix_length + num_decoded)
+        after_prefix = layout.prefix_length + np.concatenate([*stretched, suffix])
+        return np.append(np.arange(layout.prefix_length), after_prefix).astype(np.float32)
+
 
 def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
     """Return the plan of a method for a prompt. Source: specification 3; section 6 has worked examples.
+
+    The plan of a method that repeats the question is one for the prompt with the question in every document.
 
     Args:
         method: Method.
         layout: Tokenized prompt.
     """
+    question_length = 0
+    if method.question == "in_every_document":
+        question_length = layout.suffix_length - layout.task_length
+        layout = layout.repeat_question()
     count, lengths = layout.num_documents, layout.lengths
     end = layout.documents_end
     shared_end = layout.prefix_length + int(lengths.max())
@@ -136,13 +179,14 @@ def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
         "importance": (own_at_end, end, None, None),
         "importance_reversed": (own_at_end, end, None, None),
         "rotated": (own_at_end, end, rotated, rotated_for_suffix),
+        "equilibrium": (shared_starts, shared_end, shared_starts, shared_starts),
         "none": (zeros, 0, zeros, zeros),
     }[method.positions]
     visible = {"causal": np.tril(all_pairs), "none": is_own, "bidirectional": all_pairs}
     if document_starts is not None:
         document_starts = np.broadcast_to(document_starts, all_pairs.shape)
     starts = (query_starts, suffix_start, document_starts, suffix_document_starts)
-    return AttentionPlan(method, layout, visible[method.mask], *starts)
+    return AttentionPlan(method, layout, visible[method.mask], *starts, question_length)
 
 
 def starts_from_ranking(ranking: IntArray, lengths: IntArray, end: int) -> IntArray:

@@ -21,6 +21,7 @@ PositionKind = Literal[
     "importance",
     "importance_reversed",
     "rotated",
+    "equilibrium",
     "none",
 ]
 """Positions of the documents for a query.
@@ -32,18 +33,23 @@ PositionKind = Literal[
 - `shared_right`: as `shared`, except that all documents end at the same position for the suffix.
 - `importance`, `importance_reversed`: ranked, the most important document closest to the query or farthest.
 - `rotated`: one order by token ids, rotated so that the query's document comes first and is the closest.
+- `equilibrium`: all documents start at the same position and are stretched to the same, real-valued end.
 - `none`: every token is at position 0.
 """
 
 ImportanceKind = Literal["mean", "sum", "max"]
 """Reduction of the attention on a document's tokens to its importance."""
 
-KeyWeighting = Literal["nothing", "documents", "documents_and_prefix", "adaptive"]
+KeyWeighting = Literal["nothing", "documents", "documents_and_prefix", "adaptive", "saliency"]
 """Keys that the suffix weights.
 
 - `documents`, `documents_and_prefix`: by 1/k, where k is the number of documents.
 - `adaptive`: documents together, by their temperature and scale (APE).
+- `saliency`: the `top_k` documents by their likelihood with the question, at a temperature; no others.
 """
+
+QuestionPlace = Literal["once", "in_every_document"]
+"""Place of the question: after all documents, or after each of them and read with it."""
 
 ScoreKind = Literal["content", "likelihood", "attention", "rerank"]
 """Score by which the documents are reordered before the run.
@@ -93,8 +99,10 @@ class Method:
         source: Paper and code that define the method.
         role: Method of the paper, other method, variant or control.
         key_weighting: Keys that the suffix weights.
-        temperature: Temperature of the documents' scores, for adaptive weighting.
+        temperature: Temperature of the documents' scores, for adaptive weighting and saliency.
         scale: Factor of the documents' joint score, for adaptive weighting.
+        top_k: Number of documents that are kept, for saliency.
+        question: Place of the question.
         importance: Reduction of attention to importance, for ranked positions.
         position_scale: Ratio that divides the positions.
         min_ratio: Smallest ratio, for a ratio per head.
@@ -123,6 +131,8 @@ class Method:
     key_weighting: KeyWeighting = "nothing"
     temperature: float = 1.0
     scale: float = 1.0
+    top_k: int = 1
+    question: QuestionPlace = "once"
     importance: ImportanceKind = "mean"
     position_scale: PositionScale = "one"
     min_ratio: float = 1.2
@@ -147,13 +157,13 @@ class Method:
     @property
     def encodes_set(self) -> bool:
         """True if mask and positions do not depend on the document order."""
-        depends_on_content = ("shared", "importance", "rotated", "none")
+        depends_on_content = ("shared", "importance", "rotated", "equilibrium", "none")
         return self.mask != "causal" and self.positions.startswith(depends_on_content)
 
     @property
     def has_plan(self) -> bool:
         """True if mask and positions follow from the prompt in its order; else they are not drawn."""
-        return self.score is None and self.merge is None
+        return self.score is None and self.merge is None and self.question == "once"
 
     @property
     def has_positions(self) -> bool:
@@ -169,6 +179,11 @@ class Method:
     def depends_on_question(self) -> bool:
         """True if states of prefix and documents depend on what follows, so that no other prompt has them."""
         return self.position_scale == "per_head"
+
+    @property
+    def has_starts(self) -> bool:
+        """True if the tokens of a document have consecutive integer positions."""
+        return self.positions not in ("equilibrium", "none")
 
     @property
     def invariance(self) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pine_engine.errors import InputError
-from pine_engine.input_validation import as_ints, describe, sequence
+from pine_engine.input_validation import as_int, as_ints, describe, sequence
 from pine_engine.prompts.prompt import Piece, Prompt, Segment
 from pine_engine.reprs import short_repr
 
@@ -38,14 +38,18 @@ class TokenLayout:
         prefix: Ids before the documents, in any sequence, array or tensor; may be empty.
         documents: Ids of each document, such as the rows of an array.
         suffix: Ids after the documents.
+        task_length: Number of suffix tokens after the question, such as those of the assistant header. Only
+            methods that repeat the question use it.
 
     Raises:
-        InputError: A value is no token id, there is no document, or a document or the suffix is empty.
+        InputError: A value is no token id, there is no document, a document or the suffix is empty, or the
+            task is not a part of the suffix.
     """
 
     prefix: tuple[int, ...]
     documents: tuple[tuple[int, ...], ...]
     suffix: tuple[int, ...]
+    task_length: int = 1
 
     __repr__ = short_repr
 
@@ -64,6 +68,11 @@ class TokenLayout:
         for label, ids in (segments | {"suffix": self.suffix}).items():
             if not ids:
                 raise InputError(f"{label} has no tokens; write some text or remove it", field=label)
+        length = as_int(self.task_length, "task length", least=1, unit=" tokens")
+        if length > len(self.suffix):
+            message = f"invalid task length: got {length}, expected at most the suffix, {len(self.suffix)}"
+            raise InputError(message, field="task_length")
+        object.__setattr__(self, "task_length", length)
 
     @property
     def num_documents(self) -> int:
@@ -137,7 +146,15 @@ class TokenLayout:
         Args:
             ids: Token ids to append.
         """
-        return dataclasses.replace(self, suffix=self.suffix + as_ints(ids, "ids", TOKEN_IDS))
+        added = as_ints(ids, "ids", TOKEN_IDS)
+        return dataclasses.replace(
+            self, suffix=self.suffix + added, task_length=self.task_length + len(added)
+        )
+
+    def repeat_question(self) -> "TokenLayout":
+        """Return the prompt with the question at the end of every document, and the task as the suffix."""
+        question, task = self.suffix[: -self.task_length], self.suffix[-self.task_length :]
+        return TokenLayout(self.prefix, tuple(ids + question for ids in self.documents), task, len(task))
 
     def check_vocabulary(self, size: int) -> None:
         """Raise InputError for the first id outside 0 .. size - 1.
@@ -167,7 +184,12 @@ def tokenize(prompt: Prompt, tokenizer: Any) -> TokenLayout:
     adds_bos = bos is not None and tokenizer("a")["input_ids"][:1] == [bos]
     if adds_bos and prefix[:1] != (bos,):
         prefix = (bos, *prefix)
-    return TokenLayout(prefix, tuple(map(encode, prompt.documents)), encode(prompt.suffix))
+    documents, suffix = tuple(map(encode, prompt.documents)), encode(prompt.suffix)
+    # The task is the last piece of the suffix: what the chat template, or the cue, adds after the question.
+    question = encode(prompt.suffix[:-1]) if len(prompt.suffix) > 1 else suffix[:-1]
+    is_equal = [one == other for one, other in zip(question, suffix, strict=False)]
+    num_question = min((*is_equal, False).index(False), len(suffix) - 1)
+    return TokenLayout(prefix, documents, suffix, len(suffix) - num_question)
 
 
 def tokenize_text(text: str, tokenizer: Any) -> tuple[int, ...]:

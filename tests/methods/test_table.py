@@ -58,7 +58,7 @@ def test_table_has_declared_values_only() -> None:
     hints = get_type_hints(Method)
     literals = {name: of_literal(hint) for name, hint in hints.items()}
     choices = {name: values for name, values in literals.items() if values}
-    assert len(choices) == 10
+    assert len(choices) == 11
     for method in METHODS.values():
         for name, hint in hints.items():
             value = getattr(method, name)
@@ -71,7 +71,7 @@ def test_invariance_needs_mask_and_positions() -> None:
         *("pcw", "pcw_right", "sp", "sp_right", "sp_prefix"),
         *("pine", "pine_reversed", "pine_sum", "pine_max"),
         *("rotor", "ape", "no_positions_apart", "reorder_content", "reorder_likelihood"),
-        *("nbce", "naive_bayes", "ensemble"),
+        *("nbce", "naive_bayes", "ensemble", "superposition"),
     }
     assert not dataclasses.replace(METHODS["pine"], mask="causal").is_order_invariant
     assert not dataclasses.replace(METHODS["pine"], positions="input").is_order_invariant
