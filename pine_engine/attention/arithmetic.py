@@ -4,6 +4,7 @@ Shapes: H query heads, G key/value heads, Q queries, K keys, D documents in bloc
 head dimension. Query head h uses key head h // (H / G).
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -43,9 +44,9 @@ def causal_tail(
     num_queries, num_keys = query.shape[1], key.shape[1]
     if num_queries == 0:  # empty prefix
         return torch.empty_like(query)
-    # Fused attention supports neither softcap nor adaptive weighting. For a single query on the CPU it
+    # Fused attention supports neither softcap nor weighting by scores. For a single query on the CPU it
     # depends on the number of threads, and takes five times as long in half precision.
-    is_plain = scoring.softcap is None and scoring.adaptive is None
+    is_plain = scoring.softcap is None and scoring.adaptive is None and scoring.calibrated is None
     can_fuse = is_plain and (num_queries > 1 or query.device.type != "cpu")
     attend = _fused if can_fuse else _weighted
     if num_queries == num_keys and can_fuse and bias is None:
@@ -90,6 +91,12 @@ def attention_weights(query: Tensor, key: Tensor, scoring: AttentionParams, mask
     if adaptive:
         of_documents = scores[..., adaptive.first : adaptive.end]
         of_documents += (adaptive.temperature * adaptive.scale - 1) * of_documents.logsumexp(-1, keepdim=True)
+    if calibrated := scoring.calibrated:
+        documents = [scores[..., first:end] for first, end in pairwise(calibrated.bounds)]
+        of_each = torch.cat([one.logsumexp(-1, keepdim=True) for one in documents], dim=-1)
+        changes = of_each.logsumexp(-1, keepdim=True) - of_each + scores.new_tensor(calibrated.log_shares)
+        for one, change in zip(documents, changes.unbind(-1), strict=True):
+            one += change[..., None]
     scores = scores.view(query.shape[0], query.shape[1], -1)
     return (scores if mask is None else scores + mask).softmax(-1)
 

@@ -11,7 +11,7 @@ from pine_engine.attention.arithmetic import causal_tail
 from pine_engine.attention.kv_cache import LayerCache, heads_of, new_layer
 from pine_engine.attention.recorder import StoredKeys
 from pine_engine.attention.strategy import KeysValues, PromptState, Strategy
-from pine_engine.network.registration import AdaptiveWeighting, LayerInput
+from pine_engine.network.registration import AdaptiveWeighting, CalibratedWeighting, LayerInput
 
 
 class CausalAttention(Strategy):
@@ -27,8 +27,14 @@ class CausalAttention(Strategy):
             if method.key_weighting == "adaptive"
             else None
         )
+        self.calibrated, self.first_calibrated_layer = None, 0
+        if method.key_weighting == "calibrated" and state.log_weights:
+            bounds = (*layout.document_starts.tolist(), layout.documents_end)
+            self.calibrated = CalibratedWeighting(bounds, state.log_weights)
+            num_layers = len(state.patched_model.ropes)
+            self.first_calibrated_layer = num_layers - num_layers // 2
         weights = None if stored_bias is None else tuple(stored_bias[: layout.documents_end].tolist())
-        self.batch_key = "causal", self.adaptive, weights
+        self.batch_key = "causal", self.adaptive, self.calibrated, weights
         self.recorder = state.recorder
 
     def prefill(self, inputs: LayerInput, prefix: KeysValues | None) -> tuple[Tensor, LayerCache]:
@@ -45,6 +51,19 @@ class CausalAttention(Strategy):
         first = cache.length
         if self.adaptive:
             inputs = replace(inputs, scoring=replace(inputs.scoring, adaptive=self.adaptive))
+        if self.calibrated and inputs.layer >= self.first_calibrated_layer:
+            num_before = self.calibrated.bounds[-1] - first
+            if num_before > 0:
+                parts = inputs.tokens(0, num_before), inputs.tokens(num_before)
+                return torch.cat([self._append(parts[0], cache), self.extend(parts[1], cache)], dim=1)
+            inputs = replace(inputs, scoring=replace(inputs.scoring, calibrated=self.calibrated))
+        return self._append(inputs, cache, members)
+
+    def _append(
+        self, inputs: LayerInput, cache: LayerCache, members: Sequence["CausalAttention | None"] = ()
+    ) -> Tensor:
+        """Append tokens to the cache, and return their attention with the scores of the input."""
+        first = cache.length
         cache.append(inputs.key, inputs.value)
         keys, values = cache.keys[:, : cache.length], cache.values[:, : cache.length]
         members = members or (self,)
@@ -61,8 +80,8 @@ def _key_bias(state: PromptState) -> Tensor | None:
     """Return the logarithm of the constant weight of each key, (num_tokens,); None if all weights are 1."""
     weighting, layout = state.plan.method.key_weighting, state.plan.layout
     bias = torch.zeros(state.num_tokens, dtype=state.compute_dtype)
-    if state.document_bias is not None:
-        of_documents = bias.new_tensor(state.document_bias)
+    if weighting == "saliency" and state.log_weights is not None:
+        of_documents = bias.new_tensor(state.log_weights)
         of_tokens = of_documents.repeat_interleave(torch.from_numpy(layout.lengths))
         bias[layout.prefix_length : layout.documents_end] = of_tokens
         return bias

@@ -65,6 +65,7 @@ class TraceRecorder:
         self.streams: list[tuple[TraceRecorder, AttentionPlan]] = []
         # Of each layer, attention of the question's best copy, (H, question, 1 + D + 1); mostly empty.
         self.question: list[Tensor] = []
+        self.log_weights: tuple[float, ...] | None = None  # of documents, from a first pass
         self._documents: dict[int, tuple[BlockLayout, Ranking]] = {}
         self._suffix: dict[int, list[tuple[Tensor, Tensor, Tensor]]] = defaultdict(list)
         self._continued: dict[int, DecodeOutput] = {}
@@ -87,7 +88,7 @@ class TraceRecorder:
         """Record the attention of tokens from `first` on to the first K stored keys (G, K, head_dim)."""
         self.record_tokens(inputs, first, keys, stored.index[: keys.shape[1]], stored.bias)
         continued = self._continued.setdefault(inputs.layer, DecodeOutput(inputs.scoring, stored, keys))
-        continued.keys = keys
+        continued.scoring, continued.keys = inputs.scoring, keys
         num_skipped = max(0, stored.plan.layout.documents_end - first)
         query = inputs.query[:, num_skipped:].clone() if num_skipped else inputs.query
         continued.queries.append(query)
@@ -165,7 +166,14 @@ class TraceRecorder:
                 for token_range in self.request.token_ranges
             ),
             alternatives=tuple(self.alternatives),
+            document_weights=self._document_weights(),
         )
+
+    def _document_weights(self) -> NDArray[np.float64] | None:
+        if self.log_weights is None:
+            return None
+        weights = np.exp(self.log_weights)
+        return np.asarray(weights / weights.sum())
 
     def _mean_of_streams(self, layout: TokenLayout, method: str, num_decoded: int) -> Trace:
         """Return a trace with the mean attention of the streams, in which each document is read alone."""

@@ -23,12 +23,12 @@ def new_state(
     patched_model: PatchedModel,
     reserved_tokens: int,
     recorder: TraceRecorder | None,
-    document_bias: tuple[float, ...] | None = None,
+    log_weights: tuple[float, ...] | None = None,
 ) -> PromptState:
     """Return the state of a prompt; raise ModelError if PINE must rotate and head dimensions differ."""
     device = input_device(patched_model.network)
     positions = torch.from_numpy(plan.query_positions(reserved_tokens)).to(device)
-    state = PromptState(plan, patched_model, recorder, reserved_tokens, positions, document_bias)
+    state = PromptState(plan, patched_model, recorder, reserved_tokens, positions, log_weights)
     strategy_on(state, device)  # raises before the forward pass begins
     return state
 

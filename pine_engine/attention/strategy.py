@@ -85,7 +85,7 @@ class PromptState:
     Attributes:
         reserved_tokens: Number of tokens that may follow the prompt.
         positions: int64 or float32 (num_tokens,), position of every token as a query.
-        document_bias: Number added to the scores of each document's keys, for suffix and answer; None for 0.
+        log_weights: Logarithm of the weight of each document from a first pass; None without one.
         strategies: Attention strategy for each device of the model.
     """
 
@@ -94,7 +94,7 @@ class PromptState:
     recorder: TraceRecorder | None
     reserved_tokens: int
     positions: Tensor
-    document_bias: tuple[float, ...] | None = None
+    log_weights: tuple[float, ...] | None = None
     strategies: dict[torch.device, Strategy] = field(default_factory=dict, repr=False, compare=False)
 
     @property

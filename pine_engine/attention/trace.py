@@ -129,6 +129,7 @@ class Trace:
             document, and the suffix; sums to 1. None if no layer ran.
         token_weights: Attention weights of the requested token ranges.
         alternatives: Candidates for each generated token, the most likely first.
+        document_weights: (D,), weight that a first pass gave to each document; they sum to 1. None without.
     """
 
     method: str
@@ -140,6 +141,7 @@ class Trace:
     suffix_attention: NDArray[np.float32] | None = None
     token_weights: tuple[TokenWeights, ...] = ()
     alternatives: tuple[tuple[Alternative, ...], ...] = ()
+    document_weights: NDArray[np.float64] | None = None
 
     __repr__ = short_repr
 

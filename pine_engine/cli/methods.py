@@ -32,6 +32,7 @@ WEIGHTS: dict[KeyWeighting, str] = {
     "documents": "1/k for documents",
     "documents_and_prefix": "1/k for documents and prefix",
     "adaptive": "documents together, by temperature and scale",
+    "calibrated": "by attention beyond that of a dummy",
     "saliency": "the likely documents with the question, no others",
 }
 """Factor of the attention weights of the suffix."""

@@ -14,8 +14,9 @@ from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import SequenceState, input_device, new_state
 from pine_engine.attention.strategy import PromptState
 from pine_engine.attention.trace import TraceConfig
+from pine_engine.engine.calibration import calibrated_shares
 from pine_engine.engine.prefix_cache import find_documents, find_prefix, fork
-from pine_engine.engine.reordering import reorder_documents
+from pine_engine.engine.reordering import Pass, reorder_documents
 from pine_engine.engine.streams import MergedState, StreamsCache, plain_sequences, stream_layouts
 from pine_engine.engine.superposition import QuestionRecorder, best_paths, path_bias, path_scores
 from pine_engine.methods.plan import AttentionPlan, build_plan
@@ -75,7 +76,23 @@ def prefill(
             on_layer=on_layer,
             cached_sequences=cached_sequences,
         )
-    state = new_state(plan, patched_model=patched_model, reserved_tokens=reserved_tokens, recorder=recorder)
+    log_weights = None
+    if method.key_weighting == "calibrated":
+        scorer = (
+            _vanilla(patched_models, on_layer),
+            patched_model.content_free,
+            num_processes(patched_model.network),
+        )
+        log_weights = calibrated_shares(layout, method, *scorer)
+        if recorder:
+            recorder.log_weights = log_weights
+    state = new_state(
+        plan,
+        patched_model=patched_model,
+        reserved_tokens=reserved_tokens,
+        recorder=recorder,
+        log_weights=log_weights,
+    )
     # A trace needs the prefill of documents, and one of single tokens also that of the prefix.
     is_whole = method.depends_on_question or (recorder and recorder.request.token_ranges)
     cached_sequences = [] if is_whole else cached_sequences
@@ -172,10 +189,10 @@ def _prefill_paths(
         patched_model=first.state.patched_model,
         reserved_tokens=reserved_tokens,
         recorder=recorder,
-        document_bias=path_bias(scores, plan),
+        log_weights=path_bias(scores, plan),
     )
     if recorder and of_question:
-        recorder.question = of_question.shares_of(best)
+        recorder.question, recorder.log_weights = of_question.shares_of(best), state.log_weights
     row = fork(first, state, reserved_tokens)
     of_task = extend([row], [layout.suffix], on_layer)[0]
     end = layout.document_slice(best).stop
@@ -187,15 +204,20 @@ def _reorder(
     patched_models: Sequence[PatchedModel], layout: TokenLayout, method: Method, on_layer: OnLayer
 ) -> TokenLayout:
     """Return the prompt with its documents in the order in which the method runs."""
+    first, run = patched_models[0], _vanilla(patched_models, on_layer)
+    processes = num_processes(first.network)
+    return layout.reorder(reorder_documents(layout, method, run, first.content_free, processes))
+
+
+def _vanilla(patched_models: Sequence[PatchedModel], on_layer: OnLayer) -> Pass:
+    """Return vanilla prefill with a recorder, which returns the logits of all tokens."""
 
     def run(prompt: TokenLayout, recorder: TraceRecorder | None) -> Tensor:
         vanilla = METHODS["vanilla"]
         options: dict[str, Any] = {"reserved_tokens": 0, "logits_to_keep": 0, "recorder": recorder}
         return prefill(patched_models, prompt, vanilla, on_layer=on_layer, **options)[1]
 
-    first = patched_models[0]
-    processes = num_processes(first.network)
-    return layout.reorder(reorder_documents(layout, method, run, first.content_free, processes))
+    return run
 
 
 def extend(

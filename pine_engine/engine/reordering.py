@@ -70,7 +70,7 @@ def _last_token_attention(
     layout: TokenLayout, run: Pass, content_free: Sequence[int], num_processes: int
 ) -> list[float]:
     """Return the attention of the last token to each document, the mean over layers and heads."""
-    by_token = _key_attention(layout, run, num_processes, last_only=True)
+    by_token = key_attention(layout, run, num_processes, last_only=True)
     return [float(by_token[layout.document_slice(d)].sum()) for d in range(layout.num_documents)]
 
 
@@ -84,7 +84,7 @@ def _calibrated_attention(
     """
     empty_question = tuple(content_free) or layout.suffix[-1:]
     without_content = TokenLayout(layout.prefix, layout.documents, empty_question)
-    attention, baseline = (_key_attention(one, run, num_processes) for one in (layout, without_content))
+    attention, baseline = (key_attention(one, run, num_processes) for one in (layout, without_content))
     scores = []
     for document in range(layout.num_documents):
         part = layout.document_slice(document)
@@ -96,7 +96,7 @@ def _calibrated_attention(
     return scores
 
 
-def _key_attention(layout: TokenLayout, run: Pass, num_processes: int, *, last_only: bool = False) -> Tensor:
+def key_attention(layout: TokenLayout, run: Pass, num_processes: int, *, last_only: bool = False) -> Tensor:
     """Return the attention (n,) to each token in float64, summed over layers and heads, mean over the suffix.
 
     With `last_only`, it is that of the last token, and the mean over layers and heads.

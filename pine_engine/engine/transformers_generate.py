@@ -237,7 +237,7 @@ class _SequencesCache(Cache):
                     patched_model=before.patched_model,
                     reserved_tokens=reserved_tokens,
                     recorder=None,
-                    document_bias=before.document_bias,
+                    log_weights=before.log_weights,
                 )
         self._reserved_tokens = reserved_tokens
         self._rows = [self._copy(row, states[id(row.state)]) for row in self._rows]

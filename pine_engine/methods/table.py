@@ -40,12 +40,13 @@ PositionKind = Literal[
 ImportanceKind = Literal["mean", "sum", "max"]
 """Reduction of the attention on a document's tokens to its importance."""
 
-KeyWeighting = Literal["nothing", "documents", "documents_and_prefix", "adaptive", "saliency"]
+KeyWeighting = Literal["nothing", "documents", "documents_and_prefix", "adaptive", "saliency", "calibrated"]
 """Keys that the suffix weights.
 
 - `documents`, `documents_and_prefix`: by 1/k, where k is the number of documents.
 - `adaptive`: documents together, by their temperature and scale (APE).
 - `saliency`: the `top_k` documents by their likelihood with the question, at a temperature; no others.
+- `calibrated`: by their attention beyond a dummy's in their place, at a temperature, in the last layers.
 """
 
 QuestionPlace = Literal["once", "in_every_document"]
@@ -99,7 +100,7 @@ class Method:
         source: Paper and code that define the method.
         role: Method of the paper, other method, variant or control.
         key_weighting: Keys that the suffix weights.
-        temperature: Temperature of the documents' scores, for adaptive weighting and saliency.
+        temperature: Temperature of the documents' scores, for weighting by scores.
         scale: Factor of the documents' joint score, for adaptive weighting.
         top_k: Number of documents that are kept, for saliency.
         question: Place of the question.

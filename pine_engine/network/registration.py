@@ -34,12 +34,21 @@ class AdaptiveWeighting:
 
 
 @dataclass(frozen=True)
+class CalibratedWeighting:
+    """Weighting of documents by their shares of the weight that they get together (Hsieh et al. 2024)."""
+
+    bounds: tuple[int, ...]  # first key of each document, then the end of the last
+    log_shares: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class AttentionParams:
     """Parameters of attention scores: scale * <query, key>, then softcap * tanh(score / softcap)."""
 
     scale: float
     softcap: float | None = None  # Gemma 2
     adaptive: AdaptiveWeighting | None = None
+    calibrated: CalibratedWeighting | None = None
 
 
 @dataclass(frozen=True)

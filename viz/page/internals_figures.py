@@ -16,6 +16,7 @@ from viz.drawing.picture import switch
 from viz.drawing.text import join_words, shorten
 from viz.figures.answer_attention import NO_TOKENS
 from viz.figures.answer_tokens import AnswerTokens, comparison_step
+from viz.figures.frame import document_labels
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.page.answers.answering import FinishedRun
 from viz.page.attention_job import AttentionView, attention_request, recorded_attention
@@ -220,8 +221,14 @@ def draw_importance(run: FinishedRun, selection: Selection) -> TabContent:
         )
     else:
         missing.append(NOT_WRITTEN)
+    weighed = []
+    if trace.document_weights is not None:
+        names = document_labels(len(run.order), run.order)
+        shares = zip(names, trace.document_weights, strict=True)
+        shown = join_words([f"{name} {weight:.0%}" for name, weight in shares])
+        weighed.append(f"A first pass of {label} weighed the documents: {shown}.")
     return TabContent(
-        _importance_switches(selection, trace) + "".join(map(empty_panel, missing)),
+        _importance_switches(selection, trace) + "".join([*map(notice, weighed), *map(empty_panel, missing)]),
         {name: of_method(figure, label) for name, figure in figures.items()},
     )
 

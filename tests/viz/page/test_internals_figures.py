@@ -466,3 +466,11 @@ def test_order_of_many_documents_is_shortened(tried: FinishedRun) -> None:
     orders = (replace(tried.tried[0], order=tuple(range(20))),)
     others = other_answers(replace(tried, tried=orders), "pine")
     assert others["order:0"][0] == "1: A B C D E F G H…"
+
+
+@pytest.mark.parametrize("method", ["superposition", "calibrated_attention"])
+def test_weights_of_a_first_pass_are_shown(run: FinishedRun, method: str) -> None:
+    html = draw_importance(run, replace(first_selection(run), method=method)).html
+    weights = run.result.traces[method].document_weights
+    assert weights is not None
+    assert all(f"{name} {weight:.0%}" in html for name, weight in zip("BAC", weights, strict=True))
