@@ -24,6 +24,7 @@ from tests.support.tokenizers import (
     CONTROL,
     Blanks,
     byte_tokenizer,
+    letter_tokenizer,
     sentencepiece_tokenizer,
 )
 
@@ -38,7 +39,22 @@ def test_layout_has_the_indices_of_its_segments() -> None:
     assert LAYOUT.document_starts.tolist() == [3, 5, 6]
     for index, ids in enumerate(LAYOUT.documents):
         assert list(LAYOUT.ids)[LAYOUT.document_slice(index)] == list(ids)
-    assert LAYOUT.extend([50, 51]) == TokenLayout(LAYOUT.prefix, LAYOUT.documents, (40, 41, 50, 51))
+    assert LAYOUT.extend([50, 51]) == TokenLayout(LAYOUT.prefix, LAYOUT.documents, (40, 41, 50, 51), 3)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "length"),
+    [(("cd", "ef"), 2), (("cdef",), 1), (("", "ef"), 2), (("cd", ""), 1), (("c", "d", "efg"), 3)],
+)
+def test_task_is_the_last_piece_of_the_suffix(suffix: tuple[str, ...], length: int) -> None:
+    prompt = Prompt((), ((Piece("a"),),), tuple(map(Piece, suffix)))
+    layout = tokenize(prompt, letter_tokenizer())
+    assert (layout.suffix_length, layout.task_length) == (len("".join(suffix)), length)
+
+
+def test_question_is_repeated_in_every_document() -> None:
+    layout = TokenLayout((1,), ((10, 11), (20,)), (30, 31, 32), 2).repeat_question()
+    assert layout == TokenLayout((1,), ((10, 11, 30), (20, 30)), (31, 32), 2)
 
 
 @given(order=st.permutations(range(3)))
