@@ -14,6 +14,8 @@ VERSIONS = {
     "pypdf": "7.1.0",
     "rdkit": "2026.9.1",
     "scikit-learn": "1.9.1",
+    "starlette": "1.10.0",
+    "uvicorn": "0.54.0",
 }
 """Tested versions, as in pyproject.toml and requirements-model.txt."""
 

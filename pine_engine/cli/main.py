@@ -28,13 +28,14 @@ from pine_engine.cli.output import BAD_INPUT, STOPPED
 from pine_engine.cli.report import report
 from pine_engine.cli.reproduce import reproduce
 from pine_engine.cli.reproduce_paper import reproduce_paper
+from pine_engine.cli.serve import serve
 from pine_engine.cli.train_molecules import train_molecules
 from pine_engine.cli.verify import verify
 from pine_engine.errors import PineError
 
 SUBCOMMANDS = (
     *(compare, verify, debias, conformance, reproduce, bench, evaluate, download_data, report),
-    *(reproduce_paper, train_molecules, molecules, methods, models),
+    *(reproduce_paper, train_molecules, molecules, methods, models, serve),
 )
 
 app = typer.Typer(

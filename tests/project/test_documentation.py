@@ -50,7 +50,7 @@ OPTIONS = {
 }  # fmt: skip
 """Options added to commands, so that they take seconds."""
 
-NOT_RUN = ("reproduce-paper", "train-molecules", "download-data ", "--output-dir 4bit")
+NOT_RUN = ("reproduce-paper", "train-molecules", "download-data ", "--output-dir 4bit", "engine serve")
 GENERATED = ("facts-3", "few-shot-4", "few-shot-8")
 """Data sets that commands use without a download."""
 

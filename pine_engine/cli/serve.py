@@ -1,0 +1,72 @@
+"""Subcommand `serve`: a server with the interface of the OpenAI API."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pine_engine.cli import output
+from pine_engine.cli.options import ModelOptions, Positive, method_names, split_names
+from pine_engine.cli.output import CommandResult
+from pine_engine.errors import InputError
+from pine_engine.extras import import_extra
+from pine_engine.prompts.request import read_text
+
+
+def serve(
+    host: str = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
+    method: str = "pine",
+    max_new_tokens: Positive = 512,
+    max_seconds: Annotated[float | None, typer.Option(min=0.001)] = None,
+    queue_size: Positive = 32,
+    max_runs_per_client: Positive = 32,
+    api_keys: Annotated[str | None, typer.Option(envvar="PINE_API_KEYS", show_envvar=True)] = None,
+    chat_template: Path | None = None,
+    model: ModelOptions = ModelOptions(),
+) -> CommandResult:
+    """Serve a model with the interface of the OpenAI API, extended by documents and method.
+
+    Args:
+        host: Address to listen on.
+        port: Port to listen on.
+        method: Method of requests with documents that name none.
+        max_new_tokens: Maximum length of an answer, in tokens, and its default.
+        max_seconds: Maximum duration of an answer, in seconds, without the time in the queue. Default: none.
+        queue_size: Maximum number of requests that wait for the model.
+        max_runs_per_client: Maximum number of queued and active requests per API key, or per address.
+        api_keys: Accepted API keys, separated by commas. Default: no authentication.
+        chat_template: File with a chat template (Jinja) in place of that of the model.
+        model: Model that answers.
+    """
+    names = method_names(method)
+    if len(names) != 1:
+        raise InputError(f"invalid method: got {method!r}, expected one method", field="method")
+    import_extra("uvicorn", "uvicorn", "starlette")
+    import_extra("starlette", "starlette", "uvicorn")
+    keys = tuple(split_names(api_keys) or ())
+    if api_keys is not None and not keys:
+        raise InputError("api_keys is empty: give one or more keys, or no option", field="api_keys")
+    template = None if chat_template is None else read_text(chat_template)
+    from pine_engine.server.app import LOCAL_NAMES, ServerSettings, open_port, serve
+
+    is_local = host in LOCAL_NAMES
+    if not is_local and not keys:
+        output.print_note(f"{host} may be reached by others, and there are no API keys; see PINE_API_KEYS")
+    settings = ServerSettings(
+        method=names[0],
+        max_new_tokens=max_new_tokens,
+        max_seconds=max_seconds,
+        queue_size=queue_size,
+        max_runs_per_client=max_runs_per_client,
+        api_keys=keys,
+        allowed_hosts=LOCAL_NAMES if is_local and not keys else ("*",),
+    )
+    with open_port(host, port) as listener:
+        engine = model.load(needs_tokenizer=True)
+        if template is not None:
+            engine.tokenizer.chat_template = template
+        address = f"[{host}]" if ":" in host else host
+        output.print_note(f"serving {engine.model_name} ({engine.dtype}) at http://{address}:{port}/v1")
+        serve(engine, settings, listener)
+    return CommandResult({}, [])

@@ -1,0 +1,332 @@
+"""Server of an engine with the interface of the OpenAI API: routes, API keys, limits, health and metrics."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import socket
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import Event, PrefillDone, TokenGenerated
+from pine_engine.errors import Cancelled, InputError, PineError
+from pine_engine.methods.table import METHODS, get_method
+from pine_engine.server.addresses import sender_of
+from pine_engine.server.fair_queue import Client, FairQueue
+from pine_engine.server.jobs import ServerJob, compute_events
+from pine_engine.server.prompts import HOW_TO_GIVE_DOCUMENTS, tokenize_body
+from pine_engine.server.responses import Reply, ResponseText, server_sent
+from pine_engine.server.schema import ApiError, ChatBody, CompletionBody, error_body, parse_body
+
+log = logging.getLogger(__name__)
+
+MAX_BYTES = 20_000_000  # of the body of a request
+BODY_S = 30.0  # seconds in which the body must arrive
+MAX_CONNECTIONS = 512
+MAX_HEADER_BYTES = 65_536
+SHUTDOWN_S = 5  # seconds for active requests to end
+LOCAL_NAMES = ("localhost", "127.0.0.1")
+PLAIN_METHOD = "vanilla"  # of requests without documents
+CLIENT_CLOSED_REQUEST = 499  # status, in logs only, of nginx for a client that has disconnected
+STREAM_HEADERS = {
+    "Content-Type": "text/event-stream",
+    "Cache-Control": "no-cache",
+    "X-Accel-Buffering": "no",  # nginx would wait for the end of the response
+}
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Settings of the server.
+
+    Attributes:
+        method: Method of requests that name none.
+        max_new_tokens: Limit of tokens per answer, and its default.
+        max_seconds: Limit of seconds per answer, without the time in the queue; None for no limit.
+        queue_size: Requests that wait for the model.
+        max_runs_per_client: Queued and active requests of one API key, or of one address without keys.
+        api_keys: Accepted keys. If empty, authentication is disabled.
+        allowed_hosts: Accepted Host headers; * for any.
+    """
+
+    method: str = "pine"
+    max_new_tokens: int = 512
+    max_seconds: float | None = None
+    queue_size: int = 32
+    max_runs_per_client: int = 32
+    api_keys: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = LOCAL_NAMES
+
+
+class Server:
+    """An engine with its queue, counts and routes."""
+
+    def __init__(self, engine: Engine, settings: ServerSettings) -> None:
+        self.engine, self.settings = engine, settings
+        self.queue = FairQueue(
+            settings.queue_size, settings.max_runs_per_client, advice="Try again in a minute."
+        )
+        self.outcomes: Counter[str] = Counter()
+        self.tokens: Counter[str] = Counter()
+        self.num_open = 0
+        self._method = get_method(settings.method).name
+        self._keys = [_digest(key) for key in settings.api_keys]
+        self._began = time.monotonic()
+
+    def app(self) -> Starlette:
+        """Return the ASGI application."""
+        routes = [
+            Route("/v1/chat/completions", self._answers(ChatBody), methods=["POST"]),
+            Route("/v1/completions", self._answers(CompletionBody), methods=["POST"]),
+            Route("/v1/models", self._guarded(self._models)),
+            Route("/v1/models/{name:path}", self._guarded(self._model)),
+            Route("/health", self._health),
+            Route("/metrics", self._metrics),
+        ]
+        hosts = list(self.settings.allowed_hosts)
+        return Starlette(
+            routes=routes,
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
+            exception_handlers={HTTPException: _http_error},
+        )
+
+    def _answers(
+        self, model: type[ChatBody] | type[CompletionBody]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            body = parse_body(await _read_json(request), model)
+            job = await asyncio.to_thread(self._prepare, body)
+            text = ResponseText(body.stop)
+            reply = Reply(self.engine, job, text, is_chat=isinstance(body, ChatBody))
+            events = self._events(request, job)
+            await anext(events)  # the place in the queue; a full queue has its own status
+            if body.stream:
+                parts = reply.stream(events, include_usage=body.stream_options.include_usage)
+                return StreamingResponse(self._closing(parts, events), headers=STREAM_HEADERS)
+            async with aclosing(events):
+                return JSONResponse(await reply.read(events))
+
+        return self._guarded(endpoint)
+
+    def _guarded(
+        self, endpoint: Callable[[Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Return an endpoint that checks the API key, and answers errors in the form of the OpenAI API."""
+
+        async def guarded(request: Request) -> Response:
+            try:
+                request.state.key = self._check_key(request.headers.get("authorization", ""))
+                return await endpoint(request)
+            except (ClientDisconnect, Cancelled):
+                return Response(status_code=CLIENT_CLOSED_REQUEST)
+            except Exception as error:
+                status, content = _error_body(error)
+                self.outcomes["rejected"] += status < HTTPStatus.INTERNAL_SERVER_ERROR
+                headers = {"Retry-After": "5"} if status == HTTPStatus.TOO_MANY_REQUESTS else None
+                return JSONResponse(content, status, headers=headers)
+
+        return guarded
+
+    async def _closing(
+        self, parts: AsyncIterator[str], events: AsyncGenerator[Event | None, None]
+    ) -> AsyncIterator[str]:
+        """Yield the parts of a stream, or its error, and close the events."""
+        async with aclosing(events):
+            try:
+                async for part in parts:
+                    yield part
+            except Cancelled:
+                return
+            except Exception as error:
+                yield server_sent(_error_body(error)[1])
+
+    def _check_key(self, header: str) -> str:
+        """Return the name of the client's key, "" without keys. Compares with all keys in constant time."""
+        if not self._keys:
+            return ""
+        digest = _digest(header.removeprefix("Bearer ").strip())
+        matches = [hmac.compare_digest(digest, key) for key in self._keys]
+        if not any(matches):
+            message = "invalid API key; send one as the header Authorization: Bearer KEY"
+            raise ApiError(401, message, kind="authentication_error", code="invalid_api_key")
+        return digest[:16]
+
+    def _prepare(self, body: ChatBody | CompletionBody) -> ServerJob:
+        """Return the job of a request. Raises InputError."""
+        method = body.method or self._method_of_model(body.model)
+        layout, num_documents = tokenize_body(self.engine, body)
+        if method and not num_documents:
+            raise InputError(f"method {method} needs documents; {HOW_TO_GIVE_DOCUMENTS}", field="documents")
+        name = get_method(method or self._method).name if num_documents else PLAIN_METHOD
+        limit = self.settings.max_new_tokens
+        requested = body.max_completion_tokens if isinstance(body, ChatBody) else None
+        requested = requested or body.max_tokens
+        if requested is not None and requested > limit:
+            message = f"max_tokens is too large: got {requested}, but this server generates up to {limit}"
+            raise InputError(message, field="max_tokens")
+        free = self.engine.max_context_length - layout.num_tokens
+        max_new_tokens = requested or max(1, min(limit, free))
+        try:
+            self.engine.check_length(layout, max_new_tokens)
+        except InputError as error:
+            field = "messages" if isinstance(body, ChatBody) else "prompt"
+            raise ApiError(400, str(error), code="context_length_exceeded", field=field) from error
+        return ServerJob(layout, num_documents, name, max_new_tokens, body.num_alternatives)
+
+    def _method_of_model(self, model: str) -> str:
+        """Return the method in the name of a model, such as NAME:pine; "" without one."""
+        name = self.engine.model_name
+        if model in ("", name):
+            return ""
+        if model in self._model_names():
+            return model.removeprefix(f"{name}:")
+        message = (
+            f"unknown model {model!r}; this server has {name}, also as {name}:METHOD, such as {name}:pine"
+        )
+        raise ApiError(404, message, code="model_not_found", field="model")
+
+    def _model_names(self) -> list[str]:
+        name = self.engine.model_name
+        return [name, *(f"{name}:{method}" for method in METHODS)]
+
+    async def _events(self, request: Request, job: ServerJob) -> AsyncGenerator[Event | None, None]:
+        """Yield the events of a job until its client disconnects; count job and tokens."""
+        address = sender_of(request.client.host) if request.client else ""
+        client = Client(address, page=request.state.key or address)
+        options = (self.queue, job, client, _disconnect(request), self.settings.max_seconds)
+        self.num_open += 1
+        outcome = "disconnected"
+        try:
+            async with aclosing(compute_events(self.engine, *options)) as events:
+                async for event in events:
+                    if isinstance(event, TokenGenerated):
+                        self.tokens["generated"] += 1
+                        outcome = "done"  # the client may close the events after a stop string
+                    elif isinstance(event, PrefillDone):
+                        self.tokens["prompt"] += job.layout.num_tokens
+                    yield event
+            outcome = "done"
+        except Exception as error:
+            outcome = "disconnected" if isinstance(error, Cancelled) else "failed"
+            raise
+        finally:
+            self.num_open -= 1
+            self.outcomes[outcome] += 1
+
+    async def _models(self, _: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [self._card(name) for name in self._model_names()]})
+
+    async def _model(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        self._method_of_model(name)
+        return JSONResponse(self._card(name))
+
+    def _card(self, name: str) -> dict[str, Any]:
+        length = self.engine.max_context_length
+        return {
+            "id": name, "object": "model", "created": 0, "owned_by": "pine_engine", "max_model_len": length
+        }  # fmt: skip
+
+    async def _health(self, _: Request) -> Response:
+        return JSONResponse({"status": "ready", "model": self.engine.model_name, **self._gauges()})
+
+    async def _metrics(self, _: Request) -> Response:
+        lines = [f"# TYPE pine_{name} gauge\npine_{name} {value}" for name, value in self._gauges().items()]
+        for counter, label, counts in (
+            ("requests", "outcome", self.outcomes),
+            ("tokens", "kind", self.tokens),
+        ):
+            lines.append(f"# TYPE pine_{counter}_total counter")
+            lines += [f'pine_{counter}_total{{{label}="{key}"}} {count}' for key, count in counts.items()]
+        return PlainTextResponse("\n".join(lines) + "\n")
+
+    def _gauges(self) -> dict[str, float]:
+        waiting = self.queue.waiting
+        uptime_s = round(time.monotonic() - self._began, 1)
+        return {"uptime_seconds": uptime_s, "running": self.num_open - waiting, "waiting": waiting}
+
+
+def open_port(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises InputError if the port cannot be opened."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=MAX_CONNECTIONS)
+    except OSError as error:
+        message = f"port {port} of {host} cannot be opened: {error.strerror}; choose another --port"
+        raise InputError(message, field="port") from error
+
+
+def serve(engine: Engine, settings: ServerSettings, listener: socket.socket) -> None:
+    """Serve an engine until a signal."""
+    config = uvicorn.Config(
+        Server(engine, settings).app(),
+        limit_concurrency=MAX_CONNECTIONS,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+        server_header=False,
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _error_body(error: Exception) -> tuple[int, dict[str, Any]]:
+    """Return status and body of an error, and log the traceback of an unexpected one."""
+    if not isinstance(error, PineError):
+        log.error("request failed", exc_info=error)
+    return error_body(error)
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+async def _read_json(request: Request) -> Any:
+    """Return the body. Raises ApiError if it is too large, too slow, or not JSON."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        # Browsers send other types to any server without a check.
+        message = "invalid Content-Type: expected application/json"
+        raise ApiError(415, message, code="unsupported_media_type")
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_BYTES:
+                    message = f"request is too large: expected up to {MAX_BYTES:,} bytes; send less text"
+                    raise ApiError(413, message, code="request_too_large")
+    except TimeoutError as error:
+        message = f"body not received within {BODY_S:g} s; send it again"
+        raise ApiError(408, message, code="request_timeout") from error
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InputError("invalid body: expected JSON") from error
+
+
+async def _disconnect(request: Request) -> None:
+    """Return when the client has disconnected."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _http_error(_: Request, error: Exception) -> Response:
+    """Answer an unknown path or method in the form of the OpenAI API."""
+    assert isinstance(error, HTTPException)
+    api_error = ApiError(error.status_code, f"{error.detail}; see /v1/models", code="not_found")
+    status, content = error_body(api_error)
+    return JSONResponse(content, status)

@@ -1,0 +1,69 @@
+"""Tokens of a request: documents in a field, documents marked in the text, or a prompt without documents."""
+
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import InputError
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.marked import MarkedText, split_documents
+from pine_engine.prompts.messages import read_chat
+from pine_engine.prompts.prompt import Document, Piece, Prompt, build_prompt
+from pine_engine.prompts.tasks import TASKS, USUAL_TASK
+from pine_engine.server.schema import ChatBody, CompletionBody
+
+HOW_TO_GIVE_DOCUMENTS = (
+    'give "documents": ["...", {"title": "...", "text": "..."}], or mark each in the text as '
+    "<document>...</document>"
+)
+
+
+def tokenize_body(engine: Engine, body: ChatBody | CompletionBody) -> tuple[TokenLayout, int]:
+    """Return the tokens of a prompt, and the number of its documents, 0 for a plain prompt.
+
+    The layout of a plain prompt has one document, under which every method equals vanilla. Raises InputError.
+    """
+    if isinstance(body, ChatBody):
+        return _tokenize_chat(engine, body)
+    return _tokenize_text(engine, body)
+
+
+def _tokenize_chat(engine: Engine, body: ChatBody) -> tuple[TokenLayout, int]:
+    if body.documents:
+        prompt = TASKS[body.task].prompt(
+            engine.tokenizer, documents=body.documents, instruction=body.instruction, messages=body.messages
+        )
+        return engine.tokenize(prompt), len(body.documents)
+    if body.instruction or body.task != USUAL_TASK:
+        message = f"a task or an instruction was passed without documents; {HOW_TO_GIVE_DOCUMENTS}"
+        raise InputError(message, field="documents")
+    chat = read_chat(body.messages)
+    marked = split_documents(chat.question)
+    prefix, documents, suffix = marked or MarkedText("", [chat.question], "")
+    prompt = build_prompt(
+        engine.tokenizer,
+        prefix=prefix,
+        documents=documents,
+        suffix=suffix,
+        system=chat.system,
+        turns=chat.turns,
+    )
+    return engine.tokenize(prompt), len(documents) if marked else 0
+
+
+def _tokenize_text(engine: Engine, body: CompletionBody) -> tuple[TokenLayout, int]:
+    if body.documents:
+        documents = tuple(map(_paragraph, body.documents))
+        return engine.tokenize(Prompt((), documents, (Piece(body.prompt),))), len(documents)
+    if marked := split_documents(body.prompt):
+        segments = tuple((Piece(text),) for text in marked.documents)
+        prompt = Prompt((Piece(marked.prefix),), segments, (Piece(marked.suffix),))
+        return engine.tokenize(prompt), len(segments)
+    # The text is one document, whose last token is the suffix instead of this letter.
+    whole = engine.tokenize(Prompt((), ((Piece(body.prompt),),), (Piece("a"),)))
+    ids = whole.prefix + whole.documents[0]
+    if len(ids) < 2:
+        raise InputError(f"prompt is too short: got {len(ids)} token, expected 2 or more", field="prompt")
+    return TokenLayout((), (ids[:-1],), ids[-1:]), 0
+
+
+def _paragraph(document: Document) -> tuple[Piece, ...]:
+    """Return title and text, followed by an empty line."""
+    return (Piece("\n".join(filter(None, (document.title, document.text))) + "\n\n"),)

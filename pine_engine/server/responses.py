@@ -1,0 +1,147 @@
+"""Responses of the OpenAI API: complete ones and chunks of a stream, for both endpoints."""
+
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import Event, RunFinished, TokenGenerated
+from pine_engine.server.jobs import ServerJob, TokenChoice
+
+DONE = "data: [DONE]\n\n"
+PING = ": waiting\n\n"
+
+
+def server_sent(content: dict[str, Any]) -> str:
+    """Return a server-sent event."""
+    return f"data: {json.dumps(content)}\n\n"
+
+
+@dataclass(eq=False)
+class ResponseText:
+    """Text of an answer up to the first stop string, while its tokens arrive.
+
+    Attributes:
+        text: Text that will not change: its end is held back while a stop string may begin there.
+        num_tokens: Generated tokens, those of a stop string included.
+        finish_reason: "stop" or "length" at the end, None before.
+    """
+
+    stops: Sequence[str]
+    text: str = ""
+    num_tokens: int = 0
+    finish_reason: str | None = None
+
+    def add(self, event: Event | None) -> str:
+        """Take an event of the run, and return the new text."""
+        if self.finish_reason or not isinstance(event, TokenGenerated | RunFinished):
+            return ""
+        held = max(map(len, self.stops), default=1) - 1
+        if isinstance(event, RunFinished):
+            (answer,) = event.result.answers.values()
+            text, held, self.num_tokens = answer.text, 0, len(answer.token_ids)
+            self.finish_reason = answer.finish_reason
+        else:
+            text, self.num_tokens = event.text, event.step + 1
+        if places := [place for stop in self.stops if (place := text.find(stop)) >= 0]:
+            text, held, self.finish_reason = text[: min(places)], 0, "stop"
+        new = text[len(self.text) : len(text) - held]
+        self.text += new
+        return new
+
+
+@dataclass(eq=False)
+class Reply:
+    """Response to one request, as a whole or as the events of a stream."""
+
+    engine: Engine
+    job: ServerJob
+    text: ResponseText
+    is_chat: bool
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    async def read(self, events: AsyncIterator[Event | None]) -> dict[str, Any]:
+        """Return the response to all events."""
+        async for event in events:
+            self.text.add(event)
+            if self.text.finish_reason:
+                break
+        content = {"role": "assistant", "content": self.text.text, "refusal": None}
+        answer = {"message": content} if self.is_chat else {"text": self.text.text}
+        return self._object("chat.completion", [answer | self._state(0)]) | {"usage": self._usage()}
+
+    async def stream(self, events: AsyncIterator[Event | None], *, include_usage: bool) -> AsyncIterator[str]:
+        """Yield server-sent events."""
+        num_sent = 0
+        if self.is_chat:
+            yield self._chunk({"role": "assistant", "content": ""}, 0)
+        async for event in events:
+            if event is None:
+                yield PING
+            new = self.text.add(event)
+            has_logprobs = self.job.choices and self.text.num_tokens > num_sent
+            if new or has_logprobs or self.text.finish_reason:
+                yield self._chunk({"content": new} if self.is_chat else new, num_sent)
+                num_sent = self.text.num_tokens
+            if self.text.finish_reason:
+                break
+        if include_usage:
+            yield server_sent(self._object("chat.completion.chunk", []) | {"usage": self._usage()})
+        yield DONE
+
+    def _chunk(self, new: dict[str, str] | str, num_sent: int) -> str:
+        answer = {"delta": new} if self.is_chat else {"text": new}
+        return server_sent(self._object("chat.completion.chunk", [answer | self._state(num_sent)]))
+
+    def _object(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "id": f"{'chatcmpl' if self.is_chat else 'cmpl'}-{self.id}",
+            "object": kind if self.is_chat else "text_completion",
+            "created": self.created,
+            "model": self.engine.model_name,
+            "choices": choices,
+            "pine_engine": {"method": self.job.method, "num_documents": self.job.num_documents},
+        }
+
+    def _state(self, num_sent: int) -> dict[str, Any]:
+        """Return index, end and log-probabilities of the tokens from `num_sent` on."""
+        state: dict[str, Any] = {"index": 0, "finish_reason": self.text.finish_reason, "logprobs": None}
+        if self.job.choices:
+            read = self._chat_logprobs if self.is_chat else self._text_logprobs
+            state["logprobs"] = read(self.job.choices[: self.text.num_tokens], num_sent)
+        return state
+
+    def _usage(self) -> dict[str, int]:
+        prompt, answer = self.job.layout.num_tokens, self.text.num_tokens
+        return {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
+
+    def _token(self, token: int, logprob: float) -> dict[str, Any]:
+        (text,) = self.engine.decode_tokens([token])
+        return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+
+    def _chat_logprobs(self, choices: Sequence[TokenChoice], start: int) -> dict[str, Any]:
+        content = [
+            self._token(choice.token_id, choice.logprob)
+            | {"top_logprobs": [self._token(*alternative) for alternative in choice.alternatives]}
+            for choice in choices[start:]
+        ]
+        return {"content": content, "refusal": None}
+
+    def _text_logprobs(self, choices: Sequence[TokenChoice], start: int) -> dict[str, Any]:
+        tokens = self.engine.decode_tokens([choice.token_id for choice in choices])
+        offsets = list(accumulate(map(len, tokens), initial=0))
+        tops = [
+            {self._token(token, logprob)["token"]: logprob for token, logprob in choice.alternatives}
+            for choice in choices
+        ]
+        values: dict[str, list[Any]] = {
+            "tokens": tokens,
+            "token_logprobs": [choice.logprob for choice in choices],
+        }
+        values |= {"top_logprobs": tops, "text_offset": offsets[:-1]}
+        return {name: listed[start:] for name, listed in values.items()}

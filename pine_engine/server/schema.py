@@ -1,0 +1,153 @@
+"""Bodies of the OpenAI API: supported fields, fields refused by name, and the errors of the API."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from pine_engine.errors import InputError, PineError
+from pine_engine.input_validation import describe
+from pine_engine.prompts.messages import MessagesInput
+from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, unexpected
+from pine_engine.prompts.prompt import DocumentInput
+from pine_engine.prompts.request import MAX_DOCUMENTS
+from pine_engine.prompts.tasks import USUAL_TASK
+from pine_engine.server.fair_queue import QueueFullError
+
+MAX_ALTERNATIVES = 20  # limit of the OpenAI API for top_logprobs
+MAX_STOPS = 16  # stop strings of one request
+
+GREEDY = "answers are greedy"
+ONE = "there is one answer to each request"
+NO_TOOLS = "the server calls no tools"
+PLAIN = "answers are plain text"
+SUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
+    **{name: ((0,), GREEDY) for name in ("temperature", "frequency_penalty", "presence_penalty")},
+    "top_p": ((1,), GREEDY),
+    "logit_bias": (({},), GREEDY),
+    "n": ((1,), ONE),
+    "best_of": ((1,), ONE),
+    **{name: (([],), NO_TOOLS) for name in ("tools", "functions")},
+    **{name: (("none", "auto"), NO_TOOLS) for name in ("tool_choice", "function_call")},
+    "response_format": (({"type": "text"},), PLAIN),
+    "modalities": ((["text"],), PLAIN),
+    "store": ((False,), "nothing is stored"),
+    "echo": ((False,), "answers do not contain the prompt"),
+    "suffix": (("",), "answers continue the prompt"),
+}
+"""Fields with the values that are supported, which change nothing, and the reason why no others are."""
+
+IGNORED = {
+    *("seed", "user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"),
+    "parallel_tool_calls",
+}
+"""Fields that have no effect on a greedy answer without tools."""
+
+
+class ApiError(PineError):
+    """An error with its HTTP status, and its type and code in the OpenAI API."""
+
+    def __init__(
+        self, status: int, message: str, *, kind: str = "invalid_request_error", code: str, field: str = ""
+    ) -> None:
+        super().__init__(message, field=field or None)
+        self.status, self.kind, self.code = status, kind, code
+
+
+def error_body(error: Exception) -> tuple[int, dict[str, Any]]:
+    """Return the status and the body of an error response. Errors of the server have no details."""
+    match error:
+        case ApiError():
+            status, kind, code = error.status, error.kind, error.code
+        case QueueFullError():
+            status, kind, code = 429, "rate_limit_error", "rate_limit_exceeded"
+        case InputError():
+            status, kind, code = 400, "invalid_request_error", "invalid_value"
+        case _:
+            status, kind, code = 500, "server_error", "internal_error"
+    is_known = isinstance(error, PineError)
+    message = str(error) if is_known else "the server failed; its log has the reason"
+    field = error.field if isinstance(error, PineError) else None
+    return status, {"error": {"message": message, "type": kind, "param": field, "code": code}}
+
+
+class StreamOptions(BaseModel):
+    """Options of a stream; others are ignored."""
+
+    include_usage: bool = False
+
+
+def _as_stops(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class Body(BaseModel):
+    """Fields of both endpoints. `documents` and `method` are extensions of the OpenAI API."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str = ""
+    documents: list[DocumentInput] = Field(default=[], max_length=MAX_DOCUMENTS)
+    method: str = ""
+    max_tokens: int | None = Field(default=None, ge=1)
+    stop: Annotated[
+        list[Annotated[str, Field(min_length=1)]], BeforeValidator(_as_stops), Field(max_length=MAX_STOPS)
+    ] = []
+    stream: bool = False
+    stream_options: StreamOptions = StreamOptions()
+
+
+class ChatBody(Body):
+    """Body of /v1/chat/completions. `task` and `instruction` are extensions of the OpenAI API."""
+
+    messages: Annotated[MessagesInput, Field(min_length=1)]
+    task: str = USUAL_TASK
+    instruction: str = ""
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    logprobs: bool = False
+    top_logprobs: int = Field(default=0, ge=0, le=MAX_ALTERNATIVES)
+
+    @property
+    def num_alternatives(self) -> int | None:
+        """Number of alternatives for each token, None if no log-probabilities are requested."""
+        return self.top_logprobs if self.logprobs else None
+
+
+def _one_prompt(prompt: Any) -> Any:
+    if isinstance(prompt, list) and len(prompt) != 1:
+        raise unexpected(prompt, "one text; send a request for each prompt")
+    return prompt[0] if isinstance(prompt, list) else prompt
+
+
+class CompletionBody(Body):
+    """Body of /v1/completions."""
+
+    prompt: Annotated[str, BeforeValidator(_one_prompt)]
+    logprobs: int | None = Field(default=None, ge=0, le=MAX_ALTERNATIVES)
+
+    @property
+    def num_alternatives(self) -> int | None:
+        """Number of alternatives for each token, None if no log-probabilities are requested."""
+        return self.logprobs
+
+
+AnyBody = TypeVar("AnyBody", bound=Body)
+
+
+def parse_body(body: Any, model: type[AnyBody]) -> AnyBody:
+    """Return the body of a request. Raises InputError that names a field that is not supported."""
+    if not isinstance(body, Mapping):
+        raise InputError(f"invalid body: got {describe(body)}, expected a JSON object")
+    fields = {name: value for name, value in body.items() if value is not None and name not in IGNORED}
+    for name in fields.keys() & SUPPORTED.keys():
+        values, reason = SUPPORTED[name]
+        if (value := fields.pop(name)) not in values:
+            accepted = " or ".join(map(repr, values))
+            message = f"{name} is not supported: got {describe(value)}, but {reason}"
+            raise ApiError(
+                400, f"{message}; remove it, or give {accepted}", code="unsupported_parameter", field=name
+            )
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise ValidationErrors(format_validation_errors(error)) from error

@@ -1,0 +1,378 @@
+"""The server of the OpenAI API on a tiny model: answers, streams, refused fields, limits and stopping."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import chain
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+from pine_engine import Engine, PineError, Prompt
+from pine_engine.engine.events import TokenGenerated
+from pine_engine.prompts.marked import split_documents
+from pine_engine.server import app as server_app
+from pine_engine.server.app import Server, ServerSettings
+from pine_engine.server.fair_queue import Client
+from pine_engine.server.responses import ResponseText
+from pine_engine.server.schema import IGNORED, SUPPORTED, ChatBody, CompletionBody, parse_body
+from tests.support.api_server import running_server, wait_until
+from tests.support.families import TinyLlama
+from tests.support.tokenizers import letter_tokenizer
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+DOCUMENTS: Any = ["Ann has it.", {"title": "B", "text": "Ben."}]
+MESSAGES = [{"role": "system", "content": "Brief."}, {"role": "user", "content": "Who?"}]
+BODY: dict[str, Any] = {"messages": MESSAGES, "documents": DOCUMENTS, "max_tokens": 6}
+PROMPT: dict[str, Any] = {"prompt": "Who has it?", "max_tokens": 6}
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_llama: TinyLlama) -> Engine:
+    return Engine(tiny_llama(max_context_length=4096), letter_tokenizer(), name="tiny")
+
+
+def client_of(engine: Engine, **settings: Any) -> TestClient:
+    return TestClient(Server(engine, ServerSettings(**settings)).app(), base_url="http://localhost")
+
+
+@pytest.fixture(scope="module")
+def client(engine: Engine) -> TestClient:
+    return client_of(engine)
+
+
+def post(client: TestClient, path: str, **body: Any) -> dict[str, Any]:
+    response = client.post(path, json=body)
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def stream(client: TestClient, path: str, **body: Any) -> list[dict[str, Any]]:
+    response = client.post(path, json=body | {"stream": True})
+    assert response.headers["content-type"].startswith("text/event-stream")
+    *events, done = response.text.strip().split("\n\n")
+    assert done == "data: [DONE]"
+    return [json.loads(event.removeprefix("data: ")) for event in events]
+
+
+@pytest.mark.parametrize("method", ["vanilla", "pine", "pcw"])
+def test_chat_has_answer_of_engine(client: TestClient, engine: Engine, method: str) -> None:
+    found = post(client, CHAT, **BODY, method=method, logprobs=True)
+    run = engine.run(messages=MESSAGES, documents=DOCUMENTS, methods=method, max_new_tokens=6)
+    answer = run.answers[method]
+    (choice,) = found["choices"]
+    assert choice["message"]["content"] == answer.text
+    assert choice["finish_reason"] == answer.finish_reason
+    assert tuple(token["logprob"] for token in choice["logprobs"]["content"]) == answer.logprobs
+    num_prompt, num_answer = run.layout.num_tokens, len(answer.token_ids)
+    total = num_prompt + num_answer
+    assert found["usage"] == {
+        "prompt_tokens": num_prompt, "completion_tokens": num_answer, "total_tokens": total
+    }  # fmt: skip
+    assert found["pine_engine"] == {"method": method, "num_documents": 2}
+
+
+def test_task_instruction_and_default_method_are_used(engine: Engine) -> None:
+    options: Any = {"task": "judge_pair", "instruction": "Judge."}
+    found = post(client_of(engine, method="nia"), CHAT, **BODY, **options)
+    run = engine.run(messages=MESSAGES, documents=DOCUMENTS, methods="nia", max_new_tokens=6, **options)
+    assert found["choices"][0]["message"]["content"] == run.answers["nia"].text
+    assert found["pine_engine"]["method"] == "nia"
+
+
+def test_model_name_selects_method(client: TestClient) -> None:
+    names = [card["id"] for card in client.get("/v1/models").json()["data"]]
+    assert names[0] == "tiny" and "tiny:pcw" in names
+    assert client.get("/v1/models/tiny:pcw").json()["id"] == "tiny:pcw"
+    assert post(client, CHAT, **BODY, model="tiny:pcw")["pine_engine"]["method"] == "pcw"
+    assert post(client, CHAT, **BODY, model="tiny:pcw", method="nia")["pine_engine"]["method"] == "nia"
+    assert client.get("/v1/models/gpt").status_code == 404
+
+
+def generated(engine: Engine, ids: list[int]) -> str:
+    """Return the greedy answer of transformers."""
+    import torch
+
+    model: Any = engine.model
+    output = model.generate(input_ids=torch.tensor([ids]), max_new_tokens=6, do_sample=False, pad_token_id=0)
+    return engine.decode_text(output[0, len(ids) :].tolist())
+
+
+def test_request_without_documents_is_the_plain_model(client: TestClient, engine: Engine) -> None:
+    ids: Any = engine.tokenizer.apply_chat_template(MESSAGES, add_generation_prompt=True)
+    found = post(client, CHAT, messages=MESSAGES, max_tokens=6)
+    assert found["choices"][0]["message"]["content"] == generated(engine, ids["input_ids"])
+    assert found["pine_engine"] == {"method": "vanilla", "num_documents": 0}
+    found = post(client, TEXT, **PROMPT)
+    ids = engine.tokenizer(PROMPT["prompt"], add_special_tokens=False)["input_ids"]
+    assert found["choices"][0]["text"] == generated(engine, ids)
+
+
+MARKED = "Read. <document>Ann.</document>\n<document>Ben.</document> Who?"
+
+
+def test_documents_may_be_marked_in_text(client: TestClient, engine: Engine) -> None:
+    parts: Any = ("Read. ", ["Ann.\n", "Ben."], " Who?")
+    prompt = Prompt(*parts)
+    expected = engine.run(prompt, methods="pine", max_new_tokens=6).answers["pine"].text
+    found = post(client, TEXT, prompt=[MARKED], max_tokens=6)
+    assert found["choices"][0]["text"] == expected
+    chat = post(client, CHAT, messages=[{"role": "user", "content": MARKED}], max_tokens=6)
+    assert chat["pine_engine"] == found["pine_engine"] == {"method": "pine", "num_documents": 2}
+    expected_ids = engine.tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Read. Ann.\nBen. Who?"}], add_generation_prompt=True
+    )["input_ids"]
+    assert chat["usage"]["prompt_tokens"] == len(expected_ids)
+    separate = post(client, TEXT, **PROMPT, documents=DOCUMENTS)
+    parts = ("", ["Ann has it.\n\n", "B\nBen.\n\n"], PROMPT["prompt"])
+    assert separate["usage"]["prompt_tokens"] == engine.tokenize(Prompt(*parts)).num_tokens
+
+
+@given(st.lists(st.text("ab <>\n", max_size=5), min_size=3, max_size=6))
+def test_marks_split_text(parts: list[str]) -> None:
+    prefix, *documents, suffix = parts
+    text = prefix + "".join(f"<document>{document}</document>" for document in documents) + suffix
+    assert split_documents(text) == (prefix, documents, suffix)
+    assert split_documents("".join(parts)) is None
+
+
+@pytest.mark.parametrize("text", ["{0}, and {0}", "{0}</document>", "<document>{0}"])
+def test_wrong_marks_are_rejected(text: str) -> None:
+    with pytest.raises(PineError):
+        split_documents(text.format("<document>a</document>"))
+
+
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+@pytest.mark.parametrize("stop", [[], ["\n", "e"]])
+@pytest.mark.parametrize("alternatives", [None, 0, 3])
+def test_stream_has_the_parts_of_the_response(
+    client: TestClient, path: str, stop: list[str], alternatives: int | None
+) -> None:
+    body = {**(BODY if path == CHAT else PROMPT), "max_tokens": 24, "stop": stop}
+    if alternatives is not None:
+        is_chat = path == CHAT
+        body |= {"logprobs": True, "top_logprobs": alternatives} if is_chat else {"logprobs": alternatives}
+    whole = post(client, path, **body)
+    *events, last = stream(client, path, **body, stream_options={"include_usage": True})
+    choices = [event["choices"][0] for event in events]
+    (expected,) = whole["choices"]
+    text = "".join(
+        choice["delta"].get("content", "") if path == CHAT else choice["text"] for choice in choices
+    )
+    assert text == (expected["message"]["content"] if path == CHAT else expected["text"])
+    assert [choice["finish_reason"] for choice in choices][-1] == expected["finish_reason"]
+    assert all(choice["finish_reason"] is None for choice in choices[:-1])
+    assert last["usage"] == whole["usage"] and not last["choices"]
+    for key in expected["logprobs"] or ():
+        found = [choice["logprobs"][key] for choice in choices if choice["logprobs"]]
+        assert (key == "refusal") or list(chain(*found)) == expected["logprobs"][key]
+    if alternatives is not None:
+        key = "content" if path == CHAT else "tokens"
+        assert len(expected["logprobs"][key]) == whole["usage"]["completion_tokens"]
+
+
+@given(
+    st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=8),
+    st.lists(st.text("ab", min_size=1, max_size=3), max_size=2),
+)
+def test_text_ends_before_first_stop_string(tokens: list[str], stops: list[str]) -> None:
+    response, shown = ResponseText(stops), ""
+    for step in range(len(tokens)):
+        shown += response.add(TokenGenerated("pine", step, 0, "".join(tokens[: step + 1])))
+    whole = "".join(tokens)
+    places = [whole.find(stop) for stop in stops if stop in whole]
+    assert shown == response.text
+    if places:
+        assert shown == whole[: min(places)] and response.finish_reason == "stop"
+    else:
+        held = max(map(len, stops), default=1) - 1
+        assert shown == whole[: max(0, len(whole) - held)] and response.finish_reason is None
+
+
+OTHER_VALUES: dict[str, Any] = {
+    "response_format": {"type": "json_object"}, "logit_bias": {"5": 1}, "tool_choice": "required",
+    "function_call": "required", "tools": [{"type": "function"}], "functions": [{}], "suffix": "a",
+    "store": True, "echo": True, "modalities": ["audio"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_field_that_changes_answers_is_refused(client: TestClient, name: str) -> None:
+    values, reason = SUPPORTED[name]
+    neutral = {**dict.fromkeys(IGNORED, 3), "max_tokens": 1}
+    for value in (*values, None):
+        post(client, CHAT, **BODY | neutral | {name: value})
+    response = client.post(CHAT, json=BODY | {name: OTHER_VALUES.get(name, 0.5)})
+    error = response.json()["error"]
+    assert (response.status_code, error["param"], error["code"]) == (400, name, "unsupported_parameter")
+    assert reason in error["message"]
+
+
+LONG = "a" * 4000
+USER = {"role": "user", "content": "Who?"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "field", "code"),
+    [
+        (CHAT, {"documents": DOCUMENTS}, 400, "messages", "invalid_value"),
+        (CHAT, {**BODY, "messages": []}, 400, "messages", "invalid_value"),
+        (CHAT, {**BODY, "messages": [{**USER, "role": "tool"}]}, 400, "messages.0.role", "invalid_value"),
+        (CHAT, {**BODY, "documents": ["a", 3]}, 400, "documents.1", "invalid_value"),
+        (CHAT, {**BODY, "documents": "a"}, 400, "documents", "invalid_value"),
+        (CHAT, {**BODY, "method": "gpt"}, 400, "method", "invalid_value"),
+        (CHAT, {**BODY, "task": "poem"}, 400, "task", "invalid_value"),
+        (CHAT, {**BODY, "model": "gpt-4o"}, 404, "model", "model_not_found"),
+        (CHAT, {**BODY, "max_tokens": 513}, 400, "max_tokens", "invalid_value"),
+        (CHAT, {**BODY, "max_tokens": 0}, 400, "max_tokens", "invalid_value"),
+        (CHAT, {**BODY, "top_logprobs": 21}, 400, "top_logprobs", "invalid_value"),
+        (CHAT, {**BODY, "stop": [""]}, 400, "stop.0", "invalid_value"),
+        (CHAT, {**BODY, "repetition_penalty": 2}, 400, "repetition_penalty", "invalid_value"),
+        (CHAT, {"messages": [USER], "method": "pine"}, 400, "documents", "invalid_value"),
+        (CHAT, {"messages": [USER], "instruction": "Say."}, 400, "documents", "invalid_value"),
+        (CHAT, {**BODY, "documents": [LONG, LONG]}, 400, "messages", "context_length_exceeded"),
+        (TEXT, {"prompt": LONG + LONG}, 400, "prompt", "context_length_exceeded"),
+        (TEXT, {"prompt": ["a", "b"]}, 400, "prompt", "invalid_value"),
+        (TEXT, {"prompt": [5, 6]}, 400, "prompt", "invalid_value"),
+        (TEXT, {"prompt": "a"}, 400, "prompt", "invalid_value"),
+        (TEXT, {"prompt": MARKED + "<document>"}, 400, "documents", "invalid_value"),
+        (TEXT, [], 400, None, "invalid_value"),
+    ],
+)  # fmt: skip
+def test_wrong_request_is_an_error_of_the_api(
+    client: TestClient, path: str, body: Any, status: int, field: str | None, code: str
+) -> None:
+    response = client.post(path, json=body)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"], error["code"]) == (status, field, code)
+    assert error["type"] == "invalid_request_error" and "\n" not in error["message"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+FIELDS = sorted({*SUPPORTED, *IGNORED, *ChatBody.model_fields, *CompletionBody.model_fields})
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=6) | JSON)
+def test_any_body_is_parsed_or_rejected(body: Any) -> None:
+    for model in (ChatBody, CompletionBody):
+        try:
+            parse_body(body, model)
+        except PineError as error:
+            assert str(error)
+
+
+def test_request_of_wrong_form_is_rejected(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_json = {"content-type": "application/json"}
+    assert client.post(CHAT, content="{", headers=as_json).status_code == 400
+    assert client.post(CHAT, content="[" * 100_000, headers=as_json).status_code == 400
+    assert (
+        client.post(CHAT, content=json.dumps(BODY), headers={"content-type": "text/plain"}).status_code == 415
+    )
+    assert client.get("/v1/images").json()["error"]["code"] == "not_found"
+    assert client.get(CHAT).status_code == 405
+    assert client.get("/health", headers={"host": "evil.example"}).status_code == 400
+    monkeypatch.setattr(server_app, "MAX_BYTES", 20)
+    assert client.post(CHAT, json=BODY).status_code == 413
+
+
+def test_api_key_is_required_and_names_the_client(engine: Engine) -> None:
+    client = client_of(engine, api_keys=("first", "zweiter-schlüssel"))
+    assert client.get("/health").status_code == 200
+    for key in ("", "wrong", "firs"):
+        response = client.get("/v1/models", headers={"authorization": f"Bearer {key}"})
+        assert (response.status_code, response.json()["error"]["code"]) == (401, "invalid_api_key")
+        assert client.post(CHAT, json=BODY, headers={"authorization": key}).status_code == 401
+    assert client.get("/v1/models", headers={"authorization": "Bearer first"}).status_code == 200
+
+
+def test_full_queue_and_long_answers_are_rejected(engine: Engine) -> None:
+    server = Server(engine, ServerSettings(queue_size=1))
+    client = TestClient(server.app(), base_url="http://localhost")
+    with ExitStack() as stack:
+        for address in ("a", "b"):
+            stack.enter_context(server.queue.join(Client(address, address)))
+        for body in (BODY, {**BODY, "stream": True}):
+            response = client.post(CHAT, json=body)
+            assert response.status_code == 429 and response.headers["retry-after"]
+            assert response.json()["error"]["code"] == "rate_limit_exceeded"
+    post(client, CHAT, **BODY)
+    slow = client_of(engine, max_seconds=0.001, max_new_tokens=2000)
+    response = slow.post(CHAT, json=BODY | {"max_tokens": 2000})
+    assert (response.status_code, response.json()["error"]["code"]) == (504, "timeout")
+    *_, last = slow.post(CHAT, json=BODY | {"max_tokens": 2000, "stream": True}).text.strip().split("\n\n")
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "timeout"
+
+
+def test_failure_has_no_details(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(server_app, "tokenize_body", fail)
+    response = client_of(engine).post(CHAT, json=BODY)
+    assert response.status_code == 500 and "secret" not in response.text
+
+
+@pytest.fixture
+def running(engine: Engine) -> Iterator[tuple[str, Server]]:
+    with running_server(engine, max_new_tokens=3000) as found:
+        yield found
+
+
+LONG_BODY = {**BODY, "max_tokens": 3000}
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_disconnected_client_stops_its_computation(running: tuple[str, Server], is_stream: bool) -> None:
+    url, server = running
+    if is_stream:
+        with httpx.stream("POST", f"{url}{CHAT}", json={**LONG_BODY, "stream": True}) as response:
+            lines = response.iter_lines()
+            while '"content": ""' in (line := next(lines)) or not line:
+                pass
+            assert "content" in line
+    else:
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{url}{CHAT}", json=LONG_BODY, timeout=0.5)
+    wait_until(lambda: server.num_open == 0 and not server.queue.waiting)
+    wait_until(lambda: not server.queue._tickets, seconds=2.0)
+    assert server.outcomes.total() == 1
+
+
+def test_queued_client_may_leave(running: tuple[str, Server]) -> None:
+    url, server = running
+    with server.queue.join() as ticket:
+        assert ticket.wait(0) == 0
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{url}{CHAT}", json=BODY, timeout=0.3)
+        wait_until(lambda: server.num_open == 0 and server.queue.waiting == 0)
+    assert httpx.get(f"{url}/health").json()["status"] == "ready"
+    lines = httpx.get(f"{url}/metrics").text.splitlines()
+    assert 'pine_requests_total{outcome="disconnected"} 1' in lines
+    assert "pine_running 0" in lines and "pine_waiting 0" in lines
+
+
+def test_concurrent_requests_are_all_answered(running: tuple[str, Server]) -> None:
+    url, server = running
+    texts: list[str] = []
+
+    def ask() -> None:
+        answer = httpx.post(f"{url}{CHAT}", json=BODY, timeout=60).json()
+        texts.append(answer["choices"][0]["message"]["content"])
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(texts) == 6 and len(set(texts)) == 1
+    assert server.outcomes == {"done": 6} and server.tokens["generated"] == 36

@@ -1,0 +1,110 @@
+"""Subcommand `serve`: options, the chat template from a file, and the address."""
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from starlette.testclient import TestClient
+
+from tests.support.api_server import wait_until
+from tests.support.commands import Run
+
+BODY = {"messages": [{"role": "user", "content": "Who?"}], "documents": ["Ann.", "Ben."], "max_tokens": 2}
+
+
+@pytest.fixture
+def served(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> list[uvicorn.Server]:
+    servers: list[uvicorn.Server] = []
+    monkeypatch.setenv("PINE_MODEL", str(tiny))
+    monkeypatch.setattr(uvicorn.Server, "run", lambda server, sockets: servers.append(server))
+    return servers
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def client_of(server: uvicorn.Server) -> TestClient:
+    app: Any = server.config.app
+    return TestClient(app, base_url="http://localhost")
+
+
+def test_served_model_answers(pine: Run, served: list[uvicorn.Server]) -> None:
+    port = free_port()
+    outcome = pine("serve", "--port", port, "--method", "pcw", "--max-new-tokens", 4)
+    assert outcome.status == 0 and outcome.stdout == ""
+    assert f"http://127.0.0.1:{port}/v1" in outcome.stderr
+    (server,) = served
+    client = client_of(server)
+    answer = client.post("/v1/chat/completions", json=BODY).json()
+    assert answer["pine_engine"]["method"] == "pcw"
+    assert client.post("/v1/chat/completions", json=BODY | {"max_tokens": 5}).status_code == 400
+    assert client.get("/health", headers={"host": "pine.example"}).status_code == 400
+
+
+def test_keys_and_template_are_used(
+    pine: Run, served: list[uvicorn.Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = tmp_path / "template.jinja"
+    template.write_text("{{ messages[0]['content'] }}!")
+    monkeypatch.setenv("PINE_API_KEYS", "a-key, another")
+    outcome = pine("serve", "--port", free_port(), "--host", "0.0.0.0", "--chat-template", template)
+    assert outcome.status == 0 and "API keys" not in outcome.stderr
+    client = client_of(served[0])
+    assert client.post("/v1/completions", json={"prompt": "Who?"}).status_code == 401
+    client.headers["authorization"] = "Bearer another"
+    plain = {"messages": BODY["messages"], "max_tokens": 1}
+    answer = client.post("/v1/chat/completions", json=plain, headers={"host": "pine.example"}).json()
+    assert answer["usage"]["prompt_tokens"] == len("Who?!")
+    monkeypatch.delenv("PINE_API_KEYS")
+    assert "API keys" in pine("serve", "--port", free_port(), "--host", "0.0.0.0").stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [(["--method", "gpt"], "gpt"), (["--method", "pine,nia"], "one method"), (["--port", 0], "port"),
+     (["--api-keys", " , "], "api_keys"), (["--chat-template", "none.jinja"], "none.jinja"),
+     (["--queue-size", 0], "queue")],
+)  # fmt: skip
+def test_wrong_option_is_rejected(pine: Run, options: list[Any], word: str) -> None:
+    outcome = pine("serve", *options)
+    assert outcome.status == 2 and word in outcome.stderr
+
+
+def test_used_port_and_missing_package_are_named(
+    pine: Run, served: list[uvicorn.Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        outcome = pine("serve", "--port", port)
+    assert outcome.status == 2 and str(port) in outcome.stderr and not served
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    outcome = pine("serve")
+    assert outcome.status == 2 and "pip install uvicorn==" in outcome.stderr
+
+
+def test_server_ends_at_a_signal(tiny: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "pine_engine", "serve", "--model", str(tiny), "--port", str(port)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def is_ready() -> bool:
+        try:
+            return httpx.get(f"http://127.0.0.1:{port}/health").is_success
+        except httpx.ConnectError:
+            return False
+
+    wait_until(is_ready, seconds=120)
+    answer = httpx.post(f"http://127.0.0.1:{port}/v1/chat/completions", json=BODY, timeout=60).json()
+    assert answer["choices"][0]["message"]["role"] == "assistant"
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in stderr
