@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 import pine_engine as pine
 from pine_engine import METHODS, Engine, InputError, TokenLayout
+from pine_engine.engine.events import trace_report
 from pine_engine.engine.run import RunOptions
 from tests.engine.conftest import LAYOUT
 from tests.support.families import TinyLlama
@@ -64,6 +66,16 @@ def test_trace_agrees_with_run(engine: Engine) -> None:
         assert shares is not None and not shares[..., 0].any()
         assert shares.sum(-1) == pytest.approx(1.0, abs=1e-6)
         assert answer.token_ids == traced.answers[method].token_ids
+
+
+def test_trace_report_is_of_the_last_prompt_token(engine: Engine) -> None:
+    options: dict[str, Any] = {"methods": ["vanilla", "pine"], "trace": True, "stop_at_eos": False}
+    prompt_only = engine.run(LAYOUT, **options, max_new_tokens=0).traces
+    for entry in trace_report(engine.run(LAYOUT, **options, max_new_tokens=3))["results"]:
+        trace = prompt_only[entry["method"]]
+        assert trace.suffix_attention is not None
+        np.testing.assert_allclose(entry["attention"], trace.suffix_attention[:, :, -1], rtol=1e-6)
+        assert entry["starts"] == trace.suffix_starts[:, :, -1].tolist()
 
 
 @pytest.mark.parametrize("method", PLANNED)
