@@ -11,7 +11,7 @@
   const cards = () => [...document.querySelectorAll("#answers .pine-answer")];
   const cardOf = (method) => cards().find((card) => card.dataset.method === method);
   const labelOf = (card) => card.querySelector("h3").firstChild.textContent.trim();
-  const textOf = (card) => card.querySelector(":scope > .pine-answer-text:not(.pine-quiet)")?.textContent ?? "";
+  const textOf = (card) => card.querySelector(":scope > .pine-answer-text:not(.pine-muted)")?.textContent ?? "";
 
   // Words that differ ------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@
   const copyOf = (card, words) => {
     const copy = card.cloneNode(true);
     copy.querySelector(".pine-answer-tools").remove();
-    const text = copy.querySelector(":scope > .pine-answer-text:not(.pine-quiet)");
+    const text = copy.querySelector(":scope > .pine-answer-text:not(.pine-muted)");
     if (words && text) text.replaceChildren(marked(words));
     return copy;
   };
@@ -153,7 +153,7 @@
     const button = event.target instanceof Element ? event.target.closest("#answers [data-answer]") : null;
     if (!button) return;
     const { answer: method, beside } = button.dataset;
-    opener = `#answers [data-answer="${method}"]${beside ? "[data-beside]" : ":not([data-beside])"}`;
+    opener = `#answers [data-answer="${method}"]${beside ? "[data-compare]" : ":not([data-compare])"}`;
     shown = { one: method, other: beside ? otherThan(cardOf(method)) : "" };
     drawn = "";
     watch.observe(document.getElementById("answers"), {

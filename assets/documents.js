@@ -190,10 +190,10 @@
       documentsChanged();
     };
 
-    const bring = () => {
+    const appendDocuments = () => {
       const kept = closed(slots.filter((slot) => !isEmpty(slot)));
-      const brought = props.brought.documents.slice(0, props.most - kept.length);
-      const added = brought.map((one, index) => ({ card: newCard(one), letter: kept.length + index }));
+      const appended = props.appended.documents.slice(0, props.most - kept.length);
+      const added = appended.map((one, index) => ({ card: newCard(one), letter: kept.length + index }));
       if (added.length) change([...kept, ...added], "");
     };
 
@@ -333,7 +333,7 @@
     watch("value", adopt);
     watch("words", draw);
     watch("counts", count);
-    watch("brought", bring);
+    watch("appended", appendDocuments);
     slots = read(props.value);
     draw();
     send();

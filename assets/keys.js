@@ -17,19 +17,19 @@
     press(await window.pineTabs.found(() => document.getElementById("shuffle")));
   };
 
-  /* The step of the lesson that has the focus, or else the query of the pictures. */
+  /* The step of the tutorial that has the focus, or else the query of the pictures. */
   const turn = (by) => {
-    const lesson = document.activeElement.closest(".pine-lesson");
-    if (lesson) return press(lesson.querySelector(`[data-turn="${by}"]`));
+    const tutorial = document.activeElement.closest(".pine-tutorial");
+    if (tutorial) return press(tutorial.querySelector(`[data-turn="${by}"]`));
     document.getElementById("query")?.scrollIntoView({ block: "nearest" });
-    window.pinePick?.({ turn: by });
+    window.pineSelect?.({ turn: by });
   };
 
   // Where there is nothing yet, a button presses the one that brings it.
   document.addEventListener("click", (event) => {
-    const button = event.target instanceof Element ? event.target.closest("[data-press]") : null;
-    if (button) press(document.getElementById(button.dataset.press));
-    if (event.target instanceof Element && event.target.closest("[href='#ask']")) window.pineTabs.open("See it");
+    const button = event.target instanceof Element ? event.target.closest("[data-click-target]") : null;
+    if (button) press(document.getElementById(button.dataset.clickTarget));
+    if (event.target instanceof Element && event.target.closest("[href='#request-form']")) window.pineTabs.open("See it");
   });
 
   document.addEventListener("keydown", (event) => {

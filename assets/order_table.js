@@ -108,7 +108,7 @@
       mark.title = answer?.is_correct === null ? "" : state.rule;
       mark.setAttribute("aria-label", kind);
       text.textContent = answer?.text ?? (state.is_busy ? "…" : "not computed in this order");
-      text.className = answer ? "" : "pine-quiet";
+      text.className = answer ? "" : "pine-muted";
       cell.title = answer?.text ?? "";
     };
 

@@ -70,11 +70,11 @@
   });
 
   document.addEventListener("keydown", (event) => {
-    // assets/lesson.js uses the arrows while Why or the tutorial is shown.
+    // assets/tutorial.js uses the arrows while Why or the tutorial is shown.
     if (!isOn() || event.defaultPrevented || !(event.target instanceof Element)) return;
     if (event.key === "Escape") return turn(false);
     // Keys belong to whatever has the focus and uses them.
-    if (event.target.closest("input, textarea, select, [role=listbox], [role=tab], .pine-lesson:not(.page-why), .pine-figure")) return;
+    if (event.target.closest("input, textarea, select, [role=listbox], [role=tab], .pine-tutorial:not(.page-why), .pine-figure")) return;
     if (event.key === "ArrowRight" || event.key === "PageDown") show(shown + 1);
     else if (event.key === "ArrowLeft" || event.key === "PageUp") show(shown - 1);
     else if (event.key === " " && !event.target.closest("button")) document.querySelector("#order-table [name=play]")?.click();

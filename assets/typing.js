@@ -4,7 +4,7 @@
   const PAUSES_MS = { "count-form": 250, "keep-draft": 800 };
   const waiting = {};
   const typed = (event) => {
-    if (!event.target.closest?.("#ask")) return;
+    if (!event.target.closest?.("#request-form")) return;
     for (const [name, pause] of Object.entries(PAUSES_MS)) {
       clearTimeout(waiting[name]);
       waiting[name] = setTimeout(() => document.getElementById(name)?.click(), pause);

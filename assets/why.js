@@ -1,5 +1,5 @@
 /* Tab "Why": a document that is hovered, focused or pressed is highlighted in the answers and the figures, and the
-   figure of the other method fades in. assets/lesson.js turns the steps. */
+   figure of the other method fades in. assets/tutorial.js turns the steps. */
 (() => {
   "use strict";
   const FADE_MS = 400;

@@ -169,7 +169,7 @@ class Visitor:
                     values = (
                         [apply_diff(*pair) for pair in zip(values, data, strict=True)] if values else data
                     )
-                    status = _html(values[0]) or status  # the sentence comes first, see wire_job
+                    status = _html(values[0]) or status  # the sentence comes first, see bind_job
                     answers = _html(values[outputs.index("answers")]) or answers
                     self.seen += [status, answers]
                 yield status, answers

@@ -1,7 +1,7 @@
 """Record the answers that the page shows before a run: `make record`, or `python -m tools.record`.
 
 Answers every example of assets/examples.json, with the embedded model or the task's own, and one of them, for
-the lesson, in all orders of its documents. Writes assets/recorded/answers.json and lesson.npz.
+the tutorial, in all orders of its documents. Writes assets/recorded/answers.json and tutorial.npz.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from viz.page.answers.recorded_answers import (
     fingerprint,
     write_answers,
 )
-from viz.page.answers.recordings import LESSON_RECORDING, Recording, write_recording
+from viz.page.answers.recordings import TUTORIAL_RECORDING, Recording, write_recording
 from viz.page.attention_job import attend, attention_request
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
@@ -108,7 +108,7 @@ def _for_the_proof(run: FinishedRun) -> FinishedRun:
 
 
 def example_form(name: str) -> Form:
-    """The example of that name with the methods of the lesson."""
+    """The example of that name with the methods of the tutorial."""
     example = next(example for example in load_examples() if example.name == name)
     return example.form([row.name for row in TUTORIAL_METHODS], MAX_NEW_TOKENS)
 
@@ -140,7 +140,7 @@ def main() -> None:
     """Records the examples."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--example", default=EXAMPLE, help="name of an example of assets/examples.json")
-    parser.add_argument("--file", type=Path, default=LESSON_RECORDING, help="where to write the lesson's run")
+    parser.add_argument("--file", type=Path, default=TUTORIAL_RECORDING, help="where to write its run")
     parser.add_argument("--answers", type=Path, default=ANSWERS_FILE, help="where to write the answers")
     arguments = parser.parse_args()
     examples = load_examples()

@@ -175,8 +175,8 @@ def finished_page(open_page: OpenPage) -> Iterator[Page]:
         page.locator("#shuffle").click()
         expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
         open_tab(page, "Position sweep")
-        page.locator("#standing-run").click()
-        expect(page.locator("#standing-status")).to_contain_text("Done: 2 slots", timeout=RUN_MS)
+        page.locator("#sweep-run").click()
+        expect(page.locator("#sweep-status")).to_contain_text("Done: 2 slots", timeout=RUN_MS)
         open_tab(page, "Attention masks")
         yield page
 

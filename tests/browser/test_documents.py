@@ -114,7 +114,7 @@ def test_own_documents_are_checked_before_the_queue_and_answered_in_two_orders(p
     expect(page.locator("#shuffle")).to_be_disabled()
     expect(pine).to_contain_text("1 answer")  # nothing is erased
     page.locator(QUESTION).fill("Another?")
-    expect(page.locator(".page-outdated")).to_contain_text("You changed: question.")
+    expect(page.locator(".page-stale")).to_contain_text("You changed: question.")
     expect(page.locator("#run")).to_be_enabled()
 
 

@@ -134,7 +134,7 @@ def test_on_a_laptop_the_main_job_is_in_sight_and_examples_bring_their_answers(p
     expect_order(page, "Order 3 of 6: B A C")
     page.locator("#save-session").focus()
     page.wait_for_timeout(1500)  # the server answers a change of the form, and then a draft is kept
-    expect(page.locator(".page-outdated")).to_have_count(0)
+    expect(page.locator(".page-stale")).to_have_count(0)
     page.reload()
     expect(page.locator("#example-note")).to_contain_text("Draft restored")
     expect(page.locator("#order-table tbody tr").last).to_contain_text("6 of 6 correct")
@@ -144,7 +144,7 @@ def test_on_a_laptop_the_main_job_is_in_sight_and_examples_bring_their_answers(p
         expect(ticks).to_have_count(count)
 
     open_tab(page, "Attention masks")
-    expect(page.locator("#inside-summary")).to_contain_text("Precomputed with")
+    expect(page.locator("#internals-summary")).to_contain_text("Precomputed with")
     expect(plot(page, "token-masks").locator(".heatmaplayer image")).to_have_count(3)
     open_tab(page, "Tutorial")
     page.get_by_role("button", name="Worked example: eight tokens").click()
@@ -186,7 +186,7 @@ def test_by_keyboard_in_the_dark_why_has_three_steps(page: Page) -> None:
     for name, title in WHY_STEPS.items():
         if name != "Mask":
             page.keyboard.press("ArrowRight")
-        step = why.locator(".pine-lesson-step:visible")
+        step = why.locator(".pine-tutorial-step:visible")
         expect(step.get_by_role("heading")).to_have_text(name)
         expect(step.locator(".pine-plot .main-svg").first).to_be_visible()
         assert bottom(page, "#why") <= LAPTOP["height"]

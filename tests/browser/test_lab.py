@@ -87,7 +87,7 @@ def test_answers_are_compared_word_by_word(drawn: Page) -> None:
     unfold(drawn, "#answers-in-full")
     names = drawn.locator("#answers h3").all_inner_texts()
     answers = dict(zip(names, answer_texts(drawn, "#answers"), strict=True))
-    opener = drawn.locator("#answers [data-answer=vanilla][data-beside]")
+    opener = drawn.locator("#answers [data-answer=vanilla][data-compare]")
     opener.press("Enter")
     dialog = drawn.get_by_role("dialog", name="Answer")
     expect(dialog).to_be_visible()
@@ -161,7 +161,7 @@ def test_orders_and_slots_are_drawn_certified_and_saved(drawn: Page, tmp_path: P
     assert len(rows) == 4 * 2 and len({row[0] for row in rows}) == 4
 
     drawn.set_viewport_size({"width": 390, "height": 844})  # Play and its slider have room on a phone
-    played = drawn.locator("#shuffle-played")
+    played = drawn.locator("#shuffle-positions")
     expect(played.locator(".slider-rail-rect")).to_be_visible()
     parts = (".updatemenu-button", ".slider-label", ".slider-rail-rect")
     button, label, rail = (played.locator(part).first.bounding_box() for part in parts)
@@ -185,12 +185,12 @@ def test_orders_and_slots_are_drawn_certified_and_saved(drawn: Page, tmp_path: P
     assert [one["text"] for one in session["documents"]] == [one.text for one in SHORT.documents]
 
     open_tab(drawn, "Position sweep")
-    lines = drawn.locator("#standing-lines")
+    lines = drawn.locator("#sweep-lines")
     expect(lines.locator(".legendtext")).to_have_text(["Vanilla", "NIA", "PCW", "PINE"])
     expect(lines.locator(".scatterlayer .point")).to_have_count(4 * DOCUMENTS)
-    expect(drawn.locator("#standing-effects .legendtext")).to_have_count(3)
-    expect(drawn.locator("#standing-said")).to_contain_text("constant (range 0.0)")
-    assert len(numbers(drawn, "standing-lines")) == 4 * DOCUMENTS
+    expect(drawn.locator("#sweep-effects .legendtext")).to_have_count(3)
+    expect(drawn.locator("#sweep-finding")).to_contain_text("constant (range 0.0)")
+    assert len(numbers(drawn, "sweep-lines")) == 4 * DOCUMENTS
     lines.locator(".pine-plot").focus()
     press(drawn, "ArrowRight")
     expect(lines.locator("[role=status]")).to_contain_text("Vanilla")
@@ -273,17 +273,17 @@ def test_a_query_is_chosen_by_mouse_keys_and_quick_picks(drawn: Page) -> None:
     drawn.evaluate("document.activeElement.blur()")
     press(drawn, "Alt+Period")
     expect(query).not_to_have_value(second)
-    expect(drawn.locator("#query-said [role=status]")).to_have_text(f"Query: {query.input_value()}")
+    expect(drawn.locator("#query-announcement [role=status]")).to_have_text(f"Query: {query.input_value()}")
     press(drawn, "Alt+Comma")
     expect(query).to_have_value(second)
     sent: list[str] = []
     drawn.on("request", lambda request: sent.append(request.post_data or ""))
-    drawn.evaluate("[{ layer: 3 }, { layer: 7 }, { query: 'document 0' }, { turn: 1 }].forEach(pinePick)")
+    drawn.evaluate("[{ layer: 3 }, { layer: 7 }, { query: 'document 0' }, { turn: 1 }].forEach(pineSelect)")
     expect(query).to_have_value(re.compile("^Document B"))
     expect(control(drawn, "Layer")).to_have_value("layer 7")
     assert len([body for body in sent if "document 0" in body]) == 1  # of several any may be shown last
     for layer in (4, 5, 6):
-        drawn.evaluate(f"pinePick({{ layer: {layer} }})")
+        drawn.evaluate(f"pineSelect({{ layer: {layer} }})")
     expect(control(drawn, "Layer")).to_have_value("layer 6")
     press(drawn, "Escape")
 
@@ -339,7 +339,7 @@ def test_attention_and_two_answers_are_compared_token_by_token(drawn: Page) -> N
     expect(message).to_have_text(re.compile(r"^PINE, A: \S+%, \S+ pp vs. Vanilla$"))
     press(drawn, "ArrowRight")
     expect(message).to_contain_text("vs. PINE")
-    drawn.evaluate("pinePick({ with_prefix: false })")
+    drawn.evaluate("pineSelect({ with_prefix: false })")
     expect(bars.locator(".ytick")).to_have_text(["A", "B", "question"])
     expect(bars).to_be_focused()
     press(drawn, "Escape")
@@ -406,12 +406,12 @@ def test_axe_finds_nothing_serious_in_any_tab(drawn: Page) -> None:
 
 
 @pytest.mark.slow
-def test_axe_finds_nothing_serious_in_the_steps_of_the_lesson(drawn: Page) -> None:
+def test_axe_finds_nothing_serious_in_the_steps_of_the_tutorial(drawn: Page) -> None:
     open_tab(drawn, "Tutorial")
     # As it is read without a script: all steps below each other.
     drawn.evaluate("document.documentElement.classList.remove('pine-scripted')")
-    expect(drawn.locator("#lesson .pine-lesson-step:visible")).to_have_count(9)
-    found = violations(drawn, "#lesson")
+    expect(drawn.locator("#tutorial .pine-tutorial-step:visible")).to_have_count(9)
+    found = violations(drawn, "#tutorial")
     drawn.evaluate("document.documentElement.classList.add('pine-scripted')")
     assert found == [], "\n".join(found)
 
@@ -420,26 +420,26 @@ def test_the_tutorial_leads_to_a_quiz_the_live_figure_and_a_file(
     drawn: Page, offline: Page, tmp_path: Path
 ) -> None:
     open_tab(drawn, "Tutorial")
-    lesson = drawn.locator("#lesson")
-    lesson.get_by_role("button", name=re.compile("^Step 1")).first.click()
-    count = lesson.locator(".pine-current .pine-lesson-count")
-    lesson.locator("[data-turn='1']").focus()
+    tutorial = drawn.locator("#tutorial")
+    tutorial.get_by_role("button", name=re.compile("^Step 1")).first.click()
+    count = tutorial.locator(".pine-current .pine-tutorial-count")
+    tutorial.locator("[data-turn='1']").focus()
     for key, step in (("Alt+Period", 2), ("Alt+Comma", 1)):
         press(drawn, key)
         expect(count).to_have_text(f"Step {step} of 9")
     for number in range(2, 10):
-        lesson.get_by_role("button", name="Next").click()
+        tutorial.get_by_role("button", name="Next").click()
         expect(count).to_have_text(f"Step {number} of 9")
-        expect(lesson.locator(".pine-lesson-step:visible")).to_have_count(1)
-    expect(lesson.get_by_role("button", name="Next")).to_be_disabled()
-    lesson.get_by_role("button", name="Back").click()
-    quiz = lesson.locator(".pine-current .pine-quiz")
+        expect(tutorial.locator(".pine-tutorial-step:visible")).to_have_count(1)
+    expect(tutorial.get_by_role("button", name="Next")).to_be_disabled()
+    tutorial.get_by_role("button", name="Back").click()
+    quiz = tutorial.locator(".pine-current .pine-quiz")
     for entry in quiz.locator(".pine-quiz-entry").all():
         entry.get_by_role("button", name="Same").click()
     quiz.get_by_role("button", name="Reveal").click()
     expect(quiz.locator(".pine-quiz-score")).to_contain_text("of 5")
     expect(quiz.locator(".pine-plot .main-svg").first).to_be_visible()
-    offline.goto(save(drawn, drawn.locator("#download-lesson"), tmp_path).as_uri())
+    offline.goto(save(drawn, drawn.locator("#download-tutorial"), tmp_path).as_uri())
     expect(offline.locator("main")).to_contain_text("Your run: SmolLM2-135M-Instruct")
     offline.get_by_role("button", name="Next").click()
     # The run had two documents, the recorded one has three.
@@ -449,12 +449,12 @@ def test_the_tutorial_leads_to_a_quiz_the_live_figure_and_a_file(
     expect(drawn.locator("#keys kbd").first).to_have_text("Ctrl+Enter")
     drawn.get_by_role("button", name="Glossary and keyboard shortcuts").click()
 
-    lesson.get_by_role("button", name=re.compile("^Step 5")).click()
-    lesson.locator(".pine-current").get_by_role("link", name="Open in Internals").click()
+    tutorial.get_by_role("button", name=re.compile("^Step 5")).click()
+    tutorial.locator(".pine-current").get_by_role("link", name="Open in Internals").click()
     expect(drawn.get_by_role("tab", name="Document importance")).to_have_attribute("aria-selected", "true")
     expect(plot(drawn, "importance")).to_be_visible()
     query = control(drawn, "Query token")
-    drawn.evaluate("pinePick({ query: 'document 0' })")
+    drawn.evaluate("pineSelect({ query: 'document 0' })")
     expect(query).to_have_value(re.compile("^Document A"))
     open_tab(drawn, "Attention masks")
     drawn.locator("#masks-how summary").click()
@@ -469,7 +469,7 @@ def test_the_tutorial_leads_to_a_quiz_the_live_figure_and_a_file(
 
 def test_presentation_leads_a_class_through_its_steps(drawn: Page) -> None:
     open_tab(drawn, "Tutorial")  # an earlier test may have left it at another step
-    drawn.locator("#lesson").get_by_role("button", name="Step 1", exact=False).first.click()
+    drawn.locator("#tutorial").get_by_role("button", name="Step 1", exact=False).first.click()
     drawn.set_viewport_size({"width": 1280, "height": 720})
     drawn.get_by_role("button", name="Present").click()
     place = drawn.locator("#projector-bar span")
@@ -490,7 +490,7 @@ def test_presentation_leads_a_class_through_its_steps(drawn: Page) -> None:
         press(drawn, "ArrowRight")
     # In the tutorial the arrows turn its steps, also at its ends.
     expect(place).to_have_text("3 of 3: Tutorial")
-    count = drawn.locator("#lesson .pine-current .pine-lesson-count")
+    count = drawn.locator("#tutorial .pine-current .pine-tutorial-count")
     expect(count).to_contain_text("Step 1")
     for key, step in (("ArrowRight", "Step 2"), ("ArrowLeft", "Step 1"), ("ArrowLeft", "Step 1")):
         press(drawn, key)

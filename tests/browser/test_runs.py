@@ -82,7 +82,7 @@ def test_from_an_example_to_four_answers_the_figures_and_why(page: Page) -> None
     assert len(numbers(page, "figure-answer-shares")) == 2 * (count + 2)
     open_tab(page, "Why")
     expect(page.locator("#why .page-why-documents button")).to_have_count(count)
-    expect(page.locator("#why .pine-lesson-source")).not_to_contain_text("Precomputed")
+    expect(page.locator("#why .pine-tutorial-source")).not_to_contain_text("Precomputed")
 
 
 def test_stop_frees_the_model_and_keeps_the_answers(page: Page) -> None:
@@ -176,7 +176,7 @@ def test_hostile_text_is_shown_and_never_executed(
         for tab in TABS:
             open_tab(page, tab)
         open_tab(page, "Attention masks")
-        expect(page.locator("#inside-summary")).to_contain_text("<img src=x")
+        expect(page.locator("#internals-summary")).to_contain_text("<img src=x")
         open_tab(page, "See it")
         give(page, "#add-files", paper)
         expect(text(page, 3)).to_have_value(PAYLOADS[0])

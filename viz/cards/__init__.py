@@ -1,1 +1,1 @@
-"""Boxes and words as HTML: answers, certificates, the lesson, the glossary."""
+"""Boxes and words as HTML: answers, certificates, the tutorial, the glossary."""

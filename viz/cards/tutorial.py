@@ -1,6 +1,6 @@
 """Guided tutorial: steps with one figure each, guesses before the results, and explanations of terms.
 
-All steps are in the HTML. assets/lesson.js shows one at a time and counts the guesses; without a script all
+All steps are in the HTML. assets/tutorial.js shows one at a time and counts the guesses; without a script all
 texts and results are visible.
 """
 
@@ -59,7 +59,7 @@ def _link(match: re.Match[str]) -> str:
 
 def tutorial(steps: Sequence[Step], *, is_live: bool) -> str:
     """Render all steps; `is_live` adds links to the form and the figures of the page."""
-    return render("lesson.html", steps=steps, is_live=is_live, paper=PAPER)
+    return render("tutorial.html", steps=steps, is_live=is_live, paper=PAPER)
 
 
 def tutorial_page(
@@ -71,11 +71,11 @@ def tutorial_page(
     """
     assert "</style" not in styles and not any("</script" in script for script in scripts)
     return render(
-        "lesson_page.html",
+        "tutorial_page.html",
         title=title,
         about=about,
         run=run,
-        lesson=tutorial(steps, is_live=False),
+        tutorial=tutorial(steps, is_live=False),
         glossary=glossary_html(),
         explanations=explanations_html(),
         styles=styles,
@@ -97,7 +97,7 @@ def quiz(question: str, answers: Mapping[str, Sequence[str]], *, figure: str, ex
     """
     entries = [(label, list(dict.fromkeys(texts))) for label, texts in answers.items()]
     return render(
-        "lesson_quiz.html", question=question, entries=entries, figure=figure, explanation=explanation
+        "tutorial_quiz.html", question=question, entries=entries, figure=figure, explanation=explanation
     )
 
 

@@ -2,7 +2,7 @@
 
    What a mark picks stands in trace.meta: {x: [...], y: [...]} with an
    object for each column and row, or {y: {token: "#"}} where "#" is the value on the axis. The page hears it as
-   window.pinePick(object), or the figure itself does. layout.meta has name, caption, and panels, the number of
+   window.pineSelect(object), or the figure itself does. layout.meta has name, caption, and panels, the number of
    squares of tokens, with their columns. meta.levels: see viz/export/packed.py. meta.cells: what the
    table says in place of z, and no markup. */
 (() => {
@@ -144,7 +144,7 @@
   };
 
   const send = (gd, what) => {
-    if (Object.keys(what).length) (gd.pinePick ?? window.pinePick)?.(what);
+    if (Object.keys(what).length) (gd.pineSelect ?? window.pineSelect)?.(what);
   };
 
   const hoverText = (gd) => {
@@ -340,7 +340,7 @@
     gd.setAttribute("aria-roledescription", "figure");
     gd.pineTitle = make("p", { className: "pine-figure-title" });
     gd.pineCaption = make("figcaption", {});
-    gd.pineStatus = make("p", { className: "pine-sr" });
+    gd.pineStatus = make("p", { className: "visually-hidden" });
     gd.pineStatus.setAttribute("role", "status");
     const place = make("div", { className: "pine-scroll", tabIndex: 0 });
     place.setAttribute("role", "region");
@@ -419,7 +419,7 @@
           if (gd.pineFigure && gd.clientWidth !== gd.pineWidth) react(gd, gd.pineFigure);
         }).observe(gd);
       }
-      gd.pinePick = pick;
+      gd.pineSelect = pick;
       if (value() === content) await react(gd, JSON.parse(content));
     };
     watch(draw);

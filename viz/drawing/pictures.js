@@ -2,7 +2,7 @@
 
    Delegated from the document, so that pictures that arrive later need no wiring, and the same file serves the page
    and every exported page. Attributes that viz/ writes:
-   data-pick      JSON of what a click, Enter or the space bar selects; the page hears it as window.pinePick(object)
+   data-pick      JSON of what a click, Enter or the space bar selects; the page hears it as window.pineSelect(object)
    data-readout   a sentence shown in the picture's preview line while the element is hovered or has the focus;
                   where there is none, the element's title is shown
    <details> of class pine-more, with an id, stay as the visitor left them when the picture around them is drawn anew.
@@ -17,9 +17,9 @@
   // Picking and previewing ------------------------------------------------------------------------
 
   const pick = (element) => {
-    if (!window.pinePick) return;
+    if (!window.pineSelect) return;
     remember(element);
-    window.pinePick(JSON.parse(element.dataset.pick));
+    window.pineSelect(JSON.parse(element.dataset.pick));
   };
 
   // What is picked is drawn anew; the focus then goes back to where it was, or the keyboard would start over.
@@ -66,7 +66,7 @@
   const preview = (around, mark) => {
     const picture = around instanceof Element && around.closest(PICTURE);
     const line = picture && picture.querySelector(".pine-readout");
-    if (line) line.textContent = wordsOf(mark, picture) || wordsOf(document.activeElement, picture) || line.dataset.rest;
+    if (line) line.textContent = wordsOf(mark, picture) || wordsOf(document.activeElement, picture) || line.dataset.defaultText;
   };
 
   document.addEventListener("click", (event) => {
@@ -86,7 +86,7 @@
   const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
   const neighbour = (element, [down, across]) => {
-    const all = [...element.closest(".pine-walk").querySelectorAll("[data-pick]")];
+    const all = [...element.closest(".pine-roving-focus").querySelectorAll("[data-pick]")];
     const box = element.getBoundingClientRect();
     const middle = (rect) => [rect.top + rect.height / 2, rect.left + rect.width / 2];
     const [y, x] = middle(box);
@@ -104,10 +104,10 @@
 
   document.addEventListener("keydown", (event) => {
     const isTaken = event.target.closest("input, textarea, [role=listbox]") || document.querySelector(":popover-open");
-    if (event.key === "Escape" && window.pinePick && !isTaken) {
+    if (event.key === "Escape" && window.pineSelect && !isTaken) {
       const chosen = pickable(event.target);
       if (chosen) remember(chosen);
-      window.pinePick({ clear: true });
+      window.pineSelect({ clear: true });
       return;
     }
     const target = pickable(event.target);
@@ -116,7 +116,7 @@
     if (!isButton && (event.key === "Enter" || event.key === " ")) {
       event.preventDefault();
       pick(target);
-    } else if (STEPS[event.key] && target.closest(".pine-walk")) {
+    } else if (STEPS[event.key] && target.closest(".pine-roving-focus")) {
       const next = neighbour(target, STEPS[event.key]);
       if (next) {
         event.preventDefault();
@@ -195,7 +195,7 @@
   // The picture as SVG: what the browser has laid out, drawn again as rectangles and text -----------------
 
   const SVG = "http://www.w3.org/2000/svg";
-  const INVISIBLE = ".pine-sr, template, details, .pine-save";
+  const INVISIBLE = ".visually-hidden, template, details, .pine-save";
 
   const draw = (name, attributes, text) => {
     const element = document.createElementNS(SVG, name);

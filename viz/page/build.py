@@ -7,15 +7,15 @@ import gradio as gr
 
 from viz.cards.tutorial import explanations_html
 from viz.page.answers.cards import Shown
-from viz.page.answers.choosing import wire_choices
-from viz.page.answers.recordings import lesson_recording
-from viz.page.answers.workspace import build_workspace, wire_scores, wire_workspace
+from viz.page.answers.choosing import bind_choices
+from viz.page.answers.recordings import tutorial_recording
+from viz.page.answers.workspace import bind_scores, bind_workspace, build_workspace
 from viz.page.api.calls import add_api
 from viz.page.common.disk import Disk
 from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
-from viz.page.counting import wire_counting
+from viz.page.counting import bind_counting
 from viz.page.evaluate import evaluate_tab
 from viz.page.files.reading_files import FileReader
 from viz.page.form.examples import load_examples
@@ -31,7 +31,7 @@ from viz.page.serving.sessions import on_unload
 from viz.page.share import share_tab
 from viz.page.shuffle import shuffle_tab
 from viz.page.tutorial import tutorial_tab
-from viz.page.why import build_why, wire_why
+from viz.page.why import bind_why, build_why
 
 TITLE = "PINE Explorer"
 QUESTION = "Same documents, another order. Does the answer change?"
@@ -70,7 +70,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                 why = build_why()
             with gr.Tab("Lab"), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
                 with gr.Tab("Internals"):
-                    stale = gr.HTML("", elem_id="inside-outdated")
+                    stale = gr.HTML("", elem_id="internals-stale")
                     inside = internals_tab(workspace.finished, sources, chosen)
                 with gr.Tab("Position sweep"):
                     sweep = sweep_tab(workspace, examples, sources, chosen, settings)
@@ -82,11 +82,11 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         timer = gr.Timer(1.0)
         stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js
 
-        wire_choices(workspace, examples)
-        run_event = wire_workspace(workspace, sources, chosen, settings, reader)
-        wire_scores(workspace)
+        bind_choices(workspace, examples)
+        run_event = bind_workspace(workspace, sources, chosen, settings, reader)
+        bind_scores(workspace)
         events = [run_event, shuffle_event, sweep.event]
-        wire_counting(
+        bind_counting(
             workspace,
             sweep,
             sources,
@@ -103,8 +103,8 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
         for event in (recorded, run_event, shuffle_event):
             inside.follow(event)
-        wire_why(why, workspace.finished, [recorded, run_event, shuffle_event])
-        _wire_status(page, timer, model, ready, sources, chosen)
+        bind_why(why, workspace.finished, [recorded, run_event, shuffle_event])
+        _bind_status(page, timer, model, ready, sources, chosen)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.unload(on_unload(page, workspace.finished))
         # Of who calls past the queue nobody hears that they have left.
@@ -120,7 +120,7 @@ def status_html(status: Status) -> str:
     return notice(status.sentence, kind="error" if status.stage == "failed" else status.stage)
 
 
-def _wire_status(
+def _bind_status(
     page: gr.Blocks,
     timer: gr.Timer,
     model: gr.HTML,
@@ -144,4 +144,4 @@ def _recorded_run(shown: Shown) -> Any:
     """The run behind the first example's recorded answers, for a page that shows them."""
     if not shown.recorded:
         return gr.skip()
-    return lesson_recording().run
+    return tutorial_recording().run

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from pine_engine.errors import PineError
-from viz.page.answers.outdated import Origin, outdated_html
+from viz.page.answers.stale import Origin, stale_html
 from viz.page.answers.workspace import Workspace
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
@@ -60,7 +60,7 @@ def planned_jobs(
     )
 
 
-def wire_counting(
+def bind_counting(
     page: Workspace,
     sweep: SweepTab,
     sources: Sources,
@@ -114,11 +114,11 @@ def wire_counting(
             form.check()
         except PineError as error:
             why = explain(error)
-        note = outdated_html(origin, form, choice, press=page.shuffle_bar.run.elem_id or "")
+        note = stale_html(origin, form, choice, press=page.shuffle_bar.run.elem_id or "")
         updates |= problem(why, len(form.entries)) | {
             page.results.note: note,
             stale: note,
-            sweep.results.note: outdated_html(swept, form, choice, press=sweep.bar.run.elem_id or ""),
+            sweep.results.note: stale_html(swept, form, choice, press=sweep.bar.run.elem_id or ""),
         }
         if note:
             updates[page.note] = ""  # a remark about the example

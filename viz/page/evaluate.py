@@ -1,6 +1,6 @@
 """Tab "Evaluate": a small dataset under several methods and orders, with tables and a curve.
 
-button -> wire_job (queue, model) -> measure_rows(engine, request) yields MeasureView -> show() -> widgets
+button -> bind_job (queue, model) -> measure_rows(engine, request) yields MeasureView -> show() -> widgets
 """
 
 from collections.abc import Generator, Sequence
@@ -37,14 +37,14 @@ from viz.page.files.data_sets import (
     built_in_choices,
     orders_for,
     orders_meaning,
-    read_brought,
     read_built_in,
+    read_uploaded,
     usual_orders,
     wrapped_for,
 )
 from viz.page.files.reading_files import FileReader
 from viz.page.form.method_boxes import WRAPPED, build_method_boxes, build_wrapped, wrapped_choices
-from viz.page.jobs.job_bar import Job, Updates, build_bar, build_buttons, wire_job
+from viz.page.jobs.job_bar import Job, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 
@@ -215,11 +215,11 @@ def evaluate_tab(
         except Exception as error:
             return {message: notice(explain(error), kind="error")}
 
-    def bring(file: str | None) -> Generator[Updates, None, None]:
+    def upload_rows(file: str | None) -> Generator[Updates, None, None]:
         try:
             if file is None:
                 raise InputError("No file selected. Select a dataset file.")
-            data = yield from read_brought(
+            data = yield from read_uploaded(
                 reader, Path(file), what="read rows", say=lambda sentence: {message: notice(sentence)}
             )
         except Cancelled:
@@ -241,7 +241,7 @@ def evaluate_tab(
         [message, *fitted],
         **PRIVATE_EVENT,
     )
-    brought = upload.upload(bring, upload, [own, rows, message, upload, *fitted], **STATE_EVENT)
+    uploaded = upload.upload(upload_rows, upload, [own, rows, message, upload, *fitted], **STATE_EVENT)
 
     # The planned work
 
@@ -273,7 +273,7 @@ def evaluate_tab(
         trigger_mode="always_last",
         **PRIVATE_EVENT,
     )
-    for event in (picked, brought):
+    for event in (picked, uploaded):
         event.then(announce, *announced, **PRIVATE_EVENT)
 
     # The job
@@ -328,5 +328,5 @@ def evaluate_tab(
         )
 
     shown = [tables, curve, findings, offer, records, report, kept]
-    wire_job(bar, begin, [kept, *inputs], shown, sources, chosen)
+    bind_job(bar, begin, [kept, *inputs], shown, sources, chosen)
     return inputs

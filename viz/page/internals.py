@@ -20,7 +20,7 @@ from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import first_problem, notice
 from viz.page.common.figure_box import build_figure, figure_value
 from viz.page.internals_figures import DRAWING, FIGURES, TABS, draw_attention, how_to_read
-from viz.page.jobs.job_bar import Job, Updates, build_bar, build_buttons, wire_job
+from viz.page.jobs.job_bar import Job, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.sources import Sources
 from viz.page.selection import (
     Selection,
@@ -42,13 +42,13 @@ FIRST_TAB = "masks"  # initial tab, which needs no job
 MEAN = "mean"  # choice of layer or head for the mean
 MAX_SELECTIONS = 20  # maximum number of events handled at once
 BRIDGE = f"""
-window.pinePicks ??= [];
-window.pinePick = (what) => {{
-  const made = (window.pinePicks.at(-1)?.[0] ?? 0) + 1;
-  window.pinePicks = [...window.pinePicks, [made, what]].slice(-{MAX_SELECTIONS});
-  clearTimeout(window.pinePicking);
-  window.pinePicking = setTimeout(() => {{
-    props.value = JSON.stringify(window.pinePicks);
+window.pineSelections ??= [];
+window.pineSelect = (what) => {{
+  const made = (window.pineSelections.at(-1)?.[0] ?? 0) + 1;
+  window.pineSelections = [...window.pineSelections, [made, what]].slice(-{MAX_SELECTIONS});
+  clearTimeout(window.pineSelecting);
+  window.pineSelecting = setTimeout(() => {{
+    props.value = JSON.stringify(window.pineSelections);
     trigger("select");
   }});
 }};
@@ -119,7 +119,7 @@ def after_control(
 
 def spoken(label: str) -> str:
     """Render the announcement of the selected query for screen readers."""
-    return str(Markup('<p role="status" class="pine-sr">{}</p>').format(label and f"Query: {label}"))
+    return str(Markup('<p role="status" class="visually-hidden">{}</p>').format(label and f"Query: {label}"))
 
 
 def summary_html(run: FinishedRun) -> str:
@@ -138,19 +138,19 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
     pictures: dict[str, gr.HTML] = {}
     figures: dict[str, gr.HTML] = {}
     state, selected, wanted, attended = gr.State(View()), gr.State(None), gr.State({}), gr.State(None)
-    with gr.Column(elem_id="inside-section", elem_classes="page-section"):
+    with gr.Column(elem_id="internals-section", elem_classes="page-section"):
         bridge = gr.HTML(
             "", elem_id="pick-bridge", html_template="<span hidden>${value}</span>", js_on_load=BRIDGE
         )
-        announcement = gr.HTML(spoken(""), elem_id="query-said")
-        summary = gr.HTML(empty_panel(NO_RUN, press="run", label="Run"), elem_id="inside-summary")
-        with gr.Column(visible=False, elem_id="inside-pictures") as body:
+        announcement = gr.HTML(spoken(""), elem_id="query-announcement")
+        summary = gr.HTML(empty_panel(NO_RUN, press="run", label="Run"), elem_id="internals-summary")
+        with gr.Column(visible=False, elem_id="internals-pictures") as body:
             with gr.Row(elem_classes="page-row page-selection"):
                 method = gr.Dropdown([], label="Method", elem_id="selected-method", min_width=140)
                 query = gr.Dropdown([], label="Query token", elem_id="query", min_width=200, scale=2)
                 layer = gr.Dropdown([], label="Layer", elem_id="layer", min_width=130)
                 head = gr.Dropdown([], label="Head", elem_id="head", min_width=130)
-            with gr.Tabs(elem_id="inside-tabs", selected=FIRST_TAB, overflow_behavior="wrap") as tabs:
+            with gr.Tabs(elem_id="internals-tabs", selected=FIRST_TAB, overflow_behavior="wrap") as tabs:
                 for name, label in TABS:
                     with gr.Tab(label, id=name), gr.Column(elem_id=name):
                         if name not in DRAWING:
@@ -264,7 +264,7 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
             kept="The previous figure is kept.",
         )
 
-    computed = wire_job(bar, begin, [finished, selected], [attended], sources, chosen)
+    computed = bind_job(bar, begin, [finished, selected], [attended], sources, chosen)
     computed.then(draw, read, shown, **PRIVATE_EVENT)
     return Internals(tabs, state, selected, wanted, follow)
 

@@ -12,7 +12,7 @@ from viz.drawing.identity import document_letter
 from viz.drawing.markup import empty_panel, render
 from viz.figures.order_effects import plot_order_effects
 from viz.figures.position_sweep import plot_position_sweep
-from viz.page.answers.outdated import Origin, Results, build_results, no_results
+from viz.page.answers.stale import Origin, Results, build_results, no_results
 from viz.page.answers.workspace import Workspace
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
@@ -22,7 +22,7 @@ from viz.page.form.documents import DOCUMENTS, capital, read_entries
 from viz.page.form.examples import FormExample
 from viz.page.form.form import read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS
-from viz.page.jobs.job_bar import Job, JobBar, Updates, build_bar, build_buttons, wire_job
+from viz.page.jobs.job_bar import Job, JobBar, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 from viz.page.position_sweep_job import SweepView, plan_sweep, sweep
@@ -87,7 +87,7 @@ def sweep_tab(
     """Build the tab for the first example and connect its events."""
     num_documents = len(examples[0].documents)
     golds = {example.name: example.gold for example in examples}
-    with gr.Column(elem_id="standing-section", elem_classes="page-section"):
+    with gr.Column(elem_id="sweep-section", elem_classes="page-section"):
         gr.HTML(
             "<p class='page-about'>Moves one document through all slots. A curve that is not flat indicates "
             "position bias.</p>"
@@ -97,7 +97,7 @@ def sweep_tab(
                 document_choices(range(num_documents)),
                 value=examples[0].gold,
                 label="Document to move",
-                elem_id="standing-document",
+                elem_id="sweep-document",
                 scale=1,
                 min_width=160,
             )
@@ -107,18 +107,18 @@ def sweep_tab(
                 info="Default: PINE’s answer, which is the same for every order.",
                 lines=1,
                 max_lines=3,
-                elem_id="standing-answer",
+                elem_id="sweep-answer",
                 scale=4,
                 min_width=260,
             )
         with gr.Row(elem_classes="page-row"):
-            buttons = build_buttons("Run position sweep", run_id="standing-run", stop_id="standing-stop")
-        bar = build_bar(buttons, work_sentence(num_documents, DEFAULT_METHODS), status_id="standing-status")
+            buttons = build_buttons("Run position sweep", run_id="sweep-run", stop_id="sweep-stop")
+        bar = build_bar(buttons, work_sentence(num_documents, DEFAULT_METHODS), status_id="sweep-status")
         results = build_results()
-        finding = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="standing-said")
-        lines = build_figure("standing-lines", picks_itself=True)
-        effects = build_figure("standing-effects", picks_itself=True)
-        gr.HTML(render("how_to_read.html", name="standing", sentences=HOW_TO_READ))
+        finding = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="sweep-finding")
+        lines = build_figure("sweep-lines", picks_itself=True)
+        effects = build_figure("sweep-effects", picks_itself=True)
+        gr.HTML(render("how_to_read.html", name="sweep", sentences=HOW_TO_READ))
 
     # Under which example which document was picked. The list itself is not read where its choices change:
     # another answer of the server may have changed them meanwhile, and gradio would refuse its value.
@@ -163,7 +163,7 @@ def sweep_tab(
             return shown
 
         return Job(
-            what="standing",
+            what="sweep",
             methods=form.methods,
             work=sweep,
             plan=plan_sweep,
@@ -181,4 +181,4 @@ def sweep_tab(
 
     inputs = [chosen, document, answer, *page.inputs]
     outputs = [finding, lines, effects, results.origin, results.note]
-    return SweepTab(bar, results, wire_job(bar, begin, inputs, outputs, sources, chosen))
+    return SweepTab(bar, results, bind_job(bar, begin, inputs, outputs, sources, chosen))

@@ -1,6 +1,6 @@
 """Shuffle test: one request in several document orders, its figures and its certificate.
 
-button -> wire_job (queue, model) -> shuffle(engine, form) yields OrdersTried -> draw() -> widgets
+button -> bind_job (queue, model) -> shuffle(engine, form) yields OrdersTried -> draw() -> widgets
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from viz.figures.logprob_by_order import plot_logprob_by_order
 from viz.figures.positions_by_order import plot_document_positions
 from viz.figures.shuffle import plot_shuffle
 from viz.page.answers.cards import Shown, accepted_answers, is_correct_by
-from viz.page.answers.outdated import Origin
+from viz.page.answers.stale import Origin
 from viz.page.answers.workspace import Workspace, has_text, show
 from viz.page.certificate_files import write_certificate
 from viz.page.common.disk import Disk, remove_folder
@@ -26,7 +26,7 @@ from viz.page.common.host_settings import HostSettings
 from viz.page.form.documents import read_entries
 from viz.page.form.form import read_form
 from viz.page.form.orders import orders_label, tries_all, with_controls
-from viz.page.jobs.job_bar import Job, Updates, wire_job
+from viz.page.jobs.job_bar import Job, Updates, bind_job
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 from viz.page.shuffle_job import OrdersTried, plan_shuffle, shuffle
@@ -47,7 +47,7 @@ def shuffle_tab(
         verdict = gr.HTML(empty_panel(EMPTY_TEXT), elem_id="shuffle-verdict")
         matrix = build_figure("shuffle-matrix", picks_itself=True)
         answer = gr.HTML("", elem_id="shuffle-answer")
-        played = build_figure("shuffle-played", picks_itself=True)
+        played = build_figure("shuffle-positions", picks_itself=True)
         spread = build_figure("shuffle-spread", picks_itself=True)
     with gr.Accordion(
         "Reproducibility certificate", open=False, visible=False, elem_id="certificate-offer"
@@ -166,7 +166,7 @@ def shuffle_tab(
     outputs += [page.results.origin, page.results.note, page.finished, page.bar.status]
     outputs += [page.answers, page.order_table, page.shown]
     inputs = [kept, chosen, page.accepted, page.num_orders, page.seed, page.controls, *page.inputs]
-    return wire_job(page.shuffle_bar, begin, inputs, outputs, sources, chosen), kept
+    return bind_job(page.shuffle_bar, begin, inputs, outputs, sources, chosen), kept
 
 
 def answer_behind(tried: OrdersTried, what: Mapping[str, Any]) -> str:

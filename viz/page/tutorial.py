@@ -28,7 +28,7 @@ from viz.drawing.markup import empty_panel, figure_styles, render
 from viz.figures.shuffle import plot_answers
 from viz.page.answers.answering import FinishedRun, in_orders
 from viz.page.answers.cards import is_correct_by
-from viz.page.answers.recordings import Recording, lesson_recording
+from viz.page.answers.recordings import Recording, tutorial_recording
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.theme import PLOTLY, SCRIPTS
 from viz.page.form.examples import load_examples
@@ -39,7 +39,7 @@ from viz.theme import CHOSEN
 
 FILE_NAME = "pine-tutorial.html"
 
-CLICK_SAVE = "() => document.querySelector('#lesson-file').click()"
+CLICK_SAVE = "() => document.querySelector('#tutorial-file').click()"
 """Script: the file is created on click, then a hidden button saves it."""
 
 Shapes = list[dict[str, Any]]
@@ -47,15 +47,15 @@ Shapes = list[dict[str, Any]]
 
 def tutorial_tab(page: gr.Blocks, finished: gr.State) -> None:
     """Build the tab and connect its events; its figures are drawn when the page is opened."""
-    with gr.Column(elem_id="lesson-section", elem_classes="page-section"):
-        lesson = gr.HTML(empty_panel("Loading tutorial…"), elem_id="lesson")
+    with gr.Column(elem_id="tutorial-section", elem_classes="page-section"):
+        tutorial = gr.HTML(empty_panel("Loading tutorial…"), elem_id="tutorial")
         with gr.Row(elem_classes="page-row"):
-            download = gr.Button("Download tutorial", elem_id="download-lesson", size="sm", scale=0)
+            download = gr.Button("Download tutorial", elem_id="download-tutorial", size="sm", scale=0)
             gr.HTML(
                 '<p class="page-caption">A single offline HTML file with your last run (or the precomputed '
                 "one). Nothing is uploaded.</p>",
             )
-            file = gr.DownloadButton("Tutorial", visible="hidden", elem_id="lesson-file")
+            file = gr.DownloadButton("Tutorial", visible="hidden", elem_id="tutorial-file")
     with gr.Accordion("Worked example: eight tokens", open=False):
         example = gr.HTML(empty_panel("Loading…"), elem_id="running-example")
     with gr.Accordion("Glossary and keyboard shortcuts", open=False):
@@ -69,7 +69,7 @@ def tutorial_tab(page: gr.Blocks, finished: gr.State) -> None:
         None, None, None, js=CLICK_SAVE, **PRIVATE_EVENT
     )
     page.load(running_example_html, None, example, **PRIVATE_EVENT)
-    page.load(tutorial_html, None, lesson, **PRIVATE_EVENT)
+    page.load(tutorial_html, None, tutorial, **PRIVATE_EVENT)
 
 
 def tutorial_file(run: FinishedRun | None, folder: str) -> str:
@@ -81,12 +81,12 @@ def tutorial_file(run: FinishedRun | None, folder: str) -> str:
 @cache
 def tutorial_html() -> str:
     """Return the HTML of the tutorial for the page, of the recorded run."""
-    return tutorial(tutorial_steps(lesson_recording()), is_live=True)
+    return tutorial(tutorial_steps(tutorial_recording()), is_live=True)
 
 
 def tutorial_document(run: FinishedRun | None) -> str:
     """Return an HTML document with the tutorial, of the run as far as it has what a figure needs."""
-    recording = lesson_recording()
+    recording = tutorial_recording()
     shown = run or recording.run
     return tutorial_page(
         tutorial_steps(recording, run),
@@ -168,7 +168,7 @@ def _guess(run: FinishedRun, recording: Recording, text: dict[str, str], *, meth
     if len(methods) == 1:
         before = run_html(question_of(run, recording), document_texts(run))
         letters = answer_letters((one for texts in answers.values() for one in texts), is_right)
-        explanation = render("lesson_answers.html", letters=letters, takeaway=text["takeaway"])
+        explanation = render("tutorial_answers.html", letters=letters, takeaway=text["takeaway"])
     by_label = {labels[method]: texts for method, texts in answers.items()}
     guesses = quiz(text["question"], by_label, figure=figure_html({"": figure}), explanation=explanation)
     return before + guesses

@@ -1,6 +1,6 @@
 """Tab "Why": mask, importance and positions of vanilla and PINE, then the words of both answers by document.
 
-The steps are those of the tutorial (assets/lesson.js); assets/why.js highlights documents.
+The steps are those of the tutorial (assets/tutorial.js); assets/why.js highlights documents.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from viz.drawing.markup import empty_panel, render
 from viz.figures.answer_tokens import quoted
 from viz.figures.frame import FloatArray, answer_queries, plain
 from viz.page.answers.answering import FinishedRun
-from viz.page.answers.recordings import lesson_recording
+from viz.page.answers.recordings import tutorial_recording
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.internals_figures import of_method
 from viz.page.selection import first_selection, query_of_step, run_documents, shown_place
@@ -43,7 +43,7 @@ def build_why() -> gr.HTML:
     return gr.HTML(empty_panel("Loading figures…"), elem_id="why")
 
 
-def wire_why(place: gr.HTML, finished: gr.State, run_events: Iterable[Any]) -> None:
+def bind_why(place: gr.HTML, finished: gr.State, run_events: Iterable[Any]) -> None:
     """Draw the tab after each event that sets the state `finished`."""
     for event in run_events:
         event.then(why_html, finished, place, **PRIVATE_EVENT)
@@ -51,7 +51,7 @@ def wire_why(place: gr.HTML, finished: gr.State, run_events: Iterable[Any]) -> N
 
 def why_html(run: FinishedRun | None) -> str:
     """Render the three steps and the answers of a run; of the recorded one if the run lacks a method."""
-    shown = run if run is not None and can_explain(run) else lesson_recording().run
+    shown = run if run is not None and can_explain(run) else tutorial_recording().run
     place = shown_place(shown, first_selection(shown))
     figures = why_figures(shown, place.layer, place.head)
     answers = [

@@ -24,7 +24,7 @@ def test_text_links_terms_and_marks() -> None:
     assert buttons["short"]["popovertarget"] == "term-token"
     assert [buttons[words]["data-mark"] for words in ("one", "other")] == ["first", "last"]
     assert STEPS[0].marks == {"first", "last"}
-    assert len(first.with_class("pine-lesson-text")[0].all("p")) == 2
+    assert len(first.with_class("pine-tutorial-text")[0].all("p")) == 2
 
 
 @pytest.mark.parametrize("step", cards.CONTENT["steps"], ids=lambda step: step["name"])

@@ -79,7 +79,7 @@ def test_picture_has_caption_numbers_and_buttons() -> None:
     formats = [button.attributes["data-save"] for button in figure.all("button")]
     assert formats == ["png", "svg", "html", "csv", "json"]
     (line,) = figure.with_class("pine-readout")
-    assert line.text == line.attributes["data-rest"] == "Hover a cell."
+    assert line.text == line.attributes["data-default-text"] == "Hover a cell."
     assert "pine-readout" not in picture("", Numbers((), ()))
 
 

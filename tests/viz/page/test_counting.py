@@ -11,7 +11,7 @@ from app import all_sources
 from pine_engine.engine.engine import Engine
 from tests.support.widgets import built
 from viz.page.answers.answering import plan_answers
-from viz.page.answers.outdated import Origin
+from viz.page.answers.stale import Origin
 from viz.page.build import build_page
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.counting import planned_jobs, too_many_tokens
@@ -99,7 +99,7 @@ def counted(
 
 
 def test_estimate_shows_work_first_and_time_later(page: gr.Blocks, sources: Sources) -> None:
-    ids = ["run-status-estimate", "shuffle-status-estimate", "standing-status-estimate"]
+    ids = ["run-status-estimate", "shuffle-status-estimate", "sweep-status-estimate"]
     before = counted(page, form())
     assert [re.sub(r"[\d,]+ tokens", "n tokens", re.sub("<[^>]+>", "", before[name])) for name in ids] == [
         "3 prompts, n tokens; up to 15 new tokens.",
@@ -127,17 +127,17 @@ def states(page: gr.Blocks, request: Form) -> tuple[bool, bool, bool]:
     return shown["run"]["interactive"], shown["shuffle"]["interactive"], bool(shown["form-problem"])
 
 
-def test_results_of_another_question_are_outdated_and_accepted_answers_cleared(
+def test_results_of_another_question_are_stale_and_accepted_answers_cleared(
     page: gr.Blocks,
 ) -> None:
     first = load_examples()[0]
     request = replace(form(), question=first.question)
     accepted = "\n".join(first.answers)
     shown = counted(page, request, Origin(request), accepted=accepted)
-    assert shown["answers-outdated"] == "" and "accepted" not in shown
+    assert shown["answers-stale"] == "" and "accepted" not in shown
     other = replace(request, question="Another?")
     shown = counted(page, other, Origin(request), accepted=accepted)
-    assert shown["answers-outdated"] and shown["example-note"] == "" and shown["accepted"] == ""
+    assert shown["answers-stale"] and shown["example-note"] == "" and shown["accepted"] == ""
     assert "accepted" not in counted(page, other, Origin(request), accepted="typed by the visitor")
 
 

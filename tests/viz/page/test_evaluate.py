@@ -14,9 +14,9 @@ from viz.page.files.data_sets import (
     built_in_choices,
     orders_for,
     orders_meaning,
-    read_brought,
     read_built_in,
     read_set,
+    read_uploaded,
     usual_orders,
     wrapped_for,
 )
@@ -85,7 +85,7 @@ def rows_file(folder: Path, *rows: object) -> Path:
 
 
 def uploaded(file: Path) -> DataSet:
-    return without_progress(read_brought(FileReader(RunLog()), file, what="read rows", say=str))
+    return without_progress(read_uploaded(FileReader(RunLog()), file, what="read rows", say=str))
 
 
 def test_uploaded_rows_are_read_up_to_a_limit(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_only_what_runs_the_model_or_reads_files_waits_in_the_queue(page: gr.Blo
         "run",
         "_open_stream",
         "upload",
-        "bring",
+        "upload_rows",
     }
 
 
@@ -82,13 +82,13 @@ def test_a_panel_away_from_its_button_offers_it_and_no_button_is_there_twice(pag
     blocks = [block for block in page.blocks.values() if isinstance(block, gr.HTML | gr.Button)]
     buttons = {block.elem_id for block in blocks if isinstance(block, gr.Button)}
     offered = {
-        block.elem_id: pressed.attributes["data-press"]
+        block.elem_id: pressed.attributes["data-click-target"]
         for block in blocks
         if isinstance(block, gr.HTML)
         for pressed in read_html(str(block.value or "")).all("button")
-        if "data-press" in pressed.attributes
+        if "data-click-target" in pressed.attributes
     }
-    assert offered == {"inside-summary": "run"}
+    assert offered == {"internals-summary": "run"}
     assert set(offered.values()) <= buttons
 
 

@@ -34,7 +34,7 @@ from viz.page.shuffle import answer_behind, shuffle_tab
 from viz.page.shuffle_job import OrdersTried, caption_of, orders_for, shuffle
 
 THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
-FIGURES = ("shuffle-matrix", "shuffle-played", "shuffle-spread")
+FIGURES = ("shuffle-matrix", "shuffle-positions", "shuffle-spread")
 B_A_C = swapped(THREE, 0)
 
 

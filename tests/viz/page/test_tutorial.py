@@ -17,7 +17,7 @@ from tests.support.worked_matrices import read_matrix
 from tests.viz.cards.test_tutorial import addresses, entries
 from viz.cards.tutorial import PAPER, Step
 from viz.page.answers.answering import FinishedRun, TriedOrder, answer
-from viz.page.answers.recordings import lesson_recording
+from viz.page.answers.recordings import tutorial_recording
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.running_example import LAYOUT, example_trace, running_example_html
@@ -36,7 +36,7 @@ from viz.page.tutorial import (
 )
 
 TEXTS = [("Varo", "red"), (HOSTILE[0], HOSTILE[4]), ("", "a white one")]
-RECORDING = lesson_recording()
+RECORDING = tutorial_recording()
 STEPS = {step.name: step for step in tutorial_steps(RECORDING)}
 
 

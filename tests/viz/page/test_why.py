@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from viz.page.answers.answering import FinishedRun
-from viz.page.answers.recordings import lesson_recording
+from viz.page.answers.recordings import tutorial_recording
 from viz.page.selection import first_selection, shown_place
 from viz.page.why import (
     METHODS,
@@ -25,7 +25,7 @@ from viz.page.why import (
     why_html,
 )
 
-RUN = lesson_recording().run
+RUN = tutorial_recording().run
 PLACE = shown_place(RUN, first_selection(RUN))
 DATA = re.compile(r"<data hidden>.*?</data>", re.DOTALL)  # figure that assets draw; its JSON has no "<"
 AT = (PLACE.layer, PLACE.head)

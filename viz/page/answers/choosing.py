@@ -17,7 +17,7 @@ from viz.page.form.form import Form
 from viz.page.form.method_boxes import DEFAULT_METHODS
 
 
-def wire_choices(page: Workspace, examples: Sequence[FormExample]) -> None:
+def bind_choices(page: Workspace, examples: Sequence[FormExample]) -> None:
     """Connect the two dropdowns."""
     by_name = {example.name: example for example in examples}
     picked = gr.State(examples[0].name)

@@ -13,7 +13,7 @@ from viz.cards.answers import AnswerCard
 from viz.cards.shuffle import InOrders
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.cards import Shown, waiting_cards
-from viz.page.answers.outdated import Origin
+from viz.page.answers.stale import Origin
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 

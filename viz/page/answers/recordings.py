@@ -22,7 +22,7 @@ from viz.figures.answer_tokens import AnswerTokens
 from viz.page.answers.answering import FinishedRun, TriedOrder
 
 RECORDED = Path(__file__).parents[3] / "assets" / "recorded"
-LESSON_RECORDING = RECORDED / "lesson.npz"
+TUTORIAL_RECORDING = RECORDED / "tutorial.npz"
 
 _KEPT_WHOLE = ("document_importance", "suffix_importance")  # float fields that are not rounded
 
@@ -66,9 +66,9 @@ def read_recording(file: Path) -> Recording:
 
 
 @cache
-def lesson_recording() -> Recording:
+def tutorial_recording() -> Recording:
     """Return the recording that comes with the app; `make record` updates it."""
-    return read_recording(LESSON_RECORDING)
+    return read_recording(TUTORIAL_RECORDING)
 
 
 def _stored_dtype(array: NDArray[Any], field: str) -> str:

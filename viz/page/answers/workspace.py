@@ -13,27 +13,27 @@ from viz.page.answers.answering import RunView, answer, plan_answers
 from viz.page.answers.base_rate import base_rate_html
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards
 from viz.page.answers.order_table import build_order_table, order_table_json, with_run
-from viz.page.answers.outdated import Origin, Results, build_results, changes
 from viz.page.answers.recorded_answers import recorded_of
+from viz.page.answers.stale import Origin, Results, build_results, changes
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.reading_files import FileReader
 from viz.page.form.editor import (
     Editor,
+    bind_editor,
     build_cards,
     build_editor,
     documents_heading,
     question_words,
-    wire_editor,
 )
 from viz.page.form.examples import FormExample
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.form.orders import DEFAULT_ORDERS, build_orders, orders_label
 from viz.page.form.splitting_panel import splitting_panel
-from viz.page.form.upload import wire_upload
-from viz.page.jobs.job_bar import Job, JobBar, Updates, build_bar, build_buttons, wire_job
+from viz.page.form.upload import bind_upload
+from viz.page.jobs.job_bar import Job, JobBar, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 
@@ -94,7 +94,7 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
     nouns = TASKS[first.task].nouns
     form = first.form(DEFAULT_METHODS)
     shown, origin = recorded_of(form)
-    with gr.Column(elem_id="ask", min_width=320):
+    with gr.Column(elem_id="request-form", min_width=320):
         with gr.Row(elem_classes="page-row page-question"):
             question = gr.Textbox(
                 first.question,
@@ -132,7 +132,7 @@ def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DE
                 shuffle_bar = build_bar(shuffle_buttons, "", status_id="shuffle-status")
                 bar = build_bar(buttons, "", status_id="run-status")
                 problem = gr.HTML("", elem_id="form-problem", min_width=0)
-        results = build_results(origin, elem_id="answers-outdated")
+        results = build_results(origin, elem_id="answers-stale")
         order_table = build_order_table(shown, first.answers)
         note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
         with gr.Accordion("Paste, upload, settings", open=False, elem_id="settings"):
@@ -216,13 +216,13 @@ def _build_settings(first: FormExample, settings: HostSettings) -> tuple[Any, ..
     return task, methods, length, instruction, accepted
 
 
-def wire_workspace(
+def bind_workspace(
     page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings, reader: FileReader
 ) -> Any:
     """Connect the widgets; return the event of a run."""
-    wire_editor(page.editor)
+    bind_editor(page.editor)
     if not settings.read_only:
-        wire_upload(page.editor, reader)
+        bind_upload(page.editor, reader)
         splitting_panel(
             page.splitting,
             page.editor,
@@ -231,7 +231,7 @@ def wire_workspace(
             instruction=page.instruction,
             accepted=page.accepted,
         )
-    return _wire_run(page, sources, chosen, settings)
+    return _bind_run(page, sources, chosen, settings)
 
 
 def show(page: Workspace, shown: Shown, accepted: str | None) -> dict[Any, Any]:
@@ -249,7 +249,7 @@ def has_text(cards: Sequence[AnswerCard]) -> bool:
     return any(card.text for card in cards)
 
 
-def wire_scores(page: Workspace) -> None:
+def bind_scores(page: Workspace) -> None:
     """Score the answers whenever the accepted ones change."""
 
     def score(shown: Shown, accepted: str | None) -> dict[Any, Any]:
@@ -266,7 +266,7 @@ def wire_scores(page: Workspace) -> None:
     )
 
 
-def _wire_run(page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings) -> Any:
+def _bind_run(page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings) -> Any:
     def begin(
         shown: Shown, origin: Origin | None, choice: Choice | None, accepted: str | None, *values: Any
     ) -> Job:
@@ -307,4 +307,4 @@ def _wire_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
         page.shuffle_bar.status,
     ]
     inputs = [page.shown, page.results.origin, chosen, page.accepted, *page.inputs]
-    return wire_job(page.bar, begin, inputs, outputs, sources, chosen)
+    return bind_job(page.bar, begin, inputs, outputs, sources, chosen)

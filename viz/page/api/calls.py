@@ -28,7 +28,7 @@ from viz.page.common.event_options import MODEL_EVENT
 from viz.page.common.failures import explain
 from viz.page.common.host_settings import HostSettings
 from viz.page.evaluate_job import MeasureRequest, measure_rows, plan_measurement
-from viz.page.files.data_sets import DataSet, read_brought
+from viz.page.files.data_sets import DataSet, read_uploaded
 from viz.page.files.reading_files import FileReader, without_progress
 from viz.page.form.checks import check_answer_length, check_rows
 from viz.page.form.documents import entries_from
@@ -265,7 +265,7 @@ def _data_set(reader: FileReader, rows: list[dict[str, Any]], settings: HostSett
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "rows.jsonl")
             file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-            return without_progress(read_brought(reader, file, what="read rows", say=str))
+            return without_progress(read_uploaded(reader, file, what="read rows", say=str))
     except Exception as error:
         raise gr.Error(explain(error), print_exception=False) from error
 

@@ -11,7 +11,7 @@ ASSETS = Path(__file__).parents[3] / "assets"
 
 STYLESHEETS = (FIGURES_CSS, ASSETS / "style.css")
 
-SCRIPTS = (*FIGURE_SCRIPTS, ASSETS / "lesson.js")  # scripts of the page and of a saved tutorial
+SCRIPTS = (*FIGURE_SCRIPTS, ASSETS / "tutorial.js")  # scripts of the page and of a saved tutorial
 PAGE_SCRIPTS = tuple(
     ASSETS / name
     for name in (

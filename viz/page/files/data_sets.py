@@ -62,7 +62,7 @@ def read_set(file: Path) -> DataSet:
     return _data_set(file, read_examples(file, MAX_ROWS))
 
 
-def read_brought(
+def read_uploaded(
     reader: FileReader, file: Path, *, what: str, say: Callable[[str], Update]
 ) -> Generator[Update, None, DataSet]:
     """Parse an uploaded file in a subprocess; see FileReader.read."""

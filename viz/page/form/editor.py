@@ -79,10 +79,10 @@ def limits_html(most: int) -> str:
     return f'<p class="page-caption">{kinds}, up to {MAX_UPLOAD_MB} MB each, {most} documents in total.</p>'
 
 
-def bringing(documents: Sequence[Document]) -> Any:
+def append_documents(documents: Sequence[Document]) -> Any:
     """Return an update that appends documents, in the browser, so that concurrent typing is kept."""
-    brought = [{"title": document.title, "text": document.text} for document in documents]
-    return gr.update(brought={"at": monotonic_ns(), "documents": brought})
+    appended = [{"title": document.title, "text": document.text} for document in documents]
+    return gr.update(appended={"at": monotonic_ns(), "documents": appended})
 
 
 def build_cards(entries: Entries, nouns: Nouns, most: int) -> gr.HTML:
@@ -95,7 +95,7 @@ def build_cards(entries: Entries, nouns: Nouns, most: int) -> gr.HTML:
         elem_id="documents",
         badges=[str(segment_badge(document_segment(letter))) for letter in range(MAX_DOCUMENTS)],
         counts=[],
-        brought=None,
+        appended=None,
         most=most,
         locked=False,
         **words(nouns),
@@ -128,7 +128,7 @@ def build_editor(cards: gr.HTML, nouns: Nouns, most: int) -> Editor:
     return Editor(cards, files, pasted, paste_button, message, most)
 
 
-def wire_editor(editor: Editor) -> None:
+def bind_editor(editor: Editor) -> None:
     """Connect the button that splits a pasted text."""
 
     def paste(text: str | None, documents: str) -> dict[Any, Any]:
@@ -139,7 +139,7 @@ def wire_editor(editor: Editor) -> None:
         room = room_beside(read_entries(documents), editor.most)
         message = notice(pasted_sentence(len(pasted), room, editor.most))
         emptied = {editor.pasted: ""} if room else {}
-        return {editor.cards: bringing(pasted[:room]), editor.message: message} | emptied
+        return {editor.cards: append_documents(pasted[:room]), editor.message: message} | emptied
 
     editor.paste.click(
         paste,

@@ -15,7 +15,7 @@ from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.files.reading_files import FileReader
 from viz.page.form.documents import Entries, Entry, read_entries, room_beside
-from viz.page.form.editor import Editor, bringing
+from viz.page.form.editor import Editor, append_documents
 from viz.page.form.form import check_size
 
 
@@ -31,18 +31,18 @@ def check_room(entries: Entries, documents: Sequence[Document], most: int = MAX_
 
 
 @dataclass(frozen=True)
-class Brought:
+class UploadedDocuments:
     """Documents of uploaded files."""
 
     documents: tuple[Document, ...]
     paths: Sequence[Path]
 
 
-def wire_upload(editor: Editor, reader: FileReader) -> None:
+def bind_upload(editor: Editor, reader: FileReader) -> None:
     """Connect the upload button."""
     button = editor.files
 
-    brought = gr.State(None)
+    uploaded = gr.State(None)
 
     def upload(files: list[str] | None) -> Generator[dict[Any, Any], None, None]:
         paths = [Path(file) for file in files or ()]
@@ -58,24 +58,24 @@ def wire_upload(editor: Editor, reader: FileReader) -> None:
         except Cancelled:
             return
         except Exception as error:
-            yield {editor.message: notice(explain(error), kind="error"), button: None, brought: None}
+            yield {editor.message: notice(explain(error), kind="error"), button: None, uploaded: None}
         else:
-            yield {brought: Brought(tuple(documents), paths), button: None}
+            yield {uploaded: UploadedDocuments(tuple(documents), paths), button: None}
 
     # What was typed while the files were read is there by now.
-    def put(added: Brought | None, documents: str) -> Any:
+    def put(added: UploadedDocuments | None, documents: str) -> Any:
         if added is None:
             return gr.skip()
         try:
             check_room(read_entries(documents), added.documents, editor.most)
         except InputError as error:
-            return {editor.message: notice(explain(error), kind="error"), brought: None}
+            return {editor.message: notice(explain(error), kind="error"), uploaded: None}
         message = added_sentence(len(added.documents), added.paths)
-        return {editor.cards: bringing(added.documents), editor.message: message, brought: None}
+        return {editor.cards: append_documents(added.documents), editor.message: message, uploaded: None}
 
-    button.upload(upload, button, [button, brought, editor.message], trigger_mode="once", **STATE_EVENT).then(
-        put, [brought, editor.cards], [brought, editor.cards, editor.message], **PRIVATE_EVENT
-    )
+    button.upload(
+        upload, button, [button, uploaded, editor.message], trigger_mode="once", **STATE_EVENT
+    ).then(put, [uploaded, editor.cards], [uploaded, editor.cards, editor.message], **PRIVATE_EVENT)
 
 
 def added_sentence(count: int, paths: Sequence[Path]) -> str:

@@ -102,7 +102,7 @@ def build_bar(buttons: tuple[gr.Button, gr.Button], sentence: str, *, status_id:
     return JobBar(run, stop, estimate, status, stopping)
 
 
-def wire_job(
+def bind_job(
     bar: JobBar,
     begin: Callable[..., Job],
     inputs: Sequence[Any],

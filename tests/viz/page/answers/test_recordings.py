@@ -1,4 +1,4 @@
-"""Recordings of answers and of the lesson: read back as written, of the examples as these are now."""
+"""Recordings of answers and of the tutorial: read back as written, of the examples as these are now."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -17,10 +17,10 @@ from tools.record import example_form, record, record_answers
 from viz.page.answers.answering import answer
 from viz.page.answers.recorded_answers import fingerprint, recorded_answers, recorded_of, write_answers
 from viz.page.answers.recordings import (
-    LESSON_RECORDING,
+    TUTORIAL_RECORDING,
     Recording,
-    lesson_recording,
     read_recording,
+    tutorial_recording,
     write_recording,
 )
 from viz.page.form.documents import entries_from
@@ -94,23 +94,23 @@ def test_all_orders_are_recorded(recording: Recording) -> None:
 # The recording that comes with the app
 
 
-def test_the_lesson_has_a_small_recording_of_the_embedded_model() -> None:
-    assert LESSON_RECORDING.stat().st_size <= MAX_BYTES
-    run = lesson_recording().run
+def test_the_tutorial_has_a_small_recording_of_the_embedded_model() -> None:
+    assert TUTORIAL_RECORDING.stat().st_size <= MAX_BYTES
+    run = tutorial_recording().run
     assert list(run.answer_records) == ["vanilla", "nia", "pcw", "sp", "pine"]
     assert run.model == "SmolLM2-135M-Instruct" and run.dtype == "float32"
     assert "SmolLM2-135M-Instruct" in run.recorded and "float32" in run.recorded
 
 
 def test_the_recording_brings_the_attention_that_is_shown_first() -> None:
-    run = lesson_recording().run
+    run = tutorial_recording().run
     drawn = draw_attention(run, first_selection(run), None)
     assert [trace.name for trace in drawn.figures["attention"].data] == ["Vanilla", "PINE"]
     assert "press Compute" not in drawn.html
 
 
 def test_the_recorded_run_is_of_an_example_that_the_page_has() -> None:
-    recording = lesson_recording()
+    recording = tutorial_recording()
     form = example_form(recording.example)
     assert recording.example == record_command.EXAMPLE and recording.question == form.question
     layout = recording.run.result.layout
@@ -122,8 +122,8 @@ def test_the_recorded_run_is_of_an_example_that_the_page_has() -> None:
 @pytest.mark.slow
 def test_the_embedded_model_still_answers_as_recorded(embedded: Engine) -> None:
     """If not: make record."""
-    run = lesson_recording().run
-    *_, last = answer(embedded, example_form(lesson_recording().example))
+    run = tutorial_recording().run
+    *_, last = answer(embedded, example_form(tutorial_recording().example))
     assert last.finished is not None
     assert {method: messages.token_ids for method, messages in last.finished.answer_records.items()} == {
         method: messages.token_ids for method, messages in run.answer_records.items()
@@ -145,7 +145,7 @@ def test_every_example_was_recorded_as_it_is_now(example: FormExample) -> None:
 
 
 def test_the_pictures_are_of_the_answers_on_the_cards() -> None:
-    recording = lesson_recording()
+    recording = tutorial_recording()
     assert recording.example == EXAMPLES[0].name
     cards = recorded_of(EXAMPLES[0].form(DEFAULT_METHODS))[0].cards
     assert {card.method: card.text for card in cards} == {

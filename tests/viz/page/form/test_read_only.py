@@ -124,7 +124,7 @@ def test_a_link_with_other_contents_is_not_opened(page: gr.Blocks) -> None:
     assert NOTE in record[1] and "And who else?" not in record[1]
 
 
-@pytest.mark.parametrize("name", ["bring", "open_file"])
+@pytest.mark.parametrize("name", ["upload_rows", "open_file"])
 def test_read_only_page_opens_no_file(page: gr.Blocks, name: str, tmp_path: Path) -> None:
     file = {"path": str(tmp_path / "rows.jsonl"), "meta": {"_type": "gradio.FileData"}}
     event = next(event for event in page.fns.values() if event.name == name)

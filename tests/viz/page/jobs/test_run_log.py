@@ -119,7 +119,7 @@ def test_run_of_disconnected_client_is_logged(source: EngineSource, caplog: pyte
         (lambda engine: shuffle(engine, FORM, count=2, seed=0, controls=False), 2),
         (lambda engine: sweep(engine, replace(FORM, methods=("vanilla", "nia")), document=0, answer="so"), 2),
     ],
-    ids=["shuffle", "standing"],
+    ids=["shuffle", "sweep"],
 )
 def test_jobs_say_how_much_work_is_done(job: Callable[..., Any], orders: int, engine: Engine) -> None:
     amounts = [view.done for view in job(engine) if view.done is not None]

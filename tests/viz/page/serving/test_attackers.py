@@ -311,7 +311,7 @@ def test_closed_page_ends_parsing(app: ServedApp, http: httpx.Client) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("name", ["upload", "bring"])
+@pytest.mark.parametrize("name", ["upload", "upload_rows"])
 def test_no_file_is_parsed_outside_the_queue(http: httpx.Client, name: str) -> None:
     """The end of such a request is not noticed."""
     answer = http.post("run/predict", json=event_of_file(http, name, b"text\na\n"))

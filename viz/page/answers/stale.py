@@ -64,14 +64,14 @@ def changes(origin: Origin, form: Form, model: "Choice | None") -> list[str]:
     return [what for what, is_different in different.items() if is_different]
 
 
-def outdated_html(origin: Origin | None, form: Form, model: "Choice | None", *, press: str) -> str:
+def stale_html(origin: Origin | None, form: Form, model: "Choice | None", *, press: str) -> str:
     """Render the origin of the results, the changes and a button that reruns; "" if there are no changes."""
     changed = changes(origin, form, model) if origin else []
     if origin is None or not changed:
         return ""
     before = origin.form
     return render(
-        "outdated.html",
+        "stale.html",
         order=[document_letter(letter) for letter in before.order],
         question=before.question.strip() if before.row.needs_question else "",
         methods=[METHODS[name].label for name in before.methods],

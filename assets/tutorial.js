@@ -4,7 +4,7 @@
    root tells the styles that a script runs; without it all texts are visible. */
 (() => {
   "use strict";
-  if (window.pineLesson) return;
+  if (window.pineTutorial) return;
   document.documentElement.classList.add("pine-scripted");
 
   const HIGHLIGHT_MS = 3000;
@@ -12,48 +12,48 @@
 
   // Steps
 
-  const current = (lesson) => {
-    const steps = [...lesson.querySelectorAll(".pine-lesson-step")];
+  const current = (tutorial) => {
+    const steps = [...tutorial.querySelectorAll(".pine-tutorial-step")];
     return [steps, steps.findIndex((step) => step.classList.contains("pine-current"))];
   };
 
-  const show = (lesson, wanted) => {
-    const [steps, before] = current(lesson);
+  const show = (tutorial, wanted) => {
+    const [steps, before] = current(tutorial);
     const index = Math.min(Math.max(wanted, 0), steps.length - 1);
     if (index === before) return false;
     steps.forEach((step, at) => step.classList.toggle("pine-current", at === index));
-    lesson.querySelectorAll("[data-step]").forEach((dot, at) => {
+    tutorial.querySelectorAll("[data-step]").forEach((dot, at) => {
       if (at === index) dot.setAttribute("aria-current", "step");
       else dot.removeAttribute("aria-current");
     });
     // A disabled button would lose the focus, and with it the arrow keys.
-    const [back, next] = lesson.querySelectorAll("[data-turn]");
+    const [back, next] = tutorial.querySelectorAll("[data-turn]");
     const focused = document.activeElement;
     [back.disabled, next.disabled] = [index === 0, index === steps.length - 1];
     if (focused.disabled) (focused === back ? next : back).focus();
-    const heading = steps[index].querySelector(".pine-lesson-heading").textContent;
-    lesson.querySelector("[data-status]").textContent = `Step ${index + 1} of ${steps.length}: ${heading}`;
-    if (lesson.getBoundingClientRect().top < 0) lesson.scrollIntoView();
+    const heading = steps[index].querySelector(".pine-tutorial-heading").textContent;
+    tutorial.querySelector("[data-status]").textContent = `Step ${index + 1} of ${steps.length}: ${heading}`;
+    if (tutorial.getBoundingClientRect().top < 0) tutorial.scrollIntoView();
     return true;
   };
 
-  const turn = (lesson, by) => show(lesson, current(lesson)[1] + by);
+  const turn = (tutorial, by) => show(tutorial, current(tutorial)[1] + by);
 
   /* The tutorial that arrow keys turn: the focused one; in a presentation or a saved file the visible one. */
   const turnedBy = (target) => {
-    const lesson = [...document.querySelectorAll(".pine-lesson")].find((one) => one.checkVisibility());
+    const tutorial = [...document.querySelectorAll(".pine-tutorial")].find((one) => one.checkVisibility());
     const isAlone = !document.getElementById("tabs") || document.body.classList.contains("pine-projector");
-    return closest(target, ".pine-lesson") ?? (isAlone ? lesson : null);
+    return closest(target, ".pine-tutorial") ?? (isAlone ? tutorial : null);
   };
 
   document.addEventListener("keydown", (event) => {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!by || event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey) return;
-    const lesson = turnedBy(event.target);
+    const tutorial = turnedBy(event.target);
     // In a figure, a table or a field the arrows move the cursor.
-    if (!lesson || closest(event.target, ".pine-plot, .pine-scroll, input, textarea, select")) return;
+    if (!tutorial || closest(event.target, ".pine-plot, .pine-scroll, input, textarea, select")) return;
     // At the ends of Why a presentation goes on to its next step.
-    if (turn(lesson, by) || !lesson.matches(".page-why")) event.preventDefault();
+    if (turn(tutorial, by) || !tutorial.matches(".page-why")) event.preventDefault();
   });
 
   // Guesses
@@ -96,12 +96,12 @@
   const follow = (event) => {
     const words = closest(event.target, ".pine-pointer");
     if (!words) return;
-    highlight(words.closest(".pine-lesson-step"), /mouseover|focusin/.test(event.type) ? words : null);
+    highlight(words.closest(".pine-tutorial-step"), /mouseover|focusin/.test(event.type) ? words : null);
   };
   for (const kind of ["mouseover", "mouseout", "focusin", "focusout"]) document.addEventListener(kind, follow);
 
   const press = (words) => {
-    const step = words.closest(".pine-lesson-step");
+    const step = words.closest(".pine-tutorial-step");
     const isPressed = words.ariaPressed !== "true";
     for (const one of step.querySelectorAll(".pine-pointer")) one.ariaPressed = String(isPressed && one === words);
     highlight(step, words);
@@ -110,22 +110,22 @@
   const showLive = (link) => {
     window.pineTabs?.open("Lab", "Internals", link.dataset.live);
     const tabs = document.getElementById("tabs");
-    tabs?.classList.add("pine-lesson-live");
-    setTimeout(() => tabs?.classList.remove("pine-lesson-live"), HIGHLIGHT_MS);
+    tabs?.classList.add("pine-tutorial-live");
+    setTimeout(() => tabs?.classList.remove("pine-tutorial-live"), HIGHLIGHT_MS);
   };
 
   document.addEventListener("click", (event) => {
-    const button = closest(event.target, ".pine-lesson button, .pine-lesson a");
+    const button = closest(event.target, ".pine-tutorial button, .pine-tutorial a");
     if (!button) return;
     const { turn: by, step, guess: guessed, reveal: revealed, live, mark } = button.dataset;
-    const lesson = button.closest(".pine-lesson");
-    if (by) turn(lesson, Number(by));
-    else if (step) show(lesson, Number(step));
+    const tutorial = button.closest(".pine-tutorial");
+    if (by) turn(tutorial, Number(by));
+    else if (step) show(tutorial, Number(step));
     else if (guessed) guess(button);
     else if (revealed !== undefined) reveal(button.closest(".pine-quiz"));
     else if (live) showLive(button);
     else if (mark) press(button);
   });
 
-  window.pineLesson = { show };
+  window.pineTutorial = { show };
 })();

@@ -32,12 +32,12 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
 
 def open_step(page: Page, number: int) -> None:
     page.locator(f"[data-step='{number - 1}']").click()
-    expect(page.locator(".pine-current .pine-lesson-count")).to_have_text(f"Step {number} of {NUM_STEPS}")
+    expect(page.locator(".pine-current .pine-tutorial-count")).to_have_text(f"Step {number} of {NUM_STEPS}")
 
 
 def shown_step(page: Page) -> int:
     """Return the number of the only visible step."""
-    (count,) = [count for count in page.locator(".pine-lesson-count").all() if count.is_visible()]
+    (count,) = [count for count in page.locator(".pine-tutorial-count").all() if count.is_visible()]
     return int(count.inner_text().split()[1])
 
 
@@ -79,7 +79,7 @@ def test_buttons_dots_and_keys_turn_steps_that_fit_the_screen(page: Page) -> Non
             if page.locator(".pine-current pine-figure").count():
                 expect(page.locator(".pine-current .pine-plot .main-svg").first).to_be_visible()
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            assert page.evaluate("document.querySelector('.pine-lesson').offsetHeight") <= height, number
+            assert page.evaluate("document.querySelector('.pine-tutorial').offsetHeight") <= height, number
 
 
 def test_figures_answer_to_guesses_words_and_switches(page: Page) -> None:
@@ -124,14 +124,14 @@ def test_figures_answer_to_guesses_words_and_switches(page: Page) -> None:
 
     page.emulate_media(media="print")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    expect(page.locator(".pine-lesson-step:visible")).to_have_count(NUM_STEPS)
+    expect(page.locator(".pine-tutorial-step:visible")).to_have_count(NUM_STEPS)
     for name in ("mask", "proof"):
-        expect(page.locator(f"#lesson-{name} .main-svg").first).to_be_visible()
+        expect(page.locator(f"#tutorial-{name} .main-svg").first).to_be_visible()
 
 
 def test_texts_are_shown_without_a_script(browser: Browser, address: str) -> None:
     with browser.new_context(java_script_enabled=False) as context, context.new_page() as page:
         page.goto(address)
-        expect(page.locator(".pine-lesson-count:visible")).to_have_count(NUM_STEPS)
+        expect(page.locator(".pine-tutorial-count:visible")).to_have_count(NUM_STEPS)
         expect(page.locator(".pine-quiz-result").first).to_be_visible()
-        expect(page.locator(".pine-lesson-bar")).to_be_hidden()
+        expect(page.locator(".pine-tutorial-bar")).to_be_hidden()

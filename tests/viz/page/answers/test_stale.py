@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.runs import THREE, swapped
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
-from viz.page.answers.outdated import Origin, changes, outdated_html
 from viz.page.answers.recorded_answers import recorded_of
+from viz.page.answers.stale import Origin, changes, stale_html
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.form.method_boxes import DEFAULT_METHODS
@@ -48,19 +48,17 @@ def test_another_model_is_a_change_and_the_same_one_is_none() -> None:
 def test_a_note_says_what_the_results_belong_to_and_runs_again() -> None:
     origin = Origin(replace(FORM, entries=swapped(THREE, 0)))
     assert (
-        outdated_html(origin, origin.form, None, press="run")
-        == ""
-        == outdated_html(None, FORM, None, press="run")
+        stale_html(origin, origin.form, None, press="run") == "" == stale_html(None, FORM, None, press="run")
     )
-    note = read_html(outdated_html(origin, FORM, None, press="run"))
-    text = note.with_class("page-outdated")[0].all("p")[0].text
+    note = read_html(stale_html(origin, FORM, None, press="run"))
+    text = note.with_class("page-stale")[0].all("p")[0].text
     parts = ("order B A C", "“Which is green?”", "Vanilla, PINE", "You changed: order.")
     assert [part for part in parts if part not in text] == []
-    assert note.all("button")[0].attributes["data-press"] == "run"
+    assert note.all("button")[0].attributes["data-click-target"] == "run"
 
 
 def test_a_question_in_a_note_is_text() -> None:
-    html = outdated_html(Origin(replace(FORM, question=HOSTILE[0])), FORM, None, press="run")
+    html = stale_html(Origin(replace(FORM, question=HOSTILE[0])), FORM, None, press="run")
     assert_harmless(html)
     assert HOSTILE[0] in read_html(html).text
 
