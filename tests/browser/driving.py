@@ -132,7 +132,7 @@ def click_cell(drawn: Locator, row: int, column: int, rows: int, columns: int) -
     mouse.move(
         box["x"] + box["width"] * (column + 0.5) / columns, box["y"] + box["height"] * (row + 0.5) / rows
     )
-    expect(drawn.locator(".hovertext").first).to_be_visible()
+    expect(drawn.locator(".hovertext").first).to_be_in_viewport()
     mouse.down()
     mouse.up()
 

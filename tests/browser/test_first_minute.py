@@ -6,6 +6,7 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.browser.driving import (
     DEFAULT,
+    EXAMPLES,
     SHORT,
     card,
     cut_off,
@@ -25,6 +26,7 @@ from viz.page.answers.base_rate import base_rate
 DESKTOP: ViewportSize = {"width": 1440, "height": 900}
 LAPTOP: ViewportSize = {"width": 1280, "height": 720}
 PHONE: ViewportSize = {"width": 390, "height": 844}
+FOUR = next(example for example in EXAMPLES if len(example.documents) == 4 and example.question)
 MAIN_JOB = ("#question", ".page-card:visible", "#add-document", "#run", "#shuffle", "#order-table table")
 CONTROLS_IN_VIEW = """
 [...document.querySelectorAll("button, input, textarea, select, a, summary")].filter((control) => {
@@ -139,9 +141,11 @@ def test_on_a_laptop_the_main_job_is_in_sight_and_examples_bring_their_answers(p
     expect(page.locator("#example-note")).to_contain_text("Draft restored")
     expect(page.locator("#order-table tbody tr").last).to_contain_text("6 of 6 correct")
     ticks = page.locator("#order-table [data-method=pine] .page-ticks span")
-    for example, count in ((SHORT, 2), (DEFAULT, 6)):
+    for example, count in ((SHORT, 2), (FOUR, 24), (DEFAULT, 6)):
         pick(page, example)
         expect(ticks).to_have_count(count)
+        counts = page.locator("#order-table .page-tick-count").evaluate_all(BOXES)
+        assert all(0 < box["right"] <= LAPTOP["width"] for box in counts), count
 
     open_tab(page, "Attention masks")
     expect(page.locator("#internals-summary")).to_contain_text("Precomputed with")

@@ -17,10 +17,15 @@ def swapped(entries: Entries, slot: int) -> Entries:
     return (*entries[:slot], entries[slot + 1], entries[slot], *entries[slot + 2 :])
 
 
+def form_of(entries: Entries = THREE, **changes: Any) -> Form:
+    """Return a form of these documents; changes: of its other fields."""
+    form = Form("retrieval_qa", "Which is green?", "Answer.", ("vanilla", "pine"), 3, entries)
+    return replace(form, **changes)
+
+
 def finish(engine: Engine, entries: Entries, **changes: Any) -> FinishedRun:
     """Return a run of these documents, by default under all methods."""
-    form = Form("retrieval_qa", "Which is green?", "Answer.", tuple(METHODS), 3, entries)
-    *_, last = answer(engine, replace(form, **changes))
+    *_, last = answer(engine, form_of(entries, **{"methods": tuple(METHODS)} | changes))
     assert last.finished is not None
     return last.finished
 

@@ -137,7 +137,8 @@ def test_results_of_another_question_are_stale_and_accepted_answers_cleared(
     assert shown["answers-stale"] == "" and "accepted" not in shown
     other = replace(request, question="Another?")
     shown = counted(page, other, Origin(request), accepted=accepted)
-    assert shown["answers-stale"] and shown["example-note"] == "" and shown["accepted"] == ""
+    assert shown["answers-stale"] == shown["internals-stale"] != ""
+    assert shown["example-note"] == shown["accepted"] == ""
     assert "accepted" not in counted(page, other, Origin(request), accepted="typed by the visitor")
 
 

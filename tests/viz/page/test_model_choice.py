@@ -13,8 +13,12 @@ import pytest
 
 from app import build_app
 from pine_engine.engine.engine import Engine
+from pine_engine.models.dtypes import BYTES
+from pine_engine.models.listing import LoadableModel
+from pine_engine.models.resources import in_words
 from tests.support.serving import Serve, ServedApp
 from tests.support.tokenizers import letter_tokenizer
+from tests.support.viz_reading import read_html
 from tests.support.widgets import built
 from tools.load_clients import Page, Question, Visitor
 from viz.page.answers.answering import answer
@@ -23,7 +27,9 @@ from viz.page.form.documents import entries_from
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.model_pool import Choice, ModelPool
 from viz.page.jobs.run_log import StopFlag
+from viz.page.model_choice import facts_html
 
 FIRST = load_examples()[0]
 QUESTION = Question(
@@ -137,3 +143,25 @@ def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(folders: dic
         assert "Available: first, org/listed." in last_message(name)
     assert "&#39;org/listed&#39; is not on this machine" in last_message("org/listed")
     assert "Model changed to first (float32)." in last_message("first")
+
+
+def test_facts_state_the_memory_of_each_dtype() -> None:
+    model = LoadableModel("a", "folder", 0, 512, "llama", True, "", 10**9)
+    sizes = {dtype: in_words(model.memory_bytes(dtype)) for dtype in BYTES}
+    host = EngineSource(lambda: pytest.fail("not needed"), "host")
+    pool = ModelPool(
+        Choice("host", "float32"),
+        host,
+        load=lambda *_: pytest.fail("not needed"),
+        describe=lambda name: model,
+        free=lambda device: model.memory_bytes("float32"),
+    )
+    facts = {
+        one.all("dt")[0].text: one.all("dd")[0].text
+        for one in read_html(facts_html(pool, Choice("a", "4bit"))).all("div")
+        if len(one.all("dt")) == 1
+    }
+    exceeds = " (exceeds free memory)"
+    assert model.memory_bytes("4bit") > model.memory_bytes("float32"), "4-bit weights are kept beside float32"
+    for dtype, size in sizes.items():
+        assert facts[f"Memory ({dtype})"] == size + (exceeds if dtype == "4bit" else "")

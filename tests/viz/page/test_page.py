@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import TokenGenerated
 from pine_engine.errors import InputError, ModelError
-from pine_engine.methods.table import METHODS
 from tests.support.running import one_run, run_views
-from tests.support.runs import swapped
+from tests.support.runs import THREE, form_of, swapped
 from tests.support.viz_reading import HOSTILE, assert_harmless
 from viz.cards.answers import answer_grid
 from viz.page.answers.answering import RunView, answer
@@ -22,25 +21,11 @@ from viz.page.answers.cards import stopped_cards, waiting_cards
 from viz.page.answers.workspace import instruction_for
 from viz.page.common.failures import notice
 from viz.page.form.checks import form_layout
-from viz.page.form.documents import Entries, Entry, entries_from, entries_json, read_entries
+from viz.page.form.documents import Entry, entries_from, entries_json, read_entries
 from viz.page.form.form import Form, count_tokens
 from viz.page.form.pasting import split_pasted
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
-
-THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
-
-
-def form(
-    entries: Entries = THREE,
-    *,
-    task: str = "retrieval_qa",
-    question: str = "Which is green?",
-    methods: tuple[str, ...] = tuple(METHODS),
-    max_new_tokens: int = 3,
-) -> Form:
-    return Form(task, question, "Answer.", methods, max_new_tokens, entries)
-
 
 # The documents editor
 
@@ -105,10 +90,10 @@ def test_unsplittable_text_shows_its_problem(pasted: str, sentence: str) -> None
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [
-        (form(()), "No documents"),
-        (form((Entry(1, "", "x"), Entry(0, "t", " "))), "Document A is empty"),
-        (form(question=" "), "No question"),
-        (form(methods=()), "No method selected"),
+        (form_of(()), "No documents"),
+        (form_of((Entry(1, "", "x"), Entry(0, "t", " "))), "Document A is empty"),
+        (form_of(question=" "), "No question"),
+        (form_of(methods=()), "No method selected"),
     ],
 )
 def test_incomplete_form_names_the_missing_part(broken: Form, sentence: str, engine: Engine) -> None:
@@ -118,7 +103,7 @@ def test_incomplete_form_names_the_missing_part(broken: Form, sentence: str, eng
 
 
 def test_the_letter_in_the_prompt_is_the_letter_on_the_card(engine: Engine) -> None:
-    request = form(swapped(THREE, 0), task="judge_pair")
+    request = form_of(swapped(THREE, 0), task="judge_pair")
     texts = ["".join(engine.decode_tokens(ids)) for ids in form_layout(request, engine).documents]
     assert [("Assistant B" in text, "green" in text) for text in texts] == [
         (True, True),
@@ -129,14 +114,14 @@ def test_the_letter_in_the_prompt_is_the_letter_on_the_card(engine: Engine) -> N
 
 
 def test_tokens_are_counted_while_the_form_is_unfinished(engine: Engine) -> None:
-    whole = count_tokens(form(), engine)
-    layout = form_layout(form(), engine)
+    whole = count_tokens(form_of(), engine)
+    layout = form_layout(form_of(), engine)
     assert whole.documents == tuple(layout.lengths.tolist()) and whole.total == layout.num_tokens
-    partly = count_tokens(form((THREE[0], Entry(1), THREE[2])), engine)
+    partly = count_tokens(form_of((THREE[0], Entry(1), THREE[2])), engine)
     assert partly.documents == (whole.documents[0], None, whole.documents[2])
     counted = whole.documents[1]
     assert whole.total is not None and counted is not None and partly.total == whole.total - counted
-    nothing = count_tokens(form((Entry(0),)), engine)
+    nothing = count_tokens(form_of((Entry(0),)), engine)
     assert nothing.documents == (None,)
     assert nothing.total == layout.prefix_length + layout.suffix_length
 
@@ -148,9 +133,6 @@ def test_the_instruction_follows_the_task_unless_it_was_written() -> None:
     assert instruction_for("retrieval_qa", "Mine.") == "Mine."
 
 
-# Examples
-
-
 # Failures
 
 
@@ -158,7 +140,7 @@ def test_the_instruction_follows_the_task_unless_it_was_written() -> None:
 def test_hostile_text_stays_text(text: str, engine: Engine) -> None:
     assert_harmless(notice(text, kind="error"))
     hostile = entries_from([(text, text), ("", f"plain {text}")])
-    *_, last = answer(engine, form(hostile, question=f"q {text}", max_new_tokens=2))
+    *_, last = answer(engine, form_of(hostile, question=f"q {text}", max_new_tokens=2))
     assert last.finished is not None
     assert_harmless(answer_grid(last.cards))
 
@@ -238,7 +220,10 @@ def test_ending_a_run_closes_the_engine(how: str, engine: Engine) -> None:
     endless: Any = _EndlessEngine(engine)
     source = EngineSource(lambda: endless, "tiny")
     source.start()
-    request, stop = form(methods=("pine",)), StopFlag(requested=True)  # of an earlier run, so without effect
+    request, stop = (
+        form_of(methods=("pine",)),
+        StopFlag(requested=True),
+    )  # of an earlier run, so without effect
     views: Generator[RunView | str, None, None] = run_views(
         source, lambda engine: answer(engine, request), **one_run(stop)
     )

@@ -7,20 +7,17 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from tests.support.runs import swapped
+from tests.support.runs import THREE, form_of, swapped
 from viz.figures.position_sweep import plot_position_sweep
 from viz.page.form.checks import form_layout
-from viz.page.form.documents import entries_from
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.position_sweep import compared_methods, moved_at_first, work_sentence
 from viz.page.position_sweep_job import sweep
 
-THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
-
 
 def form(*methods: str) -> Form:
-    return Form("retrieval_qa", "Which is green?", "Answer.", methods, 3, swapped(THREE, 0))
+    return form_of(swapped(THREE, 0), methods=methods)
 
 
 def test_a_letter_is_followed_and_every_value_is_the_engines(engine: Engine) -> None:

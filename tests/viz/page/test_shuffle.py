@@ -13,7 +13,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import ALL_ORDERS_UP_TO, OrderResult, compare_orders
 from pine_engine.invariance.certificate import Certificate, read_certificate
 from pine_engine.methods.table import METHODS
-from tests.support.runs import swapped
+from tests.support.runs import THREE, form_of, swapped
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.support.widgets import built
 from viz.page.answers.answering import FinishedRun
@@ -21,11 +21,10 @@ from viz.page.answers.workspace import build_workspace
 from viz.page.certificate_files import form_request, write_certificate
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS
-from viz.page.form import documents, orders
+from viz.page.form import orders
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import Entries, entries_from, entries_json
 from viz.page.form.examples import load_examples
-from viz.page.form.form import Form
 from viz.page.form.orders import with_controls
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
@@ -33,23 +32,13 @@ from viz.page.jobs.sources import Sources
 from viz.page.shuffle import answer_behind, shuffle_tab
 from viz.page.shuffle_job import OrdersTried, caption_of, orders_for, shuffle
 
-THREE = entries_from([("Varo", "red"), ("Senna", "green"), ("Orm", "white")])
 FIGURES = ("shuffle-matrix", "shuffle-positions", "shuffle-spread")
 B_A_C = swapped(THREE, 0)
 
 
-def form(
-    entries: documents.Entries = B_A_C,
-    *,
-    methods: tuple[str, ...] = ("vanilla", "pine"),
-    question: str = "Which?",
-) -> Form:
-    return Form("retrieval_qa", question, "Answer.", methods, 3, entries)
-
-
 @pytest.fixture(scope="module")
 def views(engine: Engine) -> list[OrdersTried]:
-    return list(shuffle(engine, form(), count=6, seed=0, controls=True))
+    return list(shuffle(engine, form_of(B_A_C), count=6, seed=0, controls=True))
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +66,7 @@ def test_controls_follow_what_was_chosen_and_promise_nothing() -> None:
 
 
 def test_without_controls_only_selected_methods_run(engine: Engine) -> None:
-    *_, last = shuffle(engine, form(THREE[:2], methods=("pine",)), count=2, seed=0, controls=False)
+    *_, last = shuffle(engine, form_of(THREE[:2], methods=("pine",)), count=2, seed=0, controls=False)
     assert last.sentence.startswith("Done: 2 orders")
     assert [method.name for method in last.methods] == ["pine"]
     assert [list(row.comparisons) for row in last.rows] == [["pine"]] * 2
@@ -99,7 +88,7 @@ def test_orders_grow_by_one(views: list[OrdersTried], last: OrdersTried) -> None
 
 
 def test_without_traces_there_is_no_run(engine: Engine) -> None:
-    request = form(THREE[:2], methods=("pine",))
+    request = form_of(THREE[:2], methods=("pine",))
     *_, last = shuffle(engine, request, count=2, seed=0, controls=False, trace=False)
     assert last.is_complete and last.finished is None and last.placed == ()
     assert certificate_of(last).traced is False
@@ -132,7 +121,7 @@ def test_invalid_cell_shows_nothing(last: OrdersTried, what: dict[str, Any]) -> 
 
 
 def test_every_printed_number_is_that_of_the_comparison(engine: Engine, last: OrdersTried) -> None:
-    sent_request = form(methods=with_controls(("vanilla", "pine")))
+    sent_request = form_of(B_A_C, methods=with_controls(("vanilla", "pine")))
     rows = [
         event
         for event in compare_orders(
@@ -183,15 +172,15 @@ def test_it_ends_as_a_run_with_the_other_orders_tried(last: OrdersTried) -> None
 def test_certificate_holds_the_request_of_the_form(engine: Engine, last: OrdersTried) -> None:
     certificate = certificate_of(last)
     lettered = certificate.request.tokenize(engine)
-    assert lettered.reorder(certificate.orders[0]) == form_layout(form(), engine)
+    assert lettered.reorder(certificate.orders[0]) == form_layout(form_of(B_A_C), engine)
     assert certificate.orders[0] == [1, 0, 2] and len(certificate.orders) == 6
     assert (certificate.seed, certificate.max_new_tokens, certificate.traced) == (None, 3, True)
-    assert certificate.request == form_request(form())
+    assert certificate.request == form_request(form_of(B_A_C))
 
 
 def test_the_seed_is_certified_where_orders_were_drawn(engine: Engine) -> None:
     five = entries_from([("", f"text {number}") for number in range(5)])
-    *_, view, _ = shuffle(engine, form(five, methods=("pine",)), count=2, seed=7, controls=False)
+    *_, view, _ = shuffle(engine, form_of(five, methods=("pine",)), count=2, seed=7, controls=False)
     assert certificate_of(view).seed == 7
     assert [tuple(order) for order in certificate_of(view).orders] == orders_for(5, 2, 7)
 
@@ -199,7 +188,7 @@ def test_the_seed_is_certified_where_orders_were_drawn(engine: Engine) -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_is_escaped(text: str, engine: Engine, tmp_path: Path) -> None:
     hostile = entries_from([(text, text), ("", f"plain {text}")])
-    sent_request = form(hostile, methods=("vanilla",), question=f"q {text}")
+    sent_request = form_of(hostile, methods=("vanilla",), question=f"q {text}")
     *_, view = shuffle(engine, sent_request, count=2, seed=0, controls=False)
     assert_harmless(answer_behind(view, {"tried": 1, "method": "vanilla"}))
     file, page = write_certificate(certificate_of(view), tmp_path)
@@ -217,7 +206,7 @@ def test_status_caption_and_log_show_invariance_warning(
     source = EngineSource(lambda: engine, "tiny")
     source.load_here()
     assert source.status.sentence.endswith(" · not bitwise order-invariant on this machine")
-    assert caption_of(engine, form()).startswith("Not guaranteed. ")
+    assert caption_of(engine, form_of()).startswith("Not guaranteed. ")
     assert caplog.messages == ["Not guaranteed."]
 
 
