@@ -15,7 +15,9 @@ import pine_engine as pine
 import viz
 from pine_engine import METHODS, ShuffleResult, build_plan, order_effects
 from pine_engine.evaluation.report.tables import Part, Table
+from pine_engine.prompts.math_premises import split_problem
 from tests.support.figure_records import STEPS, answer_with, cell, order_row
+from tests.support.runs import form_of
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.viz.cards.test_answers import card
 from tests.viz.cards.test_certificate import RECORDED
@@ -24,12 +26,16 @@ from viz import theme
 from viz.cards.answers import Reading, answer_grid
 from viz.cards.certificate import certificate_page
 from viz.cards.compare import answers_picture
-from viz.cards.measured import key_findings
+from viz.cards.measured import MeasuredRow, MeasuredTable, key_findings, measured_tables
 from viz.cards.shuffle import shuffle_answer, verdict_html
 from viz.cards.tutorial import Step, figure_html, quiz, run_html, tutorial
 from viz.drawing.identity import document_segment, legend
+from viz.drawing.markup import empty_panel
 from viz.drawing.picture import Numbers, picture, switch
 from viz.export.report import report_page
+from viz.page.answers.stale import Origin, stale_html
+from viz.page.common.failures import notice
+from viz.page.form.splitting_panel import preview_html
 
 SCRIPT = Path(__file__).parents[2] / "assets" / "plotly" / "plotly-cartesian.min.js"
 
@@ -121,7 +127,15 @@ DRAWINGS: dict[str, Callable[[str], str]] = {
         [answer_with(text, [text]), answer_with("b", [text, text])], dtype=text, queries=[text]
     ),
     "findings": lambda text: key_findings([text]),
+    "empty panel": lambda text: empty_panel(text, press="run", label=text),
     "legend": lambda text: legend([document_segment(0)], [text]),
+    "measured": lambda text: measured_tables(
+        [MeasuredTable(text, True, (text,), (MeasuredRow(text, True, (0.5,), 0.5),))],
+        done=1,
+        planned=1,
+        note=text,
+    ),
+    "notice": lambda text: notice(text, kind="error"),
     "picture": lambda text: picture("", Numbers((text,), ((text,),), "x", text), readout=text),
     "quiz": lambda text: quiz(text, {text: [text]}, figure="", explanation=""),
     "figure": lambda text: figure_html({text: Figure(), "b": Figure()}, label=text, note=text),
@@ -132,6 +146,8 @@ DRAWINGS: dict[str, Callable[[str], str]] = {
         order_row([0], {"pine": replace(cell(text, 1.0), token_text=text)}),
         order_row([0], {"pine": cell("b")}),
     ),
+    "split": lambda text: preview_html(split_problem(f"He has 2 {text}. She has 3. How many {text}?")),
+    "stale": lambda text: stale_html(Origin(form_of(question=text)), form_of(), None, press="run"),
     "switch": lambda text: switch(text, [(text, {"other": text})], text),
     "tutorial": lambda text: tutorial([Step("a", text, text, text, source=text)], is_live=True),
     "verdict": lambda text: verdict_html(

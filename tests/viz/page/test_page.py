@@ -14,14 +14,11 @@ from pine_engine.engine.events import TokenGenerated
 from pine_engine.errors import InputError, ModelError
 from tests.support.running import one_run, run_views
 from tests.support.runs import THREE, form_of, swapped
-from tests.support.viz_reading import HOSTILE, assert_harmless
-from viz.cards.answers import answer_grid
 from viz.page.answers.answering import RunView, answer
 from viz.page.answers.cards import stopped_cards, waiting_cards
 from viz.page.answers.workspace import instruction_for
-from viz.page.common.failures import notice
 from viz.page.form.checks import form_layout
-from viz.page.form.documents import Entry, entries_from, entries_json, read_entries
+from viz.page.form.documents import Entry, entries_json, read_entries
 from viz.page.form.form import Form, count_tokens
 from viz.page.form.pasting import split_pasted
 from viz.page.jobs.loading import EngineSource
@@ -134,15 +131,6 @@ def test_the_instruction_follows_the_task_unless_it_was_written() -> None:
 
 
 # Failures
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_stays_text(text: str, engine: Engine) -> None:
-    assert_harmless(notice(text, kind="error"))
-    hostile = entries_from([(text, text), ("", f"plain {text}")])
-    *_, last = answer(engine, form_of(hostile, question=f"q {text}", max_new_tokens=2))
-    assert last.finished is not None
-    assert_harmless(answer_grid(last.cards))
 
 
 # The engine behind the page

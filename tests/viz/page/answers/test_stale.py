@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.runs import THREE, swapped
-from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
+from tests.support.viz_reading import read_html
 from viz.page.answers.recorded_answers import recorded_of
 from viz.page.answers.stale import Origin, changes, stale_html
 from viz.page.form.examples import load_examples
@@ -55,12 +55,6 @@ def test_a_note_says_what_the_results_belong_to_and_runs_again() -> None:
     parts = ("order B A C", "“Which is green?”", "Vanilla, PINE", "You changed: order.")
     assert [part for part in parts if part not in text] == []
     assert note.all("button")[0].attributes["data-click-target"] == "run"
-
-
-def test_a_question_in_a_note_is_text() -> None:
-    html = stale_html(Origin(replace(FORM, question=HOSTILE[0])), FORM, None, press="run")
-    assert_harmless(html)
-    assert HOSTILE[0] in read_html(html).text
 
 
 def test_recorded_answers_belong_to_their_example_whatever_methods_and_length_are_set() -> None:
