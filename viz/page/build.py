@@ -6,6 +6,7 @@ from typing import Any
 import gradio as gr
 
 from viz.cards.tutorial import explanations_html
+from viz.drawing.markup import empty_panel
 from viz.page.answers.cards import Shown
 from viz.page.answers.choosing import bind_choices
 from viz.page.answers.recordings import tutorial_recording
@@ -25,13 +26,13 @@ from viz.page.internals import internals_tab
 from viz.page.jobs.loading import Status
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
-from viz.page.model_choice import build_toggle, model_picker
+from viz.page.model_choice import OPEN, model_picker
 from viz.page.position_sweep import sweep_tab
 from viz.page.serving.sessions import on_unload
 from viz.page.share import share_tab
 from viz.page.shuffle import shuffle_tab
 from viz.page.tutorial import tutorial_tab
-from viz.page.why import bind_why, build_why
+from viz.page.why import why_html
 
 TITLE = "PINE Explorer"
 QUESTION = "Same documents, another order. Does the answer change?"
@@ -56,7 +57,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         with gr.Row(elem_id="header"):
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
             model = gr.HTML(status_html(source.status), elem_id="model-status", min_width=220)
-            toggle = build_toggle()
+            toggle = gr.Button(OPEN, size="sm", elem_id="choose-model", scale=0, min_width=130)
             gr.HTML(HEADER_BUTTONS, elem_id="header-buttons", min_width=0)
         ready = gr.State((None, source.status.stage))
         chosen = model_picker(toggle, pool, ready)
@@ -67,7 +68,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                 workspace = build_workspace(examples, settings)
                 shuffle_event, certificate = shuffle_tab(workspace, sources, chosen, settings, disk)
             with gr.Tab("Why"):
-                why = build_why()
+                why = gr.HTML(empty_panel("Loading figures…"), elem_id="why")
             with gr.Tab("Lab"), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
                 with gr.Tab("Internals"):
                     stale = gr.HTML("", elem_id="internals-stale")
@@ -103,7 +104,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
         for event in (recorded, run_event, shuffle_event):
             inside.follow(event)
-        bind_why(why, workspace.finished, [recorded, run_event, shuffle_event])
+            event.then(why_html, workspace.finished, why, **PRIVATE_EVENT)
         _bind_status(page, timer, model, ready, sources, chosen)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.unload(on_unload(page, workspace.finished))

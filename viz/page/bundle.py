@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pine_engine.engine.events import trace_report
+from pine_engine.engine.events import Answer, trace_report
 from pine_engine.invariance.certificate import FILE_NAME, REPRODUCE_COMMAND
 from pine_engine.invariance.platform_facts import installed_version
 from pine_engine.methods.table import METHODS
@@ -21,6 +21,7 @@ from viz.drawing.picture import Numbers
 from viz.export.numbers import as_csv, figure_numbers, picture_numbers
 from viz.export.packed import packed_json
 from viz.export.standalone import pictures_page
+from viz.figures.answer_tokens import AnswerTokens
 from viz.page.answers.answering import FinishedRun
 from viz.page.certificate_files import PAGE_NAME, form_request
 from viz.page.common.theme import PLOTLY
@@ -93,8 +94,11 @@ def _files(
     """Iterate over names and contents, the most important first."""
     session = session_of(form, accepted=accepted, ran=True, selection=as_picks(selection))
     yield "session.json", to_json(session).encode()
-    yield "input.json", form_request(_by_slot(form)).model_dump_json(indent=2).encode()
-    yield "answers.json", _json(_answers(run))
+    by_slot = replace(form, entries=entries_from([(entry.title, entry.text) for entry in form.entries]))
+    yield "input.json", form_request(by_slot).model_dump_json(indent=2).encode()
+    source = {"model": run.model, "dtype": run.dtype}
+    answers = [_answer(answer, run.answer_records[name]) for name, answer in run.result.answers.items()]
+    yield "answers.json", _json(source | {"answers": answers})
     yield "answers.csv", as_csv(_tokens(run)).encode()
     if run.tried:
         yield "orders.csv", as_csv(_orders(run)).encode()
@@ -102,46 +106,30 @@ def _files(
         yield from ((name, (certificate / name).read_bytes()) for name in (FILE_NAME, PAGE_NAME))
     drawn = {label: DRAWING[tab](run, selection) for tab, label in TABS if tab in DRAWING}
     yield "pictures.html", _pictures(run, form, drawn).encode()
-    for each in (numbers for tab in drawn.values() for numbers in _numbers(tab)):
-        yield f"numbers/{each.name}.csv", as_csv(each).encode()
-        columns = {"name": each.name, "caption": each.caption, "columns": each.columns}
-        yield f"numbers/{each.name}.json", _json(columns | {"rows": each.rows})
-    yield "report.json", _json({"model": run.model, "dtype": run.dtype, **trace_report(run.result)})
+    for tab in drawn.values():
+        for each in (*picture_numbers(tab.html), *map(figure_numbers, tab.figures.values())):
+            yield f"numbers/{each.name}.csv", as_csv(each).encode()
+            columns = {"name": each.name, "caption": each.caption, "columns": each.columns}
+            yield f"numbers/{each.name}.json", _json(columns | {"rows": each.rows})
+    yield "report.json", _json(source | trace_report(run.result))
 
 
-def _by_slot(form: Form) -> Form:
-    """Return the form with its documents lettered in slot order."""
-    return replace(form, entries=entries_from([(entry.title, entry.text) for entry in form.entries]))
-
-
-def _answers(run: FinishedRun) -> dict[str, Any]:
+def _answer(answer: Answer, record: AnswerTokens) -> dict[str, Any]:
+    tokens = zip(record.token_ids, record.tokens, record.logprobs, record.alternatives, strict=True)
     return {
-        "model": run.model,
-        "dtype": run.dtype,
-        "answers": [
+        "method": answer.method,
+        "text": answer.text,
+        "finish_reason": answer.finish_reason,
+        "prefill_s": answer.prefill_s,
+        "decode_s_per_token": answer.decode_s_per_token,
+        "tokens": [
             {
-                "method": method,
-                "text": answer.text,
-                "finish_reason": answer.finish_reason,
-                "prefill_s": answer.prefill_s,
-                "decode_s_per_token": answer.decode_s_per_token,
-                "tokens": [
-                    {
-                        "id": token,
-                        "text": text,
-                        "logprob": logprob,
-                        "alternatives": [{"text": other, "logprob": value} for other, value in others],
-                    }
-                    for token, text, logprob, others in zip(
-                        answer.token_ids,
-                        run.answer_records[method].tokens,
-                        answer.logprobs,
-                        run.answer_records[method].alternatives,
-                        strict=True,
-                    )
-                ],
+                "id": token,
+                "text": text,
+                "logprob": logprob,
+                "alternatives": [{"text": other, "logprob": value} for other, value in others],
             }
-            for method, answer in run.result.answers.items()
+            for token, text, logprob, others in tokens
         ],
     }
 
@@ -168,10 +156,6 @@ def _orders(run: FinishedRun) -> Numbers:
             for method, record in tried.answer_records.items()
         ),
     )
-
-
-def _numbers(drawn: TabContent) -> list[Numbers]:
-    return picture_numbers(drawn.html) + list(map(figure_numbers, drawn.figures.values()))
 
 
 def _pictures(run: FinishedRun, form: Form, drawn: Mapping[str, TabContent]) -> str:

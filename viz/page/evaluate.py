@@ -84,17 +84,12 @@ def read_request(
     return MeasureRequest(
         rows=chosen_rows(name, own),
         limit=int(limit),
-        methods=selected_methods(methods, wrapped),
+        methods=(*(name for name in METHODS if name in methods), *dict.fromkeys(wrapped or ())),
         orders=tuple(orders or ()),
         generate="generate" in what,
         logprobs="logprob" in what,
         max_new_tokens=int(length),
     )
-
-
-def selected_methods(methods: Sequence[str], wrapped: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the ticked methods and of the selected wrappers."""
-    return (*(name for name in METHODS if name in methods), *dict.fromkeys(wrapped or ()))
 
 
 def evaluate_tab(

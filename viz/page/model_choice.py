@@ -98,11 +98,6 @@ def _counted(parameters: int) -> str:
     return f"{parameters / 1e9:.2f} billion" if parameters >= 1e9 else f"{parameters / 1e6:.0f} million"
 
 
-def build_toggle() -> gr.Button:
-    """Build the button that toggles the picker."""
-    return gr.Button(OPEN, size="sm", elem_id="choose-model", scale=0, min_width=130)
-
-
 def model_picker(toggle: gr.Button, pool: ModelPool, ready: gr.State) -> gr.State:
     """Build the picker, hidden, and connect its events.
 
@@ -191,10 +186,11 @@ def model_picker(toggle: gr.Button, pool: ModelPool, ready: gr.State) -> gr.Stat
             if engine is None:
                 yield ended(notice("Loading stopped. Current model unchanged."))
                 return
-            yield ended(notice(loaded_sentence(choice.name, engine.dtype))) | {
-                chosen: choice,
-                facts: show_facts(choice.name, choice.dtype),
-            }
+            sentence = (
+                f"Model changed to {choice.name} ({engine.dtype}). Earlier results keep their model name."
+            )
+            shown = show_facts(choice.name, choice.dtype)
+            yield ended(notice(sentence)) | {chosen: choice, facts: shown}
         except Exception as error:
             reason = explain(error).rstrip(".")
             yield ended(notice(f"{reason}. Current model unchanged.", kind="error"))
@@ -207,8 +203,3 @@ def model_picker(toggle: gr.Button, pool: ModelPool, ready: gr.State) -> gr.Stat
         **STATE_EVENT,
     )
     return chosen
-
-
-def loaded_sentence(name: str, dtype: str) -> str:
-    """Describe the loaded model."""
-    return f"Model changed to {name} ({dtype}). Earlier results keep their model name."

@@ -12,7 +12,7 @@ from viz.drawing.identity import document_letter
 from viz.drawing.markup import empty_panel, render
 from viz.figures.order_effects import plot_order_effects
 from viz.figures.position_sweep import plot_position_sweep
-from viz.page.answers.stale import Origin, Results, build_results, no_results
+from viz.page.answers.stale import Origin, Results, build_results
 from viz.page.answers.workspace import Workspace
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
@@ -175,7 +175,13 @@ def sweep_tab(
             },
             show=show,
             task=form.task,
-            cleared={finding: empty_panel(NOTHING_YET), lines: "", effects: ""} | no_results(results),
+            cleared={
+                finding: empty_panel(NOTHING_YET),
+                lines: "",
+                effects: "",
+                results.origin: None,
+                results.note: "",
+            },
             kept="Completed slots are kept.",
         )
 

@@ -88,9 +88,10 @@ def tutorial_document(run: FinishedRun | None) -> str:
     """Return an HTML document with the tutorial, of the run as far as it has what a figure needs."""
     recording = tutorial_recording()
     shown = run or recording.run
+    answers = {pine.METHODS[method].label: answer.text for method, answer in shown.answer_records.items()}
     return tutorial_page(
         tutorial_steps(recording, run),
-        run=shown_run_html(shown, question_of(shown, recording)),
+        run=run_html(question_of(shown, recording), document_texts(shown), answers),
         title=CONTENT["title"],
         about=f"{f'Your run: {source_of(run)}' if run else recording.run.recorded}. This page works offline.",
         styles=figure_styles(),
@@ -134,12 +135,6 @@ def source_of(run: FinishedRun) -> str:
 def question_of(run: FinishedRun, recording: Recording) -> str:
     """Return the question of a run; the recorded one has no form."""
     return run.form.question if run.form else recording.question
-
-
-def shown_run_html(run: FinishedRun, question: str) -> str:
-    """Render the question, the documents and the answers of a run."""
-    answers = {pine.METHODS[method].label: answer.text for method, answer in run.answer_records.items()}
-    return run_html(question, document_texts(run), answers)
 
 
 def document_texts(run: FinishedRun) -> list[tuple[Segment, str]]:

@@ -3,22 +3,20 @@
 The steps are those of the tutorial (assets/tutorial.js); assets/why.js highlights documents.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import gradio as gr
 import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
 import viz
 from viz.cards.tutorial import figure_html
-from viz.drawing.markup import empty_panel, render
+from viz.drawing.markup import render
 from viz.figures.answer_tokens import quoted
 from viz.figures.frame import FloatArray, answer_queries, plain
 from viz.page.answers.answering import FinishedRun
 from viz.page.answers.recordings import tutorial_recording
-from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.internals_figures import of_method
 from viz.page.selection import first_selection, query_of_step, run_documents, shown_place
 from viz.page.tutorial import importance_figure, mask_figure, source_of
@@ -36,17 +34,6 @@ STEPS = {
     "keeps the input order.",
 }
 """Text of each step, at most 25 words."""
-
-
-def build_why() -> gr.HTML:
-    """Build the tab, empty."""
-    return gr.HTML(empty_panel("Loading figures…"), elem_id="why")
-
-
-def bind_why(place: gr.HTML, finished: gr.State, run_events: Iterable[Any]) -> None:
-    """Draw the tab after each event that sets the state `finished`."""
-    for event in run_events:
-        event.then(why_html, finished, place, **PRIVATE_EVENT)
 
 
 def why_html(run: FinishedRun | None) -> str:

@@ -39,11 +39,6 @@ def build_results(origin: Origin | None = None, **options: Any) -> Results:
     return Results(gr.State(origin), gr.HTML("", **options))
 
 
-def no_results(results: Results) -> dict[Any, Any]:
-    """Return the updates at the start of a job."""
-    return {results.origin: None, results.note: ""}
-
-
 def changes(origin: Origin, form: Form, model: "Choice | None") -> list[str]:
     """Describe the differences between the origin and the form with its model; empty if there are none."""
     before, nouns = origin.form, form.row.nouns

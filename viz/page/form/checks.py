@@ -45,7 +45,8 @@ def form_layout(form: Form, engine: "Engine", settings: HostSettings = DEFAULTS)
     check_form(form, settings)
     lettered = sorted(form.entries, key=lambda entry: entry.identity)
     layout = engine.tokenize(form_prompt(form, lettered, engine.tokenizer))
-    check_prompt(layout, settings)
+    if why := too_long(layout.num_tokens, settings):
+        raise InputError(why)
     return layout.reorder(form.order)
 
 
@@ -64,12 +65,6 @@ def too_long(prompt_tokens: int, settings: HostSettings) -> str | None:
     if most is None or prompt_tokens <= most:
         return None
     return f"Prompt too long: {prompt_tokens:,} tokens (limit: {most:,}). Shorten or remove documents."
-
-
-def check_prompt(layout: TokenLayout, settings: HostSettings) -> None:
-    """Raise InputError for a prompt that is longer than the host allows."""
-    if why := too_long(layout.num_tokens, settings):
-        raise InputError(why)
 
 
 def check_orders(count: int, settings: HostSettings) -> None:
