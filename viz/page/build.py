@@ -122,12 +122,7 @@ def status_html(status: Status) -> str:
 
 
 def _bind_status(
-    page: gr.Blocks,
-    timer: gr.Timer,
-    model: gr.HTML,
-    ready: gr.State,
-    sources: Sources,
-    chosen: gr.State,
+    page: gr.Blocks, timer: gr.Timer, model: gr.HTML, ready: gr.State, sources: Sources, chosen: gr.State
 ) -> None:
     def look(choice: Choice | None) -> tuple[Any, Any, Any]:
         status = sources.status(choice)

@@ -129,13 +129,7 @@ def bind_counting(
     inputs = [chosen, page.num_orders, page.controls, page.accepted, page.results.origin]
     inputs += [sweep.results.origin, *page.inputs]
     outputs = [page.total, page.editor.cards, page.problem, page.bar.run, page.shuffle_bar.run, page.note]
-    outputs += [
-        *(bar.estimate for bar in bars),
-        page.results.note,
-        sweep.results.note,
-        page.accepted,
-        stale,
-    ]
+    outputs += [*(bar.estimate for bar in bars), page.results.note, sweep.results.note, page.accepted, stale]
     paused = gr.Button(visible="hidden", elem_id="count-form")  # pressed by assets/typing.js
     picked: list[Any] = [page.task, page.instruction, page.methods, page.length]
     picked += [page.num_orders, page.controls, ready]

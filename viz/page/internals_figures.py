@@ -212,12 +212,7 @@ def draw_importance(run: FinishedRun, selection: Selection) -> TabContent:
         step = step if step is not None and step < len(texts) else None
         figures["answer-importance"] = viz.plot_answer_importance(trace, texts, **place, **scale, step=step)
         figures["attention-shares"] = viz.plot_attention_shares(
-            trace,
-            step=step,
-            steps=len(texts),
-            **place,
-            with_rest=selection.with_prefix,
-            order=run.order,
+            trace, step=step, steps=len(texts), **place, with_rest=selection.with_prefix, order=run.order
         )
     else:
         missing.append(NOT_WRITTEN)
@@ -312,9 +307,7 @@ def chosen_other(run: FinishedRun, selection: Selection) -> str | None:
         return selection.other
     ids = run.answer_records[selection.method].token_ids
     return min(
-        others,
-        key=lambda key: (key.startswith("order:"), others[key][1].token_ids == ids),
-        default=None,
+        others, key=lambda key: (key.startswith("order:"), others[key][1].token_ids == ids), default=None
     )
 
 

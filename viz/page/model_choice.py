@@ -160,11 +160,7 @@ def model_picker(toggle: gr.Button, pool: ModelPool, ready: gr.State) -> gr.Stat
         return gr.skip() if label == OPEN else listed(name, dtype)
 
     toggle.click(
-        open_or_close,
-        [toggle, *selected],
-        [toggle, body, model, facts],
-        trigger_mode="once",
-        **PRIVATE_EVENT,
+        open_or_close, [toggle, *selected], [toggle, body, model, facts], trigger_mode="once", **PRIVATE_EVENT
     )
     ready.change(refresh, [toggle, *selected], [model, facts], **PRIVATE_EVENT)
     gr.on(

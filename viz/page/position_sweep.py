@@ -167,12 +167,7 @@ def sweep_tab(
             methods=form.methods,
             work=sweep,
             plan=plan_sweep,
-            arguments={
-                "form": form,
-                "document": moved or 0,
-                "answer": reference or "",
-                "settings": settings,
-            },
+            arguments={"form": form, "document": moved or 0, "answer": reference or "", "settings": settings},
             show=show,
             task=form.task,
             cleared={

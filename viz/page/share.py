@@ -21,15 +21,7 @@ from viz.page.internals import FIRST_TAB, Internals, View
 from viz.page.internals_figures import TABS
 from viz.page.jobs.job_bar import Updates
 from viz.page.selection import Selection, as_picks, first_selection
-from viz.page.session import (
-    MAX_LINK_CHARACTERS,
-    Session,
-    from_code,
-    from_file,
-    session_of,
-    to_code,
-    to_json,
-)
+from viz.page.session import MAX_LINK_CHARACTERS, Session, from_code, from_file, session_of, to_code, to_json
 
 CALL = "(...values) => window.pineSharing.{}(...values)"  # script that calls a function of assets/sharing.js
 CLICK_FILE = "() => document.querySelector('#run-file').click()"

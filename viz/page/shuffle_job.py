@@ -120,12 +120,7 @@ def shuffle(
     yield tried
     began = drawn = time.monotonic()
     results = pine.compare_orders(
-        engine,
-        layout,
-        methods=form.methods,
-        orders=slots,
-        max_new_tokens=form.max_new_tokens,
-        trace=trace,
+        engine, layout, methods=form.methods, orders=slots, max_new_tokens=form.max_new_tokens, trace=trace
     )
     with closing(results):
         for item in results:

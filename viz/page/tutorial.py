@@ -53,7 +53,7 @@ def tutorial_tab(page: gr.Blocks, finished: gr.State) -> None:
             download = gr.Button("Download tutorial", elem_id="download-tutorial", size="sm", scale=0)
             gr.HTML(
                 '<p class="page-caption">A single offline HTML file with your last run (or the precomputed '
-                "one). Nothing is uploaded.</p>",
+                "one). Nothing is uploaded.</p>"
             )
             file = gr.DownloadButton("Tutorial", visible="hidden", elem_id="tutorial-file")
     with gr.Accordion("Worked example: eight tokens", open=False):
@@ -235,10 +235,7 @@ def importance_figure(run: FinishedRun, selected_in: FinishedRun) -> go.Figure:
         "pair": [_cell(1, 0)],
         "most": [_cell(int(np.nanargmax(row)), index) for index, row in enumerate(values)],
     } | {
-        document_letter(document): [
-            _mark((0, count), (slot, slot + 1)),
-            _mark((slot, slot + 1), (0, count)),
-        ]
+        document_letter(document): [_mark((0, count), (slot, slot + 1)), _mark((slot, slot + 1), (0, count))]
         for slot, document in enumerate(run.order)
     }
     return _with_marks(of_method(figure, "PINE"), marks)

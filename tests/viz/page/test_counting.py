@@ -127,9 +127,7 @@ def states(page: gr.Blocks, request: Form) -> tuple[bool, bool, bool]:
     return shown["run"]["interactive"], shown["shuffle"]["interactive"], bool(shown["form-problem"])
 
 
-def test_results_of_another_question_are_stale_and_accepted_answers_cleared(
-    page: gr.Blocks,
-) -> None:
+def test_results_of_another_question_are_stale_and_accepted_answers_cleared(page: gr.Blocks) -> None:
     first = load_examples()[0]
     request = replace(form(), question=first.question)
     accepted = "\n".join(first.answers)

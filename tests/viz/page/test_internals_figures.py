@@ -31,12 +31,7 @@ from viz.page.internals_figures import (
     draw_positions,
     other_answers,
 )
-from viz.page.selection import (
-    Query,
-    Selection,
-    first_selection,
-    query_of_step,
-)
+from viz.page.selection import Query, Selection, first_selection, query_of_step
 
 NAMES = list(DRAWING)
 STEPS = 4

@@ -69,10 +69,7 @@ def test_pasted_text_is_split_at_rules_or_blank_lines(pasted: str, expected: lis
     ("pasted", "sentence"),
     [
         ("---\n \n---", "No text to add"),
-        (
-            "a\n\n" * 200_000,
-            "Pasted text too long: 600,000 characters (limit: 500,000)",
-        ),
+        ("a\n\n" * 200_000, "Pasted text too long: 600,000 characters (limit: 500,000)"),
     ],
 )
 def test_unsplittable_text_shows_its_problem(pasted: str, sentence: str) -> None:

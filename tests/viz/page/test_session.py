@@ -22,15 +22,7 @@ from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.method_boxes import OFFERED
 from viz.page.internals import View
 from viz.page.jobs.loading import EngineSource
-from viz.page.session import (
-    LARGEST_BYTES,
-    Session,
-    from_code,
-    from_file,
-    session_of,
-    to_code,
-    to_json,
-)
+from viz.page.session import LARGEST_BYTES, Session, from_code, from_file, session_of, to_code, to_json
 from viz.page.share import opened_sentence, own_draft
 
 FORM = Form(

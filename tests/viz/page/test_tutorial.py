@@ -191,8 +191,7 @@ def test_tutorial_of_the_page_selects_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "title"),
-    [("vanilla", "Vanilla"), ("nia", "NIA"), ("pcw", "PCW (and SP)"), ("pine", "PINE")],
+    ("method", "title"), [("vanilla", "Vanilla"), ("nia", "NIA"), ("pcw", "PCW (and SP)"), ("pine", "PINE")]
 )
 def test_running_example_is_that_of_the_paper(method: str, title: str) -> None:
     matrix, _ = read_matrix("6.1", title)

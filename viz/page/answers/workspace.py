@@ -72,14 +72,7 @@ class Workspace:
     @property
     def inputs(self) -> list[Any]:
         """Return the inputs of read_form, in order."""
-        return [
-            self.task,
-            self.question,
-            self.instruction,
-            self.methods,
-            self.length,
-            self.editor.cards,
-        ]
+        return [self.task, self.question, self.instruction, self.methods, self.length, self.editor.cards]
 
 
 def instruction_for(task: str, current: str) -> str:

@@ -104,10 +104,7 @@ class HostSettings(BaseSettings):
         description="Models that visitors can choose, separated by commas. Default: any for a local page; "
         "only the host's model for a public one.",
     )
-    read_only: bool = Field(
-        default=False,
-        description="Visitors run the included examples only.",
-    )
+    read_only: bool = Field(default=False, description="Visitors run the included examples only.")
     max_documents: int = Field(
         default=MAX_DOCUMENTS,
         ge=2,
@@ -121,10 +118,7 @@ class HostSettings(BaseSettings):
         default=MAX_ANSWER_TOKENS, ge=16, le=MAX_ANSWER_TOKENS, description="Tokens per answer."
     )
     max_orders: int = Field(
-        default=MAX_DOCUMENT_ORDERS,
-        ge=3,
-        le=MAX_DOCUMENT_ORDERS,
-        description="Document orders per request.",
+        default=MAX_DOCUMENT_ORDERS, ge=3, le=MAX_DOCUMENT_ORDERS, description="Document orders per request."
     )
     max_rows: int = Field(default=MAX_ROWS, ge=2, le=MAX_ROWS, description="Rows per evaluation.")
     max_seconds: Annotated[float, Field(gt=0)] | None = Field(
@@ -134,9 +128,7 @@ class HostSettings(BaseSettings):
     )
     queue_size: int = Field(default=32, ge=1, description="Queued runs. Scripts can use half of the queue.")
     max_runs_per_client: int = Field(
-        default=4,
-        ge=1,
-        description="Queued and active runs per open page, or per address for scripts.",
+        default=4, ge=1, description="Queued and active runs per open page, or per address for scripts."
     )
     max_requests_per_minute: int = Field(
         default=1200,
@@ -148,8 +140,7 @@ class HostSettings(BaseSettings):
         default=800, ge=20, description="Concurrent connections. An address can use a quarter of them."
     )
     max_disk_mb: Annotated[float, Field(gt=0)] = Field(
-        default=1000,
-        description="Megabytes of disk for uploads and saved files of all visitors.",
+        default=1000, description="Megabytes of disk for uploads and saved files of all visitors."
     )
     shutdown_timeout: float = Field(
         default=5, ge=0, description="Seconds that active runs have to finish at shutdown."

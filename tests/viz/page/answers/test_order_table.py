@@ -72,11 +72,7 @@ def test_document_bars_of_shared_positions_are_stacked_and_fill_the_lane() -> No
     lengths, starts = np.array([10, 20, 30]), {"pcw": np.array([5, 5, 5]), "vanilla": np.array([5, 15, 35])}
     positions = DocumentPositions(ENTERED, lengths, starts)
     stacked = document_bars(positions, "pcw")
-    assert [bar["top"] for bar in stacked] == [
-        0,
-        1 / 3,
-        2 / 3,
-    ]
+    assert [bar["top"] for bar in stacked] == [0, 1 / 3, 2 / 3]
     assert [bar["left"] for bar in stacked] == [0, 0, 0]
     row = document_bars(positions, "vanilla")
     assert [bar["left"] for bar in row] == pytest.approx([0, 10 / 60, 30 / 60])

@@ -167,10 +167,7 @@ def test_rows_that_cannot_be_measured_are_named(rows: list[Any], sentence: str, 
     ("change", "sentence"),
     [
         ({"methods": ["magic"]}, "Invalid argument methods: Unknown method 'magic'"),
-        (
-            {"documents": ["one", " "]},
-            "Invalid argument documents.1: Text is empty.",
-        ),
+        ({"documents": ["one", " "]}, "Invalid argument documents.1: Text is empty."),
         ({"question": ""}, "Invalid argument question: Must not be empty."),
         (
             {"documents": ["one", 2, {"text": "a", "titel": "b"}]},

@@ -102,12 +102,7 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits
             "File wide.csv has no column 'text'",
             "rejected",
         ),
-        (
-            {f"{SECRET}.pdf": PDF_OF_COMMENTS},
-            SHORT,
-            f"parsing {SECRET}.pdf took more than 1 s",
-            "timeout",
-        ),
+        ({f"{SECRET}.pdf": PDF_OF_COMMENTS}, SHORT, f"parsing {SECRET}.pdf took more than 1 s", "timeout"),
         pytest.param(
             {"many.jsonl": json.dumps({"documents": ["a b"] * 1_000_000}).encode(), "few.txt": b"few"},
             Limits(memory=50 * MB),
@@ -115,12 +110,7 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits
             "out_of_memory",
             marks=ON_LINUX,
         ),
-        (
-            {"long.txt": b"x" * 2 * MB},
-            Limits(answer=MB),
-            "long.txt has more than 1 MB",
-            "rejected",
-        ),
+        ({"long.txt": b"x" * 2 * MB}, Limits(answer=MB), "long.txt has more than 1 MB", "rejected"),
     ],
     ids=["long message", "time", "memory", "text"],
 )

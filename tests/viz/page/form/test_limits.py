@@ -37,10 +37,7 @@ def form(texts: list[str] = TEXTS, *, question: str = "Which is green?", max_new
 TOO_MUCH = [
     (form([*TEXTS, "black"]), "Too many documents: 4 .limit: 3."),
     (form(max_new_tokens=17), "Max new tokens too high: 17 .limit: 16."),
-    (
-        form([*TEXTS[:2], "a" * 1000]),
-        "tokens .limit: 900.",
-    ),
+    (form([*TEXTS[:2], "a" * 1000]), "tokens .limit: 900."),
     (form([*TEXTS[:2], "a" * (MAX_TEXT_CHARACTERS + 1)]), "Document C too long: 200,001 characters"),
     (form(question="a" * (MAX_TEXT_CHARACTERS + 1)), "Question too long: 200,001 characters"),
 ]

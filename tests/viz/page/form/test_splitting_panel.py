@@ -8,13 +8,7 @@ from pine_engine.prompts.tasks import TASKS
 from tests.support.viz_reading import read_html
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.form.documents import read_entries
-from viz.page.form.splitting_panel import (
-    Content,
-    Replaced,
-    content_of,
-    preview_html,
-    remember,
-)
+from viz.page.form.splitting_panel import Content, Replaced, content_of, preview_html, remember
 
 PROBLEM = (
     "Ana runs a small stall at the market. She sells 12 loaves at 3 euros each. She sells 20 rolls at 1 euro "

@@ -139,8 +139,7 @@ FORMS: dict[str, Callable[[Widgets], Any]] = {
 
 
 @pytest.mark.parametrize(
-    "form",
-    [pytest.param(form, marks=pytest.mark.slow if form == "one skipped" else ()) for form in FORMS],
+    "form", [pytest.param(form, marks=pytest.mark.slow if form == "one skipped" else ()) for form in FORMS]
 )
 def test_sent_data_equals_data_of_gradio(form: str) -> None:
     page, function, widgets = page_with(4)

@@ -86,11 +86,7 @@ def test_run_log_line_has_no_user_text(
     ],
 )
 def test_a_failure_is_logged_by_its_class(
-    error: Exception,
-    outcome: str,
-    counted: str,
-    source: EngineSource,
-    caplog: pytest.LogCaptureFixture,
+    error: Exception, outcome: str, counted: str, source: EngineSource, caplog: pytest.LogCaptureFixture
 ) -> None:
 
     def work(_: Engine) -> Generator[Any, None, None]:

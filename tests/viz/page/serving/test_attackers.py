@@ -253,10 +253,7 @@ def test_mcp_call_with_file_object_over_sse_reads_no_file(app: ServedApp, tmp_pa
     file.write_text("secret")
 
     async def called() -> bool:
-        async with (
-            sse_client(f"{app.url}gradio_api/mcp/sse") as streams,
-            ClientSession(*streams) as session,
-        ):
+        async with sse_client(f"{app.url}gradio_api/mcp/sse") as streams, ClientSession(*streams) as session:
             await session.initialize()
             arguments = {"question": "Who?", "documents": [FILE | {"path": str(file)}]}
             return (await session.call_tool("compare", arguments)).isError

@@ -73,9 +73,7 @@ def test_session_of_closed_page_is_kept_for_a_while(kept_by: Kept, clock: list[f
     assert "slept" not in holder and deleted[0] == "slept"
 
 
-def test_sessions_beyond_capacity_evict_least_recently_used(
-    kept_by: Kept,
-) -> None:
+def test_sessions_beyond_capacity_evict_least_recently_used(kept_by: Kept) -> None:
     holder, connections, kept, _ = kept_by
     holder.capacity = 2
     with connections.open_page("a"), connections.open_page("b"), connections.open_page("c"):
@@ -98,9 +96,7 @@ def test_a_session_for_which_something_is_computed_stays(kept_by: Kept, clock: l
     assert "busy" not in holder and "busy" not in queue.pending_event_ids_session
 
 
-def test_a_session_costs_next_to_nothing(
-    kept_by: Kept,
-) -> None:
+def test_a_session_costs_next_to_nothing(kept_by: Kept) -> None:
     holder, _, kept, _ = kept_by
     use(holder, kept, "new")
     assert set(holder["new"].config_values) == {kept._id}
