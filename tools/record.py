@@ -16,7 +16,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import TUTORIAL_METHODS
 from pine_engine.prompts.tasks import TASKS
 from viz.cards.shuffle import InOrders
-from viz.page.answers.answering import FinishedRun, answer, in_orders
+from viz.page.answers.answering import FinishedRun, TriedOrder, answer
 from viz.page.answers.recorded_answers import (
     ANSWERS_FILE,
     RecordedAnswer,
@@ -153,10 +153,10 @@ def main() -> None:
     recording = record(engines[None], example_form(arguments.example), example=arguments.example)
     arguments.file.parent.mkdir(exist_ok=True)
     write_recording(recording, arguments.file)
-    tried = in_orders(recording.run)
-    assert tried is not None
-    for method, texts in tried.answers.items():
-        print(f"{method}: {len(set(texts))} answers in {len(texts)} orders, {sorted(set(texts))}")
+    tried: list[TriedOrder] = [recording.run, *recording.run.tried]
+    for method in recording.run.answer_records:
+        texts = {one.answer_records[method].text for one in tried}
+        print(f"{method}: {len(texts)} answers in {len(tried)} orders, {sorted(texts)}")
     print(f"{arguments.file}: {arguments.file.stat().st_size:,} bytes")
 
 

@@ -130,5 +130,4 @@ class InOrders:
 
     orders: tuple[tuple[int, ...], ...]  # document, as entered, in each slot of each order
     answers: Mapping[str, tuple[str, ...]]  # in the first of these orders, by method; others are not computed
-    source: str = ""  # origin of the answers, a sentence
     positions: tuple[DocumentPositions, ...] = ()  # in the first of these orders; empty if they are not known

@@ -26,7 +26,7 @@ from viz.cards.tutorial import (
 from viz.drawing.identity import Segment, document_letter
 from viz.drawing.markup import empty_panel, figure_styles, render
 from viz.figures.shuffle import plot_answers
-from viz.page.answers.answering import FinishedRun, in_orders
+from viz.page.answers.answering import FinishedRun, TriedOrder
 from viz.page.answers.cards import is_correct_by
 from viz.page.answers.recordings import Recording, tutorial_recording
 from viz.page.common.event_options import PRIVATE_EVENT
@@ -104,7 +104,7 @@ def tutorial_steps(recording: Recording, run: FinishedRun | None = None) -> tupl
     run = run or recording.run
     with_vanilla = run if "vanilla" in run.answer_records else recording.run
     with_pine = run if "pine" in run.answer_records and len(run.order) > 1 else recording.run
-    with_orders = run if in_orders(run) and "vanilla" in run.answer_records else recording.run
+    with_orders = run if run.tried and "vanilla" in run.answer_records else recording.run
     texts = {step["name"]: step for step in CONTENT["steps"]}
     pictures = {
         "bias": (_guess(with_orders, recording, texts["bias"], methods=["vanilla"]), with_orders),
@@ -151,14 +151,17 @@ def document_texts(run: FinishedRun) -> list[tuple[Segment, str]]:
 
 def _guess(run: FinishedRun, recording: Recording, text: dict[str, str], *, methods: Sequence[str]) -> str:
     """Render a guess for each method, and its answers in all orders of the run."""
-    tried = in_orders(run)
-    assert tried is not None
-    answers = {method: tried.answers[method] for method in methods if method in tried.answers}
+    tried: list[TriedOrder] = [run, *run.tried]
+    answers = {
+        method: tuple(one.answer_records[method].text for one in tried)
+        for method in methods
+        if method in run.answer_records
+    }
     labels = {method: pine.METHODS[method].label for method in answers}
     example = next((one for one in load_examples() if one.name == recording.example), None)
     is_right = is_correct_by(example.task, example.answers) if example and run is recording.run else None
-    figure = plot_answers(tried.orders, answers, labels=labels, is_right=is_right)
-    figure.update_layout(height=90 + 24 * min(len(tried.orders), 14), xaxis_tickangle=0)
+    figure = plot_answers([one.order for one in tried], answers, labels=labels, is_right=is_right)
+    figure.update_layout(height=90 + 24 * min(len(tried), 14), xaxis_tickangle=0)
     before = explanation = ""
     if len(methods) == 1:
         before = run_html(question_of(run, recording), document_texts(run))

@@ -17,7 +17,6 @@ from pine_engine.engine.events import (
 )
 from pine_engine.methods.table import METHODS
 from viz.cards.answers import AnswerCard
-from viz.cards.shuffle import InOrders
 from viz.drawing.identity import document_letter
 from viz.figures.answer_tokens import AnswerTokens, answer_tokens
 from viz.page.answers.cards import waiting_cards
@@ -34,10 +33,10 @@ REDRAW_S = 0.1  # minimum time between two redraws, in seconds
 
 @dataclass(frozen=True)
 class TriedOrder:
-    """Answers to the documents of a run in another order."""
+    """Answers to the documents in one order."""
 
     order: tuple[int, ...]  # identity of the document in each slot
-    answer_records: dict[str, AnswerTokens]  # answer of each method
+    answer_records: dict[str, AnswerTokens]  # answer of each method, token by token
 
     @property
     def label(self) -> str:
@@ -46,14 +45,12 @@ class TriedOrder:
 
 
 @dataclass(frozen=True)
-class FinishedRun:
+class FinishedRun(TriedOrder):
     """Inputs and results of a finished run, kept in the session."""
 
     result: RunResult
-    order: tuple[int, ...]  # identity of the document in each slot
     titles: tuple[str, ...]  # title in each slot; may be empty
     prompt_tokens: tuple[str, ...]  # text of each token of the prompt
-    answer_records: dict[str, AnswerTokens]  # answer of each method, token by token
     model: str
     dtype: str
     tried: tuple[TriedOrder, ...] = ()  # the same documents in the other orders of the shuffle test
@@ -65,18 +62,6 @@ class FinishedRun:
     def answer_tokens(self) -> dict[str, tuple[str, ...]]:
         """Text of each answer token, by method."""
         return {method: answer.tokens for method, answer in self.answer_records.items()}
-
-
-def in_orders(run: FinishedRun) -> InOrders | None:
-    """Return the answers in all orders; None if there is only one order."""
-    if not run.tried:
-        return None
-    tried = [run.answer_records, *(one.answer_records for one in run.tried)]
-    return InOrders(
-        (run.order, *(one.order for one in run.tried)),
-        {method: tuple(answers[method].text for answers in tried) for method in run.answer_records},
-        run.recorded,
-    )
 
 
 @dataclass(frozen=True)

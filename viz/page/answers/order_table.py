@@ -136,7 +136,7 @@ def with_run(before: InOrders | None, run: FinishedRun) -> InOrders:
     traces = run.result.traces
     positions = document_positions(run.order, traces, *default_head(traces.values()))
     if before is None or set(before.answers) != set(texts):
-        return InOrders((run.order,), {method: (text,) for method, text in texts.items()}, "", (positions,))
+        return InOrders((run.order,), {method: (text,) for method, text in texts.items()}, (positions,))
     count = len(next(iter(before.answers.values())))
     done, later = before.orders[:count], [one for one in before.orders[count:] if one != run.order]
     place = done.index(run.order) if run.order in done else count
@@ -147,6 +147,5 @@ def with_run(before: InOrders | None, run: FinishedRun) -> InOrders:
     return InOrders(
         (*replaced(done, run.order), *later),
         {method: replaced(before.answers[method], text) for method, text in texts.items()},
-        before.source,
         replaced(before.positions, positions),
     )
