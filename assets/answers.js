@@ -152,9 +152,9 @@
   document.addEventListener("click", (event) => {
     const button = event.target instanceof Element ? event.target.closest("#answers [data-answer]") : null;
     if (!button) return;
-    const { answer: method, beside } = button.dataset;
-    opener = `#answers [data-answer="${method}"]${beside ? "[data-compare]" : ":not([data-compare])"}`;
-    shown = { one: method, other: beside ? otherThan(cardOf(method)) : "" };
+    const { answer: method, compare } = button.dataset;
+    opener = `#answers [data-answer="${method}"]${compare ? "[data-compare]" : ":not([data-compare])"}`;
+    shown = { one: method, other: compare ? otherThan(cardOf(method)) : "" };
     drawn = "";
     watch.observe(document.getElementById("answers"), {
       childList: true,
