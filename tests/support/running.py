@@ -1,14 +1,24 @@
 """Runs of the page's jobs, as its buttons begin them."""
 
+import json
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
+
+import pytest
 
 from pine_engine.server.fair_queue import FairQueue
 from viz.page.jobs.job_bar import run_on_model
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import LoggedRun, RunLog, StopFlag
 from viz.page.jobs.sources import Sources
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> dict[str, Any]:
+    """Return the one line of log that was written for a run."""
+    (record,) = [one for one in caplog.records if one.name == "pine_explorer.runs"]
+    line: dict[str, Any] = json.loads(record.getMessage())
+    return line
 
 
 def one_run(

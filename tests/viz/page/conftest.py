@@ -1,5 +1,7 @@
 """Engine of a tiny random model, which the tests of this folder share."""
 
+import logging
+
 import pytest
 
 from pine_engine.engine.engine import Engine
@@ -20,3 +22,17 @@ def source(engine: Engine) -> EngineSource:
     source.start()
     assert source.wait(60) is engine
     return source
+
+
+@pytest.fixture(autouse=True)
+def log_runs(caplog: pytest.LogCaptureFixture) -> None:
+    """Let tests read the log of runs."""
+    caplog.set_level(logging.INFO, "pine_explorer.runs")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which the test moves on."""
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    return now

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pine_engine.errors import InputError
+from tests.support.widgets import whole_page
 from viz.page.common.bounds import MAX_ROWS
 from viz.page.evaluate import chosen_rows
 from viz.page.files.data_sets import (
@@ -22,7 +23,7 @@ from viz.page.files.data_sets import (
 )
 from viz.page.files.reading_files import FileReader, without_progress
 from viz.page.form.method_boxes import OFFERED, WRAPPED, wrapped_choices
-from viz.page.jobs.run_log import RunLog
+from viz.page.jobs.run_log import RunLog, StopFlag
 
 SETS = [name for _, name in built_in_choices()]
 ROW = {"id": "a", "task": "retrieval_qa", "question": "Why?", "documents": [{"text": "one"}, {"text": "two"}]}
@@ -103,3 +104,12 @@ def test_invalid_row_is_named_by_file_and_line(tmp_path: Path) -> None:
         uploaded(rows_file(tmp_path, ROW, ROW | {"id": "b", "gold_index": 2}))
     with pytest.raises(InputError, match="mine.jsonl mixes tasks: retrieval_qa, kv_retrieval"):
         read_set(rows_file(tmp_path, ROW, ROW | {"id": "b", "task": "kv_retrieval"}))
+
+
+def test_invalid_request_clears_no_results() -> None:
+    page = whole_page()
+    button = next(one for one in page.blocks.values() if getattr(one, "elem_id", "") == "measure-run")
+    (run,) = [event.fn for event in page.fns.values() if (button._id, "click") in event.targets]
+    assert run is not None
+    (view,) = run(StopFlag(), None, None, "retrieval_qa", None, 2, [], [], ["as-is"], ["generate"], 8)
+    assert {widget.elem_id for widget in view} == {"measure-status", "measure-stop"}

@@ -250,6 +250,7 @@ def test_means_equal_those_computed_by_hand() -> None:
     assert means(curve.lines[0].values) == pytest.approx([-1.5, -5]), "c is not done in both orders"
     (share,) = curves_of([one.model_copy(update={"answer_logprob": None}) for one in found], planned)
     assert means(share.lines[0].values) == pytest.approx([100, 50])
+    assert [one and one.interval for one in share.lines[0].values] == [None, None], "of a part of the data"
     assert curves_of(found[:1], planned) == []
 
 

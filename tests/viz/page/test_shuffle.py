@@ -294,3 +294,10 @@ def test_a_shuffle_that_fails_says_so_and_offers_nothing(event: Any) -> None:
     ended = last_values(list(press(event, StopFlag(), None, True, entries_from([("", " "), ("", "x")]))))
     assert "Document A is empty" in ended["shuffle-status"]
     assert ended["certificate-offer"]["visible"] is False and "certificate" not in ended
+
+
+def test_invalid_values_clear_no_results(event: Any) -> None:
+    values = ("retrieval_qa", "Which?", "Answer.", ["pine"], 3, "no JSON")
+    (view,) = event.fn(StopFlag(), None, None, None, "", 6, 0, False, *values)
+    assert {widget.elem_id for widget in view} == {"shuffle-status", "stop-shuffle"}
+    assert "Invalid documents" in last_values([view])["shuffle-status"]

@@ -1,6 +1,5 @@
 """A call that must end before it is done answers with what it has, and says why."""
 
-import logging
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +60,6 @@ def test_call_returns_its_last_result(source: EngineSource) -> None:
 def test_complete_result_is_not_stopped_by_the_time_limit(
     source: EngineSource, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
 
     def at_once(engine: Engine) -> Generator[Counted, None, None]:
         yield Counted(1, is_complete=True)
@@ -73,7 +71,6 @@ def test_complete_result_is_not_stopped_by_the_time_limit(
 def test_partial_result_has_the_reason_of_the_stop(
     source: EngineSource, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
 
     def began(engine: Engine) -> Generator[Counted, None, None]:
         yield Counted(1)
@@ -92,7 +89,6 @@ def test_without_a_result_the_reason_is_raised(source: EngineSource) -> None:
 def test_failure_is_raised_after_partial_results(
     source: EngineSource, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
 
     def failing(engine: Engine) -> Generator[Counted, None, None]:
         yield from counted(engine, to=1, of=2)

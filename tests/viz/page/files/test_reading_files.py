@@ -8,7 +8,6 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -19,6 +18,7 @@ from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.prompt import Document
 from pine_engine.server.fair_queue import Client
 from tests.support import apart
+from tests.support.running import logged
 from tools.fuzz.corpus import PDF_BOMB, PDF_OF_COMMENTS
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.files import reading_files
@@ -39,17 +39,6 @@ def message_of(reader: FileReader, *paths: Path) -> str:
     with pytest.raises(InputError) as raised:
         without_progress(read(reader, *paths))
     return str(raised.value)
-
-
-@pytest.fixture(autouse=True)
-def log_runs(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-
-
-def logged(caplog: pytest.LogCaptureFixture) -> dict[str, Any]:
-    (record,) = [one for one in caplog.records if one.name == "pine_explorer.runs"]
-    line: dict[str, Any] = json.loads(record.message)
-    return line
 
 
 def children() -> int:
@@ -81,6 +70,7 @@ def sleeper(tmp_path: Path) -> Iterator[FileReader]:
 
 
 def test_file_is_read_and_logged_without_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)  # of all packages
     file = tmp_path / f"{SECRET}.txt"
     file.write_text(f"The {SECRET} sleeps.")
     runs = RunLog()

@@ -11,14 +11,6 @@ from viz.page.common.asgi import http_middleware
 from viz.page.jobs.connection_tracker import CALLER, LISTENING_S, ConnectionTracker
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, which the test moves on."""
-    now = [1000.0]
-    monkeypatch.setattr("viz.page.jobs.connection_tracker.time.monotonic", lambda: now[0])
-    return now
-
-
 def event(clock: list[float], headers: dict[str, str] | None = None, *, alive: bool = True) -> Any:
     """One of gradio's queue, that has just come."""
     return SimpleNamespace(

@@ -1,6 +1,5 @@
 """Runs of a process: time limit, counters, and a log without text of visitors."""
 
-import json
 import logging
 import threading
 from collections.abc import Callable, Generator
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.server.fair_queue import FairQueue
-from tests.support.running import one_run, run_views
+from tests.support.running import logged, one_run, run_views
 from viz.page.answers.answering import answer
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
@@ -36,23 +35,13 @@ FORM = Form(
 )
 
 
-@pytest.fixture(autouse=True)
-def log_runs(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-
-
-def logged(caplog: pytest.LogCaptureFixture) -> Any:
-    """The one line that was logged."""
-    (record,) = [record for record in caplog.records if record.name == "pine_explorer.runs"]
-    return json.loads(record.getMessage())
-
-
 # the log
 
 
 def test_run_log_line_has_no_user_text(
     source: EngineSource, engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)  # of all packages
     runs = RunLog()
     # A caller may name a method that there is not.
     run = runs.new("compare", (*FORM.methods, "pride:pine", SENTINEL, f"pride:{SENTINEL}"))

@@ -20,14 +20,6 @@ JOIN = "/gradio_api/queue/join"
 PASSWORD = "lovelace: x"
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, which the test moves on."""
-    now = [1000.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    return now
-
-
 async def greet(scope: Any, receive: Any, send: Any) -> None:
     await PlainTextResponse("hi")(scope, receive, send)
 

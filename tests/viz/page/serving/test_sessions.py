@@ -15,14 +15,6 @@ Kept = tuple[Sessions, ConnectionTracker, gr.State, list[object]]
 """The sessions, who is there, a state of each session, and what was deleted of it."""
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, which the test moves on."""
-    now = [1000.0]
-    monkeypatch.setattr("viz.page.serving.sessions.time.monotonic", lambda: now[0])
-    return now
-
-
 def build() -> tuple[GuardedBlocks, gr.State, list[object]]:
     deleted: list[object] = []
     with GuardedBlocks(analytics_enabled=False) as page:
