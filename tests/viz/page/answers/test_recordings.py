@@ -162,7 +162,10 @@ def test_what_is_recorded_is_read_back(engine: Engine, tmp_path: Path) -> None:
     assert recorded_answers(file) == {"Keys": recorded}
 
 
-@pytest.mark.parametrize("changed", [{"question": "Who?"}, {"documents": EXAMPLES[0].documents[1:]}])
+@pytest.mark.parametrize(
+    "changed",
+    [{"question": "Who?"}, {"documents": EXAMPLES[0].documents[1:]}, {"instruction": "Be brief."}],
+)
 def test_another_question_has_cards_that_wait(changed: dict[str, Any]) -> None:
     shown, origin = recorded_of(EXAMPLES[0].model_copy(update=changed).form(DEFAULT_METHODS))
     assert not shown.recorded and origin is None
