@@ -23,6 +23,9 @@ QUERY_CHUNK = 256
 SCORE_BLOCK = 400_000
 """Scores per block of the importance computation; a float32 block fits in the cache of a core."""
 
+MIN_BLOCK_ROWS = 96
+"""Queries per block for long prompts, because products of few rows are slow."""
+
 NEGATIVE_INFINITY = float("-inf")
 
 
@@ -131,7 +134,7 @@ def document_importance(
     num_kv_heads, rows, _ = query.shape
     bias = keys.new_zeros(keys.shape[1])
     bias.masked_fill_(blocks.is_padding | (blocks.document == document), NEGATIVE_INFINITY)
-    chunk = max(1, SCORE_BLOCK // keys.shape[1])
+    chunk = max(MIN_BLOCK_ROWS, SCORE_BLOCK // keys.shape[1])
     reduced = keys.new_empty(num_kv_heads, rows, len(blocks.lengths))
     for head in range(num_kv_heads):
         for first in range(0, rows, chunk):
