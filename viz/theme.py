@@ -25,6 +25,7 @@ BLUES = ("#F2F6FA", "#C9DCEC", "#8DB6D6", "#4A86B8", "#1F5A91", "#0B3560")
 
 LINES = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#6b7280", "#B79F00")
 SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "pentagon", "star")
+RARE_SYMBOLS = ("x", "hexagon", "octagon", "hexagram", "bowtie", "hourglass", "star-square", "star-diamond")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "5px 2px", "2px 4px")
 PATTERNS = ("", "/", "x", "-", "|", "\\", "+", ".")
 """Styles of lines and bars by their index: symbols, dashes and patterns identify them without color."""
@@ -89,10 +90,12 @@ def line_color(index: int) -> str:
 def line_style(index: int) -> dict[str, Any]:
     """Return mode, line and marker of a line.
 
-    After eight lines the symbols repeat, open, open with a dot, and with a dot; after 32 in other colors.
+    After eight lines the symbols repeat, open, open with a dot, and with a dot; after 32 in other colors;
+    after 256 come other symbols.
     """
     color = line_color(index)
-    symbol = SYMBOLS[index % len(SYMBOLS)] + _FILLS[index // len(SYMBOLS) % len(_FILLS)]
+    symbols = SYMBOLS if index < _NUM_SYMBOLS * len(LINES) else RARE_SYMBOLS
+    symbol = symbols[index % len(symbols)] + _FILLS[index // len(symbols) % len(_FILLS)]
     return {
         "mode": "lines+markers",
         "line": {"color": color, "width": 2, "dash": DASHES[index % len(DASHES)]},

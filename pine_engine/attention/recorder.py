@@ -16,7 +16,6 @@ from pine_engine.attention.blocks import BlockLayout
 from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, Trace, TraceConfig
 from pine_engine.methods.plan import MASKED, AttentionPlan
 from pine_engine.network.registration import AttentionParams, LayerInput
-from pine_engine.prompts.layout import TokenLayout
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class TraceRecorder:
     def __init__(self, request: TraceConfig | None = None) -> None:
         self.request = request or TraceConfig()
         self.alternatives: list[tuple[Alternative, ...]] = []
-        # Of each stream with one document, in the order of token ids; the trace is then their mean.
+        # Of each stream with a document, in the order of token ids; the trace is then their mean.
         self.streams: list[tuple[TraceRecorder, AttentionPlan]] = []
         # Of each layer, attention of the question's best copy, (H, question, 1 + D + 1); mostly empty.
         self.question: list[Tensor] = []
@@ -127,7 +126,7 @@ class TraceRecorder:
     def finish(self, plan: AttentionPlan, num_decoded: int) -> Trace:
         """Return the trace of a run that fed `num_decoded` tokens back to the model."""
         if self.streams:
-            return self._mean_of_streams(plan.layout, plan.method.name, num_decoded)
+            return self._mean_of_streams(plan, num_decoded)
         importance = suffix_importance = None
         starts: NDArray[Any]
         suffix_starts: NDArray[Any]
@@ -175,22 +174,26 @@ class TraceRecorder:
         weights = np.exp(self.log_weights)
         return np.asarray(weights / weights.sum())
 
-    def _mean_of_streams(self, layout: TokenLayout, method: str, num_decoded: int) -> Trace:
-        """Return a trace with the mean attention of the streams, in which each document is read alone."""
-        count, first = layout.num_documents, layout.prefix_length
-        by_ids = sorted(range(count), key=layout.documents.__getitem__)
+    def _mean_of_streams(self, plan: AttentionPlan, num_decoded: int) -> Trace:
+        """Return a trace with the mean attention of the streams, which read each document alone, or all."""
+        documents, count = plan.layout.documents, len(plan.layout.documents)
+        by_ids = sorted(range(count), key=documents.__getitem__)
+        starts, suffix_starts = plan.document_starts, plan.suffix_document_starts
+        assert starts is not None and suffix_starts is not None
         mean: NDArray[np.float32] = np.zeros(0, dtype=np.float32)
-        for document, (recorder, plan) in zip(by_ids, self.streams, strict=True):
-            attention = recorder.finish(plan, num_decoded).suffix_attention
+        for index, (recorder, of_stream) in enumerate(self.streams):
+            attention = recorder.finish(of_stream, num_decoded).suffix_attention
             assert attention is not None
-            of_stream = np.zeros((*attention.shape[:-1], count + 2), dtype=np.float32)
-            of_stream[..., [0, 1 + document, -1]] = attention / count
-            mean = of_stream if mean.size == 0 else mean + of_stream
+            read = by_ids[index : index + 1] if plan.method.splits_documents else range(count)
+            segments = [0, *(1 + document for document in read), -1]
+            share = np.zeros((*attention.shape[:-1], count + 2), dtype=np.float32)
+            share[..., segments] = attention / len(self.streams)
+            mean = share if mean.size == 0 else mean + share
         return Trace(
-            method=method,
-            layout=layout,
-            document_starts=np.where(np.eye(count, dtype=bool), first, MASKED).astype(np.int32)[None, None],
-            suffix_starts=np.full((1, 1, mean.shape[2], count), first, dtype=np.int32),
+            method=plan.method.name,
+            layout=plan.layout,
+            document_starts=np.where(plan.visible, starts, MASKED).astype(np.int32)[None, None],
+            suffix_starts=np.tile(suffix_starts, (1, 1, mean.shape[2], 1)).astype(np.int32),
             suffix_attention=mean,
             alternatives=tuple(self.alternatives),
         )

@@ -1,6 +1,6 @@
-"""Causal attention at real positions, with rotation by PINE: every head divides positions by its ratio.
+"""Causal attention with rotation by PINE: heads divide positions by their ratios, or RoPE has another base.
 
-Source: Zhang et al. 2024, VITA-Group/Ms-PoE (specification 3.10).
+Sources: Zhang et al. 2024, VITA-Group/Ms-PoE; Chen et al. 2024, attention-buckets (specification 3.10).
 """
 
 from collections.abc import Sequence
@@ -36,6 +36,8 @@ class RotatedAttention(Strategy):
         """See Strategy."""
         cache = new_layer(inputs.key, len(self.positions))
         cache.ratios = self._choose_ratios(inputs)
+        if prefix:
+            cache.append(*prefix)
         return self.extend(inputs, cache), cache
 
     def extend(
@@ -58,7 +60,7 @@ class RotatedAttention(Strategy):
     def _choose_ratios(self, inputs: LayerInput) -> Tensor:
         """Return the ratio of each key head, (G,), by the share of keys that stand out to the last token."""
         num_kv_heads, method = len(inputs.key), self.method
-        if inputs.layer < method.first_scaled_layer:
+        if method.position_scale == "one" or inputs.layer < method.first_scaled_layer:
             return self.positions.new_ones(num_kv_heads)
         rope = self.rotations[inputs.layer].rope
         query, keys = (rope.to_pairs(part.to(self.positions)) for part in (inputs.query[:, -1:], inputs.key))

@@ -44,7 +44,7 @@ def _choose_strategy(state: PromptState, device: torch.device) -> Strategy:
     plan = state.plan
     if plan.document_starts is None or plan.suffix_document_starts is None:
         return RankedAttention(state, device)
-    if plan.method.position_scale != "one":
+    if plan.method.is_rotated:
         return RotatedAttention(state, device)
     if not plan.model_rotates:
         return PlacedAttention(state, device, plan.document_starts, plan.suffix_document_starts)

@@ -16,6 +16,7 @@ from pine_engine.attention.kv_cache import LayerCache
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.errors import ModelError
 from pine_engine.methods.plan import AttentionPlan
+from pine_engine.models.support import scaled_rope
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.registration import LayerInput
 from pine_engine.network.rope import Rope, aligned_head_dim, from_pairs
@@ -113,13 +114,24 @@ class PromptState:
         return ids if self.plan.model_rotates else torch.zeros_like(ids)
 
     def rotations(self, device: torch.device) -> tuple[Rotation, ...]:
-        """Return the rotation of each layer; raise ModelError as head_dim_of does."""
-        head_dim = aligned_head_dim(head_dim_of(self.patched_model.network))
+        """Return the rotation of each layer.
+
+        Raises:
+            ModelError: Head dimensions differ, or the method changes the base of a scaled RoPE.
+        """
+        network, method = self.patched_model.network, self.plan.method
+        if method.rope_base != 1 and (kind := scaled_rope(network.config)):
+            message = (
+                f"{method.name} changes the base of plain RoPE only, and the model has scaled RoPE ({kind})"
+            )
+            raise ModelError(f"{message}. Choose another method or model.", field="methods")
+        head_dim = aligned_head_dim(head_dim_of(network))
         rotations: dict[int, Rotation] = {}  # by id, because layers share few ropes
         for rope in self.patched_model.ropes:
             if id(rope) not in rotations:
-                table = rope.table(self.num_tokens, head_dim, self.compute_dtype).to(device)
-                rotations[id(rope)] = Rotation(rope, table)
+                changed = rope.with_base(method.rope_base)
+                table = changed.table(self.num_tokens, head_dim, self.compute_dtype).to(device)
+                rotations[id(rope)] = Rotation(changed, table)
         return tuple(rotations[id(rope)] for rope in self.patched_model.ropes)
 
 

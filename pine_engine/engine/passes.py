@@ -17,7 +17,7 @@ from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.calibration import calibrated_shares
 from pine_engine.engine.prefix_cache import find_documents, find_prefix, fork
 from pine_engine.engine.reordering import Pass, reorder_documents
-from pine_engine.engine.streams import MergedState, StreamsCache, plain_sequences, stream_layouts
+from pine_engine.engine.streams import MergedState, StreamsCache, plain_sequences, split_streams
 from pine_engine.engine.superposition import QuestionRecorder, best_paths, path_bias, path_scores
 from pine_engine.methods.plan import AttentionPlan, build_plan
 from pine_engine.methods.table import METHODS, Method
@@ -127,16 +127,17 @@ def _prefill_streams(
     cached_sequences: Sequence[SequenceState],
 ) -> tuple[SequenceState, Tensor]:
     """Prefill all streams of a prompt, and merge the logits of its last tokens."""
-    empty, *with_document = stream_layouts(layout)
-    kept = logits_to_keep or empty.suffix_length
+    first, *others = split_streams(layout, method)
+    empty, kept = None, logits_to_keep
+    if method.splits_documents:
+        empty, kept = first, logits_to_keep or first[0].suffix_length
     rows: list[SequenceState] = []
     logits: list[Tensor] = []
-    for stream in (*with_document, empty):
+    for stream in (*others, first):
         of_row = TraceRecorder(TraceConfig(alternatives=0)) if recorder else None
         row, of_stream = prefill(
             patched_models,
-            stream,
-            METHODS["vanilla"],
+            *stream,
             reserved_tokens=reserved_tokens,
             logits_to_keep=kept,
             recorder=of_row,

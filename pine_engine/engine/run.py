@@ -167,9 +167,10 @@ def prepare_run(
     config = TraceConfig() if trace is True else trace or None
     if config:
         config.check(model.num_layers, model.num_heads, layout.num_tokens + max_new_tokens)
-        moving = [method.name for method in selected if not method.has_plan]
+        moving = [method.name for method in selected if not method.has_plan or method.merge]
         if config.token_ranges and moving:
-            message = f"token ranges cannot be traced under {', '.join(moving)}, where tokens change places"
+            places = "where tokens change places or several runs are merged"
+            message = f"token ranges cannot be traced under {', '.join(moving)}, {places}"
             raise InputError(message, field="trace")
     return Run(
         model,

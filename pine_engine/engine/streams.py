@@ -1,12 +1,13 @@
-"""Streams: the model reads each document alone, and the next-token distributions are merged.
+"""Streams: several vanilla runs of a prompt, whose next-token distributions are merged.
 
-Every stream is vanilla over prefix, one document and suffix, the first over prefix and suffix; all are
-continued with the same answer. Sources: Su et al. 2024, bojone/NBCE (`least_entropy`, and the rule
-`naive_bayes` after which the method is named); Shi et al. 2023, REPLUG with equal weights (`mean`).
+Either each reads prefix, one document and suffix, the first prefix and suffix; or each reads the whole prompt
+with a RoPE base of its own. All are continued with the same answer. Sources: Su et al. 2024, bojone/NBCE
+(`least_entropy`, and the rule `naive_bayes` after which the method is named); Shi et al. 2023, REPLUG with
+equal weights (`mean`); Chen et al. 2024, attention-buckets (`logits`).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -14,11 +15,11 @@ from torch import Tensor
 from pine_engine.attention.kv_cache import KVCache
 from pine_engine.attention.state import SequenceState
 from pine_engine.errors import InputError
-from pine_engine.methods.table import MergeKind, Method
+from pine_engine.methods.table import METHODS, MergeKind, Method
 from pine_engine.prompts.layout import TokenLayout
 
 Merge = Callable[[Tensor, Method, int | None], tuple[Tensor, int | None]]
-"""Merging of log-probabilities (1 + D, V), the stream without a document first.
+"""Merging of logits (streams, V), the stream without a document first.
 
 Takes the document chosen for the token before, and returns scores (V,) and the chosen document.
 """
@@ -43,12 +44,20 @@ def stream_layouts(layout: TokenLayout) -> list[TokenLayout]:
     return [empty, *(TokenLayout(prefix, (ids,), suffix) for ids in sorted(layout.documents))]
 
 
+def split_streams(layout: TokenLayout, method: Method) -> list[tuple[TokenLayout, Method]]:
+    """Return prompt and method of each stream; raise InputError as stream_layouts does."""
+    vanilla = METHODS["vanilla"]
+    if method.splits_documents:
+        return [(stream, vanilla) for stream in stream_layouts(layout)]
+    return [(layout, replace(vanilla, name=method.name, rope_base=base)) for base in method.rope_bases]
+
+
 @dataclass
 class StreamsCache(KVCache):
     """Caches of all streams.
 
     Attributes:
-        streams: Streams, the one without a document first.
+        streams: Streams in the order of split_streams.
         choices: Document chosen for each token of the answer, counted in the order of token ids.
     """
 
@@ -89,15 +98,15 @@ class MergedState(SequenceState):
         return self.state.plan.layout.num_tokens + len(self.cache.choices) - 1
 
     def merge(self, logits: Tensor, num_answer_tokens: int) -> Tensor:
-        """Return the merged scores (n, V) of stream logits (1 + D, n, V).
+        """Return the merged scores (n, V) of stream logits (streams, n, V).
 
         The last `num_answer_tokens` tokens choose the next token of the answer.
         """
         method, merge = self.state.plan.method, MERGES[self.state.plan.method.merge or "mean"]
-        logprobs = logits.float().log_softmax(-1).unbind(1)
-        num_prompt_tokens = len(logprobs) - num_answer_tokens
-        scores = [merge(each, method, None)[0] for each in logprobs[:num_prompt_tokens]]
-        for each in logprobs[num_prompt_tokens:]:
+        by_token = logits.float().unbind(1)
+        num_prompt_tokens = len(by_token) - num_answer_tokens
+        scores = [merge(each, method, None)[0] for each in by_token[:num_prompt_tokens]]
+        for each in by_token[num_prompt_tokens:]:
             last = self.cache.choices[-1] if self.cache.choices else None
             merged, choice = merge(each, method, last)
             self.cache.choices.append(choice)
@@ -118,8 +127,9 @@ def truncated_entropies(logprobs: Tensor, top_p: float) -> tuple[Tensor, Tensor]
     return entropies, is_kept
 
 
-def _least_entropy(logprobs: Tensor, method: Method, last: int | None) -> tuple[Tensor, int | None]:
+def _least_entropy(logits: Tensor, method: Method, last: int | None) -> tuple[Tensor, int | None]:
     """Choose the document with the least entropy, and contrast it with the stream without a document."""
+    logprobs = logits.log_softmax(-1)
     entropies, is_kept = truncated_entropies(logprobs, method.top_p)
     if last is not None:
         entropies[1 + last] -= method.eta
@@ -130,20 +140,34 @@ def _least_entropy(logprobs: Tensor, method: Method, last: int | None) -> tuple[
     return scores.masked_fill(~is_kept[1 + choice], -torch.inf), choice
 
 
-def _mean(logprobs: Tensor, method: Method, last: int | None) -> tuple[Tensor, int | None]:
+def _mean(logits: Tensor, method: Method, last: int | None) -> tuple[Tensor, int | None]:
     """Return the logarithm of the sum of probabilities, which differs from that of the mean by a constant."""
-    return logprobs[1:].logsumexp(0), None
+    return logits.log_softmax(-1)[1:].logsumexp(0), None
 
 
-def _naive_bayes(logprobs: Tensor, method: Method, last: int | None) -> tuple[Tensor, int | None]:
+def _naive_bayes(logits: Tensor, method: Method, last: int | None) -> tuple[Tensor, int | None]:
     """Return the product of all documents over the prior to the power of their number minus 1."""
+    logprobs = logits.log_softmax(-1)
     return logprobs[1:].sum(0) - (len(logprobs) - 2) * logprobs[0], None
+
+
+def _weighted_logits(logits: Tensor, method: Method, last: int | None) -> tuple[Tensor, int | None]:
+    """Return the mean of the logits, weighted by a softmax over the largest logit of each stream."""
+    return (logits.amax(-1).softmax(0)[:, None] * logits).sum(0), None
+
+
+def _weighted_probabilities(logits: Tensor, method: Method, last: int | None) -> tuple[Tensor, int | None]:
+    """Return the logarithm of the sum of probabilities, weighted by the largest one of each stream."""
+    logprobs = logits.log_softmax(-1)
+    return (logprobs + logprobs.amax(-1, keepdim=True)).logsumexp(0), None
 
 
 MERGES: dict[MergeKind, Merge] = {
     "least_entropy": _least_entropy,
     "mean": _mean,
     "naive_bayes": _naive_bayes,
+    "logits": _weighted_logits,
+    "probabilities": _weighted_probabilities,
 }
 
 

@@ -73,7 +73,7 @@ def patch_generate(
     """
     selected = get_method(method)
     if selected.merge:
-        message = f"patch_generate does not support {selected.name}, which runs one prompt for each document"
+        message = f"patch_generate does not support {selected.name}, which merges several runs"
         raise InputError(f"{message}. Use Engine.run.", field="method")
     stock = model.model if isinstance(model, Engine) else check_model(model)
     prompts = as_tuple_of(layouts, (TokenLayout, Prompt), "prompt", "give at least one token layout")

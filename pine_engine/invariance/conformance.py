@@ -57,7 +57,7 @@ TOLERANCES = {
 }
 """Tolerance of each difference; the other fields must be equal."""
 
-NUMBERS = ("temperature", "scale", "beta", "eta", "top_p")
+NUMBERS = ("temperature", "scale", "beta", "eta", "top_p", "min_ratio", "max_ratio")
 """Columns of the table of methods that a case may set."""
 
 COUNTS = {"rounds": "iterations", "top_k": "top_k"}

@@ -49,7 +49,7 @@ def compute_outputs(engine: Engine, run: RecordedRun) -> tuple[Outputs, set[str]
     if run.method.score:
         return _scores(engine, run), set()
     outputs, optional = _decoded(engine, run), {"suffix_document_share"}
-    if run.method.merge:
+    if run.method.splits_documents:
         return outputs | _streams(engine, run, outputs["decode_ids"].tolist()), set(outputs)
     if run.method.question == "in_every_document":
         return outputs | _paths(engine, run), {name for name in outputs if name.startswith("vanilla")}

@@ -5,6 +5,7 @@ Without positions, all starts and offsets are 0. Superposition has real-valued p
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pine_engine.methods.table import Method
+from pine_engine.methods.table import Method, Sorting
 from pine_engine.prompts.layout import IntArray, TokenLayout
 
 MASKED = -1  # start or position of tokens to which the query does not attend
@@ -68,8 +69,8 @@ class AttentionPlan:
     @cached_property
     def model_rotates(self) -> bool:
         """True if the model rotates by position ids; else its position ids are 0, and PINE rotates."""
-        is_scaled = self.method.position_scale != "one"
-        if self.document_starts is None or self.method.mask == "bidirectional" or is_scaled:
+        is_bidirectional = self.method.mask == "bidirectional"
+        if self.document_starts is None or is_bidirectional or self.method.is_rotated:
             return False
         # Each key of the documents has one position for all queries but those of the suffix.
         return bool((self.document_starts == self.query_starts)[self.visible].all())
@@ -162,10 +163,10 @@ def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
     all_pairs = np.ones((count, count), dtype=bool)
     # Documents after the query's own move up, so that there is no gap (specification 3.6).
     own_last = np.where(is_own, own_at_end, input_starts - np.triu(lengths[:, None] * all_pairs))
-    by_ids = np.array(sorted(range(count), key=layout.documents.__getitem__))
-    own_first = np.stack([np.roll(by_ids, -place) for place in by_ids.argsort()])
+    by_content = np.array(sort_documents(layout, method.sorting))
+    own_first = np.stack([np.roll(by_content, -place) for place in by_content.argsort()])
     rotated, rotated_for_suffix = (
-        starts_from_ranking(ranking, lengths, end) for ranking in (own_first, by_ids)
+        starts_from_ranking(ranking, lengths, end) for ranking in (own_first, by_content)
     )
     zeros = np.zeros(count, dtype=np.int64)
 
@@ -187,6 +188,20 @@ def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
         document_starts = np.broadcast_to(document_starts, all_pairs.shape)
     starts = (query_starts, suffix_start, document_starts, suffix_document_starts)
     return AttentionPlan(method, layout, visible[method.mask], *starts, question_length)
+
+
+def sort_documents(layout: TokenLayout, sorting: Sorting) -> list[int]:
+    """Return the documents by their contents, the closest to the suffix first; token ids resolve ties.
+
+    Args:
+        layout: Tokenized prompt.
+        sorting: Order of the documents.
+    """
+    documents, counts = layout.documents, Counter[int]()
+    if sorting == "frequency":  # as in the released code, the first token of the prompt counts too
+        counts.update(token for ids in (layout.prefix[:1], *documents) for token in ids)
+    keys = [([-counts[token] for token in ids if counts], ids) for ids in documents]
+    return sorted(range(len(documents)), key=keys.__getitem__)
 
 
 def starts_from_ranking(ranking: IntArray, lengths: IntArray, end: int) -> IntArray:

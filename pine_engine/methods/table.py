@@ -32,9 +32,16 @@ PositionKind = Literal[
 - `shared`: all documents start at the same position.
 - `shared_right`: as `shared`, except that all documents end at the same position for the suffix.
 - `importance`, `importance_reversed`: ranked, the most important document closest to the query or farthest.
-- `rotated`: one order by token ids, rotated so that the query's document comes first and is the closest.
+- `rotated`: one order by contents, rotated so that the query's document comes first and is the closest.
 - `equilibrium`: all documents start at the same position and are stretched to the same, real-valued end.
 - `none`: every token is at position 0.
+"""
+
+Sorting = Literal["lexical", "frequency"]
+"""Order of the documents for rotated positions, the closest to the suffix first.
+
+- `lexical`: by token ids, the smallest first.
+- `frequency`: by how often each token occurs in all documents, the most frequent first.
 """
 
 ImportanceKind = Literal["mean", "sum", "max"]
@@ -64,12 +71,14 @@ ScoreKind = Literal["content", "likelihood", "attention", "rerank"]
 Arrangement = Literal["best_first", "best_last", "ends"]
 """Places of the documents by score; `ends`: the best first, the second last, the third second, and so on."""
 
-MergeKind = Literal["least_entropy", "mean", "naive_bayes"]
-"""Merging of the next-token distributions of streams, which read one document each.
+MergeKind = Literal["least_entropy", "mean", "naive_bayes", "logits", "probabilities"]
+"""Merging of the next-token distributions of streams, which read one document or have one RoPE base each.
 
 - `least_entropy`: that of the document with the least entropy, in contrast to no document (NBCE).
 - `mean`: mean probability.
 - `naive_bayes`: product of the documents' probabilities, divided by the prior.
+- `logits`: mean of the logits, weighted by a softmax over the streams' largest logits (Attention Buckets).
+- `probabilities`: mean of the probabilities, weighted by the largest of each stream.
 """
 
 PositionScale = Literal["one", "per_head"]
@@ -104,6 +113,7 @@ class Method:
         scale: Factor of the documents' joint score, for adaptive weighting.
         top_k: Number of documents that are kept, for saliency.
         question: Place of the question.
+        sorting: Order of the documents, for rotated positions.
         importance: Reduction of attention to importance, for ranked positions.
         position_scale: Ratio that divides the positions.
         min_ratio: Smallest ratio, for a ratio per head.
@@ -113,7 +123,9 @@ class Method:
         score: Score by which the documents are reordered before the run; None for the input order.
         arrangement: Places of the documents by score.
         rounds: Number of times that scores are computed and documents reordered.
-        merge: Merging of streams, which read one document each; None to read all documents at once.
+        rope_base: Factor of the model's RoPE base.
+        rope_bases: Factors of the model's RoPE base of streams that read all documents.
+        merge: Merging of streams, which read one document each unless there are rope_bases; None for one run.
         beta: Strength of the contrast to no document, for `least_entropy`.
         eta: Advantage of the document chosen for the token before, in nats, for `least_entropy`.
         top_p: Probability of the tokens that count, for `least_entropy`.
@@ -134,6 +146,7 @@ class Method:
     scale: float = 1.0
     top_k: int = 1
     question: QuestionPlace = "once"
+    sorting: Sorting = "lexical"
     importance: ImportanceKind = "mean"
     position_scale: PositionScale = "one"
     min_ratio: float = 1.2
@@ -143,12 +156,18 @@ class Method:
     score: ScoreKind | None = None
     arrangement: Arrangement = "best_last"
     rounds: int = 1
+    rope_base: float = 1.0
+    rope_bases: tuple[float, ...] = ()
     merge: MergeKind | None = None
     beta: float = 0.25
     eta: float = 0.1
     top_p: float = 0.95
     is_default: bool = False
     in_tutorial: bool = False
+
+    def __post_init__(self) -> None:
+        """Convert a list of rope_bases to a tuple."""
+        object.__setattr__(self, "rope_bases", tuple(self.rope_bases))
 
     @property
     def is_order_invariant(self) -> bool:
@@ -164,7 +183,17 @@ class Method:
     @property
     def has_plan(self) -> bool:
         """True if mask and positions follow from the prompt in its order; else they are not drawn."""
-        return self.score is None and self.merge is None and self.question == "once"
+        return self.score is None and not self.splits_documents and self.question == "once"
+
+    @property
+    def splits_documents(self) -> bool:
+        """True if each stream reads one document."""
+        return self.merge is not None and not self.rope_bases
+
+    @property
+    def is_rotated(self) -> bool:
+        """True if PINE rotates to positions, or by a base, other than those of the model."""
+        return self.position_scale != "one" or self.rope_base != 1
 
     @property
     def has_positions(self) -> bool:
@@ -174,7 +203,7 @@ class Method:
     @property
     def prefix_encoding(self) -> tuple[Hashable, ...]:
         """Columns that affect the prefill of the prefix."""
-        return self.has_positions, self.position_scale
+        return self.has_positions, self.position_scale, self.rope_base
 
     @property
     def depends_on_question(self) -> bool:
@@ -197,7 +226,8 @@ class Method:
         positions: PositionKind = "shared" if self.positions == "shared_right" else self.positions
         first_pass = self.score, self.arrangement, self.rounds, self.merge
         ratios = self.position_scale, self.min_ratio, self.max_ratio, self.first_scaled_layer, self.head_order
-        return self.mask, positions, self.importance, *first_pass, *ratios
+        bases = self.rope_base, self.rope_bases
+        return self.mask, positions, self.sorting, self.importance, *first_pass, *ratios, *bases
 
 
 _TABLE = tomllib.loads(Path(__file__).with_name("methods.toml").read_text(encoding="utf-8"))["method"]

@@ -115,6 +115,13 @@ def _rope_parameters(config: "PretrainedConfig") -> list[dict[str, Any]]:
     return nested or ([stated] if stated else [])
 
 
+def scaled_rope(config: "PretrainedConfig") -> str | None:
+    """Return the rope type of a scaled RoPE, such as llama3; None for plain RoPE."""
+    ropes = _rope_parameters(config.get_text_config())
+    kinds = (str(parameters.get("rope_type", "default")) for parameters in ropes)
+    return next((kind for kind in kinds if kind != "default"), None)
+
+
 def lengths_of_change(config: "PretrainedConfig") -> list[int]:
     """Return the prompt lengths in tokens at which the frequencies change (longrope)."""
     ropes = _rope_parameters(config.get_text_config())

@@ -4,7 +4,7 @@ Queries and keys keep the pair layout (real and imaginary parts side by side) th
 product does not depend on the order of dimensions.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -39,6 +39,13 @@ class Rope:
         """
         positions = torch.arange(length, device=self.inverse_frequencies.device, dtype=dtype)
         return self.rotations(positions, head_dim)
+
+    def with_base(self, factor: float) -> "Rope":
+        """Return the rotation of the model with its base multiplied by a factor; only for plain RoPE."""
+        half = self.inverse_frequencies.shape[-1]
+        powers = factor ** -(torch.arange(half, dtype=torch.float64) / half)
+        scaled = self.inverse_frequencies.double() * powers.to(self.inverse_frequencies.device)
+        return replace(self, inverse_frequencies=scaled.to(self.inverse_frequencies.dtype))
 
     def rotations(self, positions: Tensor, head_dim: int) -> Tensor:
         """Return the rotations to real positions (...) as `table` does, (..., head_dim / 2)."""

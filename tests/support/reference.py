@@ -45,7 +45,11 @@ Mix = Callable[[nn.Module, Tensor, Tensor, Tensor, float, float | None], Tensor]
 
 REFERENCE = "reference_for_tests"
 
-PLANNED = [name for name, row in METHODS.items() if row.has_plan and row.key_weighting != "calibrated"]
+PLANNED = [
+    name
+    for name, row in METHODS.items()
+    if row.has_plan and not row.merge and row.key_weighting != "calibrated"
+]
 """Methods that the reference defines: those of one pass."""
 
 MSPOE_FIRST_LAYER = 2
@@ -220,9 +224,12 @@ def positions_seen(
     weights: dict[int, float] = {}
     if method in ("nia", "mask_only"):
         starts = input_starts
-    elif method == "rotor":
-        # One order by token ids, rotated so that the document of the query comes first.
-        closest_first = sorted(range(count), key=lambda d: layout.documents[d])
+    elif method.startswith("rotor"):
+        # One order by contents, rotated so that the document of the query comes first.
+        tokens = [*layout.prefix[:1], *(token for ids in layout.documents for token in ids)]
+        counted = tokens if method == "rotor_frequency" else []
+        rarity = [[1 / counted.count(token) for token in ids if counted] for ids in layout.documents]
+        closest_first = sorted(range(count), key=lambda d: (rarity[d], layout.documents[d]))
         if mine is not None:
             place = closest_first.index(mine)
             closest_first = closest_first[place:] + closest_first[:place]
