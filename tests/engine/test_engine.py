@@ -241,4 +241,5 @@ def test_parts_become_prompt_of_task(engine: Engine) -> None:
 
 
 def test_run_signature_lists_all_options() -> None:
-    assert {"self", "prompt", *RunOptions.__annotations__} == set(inspect.signature(Engine.run).parameters)
+    options = {"self", "prompt", "unknown", *RunOptions.__annotations__}
+    assert options == set(inspect.signature(Engine.run).parameters)
