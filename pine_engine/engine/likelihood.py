@@ -33,6 +33,7 @@ class Score:
     text: str
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]  # of each token, in nats
+    is_greedy: bool = False  # True if each token is the most likely one, as in a greedy answer
 
     __repr__ = short_repr
 
@@ -97,7 +98,8 @@ def score_answers(
             check_finite(of_answer[step], method, step)
         logprobs = of_answer.float().log_softmax(-1)
         chosen = logprobs.gather(1, torch.tensor(ids, device=logprobs.device)[:, None])[:, 0]
-        scores.append(Score(method, text, ids, tuple(chosen.tolist())))
+        is_greedy = logprobs.argmax(-1).tolist() == list(ids)
+        scores.append(Score(method, text, ids, tuple(chosen.tolist()), is_greedy))
     return scores
 
 

@@ -1,9 +1,11 @@
 """Documents marked in a text, for programs that send one text: <document>...</document>."""
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pine_engine.errors import InputError
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.prompt import Piece, Prompt
 
 MARKED = re.compile(r"<document>(.*?)</document>", re.DOTALL)
 MARK = re.compile(r"</?document>")
@@ -17,24 +19,45 @@ class MarkedText(NamedTuple):
     suffix: str
 
 
-def split_documents(text: str) -> MarkedText | None:
+def split_documents(text: str, *, ignores_earlier: bool = False) -> MarkedText | None:
     """Return the documents marked in a text, None if there is none.
 
-    White space between two documents belongs to the first of them. Raises InputError for other text between
-    documents, and for a mark without its counterpart.
+    White space between two documents belongs to the first of them. Documents before other text are those of
+    earlier examples: with `ignores_earlier`, they are text before the documents. Raises InputError for them
+    otherwise, and for a mark without its counterpart.
     """
     prefix, *parts = MARKED.split(text)
     if not parts:
         return None
-    documents, between = parts[::2], parts[1::2]
-    for index, gap in enumerate(between[:-1]):
-        if gap.strip():
-            message = f"there is text between documents: got {gap.strip()[:40]!r}, expected white space"
-            raise InputError(f"{message}; move it into a document, or before or after all", field="documents")
-        documents[index] += gap
-    for part in (prefix, *documents, between[-1]):
+    documents, gaps = parts[::2], parts[1::2]
+    first = max((index + 1 for index, gap in enumerate(gaps[:-1]) if gap.strip()), default=0)
+    if first and not ignores_earlier:
+        gap = gaps[first - 1].strip()
+        message = f"there is text between documents: got {gap[:40]!r}, expected white space"
+        raise InputError(f"{message}; move it into a document, or before or after all", field="documents")
+    earlier = zip(documents[:first], gaps[:first], strict=True)
+    prefix += "".join(document + gap for document, gap in earlier)
+    last = [document + gap for document, gap in zip(documents[first:-1], gaps[first:-1], strict=True)]
+    marked = MarkedText(prefix, [*last, documents[-1]], gaps[-1])
+    for part in (marked.prefix, *marked.documents, marked.suffix):
         if mark := MARK.search(part):
-            raise InputError(
-                f"{mark.group()} has no counterpart; mark <document>...</document>", field="documents"
-            )
-    return MarkedText(prefix, documents, between[-1])
+            advice = "mark each document as <document>...</document>"
+            raise InputError(f"{mark.group()} has no counterpart; {advice}", field="documents")
+    return marked
+
+
+def tokenize_marked(engine: Any, text: str, *, ignores_earlier: bool = False) -> tuple[TokenLayout, int]:
+    """Return the tokens of a text, and the number of marked documents, 0 for a plain text.
+
+    The layout of a plain text has one document, under which every method equals vanilla. Raises InputError.
+    """
+    if marked := split_documents(text, ignores_earlier=ignores_earlier):
+        segments = tuple((Piece(document),) for document in marked.documents)
+        prompt = Prompt((Piece(marked.prefix),), segments, (Piece(marked.suffix),))
+        return engine.tokenize(prompt), len(segments)
+    # The text is one document, whose last token is the suffix instead of this letter.
+    whole = engine.tokenize(Prompt((), ((Piece(text),),), (Piece("a"),)))
+    ids = whole.prefix + whole.documents[0]
+    if len(ids) < 2:
+        raise InputError(f"prompt is too short: got {len(ids)} token, expected 2 or more", field="prompt")
+    return TokenLayout((), (ids[:-1],), ids[-1:]), 0

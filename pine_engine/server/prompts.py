@@ -3,7 +3,7 @@
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.marked import MarkedText, split_documents
+from pine_engine.prompts.marked import MarkedText, split_documents, tokenize_marked
 from pine_engine.prompts.messages import read_chat
 from pine_engine.prompts.prompt import Document, Piece, Prompt, build_prompt
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
@@ -52,16 +52,7 @@ def _tokenize_text(engine: Engine, body: CompletionBody) -> tuple[TokenLayout, i
     if body.documents:
         documents = tuple(map(_paragraph, body.documents))
         return engine.tokenize(Prompt((), documents, (Piece(body.prompt),))), len(documents)
-    if marked := split_documents(body.prompt):
-        segments = tuple((Piece(text),) for text in marked.documents)
-        prompt = Prompt((Piece(marked.prefix),), segments, (Piece(marked.suffix),))
-        return engine.tokenize(prompt), len(segments)
-    # The text is one document, whose last token is the suffix instead of this letter.
-    whole = engine.tokenize(Prompt((), ((Piece(body.prompt),),), (Piece("a"),)))
-    ids = whole.prefix + whole.documents[0]
-    if len(ids) < 2:
-        raise InputError(f"prompt is too short: got {len(ids)} token, expected 2 or more", field="prompt")
-    return TokenLayout((), (ids[:-1],), ids[-1:]), 0
+    return tokenize_marked(engine, body.prompt)
 
 
 def _paragraph(document: Document) -> tuple[Piece, ...]:

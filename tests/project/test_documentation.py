@@ -50,7 +50,14 @@ OPTIONS = {
 }  # fmt: skip
 """Options added to commands, so that they take seconds."""
 
-NOT_RUN = ("reproduce-paper", "train-molecules", "download-data ", "--output-dir 4bit", "engine serve")
+NOT_RUN = (
+    "reproduce-paper",
+    "train-molecules",
+    "download-data ",
+    "--output-dir 4bit",
+    "engine serve",
+    "lm-eval",
+)
 GENERATED = ("facts-3", "few-shot-4", "few-shot-8")
 """Data sets that commands use without a download."""
 

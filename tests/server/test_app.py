@@ -15,7 +15,6 @@ from starlette.testclient import TestClient
 
 from pine_engine import Engine, PineError, Prompt
 from pine_engine.engine.events import TokenGenerated
-from pine_engine.prompts.marked import split_documents
 from pine_engine.server import app as server_app
 from pine_engine.server.app import Server, ServerSettings
 from pine_engine.server.fair_queue import Client
@@ -132,20 +131,6 @@ def test_documents_may_be_marked_in_text(client: TestClient, engine: Engine) -> 
     separate = post(client, TEXT, **PROMPT, documents=DOCUMENTS)
     parts = ("", ["Ann has it.\n\n", "B\nBen.\n\n"], PROMPT["prompt"])
     assert separate["usage"]["prompt_tokens"] == engine.tokenize(Prompt(*parts)).num_tokens
-
-
-@given(st.lists(st.text("ab <>\n", max_size=5), min_size=3, max_size=6))
-def test_marks_split_text(parts: list[str]) -> None:
-    prefix, *documents, suffix = parts
-    text = prefix + "".join(f"<document>{document}</document>" for document in documents) + suffix
-    assert split_documents(text) == (prefix, documents, suffix)
-    assert split_documents("".join(parts)) is None
-
-
-@pytest.mark.parametrize("text", ["{0}, and {0}", "{0}</document>", "<document>{0}"])
-def test_wrong_marks_are_rejected(text: str) -> None:
-    with pytest.raises(PineError):
-        split_documents(text.format("<document>a</document>"))
 
 
 @pytest.mark.parametrize("path", [CHAT, TEXT])

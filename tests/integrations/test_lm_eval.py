@@ -1,0 +1,134 @@
+"""The model of lm-evaluation-harness, with the real package in an environment of its own."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.commands import write
+from tests.support.environments import build_wheel, clean_variables, create_environment
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+CHECK = """
+import json, sys
+from types import SimpleNamespace
+from pine_engine import Engine, InputError, Prompt
+from pine_engine.integrations.lm_eval import PineLM, nth_order
+from pine_engine.prompts.messages import Message
+from pine_engine.prompts.prompt import build_prompt
+from lm_eval.api.registry import get_model
+
+assert get_model("pine") is PineLM
+orders = [nth_order(3, number) for number in range(6)]
+assert orders[0] == (0, 1, 2) and len(set(orders)) == 6 and nth_order(3, 6) == orders[0]
+assert len({nth_order(7, number) for number in range(20)}) == 20 and nth_order(7, 0) == tuple(range(7))
+assert len({tuple(nth_order(3, number, seed) for number in range(6)) for seed in range(9)}) > 1
+
+engine = Engine.load(sys.argv[1])
+request = lambda *args: SimpleNamespace(args=args)
+context = "Read. <document>Ann.</document> <document>Ben.</document> <document>Cy.</document> Who? "
+parts = ("Read. ", ["Ann. ", "Ben. ", "Cy."], " Who?")
+for method in ("vanilla", "pine"):
+    for number, order in enumerate(orders[:3]):
+        model = PineLM(engine=engine, method=method, order=number, batch_size=4)
+        layout = engine.tokenize(Prompt(*parts)).reorder(order)
+        expected = engine.score(layout, [" Ann", " Ben"], methods=method)[method]
+        found = model.loglikelihood([request(context, "Ann"), request(context, "Ben")])
+        assert found == [(score.total, score.is_greedy) for score in expected]
+        chat = model.apply_chat_template([
+            {"role": "system", "content": "Brief."}, {"role": "user", "content": "<document>a</document> b?"},
+            {"role": "assistant", "content": "b"}, {"role": "user", "content": context.strip()},
+        ])
+        names = ("prefix", "documents", "suffix")
+        turns = [Message("user", "a b?"), Message("assistant", "b")]
+        options = dict(zip(names, parts), system="Brief.", turns=turns)
+        prompt = build_prompt(engine.tokenizer, **options)
+        layout = engine.tokenize(prompt).reorder(order)
+        answer = engine.run(layout, methods=method, max_new_tokens=8).answers[method]
+        options = {"until": [], "max_gen_toks": 8}
+        assert model.generate_until([request(chat, options)]) == [answer.text]
+        stop = answer.text[3:5]
+        expected = answer.text[: answer.text.index(stop)]
+        assert model.generate_until([request(chat, {**options, "until": ["###", stop]})]) == [expected]
+        ((_, is_greedy),) = model.loglikelihood([request(chat, answer.text)])
+        assert is_greedy
+plain = engine.run(engine.tokenize(Prompt((), ["Who"], "?")), methods="vanilla", max_new_tokens=4)
+assert model.generate_until([request("Who?", {"max_gen_toks": 4})]) == [plain.answers["vanilla"].text]
+for refused in (
+    lambda: model.generate_until([request(context, {"do_sample": True})]),
+    lambda: model.loglikelihood_rolling([request("Who?")]),
+):
+    try:
+        refused()
+    except InputError as error:
+        assert error.field
+    else:
+        raise AssertionError
+"""
+
+TASK = """
+dataset_path: json
+dataset_kwargs: {data_files: {test: keys.jsonl}}
+test_split: test
+fewshot_split: test
+doc_to_text: "{% for text in documents %}<document>{{ text }}</document>\\n{% endfor %}{{ question }}"
+"""
+TASKS = {
+    "keys": "task: keys\noutput_type: generate_until\ndoc_to_target: '{{ answers[gold] }}'\n"
+    "generation_kwargs: {until: ['.'], max_gen_toks: 4}\nmetric_list: [{metric: exact_match}]",
+    "keys_choice": "task: keys_choice\noutput_type: multiple_choice\ndoc_to_target: gold\n"
+    "doc_to_choice: '{{ answers }}'\nmetric_list: [{metric: acc}]",
+}
+EXAMPLES = [
+    {"documents": ["Ann 1.", "Ben 2.", "Cy 3."], "question": f"{n}?", "answers": ["A", "B"], "gold": n % 2}
+    for n in range(4)
+]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("harness")
+    return create_environment(folder / "environment", f"{build_wheel(folder)}[harness]")
+
+
+def run(python: Path, folder: Path, *arguments: object) -> str:
+    command = [str(python), *map(str, arguments)]
+    done = subprocess.run(
+        command, cwd=folder, env=clean_variables(), capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_model_scores_and_generates_as_engine(python: Path, tiny: Path, tmp_path: Path) -> None:
+    run(python, tmp_path, write(tmp_path / "check.py", CHECK), tiny)
+
+
+def test_tasks_have_mean_and_spread_over_orders(python: Path, tiny: Path, tmp_path: Path) -> None:
+    for name, text in TASKS.items():
+        write(tmp_path / f"{name}.yaml", text + TASK)
+    write(tmp_path / "keys.jsonl", "\n".join(map(json.dumps, EXAMPLES)))
+    common = [
+        "-m",
+        "pine_engine",
+        "lm-eval",
+        "keys,keys_choice",
+        "--include-path",
+        ".",
+        "--model",
+        tiny,
+        "--json",
+    ]
+    options = ["--methods", "vanilla,pine", "--num-orders", 3, "--limit", 3]
+    for more in ([], ["--apply-chat-template", "--num-fewshot", 1]):
+        *_, line = run(python, tmp_path, *common, *options, *more).splitlines()
+        rows: list[dict[str, Any]] = json.loads(line)["results"]
+        assert {(row["method"], row["task"]) for row in rows} == {
+            (method, task) for method in ("vanilla", "pine") for task in TASKS
+        }
+        for row in rows:
+            assert len(row["orders"]) == 3 and row["min"] <= row["mean"] <= row["max"]
+            assert row["method"] != "pine" or row["std"] == 0
