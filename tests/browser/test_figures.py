@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Browser
 
 import viz
+from pine_engine import Engine
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
@@ -32,9 +33,11 @@ def overlap(one: Box, other: Box) -> bool:
 
 
 @pytest.mark.slow
-def test_plot_masks_texts_never_overlap_at_notebook_widths(browser: Browser) -> None:
+def test_texts_never_overlap_at_notebook_widths(browser: Browser, engine: Engine) -> None:
     plans = [build_plan(method, LAYOUT) for method in METHODS.values()]
     figures = [viz.plot_masks(chosen) for chosen in (plans, plans[:5], plans[:2], plans[-1], ONE_DOCUMENT)]
+    result = engine.run(LAYOUT, methods="pine", max_new_tokens=12, stop_at_eos=False, trace=True)
+    figures.append(viz.plot_attention_shares(result.traces["pine"], steps=12))
     drawn = [figure.to_html(full_html=False, include_plotlyjs=False, config=CONFIG) for figure in figures]
     page = browser.new_page()
     try:

@@ -43,10 +43,14 @@ def plot_attention_shares(
         parts, segments = "segment of the prompt", (PREFIX, *segments, SUFFIX)
         if not trace.layout.prefix_length:
             segments, shares = segments[1:], shares[1:]
-    tokens = f"mean over {steps} answer tokens" if step is None else f"answer token {step + 1}"
+    place = place_name(layer, head)
+    if step is None:
+        place = f"mean over {steps} answer tokens, {place.removeprefix('mean over ')}"
+    else:
+        place = f"answer token {step + 1}, {place}"
     figure = new_figure(
         name="attention-shares",
-        title=f"Attention on each {parts}, {tokens}, {place_name(layer, head)}",
+        title=f"Attention on each {parts.partition(' ')[0]}, {place}",
         caption="Share of total attention." if with_rest else "Share of the attention on documents.",
         height=260,
         showlegend=False,
