@@ -203,7 +203,7 @@ class Engine(PreparedModel):
                 results.append(replace(event, result=result))
                 if progress:
                     progress(len(results) / len(chosen), f"order {len(results)} of {len(chosen)}")
-        return ShuffleResult(tuple(results))
+        return ShuffleResult(tuple(results), run.methods)
 
     def score(
         self,

@@ -20,7 +20,7 @@ from pine_engine.engine.prepared_model import PreparedModel, check_engine
 from pine_engine.engine.run import Run, RunOptions, prepare_run
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, describe, sequence
-from pine_engine.methods.table import METHODS
+from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import PLACES, TokenLayout
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.reprs import html_table, short_repr, shorten
@@ -109,6 +109,7 @@ class ShuffleResult:
     """Answers to one prompt in several document orders, each compared with the first."""
 
     results: tuple[OrderResult, ...]
+    methods: tuple[Method, ...] = ()  # of the run; needed for those that are in no table
 
     @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
@@ -133,8 +134,9 @@ class ShuffleResult:
     @property
     def invariance_held(self) -> dict[str, bool | None]:
         """For each method, True if all orders are bitwise identical; None if it is not order-invariant."""
+        rows = {**METHODS, **{method.name: method for method in self.methods}}
         return {
-            method: stats.bitwise_identical if METHODS[method].is_order_invariant else None
+            method: stats.bitwise_identical if rows[method].is_order_invariant else None
             for method, stats in self.summary.items()
         }
 

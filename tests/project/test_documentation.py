@@ -39,10 +39,13 @@ COMMANDS = sorted({command for page in PAGES.values() for command in commands(pa
 RUN_BY = {
     "README.md": ("tests/project/test_packaging.py", "test_readme_blocks_run"),
     "api.md": ("tests/viz/page/api/test_calls.py", "test_the_documented_python_runs"),
+    "faq.md": ("tests/project/test_documentation.py", "test_faq_blocks_and_registered_method_run"),
     "library.md": ("tests/project/test_documentation.py", "test_library_blocks_run_in_order"),
 }
 
 BENCH = "--model random:tiny --documents 2 --document-tokens 5 --max-new-tokens 2 --repeats 1"
+PACKAGE = "pine-explorer"
+
 OPTIONS = {
     "verify --self-test": "--model random:tiny --threads 1 --num-orders 1",
     "verify": "--limit 1 --num-orders 1", "evaluate": "--limit 1 --max-new-tokens 4",
@@ -63,7 +66,7 @@ GENERATED = ("facts-3", "few-shot-4", "few-shot-8")
 
 
 def arguments_of(command: str) -> list[str]:
-    return shlex.split(command.partition("-m pine_engine ")[2].strip("'"))
+    return shlex.split(re.split(r"-m pine_engine |my_pine\.py ", command)[-1].strip("'"))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -72,7 +75,7 @@ def test_documented_command_is_valid(command: str) -> None:
     if words[0] == "make":
         subprocess.run(["make", "-n", *words[1:]], cwd=ROOT, check=True, capture_output=True, timeout=60)
     elif words[0] == "pip":
-        pinned = {word for word in words[2:] if not word.startswith("-") and word != "."}
+        pinned = {word for word in words[2:] if not word.startswith("-") and word not in (".", PACKAGE)}
         assert pinned <= {f"{name}=={version}" for name, version in VERSIONS.items()}
     elif words[:2] == ["python", "-m"] and words[2].startswith("tools."):
         script = ROOT / words[2].replace(".", "/")
@@ -135,6 +138,35 @@ def test_library_blocks_run_in_order(tiny_llama: TinyLlama, monkeypatch: pytest.
     assert "{'vanilla': None, 'pine': True}\n" in lines
     assert "pine: 1 different answers, logits differ by 0\n" in lines
     assert lines.endswith("True\n")
+
+
+def test_faq_blocks_and_registered_method_run(
+    tiny: Path, tiny_llama: TinyLlama, tmp_path: Path, pine: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *script, registration = blocks(PAGES["faq.md"])
+    engine = Engine(tiny_llama(max_context_length=4096), letter_tokenizer())
+    monkeypatch.setattr(Engine, "load", lambda: engine)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile("\n".join(script), "faq.md", "exec"), {})
+    lines = printed.getvalue()
+    assert "ape_soft=" in lines and lines.endswith("{'ape_soft': True}\n")
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PINE_MODEL", str(tiny))
+    commands = re.findall(r"^ {4}python my_pine\.py (.*)$", PAGES["faq.md"].read_text(), re.MULTILINE)
+    assert len(commands) == 2
+    wrapped = "evaluate DATA.jsonl --output-dir wrapped --methods permutation_cyclic:ape_soft"
+    try:
+        exec(compile(registration, "my_pine.py", "exec"), {"__name__": "my_pine"})
+        for command in (*commands, wrapped):
+            put_files(command, tmp_path, tiny)
+            outcome = pine(*command.split(), "--limit", 1, "--max-new-tokens", 2)
+            assert outcome.status == 0, outcome
+        assert pine("report", "RUN", "--output-dir", "report").status == 0
+        assert "APE, soft" in Path("report/report.md").read_text(encoding="utf-8")
+    finally:
+        METHODS.pop("ape_soft", None)
 
 
 def test_page_and_blocks_have_public_names_only() -> None:
