@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from pine_engine.prompts.request import LabeledRequest, Request
     from pine_engine.prompts.tasks import TASKS
 
+__version__ = "0.2.0"
+
 _LAZY_IMPORTS = {
     name: module
     for module, names in {

@@ -34,7 +34,7 @@ WRONG_VOCABULARY = pine.TokenLayout((5,), ((11,), (12, 97)), (51,))
 TASK = pine.TASKS["retrieval_qa"]
 TOKENIZER = letter_tokenizer()
 SHORT: dict[str, Any] = {"max_new_tokens": 2, "stop_at_eos": False}
-TEXT: Any = pine.Prompt("a", ["b"], "c")  # type: ignore[arg-type]  # also accepts strings, which become documents
+TEXT = pine.Prompt("a", ["b"], "c")
 
 # The tests pass values of wrong types on purpose.
 prompt_of: Any = pine.Prompt

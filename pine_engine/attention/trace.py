@@ -3,7 +3,9 @@
 The records contain numpy arrays and need no torch. `recorder.py` fills them.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +59,12 @@ class TraceConfig:
 
     token_ranges: tuple[TokenRange, ...] = ()
     alternatives: int = 5
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, token_ranges: TokenRange | Iterable[TokenRange] = (), alternatives: int = 5
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         """Convert a single range to a tuple; raise InputError for other values."""

@@ -30,7 +30,6 @@ from pine_engine.evaluation.report.tables import estimated, metric_rows
 from pine_engine.evaluation.report.task_tables import main_results
 from pine_engine.evaluation.settings import Settings, choose
 from pine_engine.evaluation.task_estimates import nested
-from pine_engine.invariance.platform_facts import installed_version
 from pine_engine.models.load import resolve
 from pine_engine.prompts.request import STDIN
 
@@ -189,7 +188,7 @@ def _finished(output_dir: Path, settings: Settings, model: ModelOptions, data: P
             "device": model.device,
             "torch": version("torch"),
             "transformers": version("transformers"),
-            "pine_explorer": installed_version("pine-explorer"),
+            "pine_explorer": pine.__version__,
         }
     )
     update = {

@@ -10,9 +10,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Annotated
 
 import typer
 
+import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.cli.bench import bench
 from pine_engine.cli.compare import compare
@@ -45,6 +47,24 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"pine-explorer {pine.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Declare the options before the subcommand."""
+
+
 for function in SUBCOMMANDS:
     app.command(function.__name__.replace("_", "-"))(as_command(function))
 app.command("repeat", hidden=True)(as_command(reproduce))  # the name in certificates of earlier versions

@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -23,6 +23,15 @@ from pine_engine.network.model_snapshot import ModelSnapshot
 from pine_engine.network.parallel import num_local_heads
 from pine_engine.prompts.layout import TOKEN_IDS, TokenLayout, check_vocabulary, tokenize, tokenize_text
 from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
+
+if TYPE_CHECKING:
+
+    class GenerativeModel(PreTrainedModel):
+        """Model with `generate`, which transformers declares for a protocol that its models do not fit."""
+
+        def generate(self, *arguments: Any, **options: Any) -> Any:
+            """Generate token ids."""
+
 
 CONTENT_FREE_QUESTION = "N/A"
 """Question with which in-context re-ranking compares (Chen et al. 2025)."""
@@ -66,12 +75,12 @@ class PreparedModel:
             ModelError: If the model or its attention is not supported.
             InputError: For an invalid tokenizer, token id or length.
         """
-        load.check_model(model)
+        checked = load.check_model(model)
         if tokenizer is not None and not hasattr(tokenizer, "get_added_vocab"):
             message = f"invalid tokenizer: got {describe(tokenizer)}, expected one of transformers."
             raise InputError(message, field="tokenizer")
-        self.model = model
-        self.tokenizer = tokenizer
+        self.model = cast("GenerativeModel", checked)
+        self.tokenizer: Any = tokenizer  # may be None; the types of transformers leave much unknown
         self.num_heads = num_local_heads(model)
         self.model_name = name
         self.revision = revision

@@ -42,7 +42,7 @@ def patch_generate(
     layouts: TokenLayout | Prompt | Iterable[TokenLayout | Prompt],
     *,
     method: str | Method = "pine",
-) -> Generator[dict[str, Tensor], None, None]:
+) -> Generator[dict[str, Any], None, None]:
     """Make model.generate answer prompts under a method, inside a `with` statement.
 
     Example::

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
+import pine_engine as pine
+
 if TYPE_CHECKING:  # a certificate is read without torch
     from pine_engine.engine.engine import Engine
 
@@ -49,7 +51,7 @@ def platform_of(engine: "Engine") -> Platform:
         python=platform.python_version(),
         torch=torch.__version__,
         transformers=importlib.metadata.version("transformers"),
-        pine_explorer=installed_version("pine-explorer"),
+        pine_explorer=pine.__version__,
     )
 
 
@@ -64,11 +66,3 @@ def hardware_of(device: str, cpu_info: Path = Path("/proc/cpuinfo")) -> str:
     lines = cpu_info.read_text(encoding="utf-8").splitlines() if cpu_info.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return f"{next(names, platform.machine())}, {instructions}"
-
-
-def installed_version(package: str) -> str:
-    """Return the version of a package, or a note that it runs from its sources."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed, run from its sources"

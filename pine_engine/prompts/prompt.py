@@ -7,7 +7,7 @@ other pieces are data, in which nothing is a control token.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -35,6 +35,9 @@ class Piece:
 
 Segment = tuple[Piece, ...]
 
+SegmentLike = str | Piece | Sequence[str | Piece]
+"""A segment, or texts and pieces that become one."""
+
 PROMPT_HINT = (
     "documents must be separate from the text around them: give question=... and documents=[...], a Prompt "
     'of TASKS["retrieval_qa"].prompt(...), or TokenLayout(prefix, documents, suffix)'
@@ -59,6 +62,12 @@ class Prompt:
     suffix: Segment = ()
 
     __repr__ = short_repr
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, prefix: SegmentLike, documents: Sequence[SegmentLike], suffix: SegmentLike = ()
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         documents = (self.documents,) if isinstance(self.documents, str) else self.documents

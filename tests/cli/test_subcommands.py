@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
+import pine_engine
 from pine_engine import METHODS, Engine
 from pine_engine.benchmark import random_models, throughput
 from pine_engine.cli import main as cli
@@ -413,6 +414,11 @@ def test_report_is_printed_without_markup_and_nan(capsys: pytest.CaptureFixture[
     report = {"a": float("nan"), "b": [{"c": float("inf")}, (1.5, None)]}
     output.print_result(output.CommandResult(report, []), as_json=True)
     assert capsys.readouterr().out == '{"a": null, "b": [{"c": null}, [1.5, null]]}\n'
+
+
+def test_version_is_printed_without_a_subcommand(pine: Run) -> None:
+    outcome = pine("--version")
+    assert (outcome.status, outcome.stdout) == (0, f"pine-explorer {pine_engine.__version__}\n")
 
 
 INTERRUPTED = """

@@ -26,6 +26,8 @@ from tests.support.pages import PAGES, blocks
 from tests.support.source_copy import run_in_source_copy
 
 ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 PACKAGES = ("pine_engine", "viz")
 REQUIREMENTS = {
     line.split()[0]
@@ -107,9 +109,69 @@ def test_readme_blocks_run(installed: Path, embedded_folder: Path) -> None:
 
 
 def test_advised_versions_are_tested_versions() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = {requirement for extra in project["optional-dependencies"].values() for requirement in extra}
-    assert {f"{name}=={version}" for name, version in VERSIONS.items()} <= extras | REQUIREMENTS
+    extras = [one for extra in PROJECT["optional-dependencies"].values() for one in extra]
+    ranges = {each.name: each.specifier for each in map(Requirement, [*extras, *REQUIREMENTS])}
+    assert all(version in ranges[name] for name, version in VERSIONS.items())
+
+
+def test_library_has_ranges_that_contain_the_pins_of_the_app() -> None:
+    pinned = {each.name: each.specifier for each in map(Requirement, REQUIREMENTS) if each.name != "torch"}
+    for each in map(Requirement, PROJECT["dependencies"]):
+        assert {"==", "==="}.isdisjoint(one.operator for one in each.specifier), each
+        if each.name != "torch":
+            (pin,) = pinned[each.name]
+            assert pin.version in each.specifier
+
+
+def test_readme_of_package_has_absolute_links_and_no_settings_of_the_space(installed: Path) -> None:
+    (path,) = installed.glob("pine_explorer-*.dist-info/METADATA")
+    metadata, _, description = path.read_text(encoding="utf-8").partition("\n\n")
+    repository = PROJECT["urls"]["Repository"]
+    assert description.startswith("# PINE Explorer\n") and "sdk_version" not in description
+    targets = re.findall(r"\]\((?!#)([^)]+)\)", description)
+    relative = re.findall(r"\]\((?!https?:|#)([^)]+)\)", README)
+    assert relative and len(targets) > len(relative)
+    for target in targets:
+        assert target.startswith("https://")
+    for target in relative:
+        ending = f"v{pine_engine.__version__}/{target}"
+        (found,) = {one for one in targets if one.endswith(ending)}
+        assert found.split("/")[3:5] == repository.split("/")[3:5]
+        assert (ROOT / target.partition("#")[0]).exists()
+    assert f"\nVersion: {pine_engine.__version__}\n" in metadata
+    assert all(f"Project-URL: {name}, {url}\n" in metadata for name, url in PROJECT["urls"].items())
+
+
+@pytest.mark.parametrize("name", ["README.md", "pyproject.toml"])
+def test_address_of_repository_is_the_same_everywhere(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    owner, repository = PROJECT["urls"]["Repository"].split("/")[3:]
+    hosts = r"(?:github\.com|raw\.githubusercontent\.com|colab\.research\.google\.com/github)"
+    assert set(re.findall(rf"{hosts}/([\w.-]+)/([\w.-]+)", text)) == {(owner, repository)}
+
+
+def test_citation_has_version_of_package() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {pine_engine.__version__}\n" in citation
+
+
+@pytest.mark.slow
+def test_documented_calls_pass_strict_type_checkers(tmp_path: Path) -> None:
+    pages = ("README.md", "library.md", "faq.md")
+    files = [tmp_path / f"{name.partition('.')[0].lower()}_blocks.py" for name in pages]
+    for name, file in zip(pages, files, strict=True):
+        file.write_text("\n".join(blocks(PAGES[name])), encoding="utf-8")
+    pyright = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)], "reportMissingTypeStubs": False}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(pyright))
+    mypy = "-m mypy --strict --follow-imports silent --ignore-missing-imports"
+    for command in (mypy, f"-m pyright --pythonpath {sys.executable}"):
+        done = subprocess.run(
+            [sys.executable, *command.split(), *map(str, files)], cwd=tmp_path, text=True, check=False,
+            env={**os.environ, "MYPYPATH": str(ROOT)}, capture_output=True, timeout=280,
+        )  # fmt: skip
+        if "pyright" in command and " errors, " not in done.stdout:
+            pytest.skip(f"pyright, which downloads itself from npm, did not run: {done.stderr}")
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_messages_advise_only_installable_packages() -> None:
@@ -152,7 +214,7 @@ WITHOUT_TORCH = (
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [
-        ("import pine_engine", {"torch", "transformers", "numpy", "pydantic"}),
+        ("import pine_engine\npine_engine.__version__", {"torch", "transformers", "numpy", "pydantic"}),
         (f"import {', '.join(WITHOUT_TORCH)}", {"torch", "transformers"}),
         ("import viz", {"numpy", "plotly"}),
         ("import viz\nfor name in viz.__all__: getattr(viz, name)", {"torch", "transformers", "gradio"}),

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pine_engine as pine
 from pine_engine.engine.events import Answer, trace_report
 from pine_engine.invariance.certificate import FILE_NAME, REPRODUCE_COMMAND
-from pine_engine.invariance.platform_facts import installed_version
 from pine_engine.methods.table import METHODS
 from viz.cards.tutorial import run_html
 from viz.drawing.identity import document_letter, document_segment
@@ -180,7 +180,7 @@ def _readme(run: FinishedRun, form: Form, names: list[str], left_out: list[str],
         "",
         f"Model      {run.model}",
         f"Dtype      {run.dtype}",
-        f"Program    PINE Explorer {installed_version('pine-explorer')}",
+        f"Program    PINE Explorer {pine.__version__}",
         f"Created    {date.isoformat()} (UTC)",
         f"Documents  {len(run.order)}, as {order}",
         f"Methods    {', '.join(METHODS[name].label for name in run.result.answers)}",

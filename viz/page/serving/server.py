@@ -8,11 +8,9 @@ import signal
 import sys
 import threading
 import time
-import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import NoReturn
 
@@ -23,13 +21,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+import pine_engine as pine
 from viz.page.common.theme import PLOTLY, PLOTLY_ADDRESS
 from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog
 from viz.page.jobs.sources import Sources
 
 log = logging.getLogger("pine_explorer")
 
-PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 FOREVER = "public, max-age=31536000, immutable"
 """Cache-Control of a URL with a version, so that caches never serve an old one."""
@@ -39,12 +37,6 @@ LAST_MESSAGES_S = 0.3  # seconds for the last messages to reach the pages
 CLOSING_S = 0.2  # maximum seconds for the server to close
 EXIT_S = 1.2  # seconds after the deadline at which the process exits in any case; docs/hosting.md states 3 s
 POLL_S = 0.2  # seconds between two checks for a signal
-
-
-@cache
-def version() -> str:
-    """Return the version of the page, also without installation."""
-    return str(tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["version"])
 
 
 @cache
@@ -61,7 +53,7 @@ def add_routes(app: Starlette, sources: Sources, num_sessions: Callable[[], int]
         record = {
             "status": stage,
             "model": sources.main.model_name,
-            "version": version(),
+            "version": pine.__version__,
             "uptime_s": round(time.monotonic() - began, 1),
             "runs": runs.outcomes.total(),
             "running": runs.open - waiting,

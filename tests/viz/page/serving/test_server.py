@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+import pine_engine
 from pine_engine.errors import ModelError, PineError
 from pine_engine.server.fair_queue import FairQueue
 from viz.page.common.theme import PLOTLY, page_head
@@ -21,7 +22,7 @@ from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import RunLog
 from viz.page.jobs.sources import Sources
 from viz.page.serving.middleware import OPEN
-from viz.page.serving.server import add_routes, version
+from viz.page.serving.server import add_routes
 
 
 def served(load: Callable[[], Any]) -> tuple[Sources, TestClient]:
@@ -60,7 +61,7 @@ def test_health_and_metrics_count_runs() -> None:
     assert record == {
         "status": "ready",
         "model": "tiny",
-        "version": version(),
+        "version": pine_engine.__version__,
         "runs": 1,
         "running": 1,
         "failures": 1,
