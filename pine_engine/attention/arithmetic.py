@@ -63,6 +63,24 @@ def causal_tail(
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
 
 
+def scattered_rows(
+    query: Tensor, key: Tensor, value: Tensor, places: Tensor, scoring: AttentionParams
+) -> Tensor:
+    """Return causal attention of queries (H, Q, d) to keys (G, K, d), where a query is the key `places` (Q,).
+
+    Shape:
+        value: as key. Returns: (H, Q, d).
+    """
+    attend = _fused if scoring.softcap is None else _weighted
+    outputs = [torch.empty_like(query[:, :0])]
+    for first in range(0, query.shape[1], QUERY_CHUNK):
+        chunk, place = query[:, first : first + QUERY_CHUNK], places[first : first + QUERY_CHUNK]
+        is_later = torch.arange(key.shape[1], device=key.device) > place[:, None]
+        mask = chunk.new_zeros(is_later.shape).masked_fill_(is_later, NEGATIVE_INFINITY)
+        outputs.append(attend(chunk, key, value, mask, scoring))
+    return torch.cat(outputs, dim=1)
+
+
 def _fused(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scoring: AttentionParams
 ) -> Tensor:

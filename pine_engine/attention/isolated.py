@@ -1,4 +1,4 @@
-"""Documents that do not attend to each other, with rotation by the model: NIA, PCW and SP.
+"""Documents that do not attend to each other, with rotation by the model: NIA, PCW, SP and reuse of caches.
 
 Source: specification 3.2, 3.3.
 """
@@ -18,7 +18,7 @@ from pine_engine.prompts.layout import IntArray
 
 
 class IsolatedAttention(Strategy):
-    """Each document attends to the prefix and itself; the suffix attends to all tokens."""
+    """Each document attends to itself and the prefix, or its first token; the suffix to all tokens."""
 
     def __init__(self, state: PromptState, device: torch.device, suffix_document_starts: IntArray) -> None:
         plan, self.layout, self.recorder = state.plan, state.plan.layout, state.recorder
@@ -28,6 +28,7 @@ class IsolatedAttention(Strategy):
             blocks = build_blocks(self.layout, stored.device)
             stored[documents] = blocks.token_index[~blocks.is_padding]
         order = stored[documents] - self.layout.prefix_length
+        self.num_visible = plan.num_visible_prefix_tokens  # for documents
         self.order = order.to(device)  # document token in each place of the cache, (document tokens,)
         moved = np.repeat(suffix_document_starts - plan.query_starts, self.layout.lengths)
         self.shift = torch.from_numpy(moved)[order].to(device)
@@ -49,7 +50,7 @@ class IsolatedAttention(Strategy):
         for ids in self.layout.documents:
             document = inputs.tokens(first, first + len(ids))
             pairs = zip(prefix, (document.key, document.value), strict=True)
-            keys, values = (torch.cat(pair, dim=1) for pair in pairs)
+            keys, values = (torch.cat((seen[:, : self.num_visible], own), dim=1) for seen, own in pairs)
             outputs.append(causal_tail(copied(document.query), keys, values, document.scoring))
             self._record(document, keys, start=length + first)
             first += len(ids)
@@ -82,10 +83,10 @@ class IsolatedAttention(Strategy):
         return rotation.rope.to_vectors(pairs).to(keys.dtype)
 
     def _record(self, inputs: LayerInput, keys: Tensor, start: int) -> None:
-        """Record the prefix, or a document that begins at `start` and also attends to the prefix."""
+        """Record the prefix, or a document that begins at `start` and also attends to prefix tokens."""
         if not self.recorder:
             return
         index = torch.arange(start, start + inputs.query.shape[1], device=keys.device)
         if start:
-            index = torch.cat((torch.arange(self.layout.prefix_length, device=keys.device), index))
+            index = torch.cat((torch.arange(self.num_visible, device=keys.device), index))
         self.recorder.record_tokens(inputs, start, keys, index)

@@ -48,7 +48,7 @@ def _choose_strategy(state: PromptState, device: torch.device) -> Strategy:
         return RotatedAttention(state, device)
     if not plan.model_rotates:
         return PlacedAttention(state, device, plan.document_starts, plan.suffix_document_starts)
-    if plan.method.mask == "causal":
+    if plan.method.mask == "causal" or plan.method.recomputed != "nothing":
         return CausalAttention(state, device)
     return IsolatedAttention(state, device, plan.suffix_document_starts)
 

@@ -10,7 +10,12 @@ from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS, KeyWeighting, MaskKind, Method, PositionKind
 from pine_engine.prompts.request import read_text
 
-VISIBLE_DOCUMENTS: dict[MaskKind, str] = {"causal": "earlier ones", "none": "none", "bidirectional": "all"}
+VISIBLE_DOCUMENTS: dict[MaskKind, str] = {
+    "causal": "earlier ones",
+    "none": "none",
+    "alone": "none, read alone",
+    "bidirectional": "all",
+}
 """Other documents that a document attends to."""
 
 POSITIONS: dict[PositionKind, str] = {

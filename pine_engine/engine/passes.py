@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from pine_engine.attention.forward import decode_attention, prefill_attention
 from pine_engine.attention.kv_cache import KVCache
+from pine_engine.attention.recomputed import recompute_attention, tokens_to_recompute
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import SequenceState, input_device, new_state
 from pine_engine.attention.strategy import PromptState
@@ -43,9 +44,8 @@ def prefill(
     """Return the state of a prompt under one method and the logits (logits_to_keep, V) of its last tokens.
 
     Runs under torch.inference_mode, in the network for prompts of this length. At most `reserved_tokens`
-    tokens may follow. `logits_to_keep` counts tokens of the prompt; 0 keeps all, of every copy of a
-    repeated question. `on_layer` may raise. Prefixes and documents of
-    `cached_sequences`, states of the same networks, are reused if equal.
+    tokens may follow. 0 keeps all logits, also of every copy of a repeated question. `on_layer` may raise.
+    Prefixes and documents of `cached_sequences`, states of the same networks, are reused if equal.
     """
     patched_model = next(
         each
@@ -78,12 +78,8 @@ def prefill(
         )
     log_weights = None
     if method.key_weighting == "calibrated":
-        scorer = (
-            _vanilla(patched_models, on_layer),
-            patched_model.content_free,
-            num_processes(patched_model.network),
-        )
-        log_weights = calibrated_shares(layout, method, *scorer)
+        run, processes = _vanilla(patched_models, on_layer), num_processes(patched_model.network)
+        log_weights = calibrated_shares(layout, method, run, patched_model.content_free, processes)
         if recorder:
             recorder.log_weights = log_weights
     state = new_state(
@@ -99,6 +95,12 @@ def prefill(
     if recorder is None and logits_to_keep and (source := find_documents(cached_sequences, state)):
         row = fork(source, state, reserved_tokens)
         return row, extend([row], [layout.suffix], on_layer)[0, -logits_to_keep:]
+    if method.recomputed != "nothing":
+        options: dict[str, Any] = {"on_layer": on_layer, "cached_sequences": cached_sequences}
+        alone = replace(method, recomputed="nothing")
+        options |= {"reserved_tokens": 0, "logits_to_keep": 1}
+        source, _ = prefill(patched_models, plan.prompt, alone, **options)
+        return _recompute(source, SequenceState(state, KVCache([])), logits_to_keep, on_layer)
     prefix_of = find_prefix(cached_sequences, state)
     first = layout.prefix_length if prefix_of else 0
     ids = torch.tensor([layout.ids[first:]], device=input_device(patched_model.network))
@@ -199,6 +201,22 @@ def _prefill_paths(
     end = layout.document_slice(best).stop
     before = logits[end - length : end] if logits_to_keep else logits[: layout.documents_end]
     return row, torch.cat((before, of_task))[-logits_to_keep:]
+
+
+def _recompute(
+    source: SequenceState, row: SequenceState, logits_to_keep: int, on_layer: OnLayer
+) -> tuple[SequenceState, Tensor]:
+    """Read some document tokens again and the suffix, after documents that were read alone."""
+    state, layout = row.state, row.state.plan.layout
+    device = input_device(state.patched_model.network)
+    tokens = torch.cat(
+        (tokens_to_recompute(state.plan), torch.arange(layout.documents_end, layout.num_tokens))
+    )
+    ids = torch.tensor([layout.ids], device=device)[:, tokens.to(device)]
+    position_ids = state.position_ids(0, layout.num_tokens)[:, tokens.to(device)]
+    attend = recompute_attention(row, source, on_layer)
+    logits = run_pass(state.patched_model.network, attend, ids, position_ids, logits_to_keep=logits_to_keep)
+    return row, logits[0]
 
 
 def _reorder(

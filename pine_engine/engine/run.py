@@ -169,7 +169,7 @@ def prepare_run(
         config.check(model.num_layers, model.num_heads, layout.num_tokens + max_new_tokens)
         moving = [method.name for method in selected if not method.has_plan or method.merge]
         if config.token_ranges and moving:
-            places = "where tokens change places or several runs are merged"
+            places = "which do not read the prompt once, in its order"
             message = f"token ranges cannot be traced under {', '.join(moving)}, {places}"
             raise InputError(message, field="trace")
     return Run(

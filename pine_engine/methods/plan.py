@@ -62,6 +62,12 @@ class AttentionPlan:
         return segments
 
     @property
+    def num_visible_prefix_tokens(self) -> int:
+        """Number of prefix tokens that a document attends to, the first ones."""
+        length = self.layout.prefix_length
+        return min(1, length) if self.method.mask == "alone" else length
+
+    @property
     def is_ranked(self) -> bool:
         """True if each query places the documents by their importance."""
         return self.document_starts is None
@@ -100,9 +106,16 @@ class AttentionPlan:
             keys: Physical indices of tokens, (K,).
         """
         last = self.layout.num_tokens - 1  # decoded tokens continue the suffix
-        pairs = np.ix_(*(self.segments[np.minimum(tokens, last)] for tokens in (queries, keys)))
+        of_queries, of_keys = (self.segments[np.minimum(tokens, last)] for tokens in (queries, keys))
+        pairs = np.ix_(of_queries, of_keys)
         is_causal = np.pad(np.eye(self.layout.num_documents, dtype=bool), 1, constant_values=True)
-        return np.where(is_causal[pairs], keys <= queries[:, None], np.pad(self.visible, 1)[pairs])
+        mask: NDArray[np.bool_] = np.where(
+            is_causal[pairs], keys <= queries[:, None], np.pad(self.visible, 1)[pairs]
+        )
+        in_document = (of_queries > 0) & (of_queries <= self.layout.num_documents)
+        is_hidden = (of_keys == 0) & (keys >= self.num_visible_prefix_tokens)
+        mask &= ~(in_document[:, None] & is_hidden)
+        return mask
 
     def query_positions(self, num_decoded: int = 0) -> NDArray[Any]:
         """Return the position of every token of prompt and answer as a query, (n + num_decoded,).
@@ -183,11 +196,15 @@ def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
         "equilibrium": (shared_starts, shared_end, shared_starts, shared_starts),
         "none": (zeros, 0, zeros, zeros),
     }[method.positions]
-    visible = {"causal": np.tril(all_pairs), "none": is_own, "bidirectional": all_pairs}
+    if method.mask == "alone" and method.recomputed == "nothing":
+        # Read after the first prefix token, then placed for the suffix.
+        query_starts = document_starts = np.full(count, min(1, layout.prefix_length))
+    visible = {"causal": np.tril(all_pairs), "none": is_own, "alone": is_own, "bidirectional": all_pairs}
+    mask = method.mask if method.recomputed == "nothing" else "causal"  # of the tokens read again
     if document_starts is not None:
         document_starts = np.broadcast_to(document_starts, all_pairs.shape)
     starts = (query_starts, suffix_start, document_starts, suffix_document_starts)
-    return AttentionPlan(method, layout, visible[method.mask], *starts, question_length)
+    return AttentionPlan(method, layout, visible[mask], *starts, question_length)
 
 
 def sort_documents(layout: TokenLayout, sorting: Sorting) -> list[int]:

@@ -9,8 +9,11 @@ from typing import Literal
 from pine_engine.errors import InputError
 from pine_engine.input_validation import Registry, as_tuple_of, describe
 
-MaskKind = Literal["causal", "none", "bidirectional"]
-"""Other documents that a document attends to: the earlier ones, none, or all."""
+MaskKind = Literal["causal", "none", "alone", "bidirectional"]
+"""Other documents that a document attends to: the earlier ones, none, or all.
+
+- `alone`: none, and only the first token of the prefix, so that the cache of a document serves all prompts.
+"""
 
 PositionKind = Literal[
     "input",
@@ -91,6 +94,12 @@ HeadOrder = Literal["released", "inverse"]
 - `inverse`: the head with the largest share gets the smallest ratio.
 """
 
+RecomputedKind = Literal["nothing", "first", "deviating"]
+"""Document tokens that are read again at vanilla's positions: none, the first ones, or those that differ.
+
+- `deviating`: those whose values in an early layer differ most from the values read alone.
+"""
+
 Role = Literal["method", "other", "variant", "control"]
 """Method of the PINE paper, which `reproduce-paper` evaluates; other method; variant; or control."""
 
@@ -114,6 +123,9 @@ class Method:
         top_k: Number of documents that are kept, for saliency.
         question: Place of the question.
         sorting: Order of the documents, for rotated positions.
+        recomputed: Document tokens that are read again after the documents were read alone.
+        num_recomputed: Number of tokens of each document that are read again, for `first`.
+        share_recomputed: Share of all document tokens that are read again, for `deviating`.
         importance: Reduction of attention to importance, for ranked positions.
         position_scale: Ratio that divides the positions.
         min_ratio: Smallest ratio, for a ratio per head.
@@ -147,6 +159,9 @@ class Method:
     top_k: int = 1
     question: QuestionPlace = "once"
     sorting: Sorting = "lexical"
+    recomputed: RecomputedKind = "nothing"
+    num_recomputed: int = 16
+    share_recomputed: float = 0.16
     importance: ImportanceKind = "mean"
     position_scale: PositionScale = "one"
     min_ratio: float = 1.2
@@ -178,12 +193,14 @@ class Method:
     def encodes_set(self) -> bool:
         """True if mask and positions do not depend on the document order."""
         depends_on_content = ("shared", "importance", "rotated", "equilibrium", "none")
-        return self.mask != "causal" and self.positions.startswith(depends_on_content)
+        reads_once = self.mask != "causal" and self.recomputed == "nothing"
+        return reads_once and self.positions.startswith(depends_on_content)
 
     @property
     def has_plan(self) -> bool:
         """True if mask and positions follow from the prompt in its order; else they are not drawn."""
-        return self.score is None and not self.splits_documents and self.question == "once"
+        reads_once = self.question == "once" and self.recomputed == "nothing"
+        return self.score is None and not self.splits_documents and reads_once
 
     @property
     def splits_documents(self) -> bool:
@@ -227,7 +244,9 @@ class Method:
         first_pass = self.score, self.arrangement, self.rounds, self.merge
         ratios = self.position_scale, self.min_ratio, self.max_ratio, self.first_scaled_layer, self.head_order
         bases = self.rope_base, self.rope_bases
-        return self.mask, positions, self.sorting, self.importance, *first_pass, *ratios, *bases
+        again = self.recomputed, self.num_recomputed, self.share_recomputed
+        columns = self.mask, positions, self.sorting, self.importance
+        return *columns, *first_pass, *ratios, *bases, *again
 
 
 _TABLE = tomllib.loads(Path(__file__).with_name("methods.toml").read_text(encoding="utf-8"))["method"]

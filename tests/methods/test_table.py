@@ -58,7 +58,7 @@ def test_table_has_declared_values_only() -> None:
     hints = get_type_hints(Method)
     literals = {name: of_literal(hint) for name, hint in hints.items()}
     choices = {name: values for name, values in literals.items() if values}
-    assert len(choices) == 12
+    assert len(choices) == 13
     for method in METHODS.values():
         for name, hint in hints.items():
             value = getattr(method, name)

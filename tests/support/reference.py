@@ -219,10 +219,14 @@ def positions_seen(
     if method in ("vanilla", "mspoe"):
         return index, {j: j for j in range(index + 1)}, {}
 
+    if method == "kv_reuse" and mine is not None:  # read after the first token of the prefix alone
+        alone = min(1, prefix)
+        own = {j: alone + j - spans[mine].start for j in range(spans[mine].start, index + 1)}
+        return own[index], {j: j for j in range(alone)} | own, {}
     input_starts = [span.start for span in spans]
     suffix_shift = 0
     weights: dict[int, float] = {}
-    if method in ("nia", "mask_only"):
+    if method in ("nia", "mask_only", "kv_reuse"):
         starts = input_starts
     elif method.startswith("rotor"):
         # One order by contents, rotated so that the document of the query comes first.

@@ -81,9 +81,10 @@ def _plans(source: MaskSource) -> "Sequence[pine.AttentionPlan]":
 
 def _masks_info(plans: "Sequence[pine.AttentionPlan]") -> dict[str, FloatArray]:
     """Return (N, N), 1 or NaN where masked, by the labels of the methods that share it."""
-    groups: dict[bytes, list[pine.AttentionPlan]] = {}
+    groups: dict[tuple[bytes, int], list[pine.AttentionPlan]] = {}
     for plan in plans:
-        groups.setdefault(plan.visible.tobytes(), []).append(plan)
+        key = plan.visible.tobytes(), plan.num_visible_prefix_tokens
+        groups.setdefault(key, []).append(plan)
     masks = {}
     for group in groups.values():
         tokens = np.arange(group[0].layout.num_tokens)

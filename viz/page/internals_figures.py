@@ -139,7 +139,8 @@ def draw_masks(run: FinishedRun, selection: Selection) -> TabContent:
         remarks.append(f"Not run: {join_words(not_run)}. Masks are computed without a run.")
     if without := [row.label for row in rows if not row.has_plan]:
         remarks.append(
-            f"Not applicable: {join_words(without)}. These reorder the documents, or read each of them alone."
+            f"Not applicable: {join_words(without)}. "
+            "These reorder the documents, read each of them alone, or read tokens twice."
         )
     return TabContent("".join(map(notice, remarks)), {"token-masks": figure})
 

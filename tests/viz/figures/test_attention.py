@@ -88,7 +88,7 @@ def test_masks_equal_the_plans_and_share_panels() -> None:
     plans = [build_plan(method, LAYOUT) for method in METHODS.values() if method.has_plan]
     masks = _masks_info(plans)
     causal = [plan.method.label for plan in plans if plan.method.mask == "causal"]
-    assert next(iter(masks)) == "; ".join(causal) and len(masks) == 3
+    assert next(iter(masks)) == "; ".join(causal) and len(masks) == 4
     for plan in plans:
         expected = plan.attention_mask(np.arange(COUNT), np.arange(COUNT))
         (label,) = [label for label, z in masks.items() if np.array_equal(~np.isnan(z), expected)]
@@ -100,7 +100,7 @@ def test_masks_of_result_show_its_methods(tiny_shuffle: ShuffleResult) -> None:
     plans = [build_plan(METHODS[name], result.layout) for name in result.answers]
     for source in (result, plans, iter(plans)):
         assert [panel.name for panel in viz.plot_masks(source).data] == ["Vanilla", "PCW", "PINE"]
-    assert len(viz.plot_masks(plans[2]).data) == 1 and len(viz.plot_masks(LAYOUT).data) == 3
+    assert len(viz.plot_masks(plans[2]).data) == 1 and len(viz.plot_masks(LAYOUT).data) == 4
 
 
 OTHER_PROMPT = replace(LAYOUT, suffix=(51,))
