@@ -10,7 +10,7 @@ from viz.drawing.markup import empty_panel
 from viz.page.answers.cards import Shown
 from viz.page.answers.choosing import bind_choices
 from viz.page.answers.recordings import tutorial_recording
-from viz.page.answers.workspace import bind_scores, bind_workspace, build_workspace
+from viz.page.answers.workspace import Workspace, bind_scores, bind_workspace
 from viz.page.api.calls import add_api
 from viz.page.common.disk import Disk
 from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
@@ -65,7 +65,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             gr.HTML(notice(NOTE, kind="note"), elem_id="read-only")
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap"):
             with gr.Tab("See it") as see_it:
-                workspace = build_workspace(examples, settings)
+                workspace = Workspace(examples, settings)
                 shuffle_event, certificate = shuffle_tab(workspace, sources, chosen, settings, disk)
             with gr.Tab("Why"):
                 why = gr.HTML(empty_panel("Loading figures…"), elem_id="why")

@@ -17,7 +17,7 @@ from tests.support.runs import THREE, form_of, swapped
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
 from viz.page.answers.answering import FinishedRun
-from viz.page.answers.workspace import build_workspace
+from viz.page.answers.workspace import Workspace
 from viz.page.certificate_files import form_request
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS
@@ -206,7 +206,7 @@ def event(source: EngineSource, tmp_path_factory: pytest.TempPathFactory) -> Any
 
     def build() -> Any:
         with gr.Blocks() as blocks:
-            page = build_workspace(load_examples())
+            page = Workspace(load_examples())
             pressed, _ = shuffle_tab(page, Sources(source), gr.State(None), DEFAULTS, disk)
         return blocks, pressed, page, page.shuffle_bar.run
 

@@ -1,7 +1,6 @@
 """Tab "See it": question, documents, and the answers of all methods in all orders of the documents."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,60 +13,132 @@ from viz.page.answers.base_rate import base_rate_html
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards
 from viz.page.answers.order_table import build_order_table, order_table_json, with_run
 from viz.page.answers.recorded_answers import recorded_of
-from viz.page.answers.stale import Origin, Results, build_results, changes
+from viz.page.answers.stale import Origin, build_results, changes
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.reading_files import FileReader
-from viz.page.form.editor import (
-    Editor,
-    bind_editor,
-    build_cards,
-    build_editor,
-    documents_heading,
-    question_words,
-)
+from viz.page.form.editor import Editor, bind_editor, build_cards, documents_heading, question_words
 from viz.page.form.examples import FormExample
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.form.orders import DEFAULT_ORDERS, build_orders, orders_label
 from viz.page.form.splitting_panel import splitting_panel
 from viz.page.form.upload import bind_upload
-from viz.page.jobs.job_bar import Job, JobBar, Updates, bind_job, build_bar, build_buttons
+from viz.page.jobs.job_bar import Job, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 
 DEFAULT_LENGTH = 48
 
 
-@dataclass(frozen=True)
 class Workspace:
-    """Widgets of the tab."""
+    """Widgets of the tab, filled with the first example.
 
-    example: gr.Dropdown
-    note: gr.HTML
-    task: gr.Dropdown
-    question: gr.Textbox
-    instruction: gr.Textbox
-    accepted: gr.Textbox  # accepted answers, one per line
-    splitting: gr.Accordion
-    heading: gr.HTML
-    editor: Editor
-    total: gr.HTML
-    problem: gr.HTML  # reason why the form cannot be run
-    methods: gr.CheckboxGroup
-    length: gr.Slider
-    sample: gr.Row  # visible where only a sample of the orders is run
-    num_orders: gr.Slider
-    seed: gr.Number
-    controls: gr.Checkbox
-    bar: JobBar  # run in the order of the form
-    shuffle_bar: JobBar  # run in all orders
-    results: Results
-    order_table: gr.HTML
-    answers: gr.HTML
-    finished: gr.State  # last finished run, or None
-    shown: gr.State  # cards of the answers
+    `bar` runs the order of the form and `shuffle_bar` all orders; `sample` is visible where only some of them
+    are run. `problem` is the reason why the form cannot be run, `finished` the last finished run or None, and
+    `shown` has the cards of the answers.
+    """
+
+    def __init__(self, examples: Sequence[FormExample], settings: HostSettings = DEFAULTS) -> None:
+        first = examples[0]
+        nouns = TASKS[first.task].nouns
+        form = first.form(DEFAULT_METHODS)
+        shown, origin = recorded_of(form)
+        with gr.Column(elem_id="request-form", min_width=320):
+            with gr.Row(elem_classes="page-row page-question"):
+                self.question = gr.Textbox(
+                    first.question,
+                    lines=1,
+                    max_lines=4,
+                    visible=TASKS[first.task].needs_question,
+                    elem_id="question",
+                    scale=5,
+                    min_width=320,
+                    **question_words(nouns),
+                )
+                self.example = gr.Dropdown(
+                    [example.name for example in examples],
+                    value=first.name,
+                    label="Example",
+                    elem_id="example",
+                    min_width=190,
+                    scale=2,
+                )
+            self.splitting = gr.Accordion(
+                "Split a math problem", open=False, visible=TASKS[first.task].splits, elem_id="splitting"
+            )
+            cards = build_cards(form.entries, nouns, settings.max_documents)
+            with gr.Row(elem_classes="page-row page-run-bar"):
+                shuffle_buttons = build_buttons(
+                    orders_label(len(form.entries), DEFAULT_ORDERS, settings.max_orders),
+                    run_id="shuffle",
+                    stop_id="stop-shuffle",
+                    min_width=150,
+                )
+                buttons = build_buttons(
+                    "Run this order", run_id="run", stop_id="stop", min_width=130, variant="secondary"
+                )
+                with gr.Column(elem_classes="page-status-row", min_width=200):
+                    self.shuffle_bar = build_bar(shuffle_buttons, "", status_id="shuffle-status")
+                    self.bar = build_bar(buttons, "", status_id="run-status")
+                    self.problem = gr.HTML("", elem_id="form-problem", min_width=0)
+            self.results = build_results(origin, elem_id="answers-stale")
+            self.order_table = build_order_table(shown, first.answers)
+            self.note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
+            with gr.Accordion("Paste, upload, settings", open=False, elem_id="settings"):
+                with gr.Row(elem_classes="page-row page-documents-head"):
+                    self.heading = gr.HTML(documents_heading(nouns), min_width=80)
+                    self.total = gr.HTML("", elem_id="total", min_width=160)
+                self.editor = Editor(cards, nouns, settings.max_documents)
+                self._build_settings(first, settings)
+                orders = build_orders(len(form.entries), settings.max_orders)
+                self.sample, self.num_orders, self.seed, self.controls = orders
+            with gr.Accordion("Is PINE always right? Why not sort?", open=False, elem_id="base-rate"):
+                gr.HTML(base_rate_html())
+            with gr.Accordion("Full answers", open=False, elem_id="answers-in-full"):
+                self.answers = gr.HTML(shown_html(shown, first.answers), elem_id="answers")
+        self.finished, self.shown = gr.State(None), gr.State(shown)
+
+    def _build_settings(self, first: FormExample, settings: HostSettings) -> None:
+        longest = min(MAX_NEW_TOKENS, settings.max_new_tokens)
+        with gr.Row(elem_classes="page-row"):
+            self.task = gr.Dropdown(
+                [(row.label, row.name) for row in TASKS.values()],
+                value=first.task,
+                label="Task",
+                elem_id="task",
+                min_width=190,
+                scale=2,
+            )
+            self.methods = build_method_boxes("methods")
+            self.length = gr.Slider(
+                MIN_NEW_TOKENS,
+                longest,
+                value=min(DEFAULT_LENGTH, longest),
+                step=8,
+                label="Max new tokens",
+                elem_id="length",
+                scale=2,
+                min_width=250,
+            )
+        with gr.Row(elem_classes="page-row"):
+            self.instruction = gr.Textbox(
+                first.instruction or TASKS[first.task].instruction,
+                label="Instruction",
+                info="Placed before the documents. Leave empty for the task’s default instruction.",
+                lines=3,
+                max_lines=10,
+                elem_id="instruction",
+            )
+            self.accepted = gr.Textbox(
+                "\n".join(first.answers),
+                label="Accepted answers",
+                info="One per line. Answers are scored with the task’s metric. Leave empty for no scoring.",
+                lines=3,
+                max_lines=8,
+                elem_id="accepted",
+            )
 
     @property
     def inputs(self) -> list[Any]:
@@ -79,134 +150,6 @@ def instruction_for(task: str, current: str) -> str:
     """Return the instruction to show for a task: the default one, unless the user has changed it."""
     is_a_default = current in {row.instruction for row in TASKS.values()}
     return TASKS[task].instruction if is_a_default or not current.strip() else current
-
-
-def build_workspace(examples: Sequence[FormExample], settings: HostSettings = DEFAULTS) -> Workspace:
-    """Build the tab "See it", filled with the first example."""
-    first = examples[0]
-    nouns = TASKS[first.task].nouns
-    form = first.form(DEFAULT_METHODS)
-    shown, origin = recorded_of(form)
-    with gr.Column(elem_id="request-form", min_width=320):
-        with gr.Row(elem_classes="page-row page-question"):
-            question = gr.Textbox(
-                first.question,
-                lines=1,
-                max_lines=4,
-                visible=TASKS[first.task].needs_question,
-                elem_id="question",
-                scale=5,
-                min_width=320,
-                **question_words(nouns),
-            )
-            example = gr.Dropdown(
-                [example.name for example in examples],
-                value=first.name,
-                label="Example",
-                elem_id="example",
-                min_width=190,
-                scale=2,
-            )
-        splitting = gr.Accordion(
-            "Split a math problem", open=False, visible=TASKS[first.task].splits, elem_id="splitting"
-        )
-        cards = build_cards(form.entries, nouns, settings.max_documents)
-        with gr.Row(elem_classes="page-row page-run-bar"):
-            shuffle_buttons = build_buttons(
-                orders_label(len(form.entries), DEFAULT_ORDERS, settings.max_orders),
-                run_id="shuffle",
-                stop_id="stop-shuffle",
-                min_width=150,
-            )
-            buttons = build_buttons(
-                "Run this order", run_id="run", stop_id="stop", min_width=130, variant="secondary"
-            )
-            with gr.Column(elem_classes="page-status-row", min_width=200):
-                shuffle_bar = build_bar(shuffle_buttons, "", status_id="shuffle-status")
-                bar = build_bar(buttons, "", status_id="run-status")
-                problem = gr.HTML("", elem_id="form-problem", min_width=0)
-        results = build_results(origin, elem_id="answers-stale")
-        order_table = build_order_table(shown, first.answers)
-        note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
-        with gr.Accordion("Paste, upload, settings", open=False, elem_id="settings"):
-            with gr.Row(elem_classes="page-row page-documents-head"):
-                heading = gr.HTML(documents_heading(nouns), min_width=80)
-                total = gr.HTML("", elem_id="total", min_width=160)
-            editor = build_editor(cards, nouns, settings.max_documents)
-            task, methods, length, instruction, accepted = _build_settings(first, settings)
-            sample, num_orders, seed, controls = build_orders(len(form.entries), settings.max_orders)
-        with gr.Accordion("Is PINE always right? Why not sort?", open=False, elem_id="base-rate"):
-            gr.HTML(base_rate_html())
-        with gr.Accordion("Full answers", open=False, elem_id="answers-in-full"):
-            answers = gr.HTML(shown_html(shown, first.answers), elem_id="answers")
-    return Workspace(
-        example=example,
-        note=note,
-        task=task,
-        question=question,
-        instruction=instruction,
-        accepted=accepted,
-        splitting=splitting,
-        heading=heading,
-        editor=editor,
-        total=total,
-        problem=problem,
-        methods=methods,
-        length=length,
-        sample=sample,
-        num_orders=num_orders,
-        seed=seed,
-        controls=controls,
-        bar=bar,
-        shuffle_bar=shuffle_bar,
-        results=results,
-        order_table=order_table,
-        answers=answers,
-        finished=gr.State(None),
-        shown=gr.State(shown),
-    )
-
-
-def _build_settings(first: FormExample, settings: HostSettings) -> tuple[Any, ...]:
-    longest = min(MAX_NEW_TOKENS, settings.max_new_tokens)
-    with gr.Row(elem_classes="page-row"):
-        task = gr.Dropdown(
-            [(row.label, row.name) for row in TASKS.values()],
-            value=first.task,
-            label="Task",
-            elem_id="task",
-            min_width=190,
-            scale=2,
-        )
-        methods = build_method_boxes("methods")
-        length = gr.Slider(
-            MIN_NEW_TOKENS,
-            longest,
-            value=min(DEFAULT_LENGTH, longest),
-            step=8,
-            label="Max new tokens",
-            elem_id="length",
-            scale=2,
-            min_width=250,
-        )
-    with gr.Row(elem_classes="page-row"):
-        instruction = gr.Textbox(
-            first.instruction or TASKS[first.task].instruction,
-            label="Instruction",
-            info="Placed before the documents. Leave empty for the task’s default instruction.",
-            lines=3,
-            max_lines=10,
-            elem_id="instruction",
-        )
-        accepted = gr.Textbox(
-            "\n".join(first.answers),
-            label="Accepted answers",
-            info="One per line. Answers are scored with the task’s metric. Leave empty to turn scoring off.",
-            lines=3,
-            max_lines=8,
-            elem_id="accepted",
-        )
-    return task, methods, length, instruction, accepted
 
 
 def bind_workspace(

@@ -1,7 +1,6 @@
 """Documents editor: one widget whose value is all documents, and ways to add several at once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Any
 
@@ -19,25 +18,6 @@ from viz.page.form.documents import Entries, capital, entries_json, read_entries
 from viz.page.form.pasting import pasted_sentence, split_pasted
 
 ENDINGS = (".txt", ".md", ".pdf", ".csv", ".jsonl")
-
-
-@dataclass(frozen=True)
-class Editor:
-    """Widgets of the editor and the maximum number of documents."""
-
-    cards: gr.HTML
-    """Cards of all documents in slot order; the value is parsed by `read_entries`.
-
-    assets/documents.js edits them in the browser without requests to the server. The event `input` reports
-    each edit and each value from the server; assets/typing.js reports typing. This is no subclass, because
-    gradio writes a file for each component class.
-    """
-
-    files: gr.UploadButton
-    pasted: gr.Textbox
-    paste: gr.Button
-    message: gr.HTML
-    most: int
 
 
 def words(nouns: Nouns) -> dict[str, Any]:
@@ -102,30 +82,38 @@ def build_cards(entries: Entries, nouns: Nouns, most: int) -> gr.HTML:
     )
 
 
-def build_editor(cards: gr.HTML, nouns: Nouns, most: int) -> Editor:
-    """Build the editor from the cards and the ways to add several documents."""
-    with gr.Row(elem_classes="page-row page-files"):
-        files = gr.UploadButton(
-            "Upload files",
-            file_count="multiple",
-            file_types=list(ENDINGS),
-            size="sm",
-            min_width=90,
-            elem_id="add-files",
-        )
-        gr.HTML(limits_html(most), elem_classes="page-limits")
-    with gr.Accordion("Paste multiple documents", open=False, elem_id="paste-panel"):
-        pasted = gr.Textbox(
-            info="Separate documents with a blank line or ---. Start a title line with #.",
-            placeholder="# Tides\nThe Moon pulls the sea ...\n---\n# Wind\nAir moves from high to low ...",
-            lines=5,
-            max_lines=12,
-            elem_id="pasted",
-            **pasted_words(nouns),
-        )
-        paste_button = gr.Button("Add documents", size="sm", elem_id="paste-documents")
-    message = gr.HTML("", elem_id="documents-message", elem_classes="page-message")
-    return Editor(cards, files, pasted, paste_button, message, most)
+class Editor:
+    """Cards of the documents, ways to add several at once, and the maximum number of documents.
+
+    The value of the cards, of all documents in slot order, is parsed by `read_entries`. assets/documents.js
+    edits them in the browser without requests to the server. The event `input` reports each edit and each
+    value from the server; assets/typing.js reports typing. The cards are no subclass of gr.HTML, because
+    gradio writes a file for each component class.
+    """
+
+    def __init__(self, cards: gr.HTML, nouns: Nouns, most: int) -> None:
+        self.cards, self.most = cards, most
+        with gr.Row(elem_classes="page-row page-files"):
+            self.files = gr.UploadButton(
+                "Upload files",
+                file_count="multiple",
+                file_types=list(ENDINGS),
+                size="sm",
+                min_width=90,
+                elem_id="add-files",
+            )
+            gr.HTML(limits_html(most), elem_classes="page-limits")
+        with gr.Accordion("Paste multiple documents", open=False, elem_id="paste-panel"):
+            self.pasted = gr.Textbox(
+                info="Separate documents with a blank line or ---. Start a title line with #.",
+                placeholder="# Tides\nThe Moon pulls the sea ...\n---\n# Wind\nAir moves to low pressure ...",
+                lines=5,
+                max_lines=12,
+                elem_id="pasted",
+                **pasted_words(nouns),
+            )
+            self.paste = gr.Button("Add documents", size="sm", elem_id="paste-documents")
+        self.message = gr.HTML("", elem_id="documents-message", elem_classes="page-message")
 
 
 def bind_editor(editor: Editor) -> None:

@@ -17,7 +17,7 @@ from tests.support.viz_reading import read_html
 from tests.support.widgets import built
 from viz.page.answers import choosing
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
-from viz.page.answers.workspace import Workspace, build_workspace
+from viz.page.answers.workspace import Workspace
 from viz.page.form.documents import Entry, entries_from
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
@@ -68,7 +68,7 @@ def test_empty_lines_accept_nothing() -> None:
 def page() -> Workspace:
     def build() -> Workspace:
         with gr.Blocks():
-            return build_workspace(load_examples())
+            return Workspace(load_examples())
 
     return built(build)
 
