@@ -1,10 +1,11 @@
 """Updates after a change of the form: token counts, time estimates, out-of-date results."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
+import pine_engine as pine
 from pine_engine.errors import PineError
 from viz.page.answers.stale import Origin, stale_html
 from viz.page.answers.workspace import Workspace
@@ -16,12 +17,9 @@ from viz.page.form.examples import FormExample
 from viz.page.form.form import Form, TokenCount, count_tokens, read_form
 from viz.page.form.orders import number_of_orders, with_controls
 from viz.page.jobs.cost import Work, planned
+from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 from viz.page.position_sweep import SweepTab, compared_methods
-
-if TYPE_CHECKING:  # imports torch, which would keep the page waiting
-    from pine_engine.engine.engine import Engine
-    from viz.page.jobs.model_pool import Choice
 
 
 def too_many_tokens(count: TokenCount, max_new_tokens: int, settings: HostSettings) -> str:
@@ -83,7 +81,7 @@ def bind_counting(
             page.shuffle_bar.run: gr.update(interactive=not why and num_documents > 1),
         }
 
-    def count(form: Form, engine: "Engine", orders: int, controls: bool) -> tuple[dict[Any, Any], str]:
+    def count(form: Form, engine: "pine.Engine", orders: int, controls: bool) -> tuple[dict[Any, Any], str]:
         counted = count_tokens(form, engine)
         counts = ["" if length is None else f"{length:,} tokens" for length in counted.documents]
         works = planned_jobs(form, counted.total, orders=orders, controls=controls, settings=settings)
@@ -97,7 +95,7 @@ def bind_counting(
         return updates, too_many_tokens(counted, form.max_new_tokens, settings)
 
     def follow(
-        choice: "Choice | None",
+        choice: Choice | None,
         orders: float,
         controls: bool,
         accepted: str | None,

@@ -4,17 +4,9 @@ import time
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from pine_engine.engine.events import (
-    Event,
-    GenerationFinished,
-    PrefillDone,
-    PrefillProgress,
-    RunFinished,
-    RunResult,
-    TokenGenerated,
-)
+import pine_engine as pine
+from pine_engine.engine.events import Event, RunResult
 from pine_engine.methods.table import METHODS
 from viz.cards.answers import AnswerCard
 from viz.drawing.identity import document_letter
@@ -24,9 +16,6 @@ from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout
 from viz.page.form.form import Form
 from viz.page.jobs.cost import Meter, Work, planned
-
-if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine.engine import Engine
 
 REDRAW_S = 0.1  # minimum time between two redraws, in seconds
 
@@ -87,14 +76,14 @@ class RunView:
 def advance(card: AnswerCard, event: Event) -> AnswerCard:
     """Return the card after one more event of its method."""
     match event:
-        case PrefillProgress(layers_done=done, num_layers=total):
+        case pine.PrefillProgress(layers_done=done, num_layers=total):
             return replace(card, state="reading", layers_done=done, num_layers=total)
-        case PrefillDone(seconds=seconds):
+        case pine.PrefillDone(seconds=seconds):
             # It waits for the others: all answers are written together.
             return replace(card, state="waiting", prefill_s=seconds)
-        case TokenGenerated(step=step, text=text):
+        case pine.TokenGenerated(step=step, text=text):
             return replace(card, state="writing", num_tokens=step + 1, text=text)
-        case GenerationFinished(answer=answer):
+        case pine.GenerationFinished(answer=answer):
             return replace(
                 card,
                 state="finished",
@@ -104,36 +93,36 @@ def advance(card: AnswerCard, event: Event) -> AnswerCard:
                 decode_s_per_token=answer.decode_s_per_token,
                 finish_reason=answer.finish_reason,
             )
-        case RunFinished():
+        case pine.RunFinished():
             return card
 
 
 def finished_cards(result: RunResult) -> tuple[AnswerCard, ...]:
     """Return the cards of a finished run."""
     cards = waiting_cards(tuple(result.answers))
-    return tuple(advance(card, GenerationFinished(result.answers[card.method])) for card in cards)
+    return tuple(advance(card, pine.GenerationFinished(result.answers[card.method])) for card in cards)
 
 
 def method_of(event: Event) -> str | None:
     """Return the method of an event; None for the end of the run."""
-    if isinstance(event, RunFinished):
+    if isinstance(event, pine.RunFinished):
         return None
-    return event.answer.method if isinstance(event, GenerationFinished) else event.method
+    return event.answer.method if isinstance(event, pine.GenerationFinished) else event.method
 
 
 def progress_sentence(event: Event) -> str:
     """Describe the progress of the engine in one line."""
     match event:
-        case PrefillProgress(method=method, layers_done=done, num_layers=total):
+        case pine.PrefillProgress(method=method, layers_done=done, num_layers=total):
             return f"{METHODS[method].label}: prefill, layer {done} of {total}"
-        case PrefillDone(method=method):
+        case pine.PrefillDone(method=method):
             return f"{METHODS[method].label}: prefill done"
         case _:
             return "Generating answers"
 
 
 def answer(
-    engine: "Engine", form: Form, settings: HostSettings = DEFAULTS, *, trace: bool = True
+    engine: "pine.Engine", form: Form, settings: HostSettings = DEFAULTS, *, trace: bool = True
 ) -> Generator[RunView, None, None]:
     """Run the form and yield views; the last has the finished run. Raises InputError for an invalid form."""
     layout = form_layout(form, engine, settings)
@@ -151,14 +140,14 @@ def answer(
             if time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
                 yield RunView(tuple(cards.values()), progress_sentence(event), meter.work)
-    assert isinstance(event, RunFinished)
+    assert isinstance(event, pine.RunFinished)
     meter.finish(event.result)
     seconds = time.monotonic() - began
     sentence = f"Done: {layout.num_tokens:,} prompt tokens in {seconds:.1f} s ({engine.model_name})."
     yield RunView(tuple(cards.values()), sentence, meter.work, finish_run(engine, form, event.result))
 
 
-def finish_run(engine: "Engine", form: Form, result: RunResult) -> FinishedRun:
+def finish_run(engine: "pine.Engine", form: Form, result: RunResult) -> FinishedRun:
     """Return the finished run of the form; a run without traces has no answer records."""
     return FinishedRun(
         result=result,
@@ -173,7 +162,7 @@ def finish_run(engine: "Engine", form: Form, result: RunResult) -> FinishedRun:
     )
 
 
-def read_answers(engine: "Engine", result: RunResult, order: tuple[int, ...]) -> dict[str, AnswerTokens]:
+def read_answers(engine: "pine.Engine", result: RunResult, order: tuple[int, ...]) -> dict[str, AnswerTokens]:
     """Return the answers of the traced methods, token by token."""
     return {
         method: answer_tokens(engine.decode_tokens, result, method, order, METHODS[method].label)
@@ -181,7 +170,7 @@ def read_answers(engine: "Engine", result: RunResult, order: tuple[int, ...]) ->
     }
 
 
-def plan_answers(engine: "Engine", form: Form, settings: HostSettings = DEFAULTS) -> Work:
+def plan_answers(engine: "pine.Engine", form: Form, settings: HostSettings = DEFAULTS) -> Work:
     """Plan the work of one answer per method."""
     tokens = form_layout(form, engine, settings).num_tokens
     return planned(tokens=tokens, methods=len(form.methods), new_tokens=form.max_new_tokens)

@@ -1,7 +1,7 @@
 """Out-of-date results: their inputs, and the changes since."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
@@ -10,9 +10,7 @@ from pine_engine.prompts.tasks import TASKS
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import render
 from viz.page.form.form import Form
-
-if TYPE_CHECKING:
-    from viz.page.jobs.model_pool import Choice
+from viz.page.jobs.model_pool import Choice
 
 
 @dataclass(frozen=True)
@@ -20,7 +18,7 @@ class Origin:
     """Inputs of results."""
 
     form: Form
-    model: "Choice | None" = None  # selected model; None for the model of the host
+    model: Choice | None = None  # selected model; None for the model of the host
     recorded: bool = False  # True for recorded results, whose methods and length are fixed
     is_for_all_orders: bool = False
     """True if results are shown per order, so that reordering the documents does not outdate them."""
@@ -39,7 +37,7 @@ def build_results(origin: Origin | None = None, **options: Any) -> Results:
     return Results(gr.State(origin), gr.HTML("", **options))
 
 
-def changes(origin: Origin, form: Form, model: "Choice | None") -> list[str]:
+def changes(origin: Origin, form: Form, model: Choice | None) -> list[str]:
     """Describe the differences between the origin and the form with its model; empty if there are none."""
     before, nouns = origin.form, form.row.nouns
     if before.task != form.task:
@@ -59,7 +57,7 @@ def changes(origin: Origin, form: Form, model: "Choice | None") -> list[str]:
     return [what for what, is_different in different.items() if is_different]
 
 
-def stale_html(origin: Origin | None, form: Form, model: "Choice | None", *, press: str) -> str:
+def stale_html(origin: Origin | None, form: Form, model: Choice | None, *, press: str) -> str:
     """Render the origin of the results, the changes and a button that reruns; "" if there are no changes."""
     changed = changes(origin, form, model) if origin else []
     if origin is None or not changed:

@@ -1,13 +1,11 @@
 """Plotly figure on the page; viz/drawing/figures.js keeps selection, focus and zoom across redraws."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
+import plotly.graph_objects as go
 
 from viz.export.packed import packed_json
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 
 def build_figure(elem_id: str, *, picks_itself: bool = False, **options: Any) -> gr.HTML:
@@ -17,6 +15,6 @@ def build_figure(elem_id: str, *, picks_itself: bool = False, **options: Any) ->
     return gr.HTML("", elem_id=elem_id, html_template="<figure></figure>", js_on_load=draw, **options)
 
 
-def figure_value(figure: "Figure | None") -> str:
+def figure_value(figure: go.Figure | None) -> str:
     """Return the value that shows a figure; "" for None."""
     return "" if figure is None else packed_json(figure)

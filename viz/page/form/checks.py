@@ -1,7 +1,6 @@
 """Checks against the limits of the host, with messages that name the limit, and the tokens of a form."""
 
-from typing import TYPE_CHECKING
-
+import pine_engine as pine
 from pine_engine.errors import InputError
 from pine_engine.prompts.layout import TokenLayout
 from viz.drawing.identity import document_letter
@@ -9,9 +8,6 @@ from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.documents import capital
 from viz.page.form.form import Form, form_prompt
 from viz.page.form.read_only import check_shipped
-
-if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine.engine import Engine
 
 MAX_TEXT_CHARACTERS = 200_000  # maximum characters of one text; tokenizing a longer one takes too long
 
@@ -35,7 +31,7 @@ def check_form(form: Form, settings: HostSettings) -> None:
     check_answer_length(form.max_new_tokens, settings)
 
 
-def form_layout(form: Form, engine: "Engine", settings: HostSettings = DEFAULTS) -> TokenLayout:
+def form_layout(form: Form, engine: "pine.Engine", settings: HostSettings = DEFAULTS) -> TokenLayout:
     """Return the tokens of the prompt, with documents in the order of their slots.
 
     The prompt is built in the order of the letters and then reordered, so that letters in it match the cards.

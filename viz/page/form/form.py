@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pine_engine as pine
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.prompt import Document, Prompt
 from pine_engine.prompts.tasks import TASKS, Task
 from viz.drawing.identity import document_letter
 from viz.page.form.documents import Entries, Entry, capital, read_entries
-
-if TYPE_CHECKING:  # importing the engine imports torch, which would keep the page waiting
-    from pine_engine.engine.engine import Engine
 
 MIN_NEW_TOKENS = 8
 MAX_NEW_TOKENS = 256
@@ -102,7 +100,7 @@ class TokenCount:
     max_context_length: int
 
 
-def count_tokens(form: Form, engine: "Engine") -> TokenCount:
+def count_tokens(form: Form, engine: "pine.Engine") -> TokenCount:
     """Count the tokens of the prompt, also if it is incomplete or too long for the model.
 
     Raises InputError for texts that are too long to tokenize.
