@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, field
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
-from viz.page.common.bounds import MAX_DOCUMENTS
+from viz.page.common.bounds import MAX_DOCUMENTS, check_limit
 from viz.page.common.failures import first_problem
 from viz.page.form.documents import Entries, Entry
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
@@ -119,8 +119,7 @@ def session_of(
 def to_json(session: Session) -> str:
     """Return the session as JSON. Raises InputError if it could not be opened again."""
     text = session.model_dump_json(indent=2) + "\n"
-    if (size := len(text.encode())) > LARGEST_BYTES:
-        raise InputError(f"Session too large: {size:,} bytes (limit: {LARGEST_BYTES:,}). Shorten the input.")
+    check_limit("Session too large", len(text.encode()), LARGEST_BYTES, "Shorten the input.", unit=" bytes")
     return text
 
 

@@ -11,6 +11,7 @@ from viz.page.answers.answering import FinishedRun
 from viz.page.answers.choosing import filled, filled_widgets
 from viz.page.answers.workspace import Workspace
 from viz.page.bundle import write_bundle
+from viz.page.common.bounds import check_limit
 from viz.page.common.disk import Disk, remove_folder
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
@@ -128,11 +129,8 @@ def share_tab(
     def copy_link(*values: Any) -> Updates:
         try:
             code = to_code(session(*values))
-            if len(code) > MAX_LINK_CHARACTERS:
-                raise InputError(
-                    f"Link too long: {len(code):,} characters (limit: {MAX_LINK_CHARACTERS:,}). "
-                    "Use “Save session” and share the file."
-                )
+            advice = "Use “Save session” and share the file."
+            check_limit("Link too long", len(code), MAX_LINK_CHARACTERS, advice, unit=" characters")
         except Exception as error:
             return failed(error) | {handed: "", link: gr.update(visible=False)}
         return {handed: code, link: gr.update(visible=True)}

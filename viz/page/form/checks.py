@@ -4,6 +4,7 @@ import pine_engine as pine
 from pine_engine.errors import InputError
 from pine_engine.prompts.layout import TokenLayout
 from viz.drawing.identity import document_letter
+from viz.page.common.bounds import check_limit
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.documents import capital
 from viz.page.form.form import Form, form_prompt
@@ -17,17 +18,11 @@ def check_form(form: Form, settings: HostSettings) -> None:
     if settings.read_only:
         check_shipped(form)
     nouns = form.row.nouns
-    if len(form.entries) > settings.max_documents:
-        raise InputError(
-            f"Too many {nouns.documents}: {len(form.entries)} (limit: {settings.max_documents}). Remove some."
-        )
+    check_limit(f"Too many {nouns.documents}", len(form.entries), settings.max_documents, "Remove some.")
     texts = {nouns.named(document_letter(entry.identity)): entry.text + entry.title for entry in form.entries}
     for name, text in (texts | {nouns.question: form.question, "instruction": form.instruction}).items():
-        if len(text) > MAX_TEXT_CHARACTERS:
-            raise InputError(
-                f"{capital(name)} too long: {len(text):,} characters (limit: {MAX_TEXT_CHARACTERS:,}). "
-                "Shorten it."
-            )
+        problem = f"{capital(name)} too long"
+        check_limit(problem, len(text), MAX_TEXT_CHARACTERS, "Shorten it.", unit=" characters")
     check_answer_length(form.max_new_tokens, settings)
 
 
@@ -48,11 +43,8 @@ def form_layout(form: Form, engine: "pine.Engine", settings: HostSettings = DEFA
 
 def check_answer_length(max_new_tokens: int, settings: HostSettings) -> None:
     """Raise InputError for more new tokens than the host allows."""
-    if max_new_tokens > settings.max_new_tokens:
-        raise InputError(
-            f"Max new tokens too high: {max_new_tokens:,} (limit: {settings.max_new_tokens}). "
-            "Choose a smaller value."
-        )
+    advice = "Choose a smaller value."
+    check_limit("Max new tokens too high", max_new_tokens, settings.max_new_tokens, advice)
 
 
 def too_long(prompt_tokens: int, settings: HostSettings) -> str | None:
@@ -65,17 +57,10 @@ def too_long(prompt_tokens: int, settings: HostSettings) -> str | None:
 
 def check_orders(count: int, settings: HostSettings) -> None:
     """Raise InputError for more document orders than the host allows."""
-    if count > settings.max_orders:
-        raise InputError(
-            f"Too many orders: {count:,} (limit: {settings.max_orders}). "
-            "Choose fewer orders or remove documents."
-        )
+    check_limit("Too many orders", count, settings.max_orders, "Choose fewer orders or remove documents.")
 
 
 def check_rows(count: int, settings: HostSettings) -> None:
     """Raise InputError for more examples than the host allows."""
-    if count > settings.max_rows:
-        raise InputError(
-            f"Dataset too large: {count:,} examples (limit: {settings.max_rows}). Upload fewer, or run "
-            "`python -m pine_engine evaluate` locally."
-        )
+    advice = "Upload fewer, or run `python -m pine_engine evaluate` locally."
+    check_limit("Dataset too large", count, settings.max_rows, advice, unit=" examples")

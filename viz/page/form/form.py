@@ -10,6 +10,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.prompt import Document, Prompt
 from pine_engine.prompts.tasks import TASKS, Task
 from viz.drawing.identity import document_letter
+from viz.page.common.bounds import check_limit
 from viz.page.form.documents import Entries, Entry, capital, read_entries
 
 MIN_NEW_TOKENS = 8
@@ -63,10 +64,8 @@ class Form:
 def check_size(entries: Entries, *others: str) -> None:
     """Raise InputError if these texts have more than the maximum of characters in total."""
     texts = (*others, *(text for entry in entries for text in (entry.title, entry.text)))
-    if (count := sum(map(len, texts))) > MAX_CHARACTERS:
-        raise InputError(
-            f"Input too long: {count:,} characters (limit: {MAX_CHARACTERS:,}). Shorten or remove documents."
-        )
+    count, advice = sum(map(len, texts)), "Shorten or remove documents."
+    check_limit("Input too long", count, MAX_CHARACTERS, advice, unit=" characters")
 
 
 def read_form(

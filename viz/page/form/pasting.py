@@ -4,6 +4,7 @@ import re
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document
+from viz.page.common.bounds import check_limit
 
 MAX_PASTED_CHARACTERS = 500_000  # maximum characters of a pasted text
 # A rule on a line of its own, or at least one blank line, stands between pasted documents.
@@ -16,11 +17,8 @@ def split_pasted(text: str) -> list[Document]:
 
     A first line that starts with # is the title. Raises InputError if the text is empty or too long.
     """
-    if len(text) > MAX_PASTED_CHARACTERS:
-        raise InputError(
-            f"Pasted text too long: {len(text):,} characters (limit: {MAX_PASTED_CHARACTERS:,}). "
-            "Paste a smaller part."
-        )
+    advice = "Paste a smaller part."
+    check_limit("Pasted text too long", len(text), MAX_PASTED_CHARACTERS, advice, unit=" characters")
     text = text.replace("\r\n", "\n")
     separator = _RULE if _RULE.search(text) else _BLANK_LINES
     documents = []

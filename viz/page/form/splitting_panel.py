@@ -11,7 +11,7 @@ from pine_engine.prompts.math_premises import Premises, cut_sentences, split_pro
 from pine_engine.prompts.tasks import TASKS
 from viz.drawing.markup import render
 from viz.drawing.text import shorten
-from viz.page.common.bounds import MAX_DOCUMENTS
+from viz.page.common.bounds import MAX_DOCUMENTS, check_limit
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.form.documents import entries_from, entries_json, read_entries
@@ -44,14 +44,20 @@ def content_of(parts: Premises, most: int = MAX_DOCUMENTS) -> Content:
     Raises InputError if it has no conditions, too many of them, or no text after them.
     """
     row = parts.row("problem")
-    if len(row.documents) > most:
-        raise InputError(
-            f"Too many conditions: {len(row.documents)} (limit: {most}). Select a smaller range."
-        )
+    check_limit("Too many conditions", len(row.documents), most, "Select a smaller range.")
     if not row.question:
         raise InputError("No text left for the question. Select an earlier last condition.")
     entries = entries_from([(document.title, document.text) for document in row.documents])
     return Content(row.prefix, row.question, entries_json(entries))
+
+
+def read_problem(text: str) -> tuple[Sequence[str], Premises]:
+    """Return the sentences and the parts of a problem. Raises InputError if it is too long or has no text."""
+    check_limit("Problem too long", len(text), MAX_PROBLEM_CHARACTERS, "Shorten it.", unit=" characters")
+    sentences = split_sentences(text)
+    if len(sentences) < 2:
+        raise InputError("No problem text. Paste a problem of several sentences.")
+    return sentences, split_problem(text)
 
 
 def remember(replaced: Replaced | None, before: Content, after: Content) -> Replaced:
@@ -133,14 +139,10 @@ def splitting_panel(
         )
 
     def split(text: str, earlier: Replaced | None, *values: Any) -> Updates:
-        if len(text or "") > MAX_PROBLEM_CHARACTERS:
-            return failed(
-                f"Problem too long: {len(text):,} characters (limit: {MAX_PROBLEM_CHARACTERS:,}). Shorten it."
-            )
-        found = split_sentences(text or "")
-        if len(found) < 2:
-            return failed("No problem text. Paste a problem of several sentences.")
-        parts = split_problem(text)
+        try:
+            found, parts = read_problem(text or "")
+        except InputError as error:
+            return failed(explain(error))
         start = sum(len(one) <= len(parts.prefix) for one in accumulate(found))
         stop = max(start, start + len(parts.premises) - 1)
         choices = sentence_choices(found)
