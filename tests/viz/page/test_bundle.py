@@ -126,7 +126,7 @@ def test_the_readme_names_what_is_there_and_nothing_else(files: dict[str, bytes]
         assert fact in readme
     for name in {name.partition("/")[0] for name in files}:
         assert name in readme
-    assert "certificate" not in readme and "orders.csv" not in readme and "Left out" not in readme
+    assert "certificate" not in readme and "orders.csv" not in readme and "Omitted" not in readme
 
 
 def test_a_shuffle_comes_with_its_orders_and_its_certificate(run: FinishedRun, tmp_path: Path) -> None:

@@ -133,19 +133,12 @@ def test_remarks_name_scaled_methods_and_those_not_run(engine: Engine, run: Fini
     few = finish(engine, THREE, methods=("pine_reversed", "pine"))
     html = draw_masks(few, first_selection(few)).html
     assert "Not run: Vanilla, NIA, PCW and SP." in html and "SP: question attention" in html
+    figure = draw_masks(few, first_selection(few)).figures["token-masks"]
+    assert [trace.name for trace in figure.data][:2] == ["Vanilla", "NIA; PCW; SP"], "drawn without a run"
+    alone = finish(engine, THREE[:1], methods=("sp",))
+    assert "is scaled" not in draw_masks(alone, first_selection(alone)).html
     every = draw_masks(run, first_selection(run)).html
     assert "Not run" not in every and every.count("by 1/3.") == 3 and "documents and prefix" in every
-
-
-def test_one_document_is_not_scaled(engine: Engine) -> None:
-    alone = finish(engine, THREE[:1], methods=("sp",))
-    assert "scales" not in draw_masks(alone, first_selection(alone)).html
-
-
-def test_masks_of_the_tutorial_are_drawn_without_a_run(engine: Engine) -> None:
-    few = finish(engine, THREE, methods=("pine",))
-    figure = draw_masks(few, first_selection(few)).figures["token-masks"]
-    assert [trace.name for trace in figure.data] == ["Vanilla", "NIA; PCW; SP", "PINE"]
 
 
 def test_the_chosen_query_is_marked_until_the_answer(run: FinishedRun) -> None:
@@ -263,7 +256,7 @@ def test_method_without_ranking_shows_its_own_attention(run: FinishedRun, select
     # The importance under another method is not shown as that of vanilla.
     assert set(drawn.figures) == {"answer-importance", "attention-shares"}
     assert "Vanilla computes no importance. Choose PINE" in drawn.html
-    assert not any(text.startswith("most decisive") for text in picks(drawn.html))
+    assert not any(text.startswith("Most decisive") for text in picks(drawn.html))
 
 
 def test_the_buttons_lead_back_to_what_they_say(run: FinishedRun, selection: Selection) -> None:
@@ -377,7 +370,7 @@ def test_switches_offer_other_methods_and_orders(tried: FinishedRun, compared: S
         "shown": {"with_prefix": True},
         "hidden": {"with_prefix": False},
     }
-    assert pressed(html) == ["3: A C B", "shown"] and "Press Shuffle" not in html
+    assert pressed(html) == ["3: A C B", "shown"] and "To compare orders" not in html
     other = replace(compared, other="method:pine", with_prefix=False)
     assert pressed(html_of(tried, other)) == ["PINE", "hidden"]
     assert "To compare orders, run all orders" in html_of(replace(tried, tried=()), compared)

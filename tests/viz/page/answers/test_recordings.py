@@ -106,7 +106,7 @@ def test_the_recording_brings_the_attention_that_is_shown_first() -> None:
     run = tutorial_recording().run
     drawn = draw_attention(run, first_selection(run), None)
     assert [trace.name for trace in drawn.figures["attention"].data] == ["Vanilla", "PINE"]
-    assert "press Compute" not in drawn.html
+    assert "Compute attention" not in drawn.html
 
 
 def test_the_recorded_run_is_of_an_example_that_the_page_has() -> None:
