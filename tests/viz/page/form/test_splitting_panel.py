@@ -8,7 +8,7 @@ from pine_engine.prompts.tasks import TASKS
 from tests.support.viz_reading import read_html
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.form.documents import read_entries
-from viz.page.form.splitting_panel import Content, Replaced, content_of, preview_html, remember
+from viz.page.form.splitting_panel import Content, Replaced, content_of, preview_html, read_problem, remember
 
 PROBLEM = (
     "Ana runs a small stall at the market. She sells 12 loaves at 3 euros each. She sells 20 rolls at 1 euro "
@@ -38,6 +38,14 @@ def test_a_cut_that_the_form_cannot_hold_is_refused() -> None:
     many = [f"A box holds {number} pens. " for number in range(MAX_DOCUMENTS + 1)]
     with pytest.raises(InputError, match="Too many conditions: 21 .limit: 20."):
         content_of(cut_sentences([*many, "How many?"], range(MAX_DOCUMENTS + 1)))
+
+
+def test_text_without_a_problem_is_refused() -> None:
+    sentences, parts = read_problem(PROBLEM)
+    assert len(sentences) == 5 and len(parts.premises) == 3
+    for text, words in (("", "No problem text"), ("One. " * 5_000, "limit: 20,000")):
+        with pytest.raises(InputError, match=words):
+            read_problem(text)
 
 
 def content(text: str) -> Content:
