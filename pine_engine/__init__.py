@@ -7,6 +7,8 @@ documents each name.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pine_engine.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from pine_engine.attention.trace import TokenRange, Trace, TraceConfig
     from pine_engine.debias.debias import DebiasResult, run_debias
@@ -50,8 +52,6 @@ if TYPE_CHECKING:
     from pine_engine.prompts.prompt import Document, Prompt
     from pine_engine.prompts.request import LabeledRequest, Request
     from pine_engine.prompts.tasks import TASKS
-
-__version__ = "0.2.0"
 
 _LAZY_IMPORTS = {
     name: module

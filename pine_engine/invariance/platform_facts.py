@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
-import pine_engine as pine
+from pine_engine.version import __version__
 
 if TYPE_CHECKING:  # a certificate is read without torch
     from pine_engine.engine.engine import Engine
@@ -51,7 +51,7 @@ def platform_of(engine: "Engine") -> Platform:
         python=platform.python_version(),
         torch=torch.__version__,
         transformers=importlib.metadata.version("transformers"),
-        pine_explorer=pine.__version__,
+        pine_explorer=__version__,
     )
 
 
