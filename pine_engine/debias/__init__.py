@@ -1,1 +1,1 @@
-"""Wrappers around any method: permutation, PriDe and contextual calibration."""
+"""Wrappers around any method: permutation, PriDe, contextual calibration and routing."""

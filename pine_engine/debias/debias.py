@@ -1,7 +1,7 @@
-"""Permutation, PriDe and contextual calibration: their arithmetic, and run_debias (specification, section 8).
+"""Permutation, PriDe, calibration and routing: their arithmetic, and run_debias (specification, section 8).
 
-Sources: Zheng et al. 2024, chujiezheng/LLM-MCQ-Bias; Zhao et al. 2021, tonyzhaozh/few-shot-learning.
-Calibration of every token is a definition of this project.
+Sources: Zheng et al. 2024, chujiezheng/LLM-MCQ-Bias; Zhao et al. 2021, tonyzhaozh/few-shot-learning;
+Yoon et al. 2025, soyoung97/RoToR (routing). Calibration of every token is a definition of this project.
 """
 
 import math
@@ -20,13 +20,19 @@ from torch import Tensor
 
 from pine_engine.attention.state import SequenceState
 from pine_engine.debias.plan import DebiasPlan, Order, content_free_prompts
-from pine_engine.debias.table import TIE, Steps, Wrapper
+from pine_engine.debias.table import DEFAULT_BASE, TIE, Steps, Wrapper
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, RunFinished
 from pine_engine.engine.generation import ActiveGeneration, check_finite, decode_answers, prefill_answer
-from pine_engine.engine.likelihood import label_ids, label_log_probabilities, log_probabilities
+from pine_engine.engine.likelihood import (
+    LabelIds,
+    label_ids,
+    label_log_probabilities,
+    log_probabilities,
+)
 from pine_engine.engine.model_worker import RunControl, stream_from_worker
-from pine_engine.methods.table import get_method
+from pine_engine.engine.run import prepare_run
+from pine_engine.methods.table import Method, get_method
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.request import LabeledRequest
 
@@ -74,7 +80,7 @@ def run_debias(engine: Engine, plan: DebiasPlan) -> Generator[Event | DebiasResu
             yield from _vote(engine, plan, request, orders)
         return
 
-    run = _generate if plan.wrapper.steps else _score_labels
+    run = _generate if plan.wrapper.steps else _score_labels if plan.wrapper.margin is None else _route
     yield from stream_from_worker(partial(run, engine, plan))
 
 
@@ -120,18 +126,54 @@ def _score_labels(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threa
             prompts += content_free_prompts(engine, request)
         observed.append([])
         for prompt in prompts:
-            layout = engine.tokenize(prompt)
-            engine.check_length(layout, 0)
-            answer = prefill_answer(engine, layout, method, reserved_tokens=0, control=control)
-            check_finite(answer.logits, method.name, 0)
-            logprobs = label_log_probabilities(log_probabilities(answer.logits[-1]), ids[index])
-            observed[-1].append(logprobs.tolist())
+            observed[-1].append(_label_logprobs(engine, prompt, method, ids[index], control))
         if not wrapper.has_prior:
             combine(index)
     if wrapper.has_prior:
         prior = mean_prior([pride_prior(observed[index]) for index in sorted(plan.prior_samples)])
         for index in range(len(observed)):
             combine(index, None if index in plan.prior_samples else prior)
+
+
+def _label_logprobs(
+    engine: Engine, prompt: Prompt, method: Method, ids: LabelIds, control: RunControl
+) -> list[float]:
+    """Return the log-probability of each label as the next token."""
+    layout = engine.tokenize(prompt)
+    engine.check_length(layout, 0)
+    answer = prefill_answer(engine, layout, method, reserved_tokens=0, control=control)
+    check_finite(answer.logits, method.name, 0)
+    return label_log_probabilities(log_probabilities(answer.logits[-1]), ids).tolist()
+
+
+@torch.inference_mode()
+def _route(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Event) -> None:
+    """Answer under vanilla and the base method, by labels or in text, and take one of the answers."""
+    methods = [get_method(name) for name in dict.fromkeys((DEFAULT_BASE, plan.base))]
+    margin, control = plan.wrapper.margin or 0.0, RunControl(emit, cancelled)
+    for request in plan.requests:
+        prompt, labels = request.prompt(engine), request.labels
+        if not labels:
+            run = prepare_run(engine, prompt, methods=methods, max_new_tokens=plan.max_new_tokens)
+            answers = list(run.finish(control).answers.values())
+            taken = route([mean_probability(answer.logprobs) for answer in answers], margin)
+            emit(DebiasResult(answers[taken].text, {}, {}))
+            continue
+        ids = label_ids(engine, labels)
+        observed = [softmax(_label_logprobs(engine, prompt, method, ids, control)) for method in methods]
+        scores = observed[route(list(map(max, observed)), margin)]
+        favorites = Counter(labels[_argmax(run)] for run in observed)
+        emit(DebiasResult(labels[_argmax(scores)], dict(zip(labels, scores, strict=True)), dict(favorites)))
+
+
+def route(confidences: Sequence[float], margin: float) -> int:
+    """Return 1, the base method, if its confidence exceeds vanilla's by `margin` or more, otherwise 0."""
+    return int(len(confidences) > 1 and confidences[0] + margin <= confidences[1])
+
+
+def mean_probability(logprobs: Sequence[float]) -> float:
+    """Return the mean probability of an answer's tokens, its confidence; 0 for an empty answer."""
+    return math.fsum(map(math.exp, logprobs)) / max(len(logprobs), 1)
 
 
 @torch.inference_mode()

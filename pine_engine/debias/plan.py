@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from pine_engine.debias.table import CONTENT_FREE, DEBIASERS, OrderKind, Wrapper
+from pine_engine.debias.table import CONTENT_FREE, DEBIASERS, DEFAULT_BASE, OrderKind, Wrapper
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_method
 from pine_engine.prompts.prompt import Document, Prompt, Segment
@@ -96,8 +96,10 @@ class DebiasPlan:
     @property
     def num_prompts(self) -> int:
         """Number of prefills."""
-        free = 0 if self.wrapper.calibrated == "nothing" else len(CONTENT_FREE)
-        return sum(len(orders) + free for orders in self.orders)
+        others = 0 if self.wrapper.calibrated == "nothing" else len(CONTENT_FREE)
+        if self.wrapper.margin is not None:
+            others = len({DEFAULT_BASE, self.base}) - 1
+        return sum(len(orders) + others for orders in self.orders)
 
 
 def plan_debias(
@@ -135,6 +137,7 @@ def plan_debias(
         raise InputError(f"{wrapper} takes no majority of answers; choose from: {names}", field="majority")
     _check_labels(row, requests)
     learned = prior_samples(len(requests), seed) if row.has_prior else set()
+    is_text = row.margin is not None and not all(request.labels for request in requests)
     orders = []
     for index, request in enumerate(requests):
         kind = None if row.has_prior and index not in learned else row.orders
@@ -146,7 +149,7 @@ def plan_debias(
         requests=tuple(requests),
         orders=tuple(orders),
         majority=majority,
-        max_new_tokens=max_new_tokens if majority or row.steps else 0,
+        max_new_tokens=max_new_tokens if majority or row.steps or is_text else 0,
         prior_samples=frozenset(learned),
     )
 

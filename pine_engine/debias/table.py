@@ -47,6 +47,8 @@ class Wrapper:
         False  # True if all orders are run on a few samples only, to learn a prior of the labels
     )
     calibrated: Calibrated = "nothing"
+    # Vanilla runs too; the base method's answer is taken if its confidence is larger by this number or more.
+    margin: float | None = None
 
     @property
     def votes(self) -> bool:
@@ -105,7 +107,8 @@ class MeasuredMethod:
     @property
     def generates(self) -> bool:
         """True if it generates an answer."""
-        return self.wrapper is None or self.wrapper.votes or self.wrapper.steps is not None
+        wrapper = self.wrapper
+        return wrapper is None or wrapper.votes or wrapper.steps is not None or wrapper.margin is not None
 
     @property
     def scores_answers(self) -> bool:
@@ -115,7 +118,9 @@ class MeasuredMethod:
     @property
     def scores_choices(self) -> bool:
         """True if it has a log-probability of each choice of a task."""
-        return self.wrapper is None or self.wrapper.orders is not None or self.wrapper.calibrated == "labels"
+        wrapper = self.wrapper
+        is_scored = wrapper is None or wrapper.orders is not None or wrapper.margin is not None
+        return is_scored or (wrapper is not None and wrapper.calibrated == "labels")
 
 
 def measured_method(name: str) -> MeasuredMethod:

@@ -74,6 +74,11 @@ class StreamsCache(KVCache):
         """Memory of all streams in bytes, reserved tokens included."""
         return sum(stream.cache.num_bytes for stream in self.streams)
 
+    def copy(self, num_free_tokens: int | None = None) -> "StreamsCache":
+        """Return copies of all streams, see KVCache."""
+        streams = (replace(one, cache=one.cache.copy(num_free_tokens)) for one in self.streams)
+        return replace(self, streams=tuple(streams), choices=list(self.choices))
+
     def truncate(self, length: int) -> None:
         """Remove all tokens after the first `length` ones, and their choices."""
         num_removed = self.length - length

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from pine_engine.debias.debias import combine_labels, log_mean, most_voted, pride_prior
+from pine_engine.debias.debias import combine_labels, log_mean, most_voted, pride_prior, route, softmax
 from pine_engine.debias.table import TIE, MeasuredMethod
 from pine_engine.evaluation.document_orders import DocumentOrder
 from pine_engine.evaluation.example_runs import BaseRun
@@ -28,17 +28,22 @@ def combine(
     """
     task, wrapper = TASKS[example.task], method.wrapper
     outcome: dict[str, Any] = {}
-    if runs[0].text is not None:
+    margin = wrapper.margin if wrapper else None
+    written = runs[0] if margin is None else runs[route([run.confidence for run in runs], margin)]
+    if written.text is not None:
         if wrapper and wrapper.votes:
             outcome = _vote(task, example, runs, order)
         else:
-            outcome = _scored(task, example, runs[0], runs[0].text)
+            outcome = _scored(task, example, written, written.text)
     logprobs = [run.answer_logprob for run in runs if run.answer_logprob is not None]
     if logprobs:
         outcome["answer_logprob"] = log_mean(logprobs)
     choices = runs[0].choice_logprobs
     if choices is None:
         return outcome
+    if margin is not None:
+        confidences = [max(softmax(list((run.choice_logprobs or {}).values()))) for run in runs]
+        runs = [runs[route(confidences, margin)]]
     if wrapper:
         # A choice that is a letter names the document that has the letter.
         in_place = tuple(range(len(choices)))

@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import product
 
 from torch import Tensor
 
 from pine_engine.attention.state import SequenceState
-from pine_engine.debias.debias import num_continued
+from pine_engine.debias.debias import mean_probability, num_continued
 from pine_engine.debias.plan import content_free_prompts, document_orders
-from pine_engine.debias.table import MeasuredMethod, Steps
+from pine_engine.debias.table import DEFAULT_BASE, MeasuredMethod, Steps
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import ActiveGeneration, synchronize
@@ -89,6 +90,12 @@ class BaseRun:
     def text(self) -> str | None:
         """Generated answer."""
         return self.generation.answer.text if self.generation and self.generation.answer else None
+
+    @property
+    def confidence(self) -> float:
+        """Mean probability of the generated tokens; 0 without an answer."""
+        answer = self.generation.answer if self.generation else None
+        return mean_probability(answer.logprobs if answer else [])
 
     @property
     def answer_logprob(self) -> float | None:
@@ -175,10 +182,13 @@ class ExamplePlan:
             orders = [in_slots(self._example, order.name, slots) for slots in visited]
         choices = self._example.scored_choices if settings.logprobs and method.scores_choices else ()
         runs = []
-        for one in orders:
-            prefills = self._prompts(method, one)
-            if wrapper and not wrapper.orders:
-                prefills += self._prompts(method, one, is_content_free=True)
+        bases = [method.base]
+        if wrapper and wrapper.margin is not None:
+            bases = list(dict.fromkeys((METHODS[DEFAULT_BASE], method.base)))
+        for one, base in product(orders, bases):
+            prefills = self._prompts(base, one)
+            if wrapper and wrapper.calibrated != "nothing":
+                prefills += self._prompts(base, one, is_content_free=True)
             generation = None
             if method.generates and settings.generate:
                 steps = wrapper.steps if wrapper else None
@@ -191,10 +201,10 @@ class ExamplePlan:
         return tuple(runs)
 
     def _prompts(
-        self, method: MeasuredMethod, order: DocumentOrder, *, is_content_free: bool = False
+        self, base: Method, order: DocumentOrder, *, is_content_free: bool = False
     ) -> tuple[Prefill, ...]:
         """Return the prefill of a document order, or its content-free prefills."""
-        base, key = method.base, (order.input_order, is_content_free)
+        key = order.input_order, is_content_free
         if key not in self._layouts:
             request = order.request(self._example)
             prompts = [request.prompt(self._engine)]

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -188,7 +189,7 @@ class _ExampleRun:
             if not continued[prefill]:
                 return held.pop(prefill)
             row, logits = held[prefill]
-            return SequenceState(row.state, row.cache.copy()), logits
+            return replace(row, cache=row.cache.copy()), logits
 
         def prompts() -> Iterator[ActiveGeneration]:
             for index, generation in enumerate(generations):

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -200,6 +201,30 @@ def test_calibrated_answer_is_that_of_separate_steps(engine: Engine, base: str, 
     )
 
 
+def test_routing_takes_the_confident_answer(engine: Engine) -> None:
+    assert [debias.route(pair, 0.2) for pair in ((0.5, 0.6), (0.5, 0.75), (0.5, 0.7), (0.9,))] == [0, 1, 1, 0]
+    assert debias.mean_probability([math.log(0.5), 0.0]) == 0.75 and debias.mean_probability([]) == 0
+    layout = REQUEST.tokenize(engine)
+    names = ("vanilla", "rotor")
+    scores = engine.score(layout, REQUEST.labels, methods=names)
+    of_labels = [debias.softmax([score.total for score in scores[name]]) for name in names]
+    text = changed(labels=[])
+    answers = engine.run(text.tokenize(engine), methods=names, max_new_tokens=4).answers
+    confidences = [float(np.mean(np.exp(answers[name].logprobs))) for name in names]
+    for margin in (0.2, -1.0):  # vanilla, and always the other method
+        wrapper = replace(DEBIASERS["routing"], margin=margin)
+        results = []
+        for request in (REQUEST, text):
+            plan = plans.plan_debias([request], wrapper="routing", base="rotor", max_new_tokens=4)
+            events = debias.run_debias(engine, replace(plan, wrapper=wrapper))
+            results += [event for event in events if isinstance(event, debias.DebiasResult)]
+        chosen = of_labels[debias.route(list(map(max, of_labels)), margin)]
+        assert tuple(results[0].scores.values()) == pytest.approx(chosen, abs=ROUNDING)
+        assert results[0].answer == "ABC"[int(np.argmax(chosen))]
+        assert results[1].answer == answers[names[debias.route(confidences, margin)]].text
+        assert (results[1].scores, sum(results[0].base_answers.values())) == ({}, 2)
+
+
 @pytest.mark.parametrize(
     ("places", "answer", "scores", "base_answers"),
     [
@@ -334,9 +359,11 @@ def test_plan_invalid_argument_raises_with_field(
 @pytest.mark.parametrize("wrapper", DEBIASERS)
 def test_plan_counts_prompts_and_limits_generated_answers(wrapper: str) -> None:
     plan = plans.plan_debias([made_request()] * 3, wrapper=wrapper, samples=4, max_new_tokens=7)
-    counts = {"permutation_full": 18, "permutation_cyclic": 9, "pride": 3 + 2}
+    counts = {"permutation_full": 18, "permutation_cyclic": 9, "pride": 3 + 2, "routing": 3}
     assert plan.num_prompts == counts.get(wrapper, 12)
     assert plan.max_new_tokens == (7 if wrapper in ("calibration_first", "calibration_every") else 0)
+    other_base = plans.plan_debias([made_request()] * 3, wrapper=wrapper, samples=4, base="pine")
+    assert other_base.num_prompts == (6 if wrapper == "routing" else plan.num_prompts)
     if DEBIASERS[wrapper].votes:
         assert plans.plan_debias([made_request()], wrapper=wrapper, majority=True).max_new_tokens == 64
 
@@ -372,12 +399,12 @@ def test_columns_of_each_wrapper_agree(name: str) -> None:
     wrapper = DEBIASERS[name]
     words = {"always": "yes", "of base": "no, unless the base method is"}
     assert wrapper.invariance.startswith(words.get(wrapper.invariance_kind, ("no:", "only if")))
-    # Either the order of the documents changes or their content does.
-    assert (wrapper.orders is None) == (wrapper.calibrated != "nothing")
+    # The order of the documents changes, their content does, or another method runs too.
+    assert [wrapper.orders is None, wrapper.calibrated == "nothing", wrapper.margin is None].count(False) == 1
     is_generated = name in ("calibration_first", "calibration_every")
     assert (
         table.measured_method(name).generates
-        == (wrapper.votes or is_generated)
+        == (wrapper.votes or is_generated or name == "routing")
         == (name not in ("pride", "calibration_labels"))
     )
     assert table.measured_method(name).scores_choices == (not is_generated)

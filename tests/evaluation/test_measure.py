@@ -120,6 +120,28 @@ def test_measure_labels_but_not_slots_change_pine(engine: Engine) -> None:
         assert outcome(found[key]) == outcome(alone)
 
 
+@pytest.mark.parametrize("margin", [0.2, -1.0])
+def test_routed_record_is_that_of_a_method(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, margin: float
+) -> None:
+    """Streams are copied, because each answer to a prompt continues its own cache."""
+    monkeypatch.setitem(DEBIASERS, "routing", replace(DEBIASERS["routing"], margin=margin))
+    names = ["vanilla", "ensemble", "routing:ensemble", "calibration_first:ensemble"]
+    found = evaluate_records(engine, [PAIR], methods=names, order_names=["as-is", "swapped"])
+    for order in ("as-is", "swapped"):
+        routed, *records = (found["p", name, order] for name in (names[2], *names[:2]))
+        assert (routed.error, routed.prompts) == (None, 2)
+        methods = [METHODS[name] for name in names[:2]]
+        layout = arrange(PAIR, order).request(PAIR).tokenize(engine)
+        answers = engine.run(layout, methods=methods, max_new_tokens=6).answers
+        confidences = [float(np.mean(np.exp(answers[row.name].logprobs))) for row in methods]
+        assert routed.text == records[int(confidences[0] + margin <= confidences[1])].text
+        shares = [np.exp(list((record.choice_logprobs or {}).values())) for record in records]
+        shares = [one / one.sum() for one in shares]
+        chosen = shares[int(shares[0].max() + margin <= shares[1].max())]
+        assert list(np.exp(list((routed.choice_logprobs or {}).values()))) == pytest.approx(chosen, abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("example", "methods", "dtype"),
     [
