@@ -116,7 +116,7 @@ def test_page_is_complete_in_one_file(parts: list[Part], page: str) -> None:
 
 
 def figures_of(html: str) -> list[dict[str, Any]]:
-    return [json.loads(one.all("script")[0].text) for one in read_html(html).with_class("pine-still-figure")]
+    return [json.loads(one.all("script")[0].text) for one in read_html(html).with_class("pine-static-figure")]
 
 
 CELL = r"((?:\\.|[^|\\])*)\|"
