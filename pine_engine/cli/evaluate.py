@@ -56,7 +56,7 @@ def evaluate(
     """Evaluate a dataset: one record per example, method and document order. Resumes an interrupted run.
 
     Args:
-        data: JSONL or CSV file, one example per line.
+        data: JSONL, CSV or Parquet file, or a folder of Dataset.save_to_disk, one example per row.
         output_dir: Folder for the records. An interrupted run in this folder is resumed.
         task: Prompt template. Overrides the task of each example.
         methods: Methods, and wrappers around methods such as permutation_full:vanilla, separated by commas;

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from pine_engine.errors import InputError
+from pine_engine.evaluation.dataset_files import each_row, is_dataset
 from pine_engine.prompts.document_files import check_columns, csv_row, read_csv
 from pine_engine.prompts.parse_errors import Problem, rows_or_mistakes
 from pine_engine.prompts.prompt import Document
@@ -58,7 +59,7 @@ class Example(DataRow):
 def read_examples(
     path: Path, limit: int | None = None, sample: int | None = None, max_documents: int | None = None
 ) -> list[Example]:
-    """Return the examples of a JSONL or CSV file, at most `limit`.
+    """Return the examples of a JSONL, CSV or Parquet file or a saved dataset, at most `limit`.
 
     The header of a CSV file names its columns: document1, document2, ...; and optionally id, task, question,
     answers (separated by |), gold_index (counted from 0), and title1, title2, ... A row with fewer documents
@@ -67,8 +68,11 @@ def read_examples(
     examples behind those of a smaller one. max_documents: limit of the documents of all examples together.
     Raises InputError that names the file and every invalid line, also of an id that was used before.
     """
-    is_table = path.suffix.lower() == ".csv"
-    lines, read = _csv_reader(path) if is_table else (each_line(path), partial(read_row, Example))
+    lines: Iterator[tuple[int, Any]]
+    if path.suffix.lower() == ".csv":
+        lines, read = _csv_reader(path)
+    else:
+        lines, read = (each_row if is_dataset(path) else each_line)(path), partial(read_row, Example)
     first_line: dict[str, int] = {}
 
     def read_once(number: int, line: Any) -> Example:

@@ -1,0 +1,76 @@
+"""Examples from Parquet files and folders of `datasets`, and records as a dataset."""
+
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+
+from pine_engine import InputError
+from pine_engine.evaluation.examples import read_examples
+from tests.support.commands import Run
+from tests.support.errors import has_field
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "id": "a-1", "task": "retrieval_qa", "question": "Who?", "answers": ["Ann"], "gold_index": 0,
+        "documents": [{"text": "Ann.", "title": None}, {"text": "Ben.", "title": "T"}],
+    },
+    {
+        "id": None, "task": None, "question": "Why?", "answers": None, "gold_index": None,
+        "documents": [{"text": "Cy.", "title": None}],
+    },
+]  # fmt: skip
+
+
+@pytest.fixture
+def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> datasets.Dataset:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    return datasets.Dataset.from_list(ROWS)
+
+
+@pytest.fixture(params=["folder", "parquet"])
+def path(request: pytest.FixtureRequest, dataset: datasets.Dataset, tmp_path: Path) -> Path:
+    if request.param == "folder":
+        dataset.save_to_disk(tmp_path / "set")
+        return tmp_path / "set"
+    dataset.to_parquet(tmp_path / "set.parquet")
+    return tmp_path / "set.parquet"
+
+
+def test_rows_of_a_dataset_are_examples(path: Path) -> None:
+    first, second = read_examples(path)
+    assert (first.id, first.answers, first.gold_index) == ("a-1", ["Ann"], 0)
+    assert [(document.text, document.title) for document in first.documents] == [("Ann.", ""), ("Ben.", "T")]
+    assert (second.id, second.task, second.answers, second.gold_index) == ("line 2", "retrieval_qa", [], None)
+    assert read_examples(path, limit=1) == [first]
+
+
+def test_splits_and_other_folders_are_named(dataset: datasets.Dataset, tmp_path: Path) -> None:
+    datasets.DatasetDict(train=dataset, test=dataset).save_to_disk(tmp_path / "both")
+    with pytest.raises(InputError, match="test", check=has_field(str(tmp_path / "both"))):
+        read_examples(tmp_path / "both")
+    assert len(read_examples(tmp_path / "both" / "test")) == 2
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.parquet").write_text("a")
+    dataset.select([]).to_parquet(tmp_path / "none.parquet")
+    for name in ("empty", "text.parquet", "none.parquet"):
+        with pytest.raises(InputError, check=has_field(str(tmp_path / name))):
+            read_examples(tmp_path / name)
+
+
+def test_records_are_a_dataset(
+    path: Path, pine: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PINE_MODEL", str(tiny))
+    options = ["--output-dir", tmp_path / "run", "--methods", "vanilla,pine", "--max-new-tokens", 2]
+    outcome = pine("evaluate", path, *options)
+    assert outcome.status == 0, outcome
+    files = str(tmp_path / "run" / "records.*.jsonl")
+    records = datasets.load_dataset(
+        "json", data_files=files, split="train", cache_dir=str(tmp_path / "cache")
+    )
+    assert sorted(zip(records["example"], records["method"], strict=True)) == [
+        (example, method) for example in ("a-1", "line 2") for method in ("pine", "vanilla")
+    ]
+    assert pine("evaluate", path, *options).status == 0  # the same data
