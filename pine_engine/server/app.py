@@ -42,6 +42,7 @@ MAX_CONNECTIONS = 512
 MAX_HEADER_BYTES = 65_536
 SHUTDOWN_S = 5  # seconds for active requests to end
 LOCAL_NAMES = ("localhost", "127.0.0.1")
+DEFAULT_MODEL = "default"  # another name of the model, for clients that require one
 PLAIN_METHOD = "vanilla"  # of requests without documents
 CLIENT_CLOSED_REQUEST = 499  # status, in logs only, of nginx for a client that has disconnected
 STREAM_HEADERS = {
@@ -169,7 +170,8 @@ class Server:
 
     def _prepare(self, body: ChatBody | CompletionBody) -> ServerJob:
         """Return the job of a request. Raises InputError."""
-        method = body.method or self._method_of_model(body.model)
+        method_of_model = self._method_of_model(body.model)
+        method = body.method or method_of_model
         layout, num_documents = tokenize_body(self.engine, body)
         if method and not num_documents:
             raise InputError(f"method {method} needs documents; {HOW_TO_GIVE_DOCUMENTS}", field="documents")
@@ -190,9 +192,9 @@ class Server:
         return ServerJob(layout, num_documents, name, max_new_tokens, body.num_alternatives)
 
     def _method_of_model(self, model: str) -> str:
-        """Return the method in the name of a model, such as NAME:pine; "" without one."""
+        """Return the method in the name of a model, such as NAME:pine; "" without one. Raises ApiError."""
         name = self.engine.model_name
-        if model in ("", name):
+        if model in ("", DEFAULT_MODEL, name):
             return ""
         if model in self._model_names():
             return model.removeprefix(f"{name}:")

@@ -40,6 +40,7 @@ RUN_BY = {
     "README.md": ("tests/project/test_packaging.py", "test_readme_blocks_run"),
     "api.md": ("tests/viz/page/api/test_calls.py", "test_the_documented_python_runs"),
     "faq.md": ("tests/project/test_documentation.py", "test_faq_blocks_and_registered_method_run"),
+    "serving.md": ("tests/server/test_clients.py", "test_documented_script_runs"),
     "library.md": ("tests/project/test_documentation.py", "test_library_blocks_run_in_order"),
 }
 

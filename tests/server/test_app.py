@@ -91,6 +91,7 @@ def test_model_name_selects_method(client: TestClient) -> None:
     assert client.get("/v1/models/tiny:pcw").json()["id"] == "tiny:pcw"
     assert post(client, CHAT, **BODY, model="tiny:pcw")["pine_engine"]["method"] == "pcw"
     assert post(client, CHAT, **BODY, model="tiny:pcw", method="nia")["pine_engine"]["method"] == "nia"
+    assert post(client, CHAT, **BODY, model="default")["pine_engine"]["method"] == "pine"
     assert client.get("/v1/models/gpt").status_code == 404
 
 
@@ -214,6 +215,7 @@ USER = {"role": "user", "content": "Who?"}
         (CHAT, {**BODY, "method": "gpt"}, 400, "method", "invalid_value"),
         (CHAT, {**BODY, "task": "poem"}, 400, "task", "invalid_value"),
         (CHAT, {**BODY, "model": "gpt-4o"}, 404, "model", "model_not_found"),
+        (CHAT, {**BODY, "model": "gpt-4o", "method": "pine"}, 404, "model", "model_not_found"),
         (CHAT, {**BODY, "max_tokens": 513}, 400, "max_tokens", "invalid_value"),
         (CHAT, {**BODY, "max_tokens": 0}, 400, "max_tokens", "invalid_value"),
         (CHAT, {**BODY, "top_logprobs": 21}, 400, "top_logprobs", "invalid_value"),
