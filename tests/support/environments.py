@@ -41,7 +41,7 @@ def create_environment(folder: Path, *packages: str, base: Path | None = None) -
 def pip(python: Path, *arguments: object) -> None:
     """Run pip, and show its output if it fails."""
     command = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(command, env=clean_variables(), capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
 
 
