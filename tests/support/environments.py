@@ -39,9 +39,14 @@ def create_environment(folder: Path, *packages: str, base: Path | None = None) -
 
 
 def pip(python: Path, *arguments: object) -> None:
-    """Run pip, and show its output if it fails."""
+    """Run pip, and show its output if it fails.
+
+    In the folder of the sources, pip would take these for the installed package.
+    """
     command = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", *map(str, arguments)]
-    done = subprocess.run(command, env=clean_variables(), capture_output=True, text=True, timeout=900)
+    done = subprocess.run(
+        command, cwd=python.parent, env=clean_variables(), capture_output=True, text=True, timeout=900
+    )
     assert done.returncode == 0, done.stderr
 
 
