@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 # Python files are compiled once, not by every worker and every process that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test test-slow test-fast coverage check format bench load record golden lock clean
+.PHONY: help setup run test test-slow test-fast coverage check format docs bench load record golden lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -28,7 +28,7 @@ else
 	$(PYTEST) -m "not slow"
 endif
 
-test-slow: $(VENV)/.stamp-dev ## Run the slow tests, and all hypothesis tests with more examples
+test-slow: $(VENV)/.stamp-dev $(VENV)/.stamp-docs ## Run the slow tests, and all hypothesis tests with more examples
 	$(PYTEST) -m "slow or hypothesis" --hypothesis-profile slow $(ARGS)
 
 test-fast: $(VENV)/.stamp-dev ## Run the daily tests that need neither a browser nor the embedded model
@@ -47,6 +47,9 @@ check: $(VENV)/.stamp-dev ## Check format, lint, imports, types and the limits o
 format: $(VENV)/.stamp-dev ## Put all files into the one format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.stamp-docs ## Build the documentation site in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: $(VENV)/.stamp-run ## Measure speed on this machine (ARGS="..." is passed on)
 	$(BIN)/python -m pine_engine bench $(ARGS)
@@ -92,4 +95,8 @@ $(VENV)/.stamp-run: requirements.txt requirements-model.txt | $(VENV)/.stamp-ven
 $(VENV)/.stamp-dev: pyproject.toml $(VENV)/.stamp-run
 	@echo 'Installing the development tools into $(VENV).'
 	$(PIP) install -e '.[data,molecules,dev]'
+	@touch $@
+
+$(VENV)/.stamp-docs: pyproject.toml $(VENV)/.stamp-dev
+	$(PIP) install -e '.[docs]'
 	@touch $@

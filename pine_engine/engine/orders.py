@@ -113,7 +113,7 @@ class ShuffleResult:
 
     @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
-        """The orders, the reference first; orders[i][slot] is a document."""
+        """The orders, the reference first; `orders[i][slot]` is a document."""
         return tuple(result.order for result in self.results)
 
     @property

@@ -61,7 +61,7 @@ class Certificate(BaseModel):
     Attributes:
         made: Creation time in UTC.
         model_ref: Hub id, folder name or name of the model to load.
-        orders: Document orders, the input order first; orders[i][p] is the document in slot p.
+        orders: Document orders, the input order first; `orders[i][p]` is the document in slot p.
         seed: Seed that sampled the orders. None if they are the first of all permutations.
         traced: True if attention was recorded: methods then share no prefill, and low-order bits may differ.
     """

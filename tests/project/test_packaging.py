@@ -142,7 +142,7 @@ def test_readme_of_package_has_absolute_links_and_no_settings_of_the_space(insta
     assert all(f"Project-URL: {name}, {url}\n" in metadata for name, url in PROJECT["urls"].items())
 
 
-@pytest.mark.parametrize("name", ["README.md", "pyproject.toml"])
+@pytest.mark.parametrize("name", ["README.md", "pyproject.toml", "docs/notebook.ipynb", "mkdocs.yml"])
 def test_address_of_repository_is_the_same_everywhere(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     owner, repository = PROJECT["urls"]["Repository"].split("/")[3:]
