@@ -23,6 +23,9 @@ _GAP = 0.05  # between panels, as a share of the figure
 _MAX_TITLE_CHARACTERS = 72  # of the panel titles side by side, in a figure 600 pixels wide
 _MAX_TITLE_LINE_CHARACTERS = 44  # of one panel title, on a phone
 _TITLE_LINE_PX = 20
+_TICKS_PX = 28  # height of the tick labels below a row of panels
+_ROW_PX = 180  # height that each further row of panels adds, without its titles and ticks
+_OUTSIDE_PX = 130  # largest height of title, caption and margins
 
 
 def prompt_parts(
@@ -61,9 +64,14 @@ def add_panels(
     Labels are escaped. `columns` panels are side by side, and the row of `query` is marked.
     """
     titles = [_title_lines(label, columns) for label in labels]
-    title_px = _TITLE_LINE_PX * max(map(len, titles)) + 8
+    title_px, lower_title_px = (
+        _TITLE_LINE_PX * max(map(len, part), default=0) + 8 for part in (titles, titles[columns:])
+    )
     rows = -(-len(matrices) // columns)
-    width, height = (1 - _GAP * (columns - 1)) / columns, (1 - 1.6 * _GAP * (rows - 1)) / rows
+    row_gap_px = lower_title_px + _TICKS_PX
+    figure_px = figure.layout.height + (rows - 1) * (_ROW_PX + row_gap_px)
+    row_gap = row_gap_px / (figure_px - _OUTSIDE_PX)
+    width, height = (1 - _GAP * (columns - 1)) / columns, (1 - row_gap * (rows - 1)) / rows
     max_bins = MAX_BINS if len(matrices) <= 2 else MAX_BINS // 2
     num_tokens = parts[-1][2]
     band = _BAND * num_tokens
@@ -82,7 +90,7 @@ def add_panels(
             hovertemplate=f"{label}: {hover}<extra></extra>",
             meta={"y": {"token": "#"}},
         )
-        left, top = index % columns * (width + _GAP), 1 - index // columns * (height + 1.6 * _GAP)
+        left, top = index % columns * (width + _GAP), 1 - index // columns * (height + row_gap)
         x_axis = {
             **{"domain": [left, left + width], "anchor": y, "side": "bottom", "range": span},
             **{"constrain": "domain", "constraintoward": "left"},
@@ -104,7 +112,7 @@ def add_panels(
         figure.update_layout(shapes=[*figure.layout.shapes, *marks])
     figure.update_layout(
         plot_bgcolor=MASKED,
-        height=figure.layout.height + title_px,
+        height=figure_px + title_px,
         margin={"t": title_px},
         title={"pad": {"b": title_px}},  # the title pushes the margin, which holds the panel titles
         meta={**figure.layout.meta, "panels": len(matrices), "columns": min(columns, len(matrices))},
@@ -112,11 +120,11 @@ def add_panels(
 
 
 def _title_lines(label: str, columns: int) -> list[str]:
-    """Break the title of a panel after semicolons, so that it fits into one of `columns` columns."""
+    """Break the title of a panel, after semicolons if it fits so into one of `columns` columns."""
     width = min(_MAX_TITLE_CHARACTERS // columns, _MAX_TITLE_LINE_CHARACTERS)
     # textwrap breaks at spaces, but not at no-break spaces.
-    parts = label.replace(" ", "\u00a0").replace(";\u00a0", "; ")
-    return textwrap.wrap(parts, width, break_long_words=False, break_on_hyphens=False)
+    parts = [part if len(part) > width else part.replace(" ", "\u00a0") for part in label.split("; ")]
+    return textwrap.wrap("; ".join(parts), width, break_long_words=False, break_on_hyphens=False)
 
 
 def _panel_marks(
