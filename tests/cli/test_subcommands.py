@@ -115,7 +115,7 @@ def test_subcommand_prints(
 
 def test_every_subcommand_and_option_has_help(pine: Run) -> None:
     commands = typer.main.get_group(cli.app).commands
-    assert len(commands) == len(cli.SUBCOMMANDS) + 1 == 15  # with `repeat`
+    assert len(commands) == len(cli.SUBCOMMANDS) + 1 == 17  # with `repeat`
     for name, command in commands.items():
         options: list[Any] = [option for option in command.params if option.name != "help"]
         assert options and all(option.help for option in options) and "Args:" not in str(command.help), name
