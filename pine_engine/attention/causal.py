@@ -15,13 +15,14 @@ from pine_engine.network.registration import AdaptiveWeighting, CalibratedWeight
 
 
 class CausalAttention(Strategy):
-    """Every token attends to all tokens stored before it, in the order of `key_index` (num_tokens,)."""
+    """Every token attends to all tokens stored before it, in the order of `key_index`, (num_tokens,), CPU."""
 
     def __init__(self, state: PromptState, device: torch.device, key_index: Tensor | None = None) -> None:
         layout, method, bias = state.plan.layout, state.plan.method, _key_bias(state)
-        index = torch.arange(state.num_tokens, device=device) if key_index is None else key_index
-        stored_bias = None if bias is None else bias.to(device)[index]
-        self.stored = StoredKeys(state.plan, index, stored_bias)
+        index = torch.arange(state.num_tokens) if key_index is None else key_index
+        stored_bias = None if bias is None else bias[index]
+        on_device = None if stored_bias is None else stored_bias.to(device)
+        self.stored = StoredKeys(state.plan, index.to(device), on_device)
         self.adaptive = (
             AdaptiveWeighting(layout.prefix_length, layout.documents_end, method.temperature, method.scale)
             if method.key_weighting == "adaptive"

@@ -34,7 +34,7 @@ class IsolatedAttention(Strategy):
         self.shift = torch.from_numpy(moved)[order].to(device)
         # Rotation of document keys for the suffix; None if it has the documents at the same positions.
         self.rotations = state.rotations(device) if plan.moves_documents else None
-        self.suffix = CausalAttention(state, device, stored.to(device))
+        self.suffix = CausalAttention(state, device, stored)
 
     def prefill(self, inputs: LayerInput, prefix: KeysValues | None) -> tuple[Tensor, LayerCache]:
         """See Strategy."""

@@ -29,10 +29,10 @@ class PlacedAttention(Strategy):
         # independent of the input order where the positions are.
         moved = np.repeat(suffix_starts - layout.document_starts, layout.lengths)
         suffix_positions = moved + np.arange(layout.prefix_length, layout.documents_end)
-        by_position = torch.from_numpy(suffix_positions.argsort(kind="stable")).to(device)
-        self.suffix_positions = torch.from_numpy(suffix_positions).to(device)[by_position]
-        self.by_position = by_position
-        stored = torch.arange(state.num_tokens, device=device)
+        by_position = torch.from_numpy(suffix_positions.argsort(kind="stable"))
+        self.suffix_positions = torch.from_numpy(suffix_positions)[by_position].to(device)
+        self.by_position = by_position.to(device)
+        stored = torch.arange(state.num_tokens)
         stored[layout.prefix_length : layout.documents_end] = by_position + layout.prefix_length
         self.suffix = CausalAttention(state, device, stored)  # of rotated queries and keys
         positions = (layout.prefix_length, layout.documents_end, state.plan.suffix_start)
