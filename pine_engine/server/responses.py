@@ -47,8 +47,9 @@ class ResponseText:
             self.finish_reason = answer.finish_reason
         else:
             text, self.num_tokens = event.text, event.step + 1
-        if places := [place for stop in self.stops if (place := text.find(stop)) >= 0]:
-            text, held, self.finish_reason = text[: min(places)], 0, "stop"
+        if found := [(place + len(stop), place) for stop in self.stops if (place := text.find(stop)) >= 0]:
+            _, place = min(found)  # the string that is complete first, however the text is cut into tokens
+            text, held, self.finish_reason = text[:place], 0, "stop"
         new = text[len(self.text) : len(text) - held]
         self.text += new
         return new

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
@@ -163,6 +163,8 @@ def test_stream_has_the_parts_of_the_response(
         assert len(expected["logprobs"][key]) == whole["usage"]["completion_tokens"]
 
 
+@example(["ab", "a"], ["b", "aba"])
+@example(["aba"], ["b", "aba"])
 @given(
     st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=8),
     st.lists(st.text("ab", min_size=1, max_size=3), max_size=2),
@@ -172,10 +174,12 @@ def test_text_ends_before_first_stop_string(tokens: list[str], stops: list[str])
     for step in range(len(tokens)):
         shown += response.add(TokenGenerated("pine", step, 0, "".join(tokens[: step + 1])))
     whole = "".join(tokens)
-    places = [whole.find(stop) for stop in stops if stop in whole]
+    complete = next((end for end in range(len(whole)) if whole[: end + 1].endswith(tuple(stops))), None)
     assert shown == response.text
-    if places:
-        assert shown == whole[: min(places)] and response.finish_reason == "stop"
+    if complete is not None:
+        read = whole[: complete + 1]
+        longest = max((stop for stop in stops if read.endswith(stop)), key=len)
+        assert shown == read.removesuffix(longest) and response.finish_reason == "stop"
     else:
         held = max(map(len, stops), default=1) - 1
         assert shown == whole[: max(0, len(whole) - held)] and response.finish_reason is None
