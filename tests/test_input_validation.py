@@ -282,7 +282,7 @@ CALLS: tuple[Any, ...] = (pine.Engine.run, pine.Engine.generate, pine.Engine.shu
 REFUSALS: list[Any] = [
     *(case for field, arguments in INVALID_PARTS
       for case in cases(field, *(partial(call, **arguments) for call in CALLS))),
-    *cases("lenght", lambda engine: pine.compare_orders(engine, LAYOUT, lenght=3)),  # type: ignore[call-arg]
+    *cases("lenght", lambda engine: pine.compare_orders(engine, LAYOUT, lenght=3)),  # type: ignore[call-arg]  # as intended
     *cases("prompt", lambda engine: engine.run(), lambda engine: engine.run(LAYOUT, question="Who?")),
     *with_value("method", [5, [None], ["vanilla", ["pine"]], b"pine"],
         lambda engine, methods: engine.run(LAYOUT, methods=methods)),

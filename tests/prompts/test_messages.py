@@ -94,7 +94,7 @@ def test_chat_has_the_ids_of_the_joint_rendering(embedded_folder: str) -> None:
         "documents": [" one", " two"],
         "suffix": f" {last['content']}",
     }
-    earlier = [Message(**turn) for turn in turns[1:]]  # type: ignore[arg-type]
+    earlier = [Message(**turn) for turn in turns[1:]]  # type: ignore[arg-type]  # a role is any text here
     layout = tokenize(build_prompt(tokenizer, **parts, system=turns[0]["content"], turns=earlier), tokenizer)
     whole = [*turns, {"role": "user", "content": "Read: one two To which door?"}]
     joint: Any = tokenizer.apply_chat_template(whole, add_generation_prompt=True)

@@ -16,7 +16,7 @@ from viz.page.form.documents import Entries, Entry, capital, read_entries
 MIN_NEW_TOKENS = 8
 MAX_NEW_TOKENS = 256
 
-MAX_CHARACTERS = 500_000  # maximum characters of all texts; tokenizing so many takes seconds
+MAX_CHARACTERS = 500_000  # maximum characters of all texts, which take seconds to tokenize
 _PLACES = {name: place for place, name in enumerate(METHODS)}
 
 
