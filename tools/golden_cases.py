@@ -79,11 +79,14 @@ def hash_family(family: families.Family) -> dict[str, dict[str, list[str]]]:
     A string holds hashes: of all logits of `Engine.run`, then of the answer with each batch size.
     """
     layouts = [families.LAYOUT.reorder(order) for order in ORDERS]
-    prompts = [(order, method) for order in range(len(ORDERS)) for method in pine.METHODS]
     found = {}
     for dtype in (torch.float32, torch.bfloat16):
         engine = pine.Engine(families.make(family.kind, dtype, **family.options))
-        runs = [engine.run(layout, methods="all", max_new_tokens=4, return_logits=True) for layout in layouts]
+        methods = [method for method in pine.METHODS if supports(engine, method)]
+        prompts = [(order, method) for order in range(len(ORDERS)) for method in methods]
+        runs = [
+            engine.run(layout, methods=methods, max_new_tokens=4, return_logits=True) for layout in layouts
+        ]
         logits = [pine.hash_logits(run) for run in runs]
         hashes = {prompt: [logits[prompt[0]][prompt[1]][:16]] for prompt in prompts}
         for batch_size in BATCH_SIZES:
@@ -97,10 +100,18 @@ def hash_family(family: families.Family) -> dict[str, dict[str, list[str]]]:
             for index, answer in answers:
                 hashes[prompts[index]].append(short_hash(repr((answer.token_ids, answer.logprobs))))
         found[engine.dtype] = {
-            method: [" ".join(hashes[order, method]) for order in range(len(ORDERS))]
-            for method in pine.METHODS
+            method: [" ".join(hashes[order, method]) for order in range(len(ORDERS))] for method in methods
         }
     return found
+
+
+def supports(engine: pine.Engine, method: str) -> bool:
+    """Check whether the model of an engine can run a method; scaled RoPE has no other base."""
+    try:
+        engine.run(families.LAYOUT, methods=method, max_new_tokens=0)
+    except pine.ModelError:
+        return False
+    return True
 
 
 def command_cases() -> Cases:
