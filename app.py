@@ -25,6 +25,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 import pine_engine as pine
 from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.prompts.tasks import TASKS
+from pine_engine.server.connections import limit_connections
 from pine_engine.server.fair_queue import FairQueue
 from viz.page.api.results import RESULTS
 from viz.page.build import build_page
@@ -42,7 +43,6 @@ from viz.page.jobs.run_log import RunLog
 from viz.page.jobs.sources import Sources
 from viz.page.serving.address_limits import AddressLimits
 from viz.page.serving.escaped_output import escape_output
-from viz.page.serving.header_timeout import limit_connections
 from viz.page.serving.middleware import RequestFilter, add_security_headers
 from viz.page.serving.request_limits import check_mcp_message, limit_body, limit_uploads
 from viz.page.serving.server import add_routes, end_process, end_signal, shut_down, wait_for_end

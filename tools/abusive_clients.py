@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from pine_engine.server.connections import REQUEST_S
 from tools.fuzz.corpus import PDF_BOMB
-from viz.page.serving.header_timeout import REQUEST_S
 
 Attacker = Callable[[httpx.AsyncClient, Counter[str]], Coroutine[Any, Any, None]]
 """One round of an attack; counts what came of its requests."""

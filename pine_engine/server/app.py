@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from http import HTTPStatus
+from ipaddress import ip_network
 from typing import Any
 
 import uvicorn
@@ -28,6 +29,7 @@ from pine_engine.engine.events import Event, PrefillDone, TokenGenerated
 from pine_engine.errors import Cancelled, InputError, PineError
 from pine_engine.methods.table import METHODS, get_method
 from pine_engine.server.addresses import sender_of
+from pine_engine.server.connections import limit_connections
 from pine_engine.server.fair_queue import Client, FairQueue
 from pine_engine.server.jobs import ServerJob, compute_events
 from pine_engine.server.prompts import HOW_TO_GIVE_DOCUMENTS, tokenize_body
@@ -42,6 +44,7 @@ MAX_CONNECTIONS = 512
 MAX_HEADER_BYTES = 65_536
 SHUTDOWN_S = 5  # seconds for active requests to end
 LOCAL_NAMES = ("localhost", "127.0.0.1")
+LOCAL_NETWORKS = (ip_network("127.0.0.0/8"), ip_network("::1"))  # of reverse proxies on this machine
 DEFAULT_MODEL = "default"  # another name of the model, for clients that require one
 PLAIN_METHOD = "vanilla"  # of requests without documents
 CLIENT_CLOSED_REQUEST = 499  # status, in logs only, of nginx for a client that has disconnected
@@ -276,14 +279,21 @@ def open_port(host: str, port: int) -> socket.socket:
 
 def serve(engine: Engine, settings: ServerSettings, listener: socket.socket) -> None:
     """Serve an engine until a signal."""
+    create_server(Server(engine, settings).app()).run(sockets=[listener])
+
+
+def create_server(app: Starlette, **options: Any) -> uvicorn.Server:
+    """Return a server of the application, with limits of its connections; options are those of uvicorn."""
     config = uvicorn.Config(
-        Server(engine, settings).app(),
-        limit_concurrency=MAX_CONNECTIONS,
+        app,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         timeout_graceful_shutdown=SHUTDOWN_S,
         server_header=False,
+        **options,
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    server = uvicorn.Server(config)
+    limit_connections(server, MAX_CONNECTIONS, LOCAL_NETWORKS)
+    return server
 
 
 def _error_body(error: Exception) -> tuple[int, dict[str, Any]]:

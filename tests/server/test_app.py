@@ -1,6 +1,7 @@
 """The server of the OpenAI API on a tiny model: answers, streams, refused fields, limits and stopping."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from starlette.testclient import TestClient
 from pine_engine import Engine, PineError, Prompt
 from pine_engine.engine.events import TokenGenerated
 from pine_engine.server import app as server_app
+from pine_engine.server import connections
 from pine_engine.server.app import Server, ServerSettings
 from pine_engine.server.fair_queue import Client
 from pine_engine.server.responses import ResponseText
@@ -367,3 +369,17 @@ def test_concurrent_requests_are_all_answered(running: tuple[str, Server]) -> No
         thread.join()
     assert len(texts) == 6 and len(set(texts)) == 1
     assert server.outcomes == {"done": 6} and server.tokens["generated"] == 36
+
+
+def test_half_requests_are_closed_while_others_are_answered(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 1.0)
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+    with running_server(engine) as (address, _), ExitStack() as stack:
+        port = httpx.URL(address).port
+        half = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 20)) for _ in range(50)]
+        for number, connection in enumerate(half):
+            connection.sendall(head[: number % len(head)])
+        assert httpx.get(f"{address}/health", timeout=20).is_success
+        assert [connection.recv(1000) for connection in half] == [b""] * len(half)

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import uvicorn
-
 from pine_engine import Engine
-from pine_engine.server.app import Server, ServerSettings
+from pine_engine.server.app import Server, ServerSettings, create_server
 
 
 @contextmanager
@@ -18,7 +16,7 @@ def running_server(engine: Engine, **settings: Any) -> Iterator[tuple[str, Serve
     """Yield the address of a server, and the server."""
     server = Server(engine, ServerSettings(**settings))
     listener = socket.create_server(("127.0.0.1", 0))
-    running = uvicorn.Server(uvicorn.Config(server.app(), log_level="error"))
+    running = create_server(server.app(), log_level="error")
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

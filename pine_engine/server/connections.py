@@ -11,7 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pine_engine.server.addresses import Network, is_in, sender_of
 
-REQUEST_S = 15.0  # seconds in which the head of a request must arrive; request_limits.py limits the body
+REQUEST_S = 15.0  # seconds in which the head of a request must arrive; the body has a limit of its own
 SHARE = 4  # one client may have this fraction (1/n) of all connections, unless it is a proxy
 
 
@@ -64,7 +64,7 @@ def _sender(connection: Any) -> str | None:
 
 
 def limit_connections(server: Server, most: int, proxies: Iterable[Network] = ()) -> None:
-    """Set the limits of a running server; proxies are exempt from the limit per address."""
+    """Set the limits of a server, which may run; proxies are exempt from the limit per address."""
     protocol: Any = partial(HeaderTimeoutProtocol, proxies=proxies)
     server.config.limit_concurrency = most
-    server.config.http_protocol_class = protocol
+    server.config.http = server.config.http_protocol_class = protocol
