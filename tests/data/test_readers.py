@@ -70,7 +70,7 @@ def parquet_table(*records: Any) -> bytes:
 
 
 def compressed(*records: Any) -> bytes:
-    return gzip.compress(json_lines(*records))
+    return gzip.compress(json_lines(*records), mtime=0)
 
 
 FORMATS: dict[str, Callable[..., bytes]] = {
