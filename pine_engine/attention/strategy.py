@@ -10,12 +10,13 @@ from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
 from pine_engine.attention.kv_cache import LayerCache
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.errors import ModelError
 from pine_engine.methods.plan import AttentionPlan
+from pine_engine.methods.table import Method
 from pine_engine.models.support import scaled_rope
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.registration import LayerInput
@@ -120,11 +121,7 @@ class PromptState:
             ModelError: Head dimensions differ, or the method changes the base of a scaled RoPE.
         """
         network, method = self.patched_model.network, self.plan.method
-        if method.rope_base != 1 and (kind := scaled_rope(network.config)):
-            message = (
-                f"{method.name} changes the base of plain RoPE only, and the model has scaled RoPE ({kind})"
-            )
-            raise ModelError(f"{message}. Choose another method or model.", field="methods")
+        check_rope(method, network.config)
         head_dim = aligned_head_dim(head_dim_of(network))
         rotations: dict[int, Rotation] = {}  # by id, because layers share few ropes
         for rope in self.patched_model.ropes:
@@ -133,6 +130,14 @@ class PromptState:
                 table = changed.table(self.num_tokens, head_dim, self.compute_dtype).to(device)
                 rotations[id(rope)] = Rotation(changed, table)
         return tuple(rotations[id(rope)] for rope in self.patched_model.ropes)
+
+
+def check_rope(method: Method, config: PretrainedConfig) -> None:
+    """Raise ModelError if the method changes the base of a scaled RoPE."""
+    changes_base = method.rope_base != 1 or method.rope_bases
+    if changes_base and (kind := scaled_rope(config)):
+        message = f"{method.name} changes the base of plain RoPE only, and the model has scaled RoPE ({kind})"
+        raise ModelError(f"{message}. Choose another method or model.", field="methods")
 
 
 def head_dim_of(model: PreTrainedModel) -> int:

@@ -11,10 +11,12 @@ from transformers import PreTrainedModel
 
 from pine_engine.attention.model_validation import validate_model
 from pine_engine.attention.state import input_device
+from pine_engine.attention.strategy import check_rope
 from pine_engine.engine.invariance_check import check_invariance
 from pine_engine.engine.model_worker import compute_on
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, as_tuple_of, describe, sequence
+from pine_engine.methods.table import Method
 from pine_engine.models import load
 from pine_engine.models.packed import PackedWeight, pack, repack
 from pine_engine.models.support import context_limit
@@ -166,6 +168,10 @@ class PreparedModel:
         except (AttributeError, NotImplementedError):  # a custom embedding without one weight
             return int(self.model.config.get_text_config().vocab_size)
         return weight.shape[0]
+
+    def check_method(self, method: Method) -> None:
+        """Raise ModelError if the method does not fit the model."""
+        check_rope(method, self.patched_models[0].network.config)
 
     def check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
         """Raise InputError if prompt and answer exceed the context of the model.

@@ -163,6 +163,8 @@ def prepare_run(
         parts["documents"] = as_documents(parts["documents"])
     layout = tokenize_request(model, prompt, **parts)
     model.check_length(layout, max_new_tokens)
+    for method in selected:
+        model.check_method(method)
     prefix_cache.belong_to(model.model)
     config = TraceConfig() if trace is True else trace or None
     if config:

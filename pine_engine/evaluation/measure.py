@@ -47,8 +47,8 @@ def measure(
 ) -> Generator[Event | Record, None, None]:
     """Evaluate examples; yield each record when it is complete, and events of its runs between records.
 
-    A prompt that is too long, a document order that an example does not have, and logits that are not finite
-    become records with an error. Closing the generator stops the model within one layer. found: existing
+    A prompt that is too long, a document order that an example does not have, a method that does not fit the
+    model, and logits that are not finite become records with an error. Closing the generator stops the model within one layer. found: existing
     records, which are not computed again. options: those of choose(). Raises InputError as choose() does.
     """
     settings = choose(examples, **options)
@@ -145,9 +145,10 @@ class _ExampleRun:
         for result in self._plan.results:
             try:
                 for run in result.runs:
+                    self._engine.check_method(run.prefill.method)
                     self._engine.check_length(run.prefill.layout, self._reserved_tokens(result))
                 waiting.append(result)
-            except InputError as error:
+            except (InputError, ModelError) as error:
                 self._fail(result, str(error))
         self._num_results = Counter(part for result in waiting for part in result.parts)
         for result in waiting:

@@ -38,7 +38,7 @@ from pine_engine.evaluation.settings import Key, choose, max_visited
 from pine_engine.prompts.request import LabeledRequest
 from pine_engine.prompts.scoring import parse_verdict
 from tests.support import measured_rows
-from tests.support.families import TinyLlama
+from tests.support.families import FAMILIES, TinyLlama, make
 from tests.support.measured_rows import PAIR, QUESTION, evaluate_records, outcome, watch_prefills
 from tests.support.tokenizers import letter_tokenizer
 
@@ -282,6 +282,13 @@ def test_measure_out_of_memory_costs_one_example(engine: Engine, monkeypatch: py
     monkeypatch.setattr(passes, "prefill", fail)
     found = evaluate_records(engine, [QUESTION, PAIR], methods=["vanilla", "pine", "nia"], generate=False)
     assert [record.error is None for record in found.values()] == [True, False, False] * 2
+
+
+def test_measure_method_that_does_not_fit_the_model_leaves_the_others() -> None:
+    engine = Engine(make("llama", **FAMILIES["llama3"].options), letter_tokenizer())
+    methods = ["vanilla", "attention_buckets", "routing:attention_buckets"]
+    found = evaluate_records(engine, [PAIR], methods=methods, order_names=["as-is"], logprobs=False)
+    assert {key[1] for key, record in found.items() if record.error} == {methods[1], methods[2]}
 
 
 @pytest.mark.parametrize("generate", [True, False])
