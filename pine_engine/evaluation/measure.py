@@ -48,8 +48,9 @@ def measure(
     """Evaluate examples; yield each record when it is complete, and events of its runs between records.
 
     A prompt that is too long, a document order that an example does not have, a method that does not fit the
-    model, and logits that are not finite become records with an error. Closing the generator stops the model within one layer. found: existing
-    records, which are not computed again. options: those of choose(). Raises InputError as choose() does.
+    model, and logits that are not finite become records with an error. Closing the generator stops the model
+    within one layer. found: existing records, which are not computed again. options: those of choose().
+    Raises InputError as choose() does.
     """
     settings = choose(examples, **options)
     return stream_from_worker(partial(run_evaluation, engine, examples, settings, found=found))
