@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pine_engine.engine.transformers_generate import patch_generate
     from pine_engine.errors import InputError, ModelError, PineError
     from pine_engine.integrations import CUSTOM_GENERATE
+    from pine_engine.integrations.pipeline import PinePipeline
     from pine_engine.invariance.certificate import (
         Certificate,
         create_certificate,
@@ -71,6 +72,7 @@ _LAZY_IMPORTS = {
         "engine.transformers_generate": "patch_generate",
         "errors": "InputError ModelError PineError",
         "integrations": "CUSTOM_GENERATE",
+        "integrations.pipeline": "PinePipeline",
         "invariance.certificate": "Certificate create_certificate hash_logits read_certificate",
         "invariance.position_sweep": "OrderEffects SlotScored order_effects sweep_document",
         "methods.plan": "AttentionPlan build_plan",
@@ -88,11 +90,11 @@ __all__ = [
     "CUSTOM_GENERATE", "DEBIASERS", "METHODS", "TASKS", "Answer", "AttentionPlan", "Certificate",
     "DebiasResult", "Document", "Engine", "GenerationFinished", "InputError", "LabeledRequest", "Method",
     "ModelError", "OrderComparison", "OrderEffects", "OrderResult", "OrderStats", "PineError",
-    "PrefillDone", "PrefillProgress", "PrefixCache", "Prompt", "Request", "RunFinished", "RunResult",
-    "Score", "ShuffleResult", "SlotScored", "TokenGenerated", "TokenLayout", "TokenRange", "Trace",
-    "TraceConfig", "build_plan", "compare_orders", "create_certificate", "generate_batch", "get_methods",
-    "hash_logits", "order_effects", "patch_generate", "plan_debias", "read_certificate", "run_debias",
-    "sample_orders", "summarize_orders", "sweep_document",
+    "PinePipeline", "PrefillDone", "PrefillProgress", "PrefixCache", "Prompt", "Request", "RunFinished",
+    "RunResult", "Score", "ShuffleResult", "SlotScored", "TokenGenerated", "TokenLayout", "TokenRange",
+    "Trace", "TraceConfig", "build_plan", "compare_orders", "create_certificate", "generate_batch",
+    "get_methods", "hash_logits", "order_effects", "patch_generate", "plan_debias", "read_certificate",
+    "run_debias", "sample_orders", "summarize_orders", "sweep_document",
 ]  # fmt: skip
 
 
