@@ -15,6 +15,7 @@ from huggingface_hub import get_local_safetensors_metadata
 from huggingface_hub.errors import NotASafetensorsRepoError
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.models.auto import modeling_auto
+from transformers.quantizers.auto import AutoHfQuantizer
 from transformers.utils import logging
 from transformers.utils.hub import cached_file
 
@@ -45,7 +46,25 @@ def read_usable_config(where: str, **source: Any) -> PreTrainedConfig:
         config = read_config(where, **source)
         if reason := refusal(config):
             raise ModelError(reason, field="architecture")
+        check_quantization(config)
     return config
+
+
+def check_quantization(config: PreTrainedConfig) -> None:
+    """Raise ModelError, before a download, if transformers cannot read the quantized weights of a model.
+
+    transformers loads weights of an unknown quantization as they are, without their scales.
+    """
+    quantization = getattr(config, "quantization_config", None)
+    if not quantization:
+        return
+    method = str(quantization.get("quant_method", "unnamed"))
+    advice = "use weights that are not quantized"
+    with model_errors(f"its {method} quantization", advice, field="quantization_config"):
+        if not AutoHfQuantizer.supports_quant_method(quantization):
+            raise ModelError(f"transformers does not know it; {advice}", field="quantization_config")
+        device_map = {"": "cuda"} if torch.cuda.is_available() else None
+        AutoHfQuantizer.from_config(quantization).validate_environment(device_map=device_map)
 
 
 def read_headers(folder: Path) -> "SafetensorsRepoMetadata":

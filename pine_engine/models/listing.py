@@ -155,9 +155,8 @@ def describe_hub(name: str, source: ModelSource) -> LoadableModel:
 def _with_config(model: LoadableModel, where: Path | str, **source: Any) -> LoadableModel:
     """Return the model with the properties from its config, and a reason if the config excludes it."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    from transformers.quantizers.auto import AutoHfQuantizer
 
-    from pine_engine.models.checkpoint import read_config
+    from pine_engine.models.checkpoint import check_quantization, read_config
 
     try:
         with model_errors("", "its config is not one that transformers knows", field="config"):
@@ -165,9 +164,7 @@ def _with_config(model: LoadableModel, where: Path | str, **source: Any) -> Load
             limit = context_limit(config)
             model = replace(model, family=config.model_type, context=limit and limit[0])
             model = replace(model, state_values=_state_values(config), stored=stored_dtype(config))
-            quantization = getattr(config, "quantization_config", None)
-            if quantization and AutoHfQuantizer.supports_quant_method(quantization):
-                AutoHfQuantizer.from_config(quantization).validate_environment()
+            check_quantization(config)
     except ModelError as error:
         return replace(model, reason=str(error))
     reason = refusal(config) or (NO_CONTEXT if model.context is None else "")

@@ -232,21 +232,59 @@ def test_load_config_beyond_its_weights_builds_no_model(
         load(folder)
 
 
-@pytest.mark.parametrize(
-    ("package", "quantization"),
-    [("torchao", {"quant_method": "torchao", "quant_type": {"default": {"_type": "Int8WeightOnlyConfig"}}}),
-     ("bitsandbytes", {"quant_method": "bitsandbytes", "load_in_4bit": True})],
-)  # fmt: skip
-def test_load_quantized_weights_without_package_is_rejected(
-    on_hub: None, tmp_path: Path, package: str, quantization: dict[str, Any]
-) -> None:
-    if importlib.util.find_spec(package):
+GROUP = {"targets": ["Linear"], "weights": {"num_bits": 4, "strategy": "group", "group_size": 128}}
+QUANTIZED: list[tuple[str, dict[str, Any], str]] = [
+    ("torchao", {"quant_type": {"default": {"_type": "Int8WeightOnlyConfig"}}}, "torchao"),
+    ("bitsandbytes", {"load_in_4bit": True}, "bitsandbytes"),
+    ("bitsandbytes", {"load_in_8bit": True}, "bitsandbytes"),
+    ("gptq", {"bits": 4, "group_size": 128}, "optimum"),
+    ("awq", {"bits": 4, "group_size": 128, "version": "gemm"}, "gptqmodel"),
+    ("compressed-tensors", {"format": "pack-quantized", "config_groups": {"a": GROUP}}, "compressed_tensors"),
+    ("hqq", {"quant_config": {}}, "hqq"),
+    ("quanto", {"weights": "int8"}, "optimum"),
+    ("nvfp4", {}, ""),
+    ("modelopt", {"quant_algo": "FP8"}, ""),
+]
+"""Name, config, and package that reads such weights."""
+
+
+@pytest.mark.parametrize(("name", "quantization", "package"), QUANTIZED, ids=lambda value: str(value)[:20])
+def test_quantization_that_cannot_be_read_is_named_before_weights(
+    on_hub: None, tmp_path: Path, name: str, quantization: dict[str, Any], package: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    if package and importlib.util.find_spec(package):
         pytest.skip(f"{package} is installed; the error is raised without it")
-    edit_config(tmp_path / "hub/models--org--tiny/snapshots" / COMMIT, {"quantization_config": quantization})
-    with pytest.raises(ModelError, check=has_field("package")):
+    monkeypatch.setattr(
+        LlamaForCausalLM, "from_pretrained", lambda *_, **__: pytest.fail("weights were read")
+    )
+    stated = {"quantization_config": {"quant_method": name, **quantization}}
+    edit_config(tmp_path / "hub/models--org--tiny/snapshots" / COMMIT, stated)
+    with pytest.raises(ModelError, match=f"{name} quantization") as raised:
         load("org/tiny")
+    assert raised.value.field == ("package" if package else "quantization_config")
     (listed,) = list_models()[1:]
-    assert not listed.supported and package in listed.reason
+    assert not listed.supported and f"{name} quantization" in listed.reason
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU the weights stay in 8 bits")
+def test_fp8_weights_are_dequantized_on_cpu(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    expected = {}
+    for name in [name for name in weights if name.endswith("proj.weight")]:
+        rows, columns = weights[name].shape
+        scales = torch.full((-(-rows // 128), -(-columns // 128)), 0.5)  # one per block
+        stored = (2 * weights[name]).to(torch.float8_e4m3fn)
+        weights |= {name: stored, f"{name}_scale_inv": scales}
+        expected[name] = stored.float() / 2
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    stated = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+    edit_config(folder, {"quantization_config": stated})
+    engine = Engine.load(folder, dtype="float32")
+    found = engine.model.state_dict()
+    assert expected and all(torch.equal(found[name], value) for name, value in expected.items())
+    first, moved = logits_in_two_orders(engine)
+    assert torch.equal(first["pine"], moved["pine"]) and not torch.equal(first["vanilla"], moved["vanilla"])
 
 
 def logits_in_two_orders(engine: Engine) -> list[Any]:
