@@ -36,7 +36,7 @@ class PinePipeline(Pipeline):
         """Return the answer, or one answer per element of a list.
 
         Args:
-            inputs: Question, chat, or dictionary of arguments of `Engine.run`; or a list of them.
+            inputs: Question, chat, or dictionary of arguments of `Engine.run`; or a list of these.
             *args: As in transformers' Pipeline.
             **options: As those of the pipeline.
         """
@@ -46,7 +46,11 @@ class PinePipeline(Pipeline):
         return {}, options, {}
 
     def preprocess(self, inputs: Any) -> dict[str, Any]:
-        """Return the part of a request that is a question or a chat."""
+        """Return arguments of `Engine.run`.
+
+        Args:
+            inputs: Question, chat, or dictionary of arguments.
+        """
         if isinstance(inputs, str):
             return {"question": inputs}
         return {"messages": inputs.messages} if hasattr(inputs, "messages") else dict(inputs)
@@ -56,7 +60,11 @@ class PinePipeline(Pipeline):
         return {"answer": answer.text}
 
     def postprocess(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer."""
+        """Return the answer.
+
+        Args:
+            answer: Output of the model.
+        """
         return answer
 
 
