@@ -1,0 +1,124 @@
+"""The two replicas of docs/scaling.md: two processes of the page behind nginx, configured as in examples."""
+
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+import yaml
+from gradio_client import Client
+
+from tests.support.serving import Serve, ServedApp
+
+FOLDER = Path(__file__).parents[2] / "examples" / "replicas"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed"),
+]
+
+# What an image of nginx has around a file of its conf.d.
+MAIN = """
+daemon off;
+user root;
+pid nginx.pid;
+error_log stderr;
+events {{}}
+http {{
+    log_format replicas '$upstream_addr $remote_addr $request_uri';
+    access_log {folder}/access.log replicas;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    include {folder}/replicas.conf;
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Replicas:
+    url: str
+    pages: tuple[ServedApp, ServedApp]
+    log: Path
+
+    def replica_of(self, path: str) -> list[str]:
+        """Return the addresses of the replicas that answered requests of a path."""
+        lines = [line.split() for line in self.log.read_text().splitlines()]
+        return [words[0] for words in lines if words[-1] == path]
+
+
+@pytest.fixture(scope="module")
+def replicas(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
+    folder = tmp_path_factory.mktemp("nginx")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with ExitStack() as stack:
+        first, second = (
+            stack.enter_context(serve(folder / name, "--allowed-hosts", "pages.example,127.0.0.1"))
+            for name in ("page1", "page2")
+        )
+        text = (FOLDER / "nginx.conf").read_text()
+        for name, page in (("page1:7860", first), ("page2:7860", second), ("listen 80", None)):
+            address = page.url.split("/")[2] if page else f"listen 127.0.0.1:{port}"
+            assert text.count(name) == 1
+            text = text.replace(name, address)
+        (folder / "replicas.conf").write_text(text)
+        (folder / "nginx.conf").write_text(MAIN.format(folder=folder))
+        command = ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")]
+        errors = stack.enter_context((folder / "errors").open("w"))
+        process = psutil.Popen(command, stderr=errors)
+        stack.callback(process.wait, 20)
+        stack.callback(process.terminate)
+        url = f"http://127.0.0.1:{port}/"
+        while True:
+            assert process.poll() is None, (folder / "errors").read_text()
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.05)
+        yield Replicas(url, (first, second), folder / "access.log")
+
+
+def test_each_visitor_stays_with_a_replica_and_a_script_gets_its_answer(replicas: Replicas) -> None:
+    found: set[str] = set()
+    for number in range(8):
+        with httpx.Client(base_url=replicas.url, timeout=60) as visitor:
+            paths = [f"/?visitor={number}", f"/config?visitor={number}", f"/health?visitor={number}"]
+            assert [visitor.get(path).status_code for path in paths] == [200, 200, 200]
+        own = [address for path in paths for address in replicas.replica_of(path)]
+        assert len(own) == 3 and len(set(own)) == 1
+        found.add(own[0])
+    assert found == {page.url.split("/")[2] for page in replicas.pages}
+
+    script = Client(replicas.url, verbose=False)
+    request: dict[str, Any] = {"question": "Where?", "documents": ["In Rome."], "methods": ["vanilla"]}
+    answer = script.predict(**request, max_new_tokens=4, api_name="/compare")
+    script.close()
+    assert [result["method"] for result in answer["results"]] == ["vanilla"]
+
+
+def test_visitors_of_a_replica_that_ended_get_the_page_of_the_other(replicas: Replicas) -> None:
+    with ExitStack() as stack:
+        visitors = [stack.enter_context(httpx.Client(base_url=replicas.url, timeout=60)) for _ in range(8)]
+        assert [visitor.get("/").status_code for visitor in visitors] == [200] * 8
+        replicas.pages[0].process.terminate()
+        replicas.pages[0].process.wait(30)
+        assert [visitor.get("/").status_code for visitor in visitors] == [200] * 8
+
+
+def test_compose_file_names_the_pages_of_the_proxy() -> None:
+    services = yaml.safe_load((FOLDER / "compose.yaml").read_text())["services"]
+    upstream = (FOLDER / "nginx.conf").read_text()
+    pages = [name for name, service in services.items() if service["image"] == "pine-explorer"]
+    assert len(pages) == 2 and all(f"server {name}:7860;" in upstream for name in pages)
