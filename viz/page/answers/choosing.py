@@ -12,7 +12,7 @@ from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.form.documents import entries_json
 from viz.page.form.editor import documents_heading, pasted_words, question_words, words
-from viz.page.form.examples import FormExample
+from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.method_boxes import DEFAULT_METHODS
 
@@ -73,22 +73,7 @@ def filled(
 
 def filled_widgets(page: Workspace) -> list[Any]:
     """Return the widgets that `filled` may update."""
-    return [
-        page.task,
-        page.note,
-        page.instruction,
-        page.accepted,
-        page.bar.status,
-        page.results.origin,
-        page.results.note,
-        page.answers,
-        page.order_table,
-        page.shown,
-        page.heading,
-        page.question,
-        page.editor.cards,
-        page.editor.pasted,
-    ]
+    return list(filled(page, load_examples()[0].form(DEFAULT_METHODS), accepted="", note=""))
 
 
 def renamed(page: Workspace, task: str, values: dict[Any, Any]) -> dict[Any, Any]:
