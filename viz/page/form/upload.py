@@ -1,7 +1,6 @@
 """Documents from uploaded files, appended to those of the form."""
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +29,10 @@ def check_room(entries: Entries, documents: Sequence[Document], most: int = MAX_
     check_size((*entries, *(Entry(0, document.title, document.text) for document in documents)))
 
 
-@dataclass(frozen=True)
-class UploadedDocuments:
-    """Documents of uploaded files."""
-
-    documents: tuple[Document, ...]
-    paths: Sequence[Path]
-
-
 def bind_upload(editor: Editor, reader: FileReader) -> None:
     """Connect the upload button."""
     button = editor.files
-
-    uploaded = gr.State(None)
+    uploaded = gr.State(())  # documents of the uploaded files, and a message
 
     def upload(files: list[str] | None) -> Generator[dict[Any, Any], None, None]:
         paths = [Path(file) for file in files or ()]
@@ -58,20 +48,20 @@ def bind_upload(editor: Editor, reader: FileReader) -> None:
         except Cancelled:
             return
         except Exception as error:
-            yield {editor.message: notice(explain(error), kind="error"), button: None, uploaded: None}
+            yield {editor.message: notice(explain(error), kind="error"), button: None, uploaded: ()}
         else:
-            yield {uploaded: UploadedDocuments(tuple(documents), paths), button: None}
+            yield {uploaded: (documents, added_sentence(len(documents), paths)), button: None}
 
     # What was typed while the files were read is there by now.
-    def put(added: UploadedDocuments | None, documents: str) -> Any:
-        if added is None:
+    def put(added: tuple[Any, ...], documents: str) -> Any:
+        if not added:
             return gr.skip()
+        new, message = added
         try:
-            check_room(read_entries(documents), added.documents, editor.most)
+            check_room(read_entries(documents), new, editor.most)
         except InputError as error:
-            return {editor.message: notice(explain(error), kind="error"), uploaded: None}
-        message = added_sentence(len(added.documents), added.paths)
-        return {editor.cards: append_documents(added.documents), editor.message: message, uploaded: None}
+            return {editor.message: notice(explain(error), kind="error"), uploaded: ()}
+        return {editor.cards: append_documents(new), editor.message: message, uploaded: ()}
 
     button.upload(
         upload, button, [button, uploaded, editor.message], trigger_mode="once", **STATE_EVENT
