@@ -50,29 +50,13 @@ _ABOUT = {
 }
 
 
-def write_bundle(
-    run: FinishedRun, selection: Selection, *, accepted: str, certificate: Path | None, folder: Path
-) -> Path:
-    """Write the ZIP into a new folder."""
-    content = bundle(
-        run,
-        selection,
-        accepted=accepted,
-        certificate=certificate,
-        date=datetime.datetime.now(datetime.UTC).date(),
-    )
-    file = folder / NAME
-    file.write_bytes(content)
-    return file
-
-
 def bundle(
     run: FinishedRun,
     selection: Selection,
     *,
     accepted: str,
     certificate: Path | None,
-    date: datetime.date,
+    date: datetime.date | None = None,  # default: today
     max_bytes: int = MAX_BYTES,
 ) -> bytes:
     """Return the ZIP of a run of this session, with the certificate of its shuffle test, if any."""
@@ -84,6 +68,7 @@ def bundle(
             kept[name] = content
         else:
             left_out.append(name)
+    date = date or datetime.datetime.now(datetime.UTC).date()
     readme = _readme(run, run.form, list(kept), left_out, date)
     return _zipped({"README.txt": readme.encode()} | kept)
 

@@ -10,7 +10,7 @@ from pine_engine.errors import InputError
 from viz.page.answers.answering import FinishedRun
 from viz.page.answers.choosing import filled, filled_widgets
 from viz.page.answers.workspace import Workspace
-from viz.page.bundle import write_bundle
+from viz.page.bundle import NAME, bundle
 from viz.page.common.bounds import check_limit
 from viz.page.common.disk import Disk, remove_folder
 from viz.page.common.event_options import PRIVATE_EVENT
@@ -219,7 +219,8 @@ def share_tab(
         shown = first_selection(run).picked(as_picks(selection), run)
         try:
             new = disk.new_folder()
-            file = write_bundle(run, shown, accepted=accepted or "", certificate=certificate, folder=new)
+            file = new / NAME
+            file.write_bytes(bundle(run, shown, accepted=accepted or "", certificate=certificate))
         except Exception as error:
             raise gr.Error(explain(error), print_exception=False) from error
         return str(file), new

@@ -18,8 +18,7 @@ from pine_engine.prompts.request import Request, read_request
 from tests.support.runs import THREE, finish
 from tests.support.viz_reading import read_html
 from viz.page.answers.answering import FinishedRun, TriedOrder
-from viz.page.bundle import NAME, bundle, write_bundle
-from viz.page.common.disk import Disk
+from viz.page.bundle import bundle
 from viz.page.internals_figures import DRAWING, TABS
 from viz.page.selection import first_selection
 from viz.page.session import from_file
@@ -40,6 +39,7 @@ def packed(run: FinishedRun, **changes: Any) -> dict[str, bytes]:
         assert archive.testzip() is None
         names = archive.namelist()
         assert len(names) == len(set(names))
+        assert {file.date_time[0] for file in archive.infolist()} == {1980}, "equal runs give equal bytes"
         return {name: archive.read(name) for name in names}
 
 
@@ -146,15 +146,3 @@ def test_oversized_files_are_omitted_with_a_note(files: dict[str, bytes], run: F
     fewer = packed(run, max_bytes=most)
     assert set(files) - set(fewer) == {"report.json"}
     assert "Omitted" in fewer["README.txt"].decode()
-
-
-def test_bundle_path_is_unpredictable(run: FinishedRun, tmp_path: Path) -> None:
-    disk = Disk(tmp_path, 1e9)
-    made = [
-        write_bundle(run, first_selection(run), accepted="", certificate=None, folder=disk.new_folder())
-        for _ in range(2)
-    ]
-    assert {file.name for file in made} == {NAME}
-    names = {file.parent.name for file in made}
-    assert len(names) == 2 and all(len(name) == 32 for name in names)
-    assert made[0].read_bytes() == made[1].read_bytes()
