@@ -289,14 +289,11 @@ def evaluate_tab(
             return {}
         folder = disk.new_folder()
         records_file, report_file = write_files(view, folder)
-        has_report = report_file is not None
         return {
             kept: folder,
             offer: gr.update(visible=True),
             records: str(records_file),
-            report: gr.update(value=str(report_file), visible=True)
-            if has_report
-            else gr.update(visible=False),
+            report: gr.update(value=report_file and str(report_file), visible=report_file is not None),
         }
 
     def begin(before: Path | None, *values: Any) -> Job:

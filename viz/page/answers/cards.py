@@ -46,20 +46,11 @@ def is_correct_by(task: str, accepted: Sequence[str]) -> Callable[[str], bool] |
 def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
     """Render the cards with parsed and scored answers, and the source of recorded ones."""
     task = TASKS[shown.task]
-    model = task.model
-    cards = [replace(card, model=model) for card in shown.cards]
-    about = notice(f"{shown.recorded}.") if shown.recorded else ""
-    return (
-        answer_grid(
-            [
-                replace(card, reading=read_answer(task, card.text, accepted))
-                if card.state == "finished"
-                else card
-                for card in cards
-            ]
-        )
-        + about
-    )
+    cards = [replace(card, model=task.model) for card in shown.cards]
+    for place, card in enumerate(cards):
+        if card.state == "finished":
+            cards[place] = replace(card, reading=read_answer(task, card.text, accepted))
+    return answer_grid(cards) + (notice(f"{shown.recorded}.") if shown.recorded else "")
 
 
 def read_answer(task: Task, text: str, accepted: Sequence[str]) -> Reading:
