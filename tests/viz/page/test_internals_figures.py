@@ -15,9 +15,8 @@ from tests.support.runs import THREE, finish, swapped, telling_queries
 from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html
 from viz.export.packed import packed_json
 from viz.figures.answer_attention import NO_TOKENS
-from viz.figures.answer_tokens import AnswerTokens
+from viz.figures.answer_tokens import AnswerTokens, comparison_step
 from viz.figures.head_decisiveness import decisiveness, most_decisive
-from viz.figures.importance import normalize
 from viz.page.answers.answering import FinishedRun, TriedOrder
 from viz.page.form.documents import entries_from
 from viz.page.internals import summary_html
@@ -318,13 +317,6 @@ def numbers(html: str) -> dict[str, list[list[object]]]:
     return {picture["name"]: picture["rows"] for picture in record}
 
 
-def shares_of(run: FinishedRun, selection: Selection) -> dict[str, dict[str, float]]:
-    """Return the shares behind each answer, by answer and row name."""
-    figure = draw_change(run, selection).figures["answer-shares"]
-    rows = figure.layout.yaxis.ticktext
-    return {bars.name: dict(zip(rows, bars.x.tolist(), strict=True)) for bars in figure.data}
-
-
 def with_answer(run: FinishedRun, method: str, record: AnswerTokens) -> FinishedRun:
     return replace(run, answer_records={**run.answer_records, method: record})
 
@@ -378,18 +370,34 @@ def test_switches_offer_other_methods_and_orders(tried: FinishedRun, compared: S
         assert text in pressed(html_of(tried, compared.picked(what, tried)))
 
 
-def test_other_order_is_compared_with_its_numbers(tried: FinishedRun, compared: Selection) -> None:
-    chosen = replace(compared, other="order:2")
-    rows = numbers(html_of(tried, chosen))["answers"]
-    labels = ["Vanilla (last run)", "Vanilla (order 3: A C B)"]
-    for figure in draw_change(tried, chosen).figures.values():
-        assert [bars.name for bars in figure.data] == labels
-    assert list(dict.fromkeys(row[0] for row in rows)) == labels
-    other = tried.tried[2].answer_records["vanilla"]
-    assert [row[4] for row in rows] == [*tried.answer_records["vanilla"].logprobs, *other.logprobs]
-    # In the order A C B document C is in the second slot, in B A C in the third.
-    carried = shares_of(tried, chosen)["Vanilla (order 3: A C B)"]
-    assert carried["C, slot 3 → 2"] == pytest.approx(float(other.attention[:, 2].mean()), rel=1e-5)
+@pytest.mark.parametrize("with_prefix", [True, False])
+@pytest.mark.parametrize(
+    ("other", "label"), [("order:2", "Vanilla (order 3: A C B)"), ("method:pine", "PINE")]
+)
+def test_selection_reaches_every_figure_of_change(
+    tried: FinishedRun, compared: Selection, other: str, label: str, with_prefix: bool
+) -> None:
+    left = tried.answer_records["vanilla"]
+    ids = (*left.token_ids[:2], -1, -1)  # the third token differs
+    tried = with_answer(tried, "pine", replace(left, label="PINE", token_ids=ids))
+    right = other_answers(tried, "vanilla")[other][1]
+    if other == "order:2":
+        assert right == replace(tried.tried[2].answer_records["vanilla"], label=label)
+        left = replace(left, label="Vanilla (last run)")
+    drawn = draw_change(tried, replace(compared, other=other, with_prefix=with_prefix))
+    rows = numbers(drawn.html)["answers"]
+    assert list(dict.fromkeys(row[0] for row in rows)) == [left.label, label]
+    assert [row[4] for row in rows] == [*left.logprobs, *right.logprobs]
+    step = comparison_step(left, right)
+    expected = {
+        "likely-tokens": viz.plot_next_token_candidates(left, right),
+        "token-shares": viz.plot_answer_attention([left, right], step=step, with_prefix=with_prefix),
+        "answer-shares": viz.plot_answer_attention([left, right], with_prefix=with_prefix),
+    }
+    assert set(expected) == {place for column in FIGURES["change"] for place in column}
+    assert {place: packed_json(figure) for place, figure in drawn.figures.items()} == {
+        place: packed_json(figure) for place, figure in expected.items()
+    }
 
 
 def test_tokens_select_the_query_that_generates_them(tried: FinishedRun, compared: Selection) -> None:
@@ -405,35 +413,11 @@ def test_single_or_empty_answer_has_fewer_figures(tried: FinishedRun, compared: 
     drawn = numbers(html_of(alone, compared))
     assert set(drawn) == {"answers"} and {row[0] for row in drawn["answers"]} == {"Vanilla"}
     assert set(draw_change(alone, compared).figures) == {"answer-shares"}
-    assert set(shares_of(alone, compared)) == {"Vanilla"}
     empty = {name: shortened(record, 0) for name, record in tried.answer_records.items()}
     nothing = draw_change(replace(tried, answer_records=empty, tried=()), compared)
     assert not nothing.figures and NO_TOKENS in nothing.html
     some = draw_change(with_answer(tried, "pine", empty["pine"]), compared)
     assert len(some.figures) == 3 and NO_TOKENS not in some.html
-
-
-def test_first_token_that_differs_is_drawn(tried: FinishedRun, compared: Selection) -> None:
-    vanilla = tried.answer_records["vanilla"]
-    ids = (*vanilla.token_ids[:2], -1, -1)
-    unlike = with_answer(tried, "pine", replace(vanilla, label="PINE", token_ids=ids))
-    for with_prefix in (True, False):
-        chosen = replace(compared, other="method:pine", with_prefix=with_prefix)
-        figures = draw_change(unlike, chosen).figures
-        assert set(figures) == {place for column in FIGURES["change"] for place in column}
-        assert "token 3" in figures["likely-tokens"].layout.title.text
-        read = figures["token-shares"].data[0].x
-        attention = vanilla.attention[2]
-        np.testing.assert_array_equal(read, attention if with_prefix else normalize(attention[1:], "share"))
-        assert len(figures["answer-shares"].data[0].x) == len(read) == (5 if with_prefix else 4)
-
-
-def test_two_orders_of_pine_are_bitwise_identical(tried: FinishedRun, compared: Selection) -> None:
-    chosen = replace(compared, method="pine", other="order:2")
-    for figure in draw_change(tried, chosen).figures.values():
-        assert "exactly 0" in figure.layout.meta["caption"]
-    unequal = draw_change(tried, replace(chosen, method="vanilla")).figures
-    assert not any("exactly 0" in figure.layout.meta["caption"] for figure in unequal.values())
 
 
 def test_order_of_many_documents_is_shortened(tried: FinishedRun) -> None:
