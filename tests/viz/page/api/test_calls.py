@@ -187,8 +187,10 @@ def test_bad_input_is_refused_with_a_sentence(change: dict[str, Any], sentence: 
 # as tools of an assistant
 
 
-def call_tools(app: ServedApp, *calls: tuple[str, dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
-    """Descriptions of all tools by name, and what each call gives, in one session of an MCP client."""
+def call_tools(
+    app: ServedApp, *calls: tuple[str, dict[str, Any]], hear: Any = None
+) -> tuple[dict[str, Any], list[Any]]:
+    """Tools by the end of their name, and what each call gives; hear: called with the progress."""
 
     async def talk() -> tuple[dict[str, Any], list[Any]]:
         async with (
@@ -196,77 +198,56 @@ def call_tools(app: ServedApp, *calls: tuple[str, dict[str, Any]]) -> tuple[dict
             ClientSession(read, write) as session,
         ):
             await session.initialize()
-            tools = {tool.name: tool for tool in (await session.list_tools()).tools}
-            return tools, [await session.call_tool(name, arguments) for name, arguments in calls]
+            tools = {tool.name.rpartition("_")[2]: tool for tool in (await session.list_tools()).tools}
+            return tools, [
+                await session.call_tool(tools[name].name, arguments, progress_callback=hear)
+                for name, arguments in calls
+            ]
 
     return asyncio.run(talk())
 
 
-def test_an_assistant_finds_the_four_tools_and_reads_what_they_do(app: ServedApp) -> None:
+def test_an_assistant_finds_the_four_tools_with_schemas(app: ServedApp) -> None:
     tools, _ = call_tools(app)
-    by_end = {name: next(tool for full, tool in tools.items() if full.endswith(name)) for name in CALLS}
-    assert len(tools) == len(CALLS)
-    assert "whether document order changes the answer" in by_end["shuffle"].description
-    properties = by_end["compare"].inputSchema["properties"]
+    assert set(tools) == CALLS
+    assert "whether document order changes the answer" in tools["shuffle"].description
+    properties = tools["compare"].inputSchema["properties"]
     text, titled = properties["documents"]["items"]["anyOf"]
     assert (properties["documents"]["type"], text["type"]) == ("array", "string")
     assert set(titled["properties"]) == {"text", "title"} and "required" not in titled
     assert "in prompt order" in properties["documents"]["description"]
-
-
-def test_mcp_call_answers_and_reports_mistakes(app: ServedApp) -> None:
-    tools, _ = call_tools(app)
-    compare = next(name for name in tools if name.endswith("compare"))
-    arguments = {"question": QUESTION, "documents": DOCUMENTS, "methods": ["pine"], "max_new_tokens": 4}
-    _, (answered, refused) = call_tools(
-        app,
-        (compare, arguments | {"documents": [*DOCUMENTS[:2], {"text": DOCUMENTS[2]}]}),
-        (compare, arguments | {"documents": ["one", " "]}),
-    )
-    report = json.loads(answered.content[0].text)
-    assert not answered.isError and report == answered.structuredContent
-    jsonschema.validate(report, tools[compare].outputSchema)
-    assert [(result["method"], result["tokens"]) for result in report["results"]] == [("pine", 4)]
-    assert refused.isError and "Invalid argument documents.1: Text is empty." in refused.content[0].text
-
-
-def test_mcp_tools_list_result_schemas_and_methods(app: ServedApp) -> None:
-    tools, _ = call_tools(app)
     for name, tool in tools.items():
         schema = tool.outputSchema
         assert schema["type"] == "object" and {"model", "dtype"} <= set(schema["required"]), name
-        if not name.endswith("measure"):
+        if name != "measure":
             assert tool.inputSchema["properties"]["methods"]["oneOf"][1]["items"]["enum"] == list(METHODS)
-    shuffled = next(tool for name, tool in tools.items() if name.endswith("shuffle")).outputSchema
-    assert "order[i] is the index" in json.dumps(shuffled)
+    assert "order[i] is the index" in json.dumps(tools["shuffle"].outputSchema)
+
+
+def test_mcp_call_answers_and_reports_mistakes(app: ServedApp) -> None:
+    arguments = {"question": QUESTION, "documents": DOCUMENTS, "methods": ["pine"], "max_new_tokens": 4}
+    tools, (answered, refused) = call_tools(
+        app,
+        ("compare", arguments | {"documents": [*DOCUMENTS[:2], {"text": DOCUMENTS[2]}]}),
+        ("compare", arguments | {"documents": ["one", " "]}),
+    )
+    report = json.loads(answered.content[0].text)
+    assert not answered.isError and report == answered.structuredContent
+    jsonschema.validate(report, tools["compare"].outputSchema)
+    assert [(result["method"], result["tokens"]) for result in report["results"]] == [("pine", 4)]
+    assert refused.isError and "Invalid argument documents.1: Text is empty." in refused.content[0].text
 
 
 @pytest.mark.slow
 def test_an_assistant_hears_how_far_a_shuffle_is(app: ServedApp) -> None:
     heard: list[str] = []
 
-    async def talk() -> Any:
-        async with (
-            streamable_http_client(f"{app.url}gradio_api/mcp/") as (read, write, _),
-            ClientSession(read, write) as session,
-        ):
-            await session.initialize()
-            name = next(
-                tool.name for tool in (await session.list_tools()).tools if tool.name.endswith("shuffle")
-            )
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(message or "")
 
-            async def hear(progress: float, total: float | None, message: str | None) -> None:
-                heard.append(message or "")
-
-            arguments = {
-                "question": QUESTION,
-                "documents": DOCUMENTS[:2],
-                "methods": ["pine"],
-                "max_new_tokens": 2,
-            }
-            return await session.call_tool(name, arguments, progress_callback=hear)
-
-    assert len(asyncio.run(talk()).structuredContent["orders"]) == 2
+    arguments = {"question": QUESTION, "documents": DOCUMENTS[:2], "methods": ["pine"], "max_new_tokens": 2}
+    _, (answered,) = call_tools(app, ("shuffle", arguments), hear=hear)
+    assert len(answered.structuredContent["orders"]) == 2
     # They are answered together, and of what happens within a tenth of a second gradio tells the last only.
     assert any("Order 1 of 2" in message for message in heard), heard
 
