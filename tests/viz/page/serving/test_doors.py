@@ -21,7 +21,7 @@ FORGED = '\n{"what": "forged"}\x1b[31m'
 
 @pytest.fixture(scope="module")
 def app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
-    flags = (*NO_MODEL, "--frame-ancestors", "'self' https://school.example")
+    flags = (*NO_MODEL, "--frame-ancestors", "'self' https://school.example", "--max-disk-mb", "2")
     with serve(tmp_path_factory.mktemp("doors") / "log", *flags) as app:
         yield app
 
@@ -94,6 +94,14 @@ def test_client_text_in_a_body_writes_no_log_line(app: ServedApp, visitor: httpx
         visitor.post("/gradio_api/mcp/", json=body, headers=headers)
     log = app.log.read_text()
     assert "\x1b" not in log and not [line for line in log.splitlines() if line.startswith("{")]
+
+
+def test_upload_beyond_quota_is_rejected(visitor: httpx.Client) -> None:
+    first, second = (
+        visitor.post("/gradio_api/upload", files={"files": ("a.txt", letter * 1_000_000)})
+        for letter in (b"x", b"y")
+    )
+    assert (first.status_code, second.status_code) == (200, 507) and "2 MB" in second.text
 
 
 # a page with a password
