@@ -13,7 +13,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import TokenGenerated
 from pine_engine.errors import InputError, ModelError
 from tests.support.running import one_run, run_views
-from tests.support.runs import THREE, form_of, swapped
+from tests.support.runs import THREE, form_of
 from viz.page.answers.answering import RunView, answer
 from viz.page.answers.cards import stopped_cards, waiting_cards
 from viz.page.answers.workspace import instruction_for
@@ -96,17 +96,6 @@ def test_incomplete_form_names_the_missing_part(broken: Form, sentence: str, eng
     assert sentence in str(caught.value)
 
 
-def test_the_letter_in_the_prompt_is_the_letter_on_the_card(engine: Engine) -> None:
-    request = form_of(swapped(THREE, 0), task="judge_pair")
-    texts = ["".join(engine.decode_tokens(ids)) for ids in form_layout(request, engine).documents]
-    assert [("Assistant B" in text, "green" in text) for text in texts] == [
-        (True, True),
-        (False, False),
-        (False, False),
-    ]
-    assert "Assistant A" in texts[1] and "red" in texts[1]
-
-
 def test_tokens_are_counted_while_the_form_is_unfinished(engine: Engine) -> None:
     whole = count_tokens(form_of(), engine)
     layout = form_layout(form_of(), engine)
@@ -127,39 +116,27 @@ def test_the_instruction_follows_the_task_unless_it_was_written() -> None:
     assert instruction_for("retrieval_qa", "Mine.") == "Mine."
 
 
-# Failures
-
-
 # The engine behind the page
 
 
-class _Gate:
-    """A loader that waits until it is let through."""
-
-    def __init__(self, outcome: Engine | Exception) -> None:
-        self.open = threading.Event()
-        self.outcome = outcome
-
-    def __call__(self) -> Engine:
-        self.open.wait(10)
-        if isinstance(self.outcome, Exception):
-            raise self.outcome
-        return self.outcome
-
-
 def test_a_run_waits_for_the_model_and_says_so(engine: Engine) -> None:
-    gate = _Gate(engine)
-    source = EngineSource(gate, "tiny")
+    gate = threading.Event()
+    source = EngineSource(lambda: engine if gate.wait(10) else pytest.fail("it never came"), "tiny")
     source.start()
     at_first = source.status
     assert at_first.stage == "loading" and "Loading tiny" in at_first.sentence
+    stop = StopFlag()
+    stopped = run_views(source, lambda _: pytest.fail("the work began"), **one_run(stop))
+    assert next(stopped).startswith("Loading tiny")
+    stop.requested = True
+    assert list(stopped) == ["Stopped."]
 
     def work(engine: Engine) -> Generator[str, None, None]:
         yield f"ran on {engine.model_name}"
 
     views = run_views(source, work, **one_run())
     assert next(views).startswith("Loading tiny")
-    gate.open.set()
+    gate.set()
     assert [view for view in views if not view.startswith("Loading")] == ["ran on tiny"]
     assert source.status.stage == "ready" and "tiny · float32 · cpu" in source.status.sentence
 
@@ -172,9 +149,10 @@ def test_a_run_waits_for_the_model_and_says_so(engine: Engine) -> None:
     ],
 )
 def test_a_model_that_cannot_be_loaded_is_a_sentence(error: Exception, sentence: str) -> None:
-    gate = _Gate(error)
-    gate.open.set()
-    source = EngineSource(gate, "tiny")
+    def load() -> Engine:
+        raise error
+
+    source = EngineSource(load, "tiny")
     source.start()
     [message] = run_views(source, lambda _: pytest.fail("there is no engine to work with"), **one_run())
     assert message.startswith(f"failed: {sentence}") and "secret" not in message
@@ -219,18 +197,6 @@ def test_ending_a_run_closes_the_engine(how: str, engine: Engine) -> None:
         assert list(views) == ["Stopped."]
     views.close()
     assert endless.closed
-
-
-def test_stop_ends_the_wait_for_the_model(engine: Engine) -> None:
-    gate = _Gate(engine)
-    source = EngineSource(gate, "tiny")
-    source.start()
-    stop = StopFlag()
-    views = run_views(source, lambda _: pytest.fail("the work began"), **one_run(stop))
-    assert next(views).startswith("Loading")
-    stop.requested = True
-    assert list(views) == ["Stopped."]
-    gate.open.set()
 
 
 def test_stop_keeps_what_was_written() -> None:
