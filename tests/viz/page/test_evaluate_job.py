@@ -21,7 +21,6 @@ from tests.support.records import judged, run_info, sweep, swept
 from tests.support.running import one_run, run_views
 from tests.support.viz_reading import read_html, table_cells
 from viz.cards.measured import MeasuredRow, MeasuredTable, measured_tables
-from viz.figures.bias_curve import plot_bias_curve
 from viz.page import evaluate_job
 from viz.page.common.host_settings import HostSettings
 from viz.page.evaluate import read_request
@@ -72,7 +71,8 @@ def records(views: list[MeasureView]) -> tuple[Record, ...]:
 
 def view_of(records: Iterable[Record], planned: Iterable[Key] = ()) -> MeasureView:
     found = tuple(records)
-    return MeasureView("", run_info(), tuple(planned) or tuple(one.key for one in found), found)
+    info = run_info(data="a <b> & c")
+    return MeasureView("", info, tuple(planned) or tuple(one.key for one in found), found)
 
 
 def curves_of(records: Iterable[Record], planned: Iterable[Key] = ()) -> list[Curve]:
@@ -269,6 +269,7 @@ def test_unparsed_answers_have_no_line_and_no_level() -> None:
         ("PINE", [False, False, True]),
     ]
     assert [level.label for level in curve.levels] == ["NIA, shuffled"]
+    assert "a &lt;b&gt; &amp; c." in curve.note
     assert curves_of(one.model_copy(update={"answer_logprob": None, "parsed": None}) for one in records) == []
     (nats,) = curves_of(records)
     assert len(nats.lines) == 3, "log-probabilities need no parsing"
@@ -365,23 +366,11 @@ def test_many_orders_show_the_lowest_and_highest() -> None:
 
 def test_table_and_curve_count_slots_from_one() -> None:
     records = list(sweep(3, ["vanilla", "pine"], lambda index, _, slot: -index - slot))
-    view = view_of(records)
-    tables = tabulate(records, view.planned)
+    tables = tabulate(records, [one.key for one in records])
     assert {table.orders for table in tables} == {("slot 1", "slot 2", "slot 3")}
     (curve,) = curves_of(records)
     assert curve.places == ("1", "2", "3")
     assert [order_label(name) for name in ("as-is", "order:1-0")] == ["as-is", "order:1-0"]
-
-
-def test_curve_has_a_point_per_slot_and_its_source() -> None:
-    records = with_shuffles(sweep(3, ["nia", "pine"], lambda index, _, slot: -index - slot))
-    view = view_of(records)
-    run = replace(view, info=run_info(data="a <b> & c")).run
-    assert run is not None
-    figure = plot_bias_curve(slot_curves(run))
-    names = ["NIA", "PINE", "NIA, shuffled", "PINE, shuffled"]
-    assert [line.name for line in figure.data] == names
-    assert "a &lt;b&gt; &amp; c." in figure.layout.meta["caption"]
 
 
 @pytest.mark.parametrize(
