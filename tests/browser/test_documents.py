@@ -18,7 +18,6 @@ from tests.browser.driving import (
     drag,
     give,
     letters,
-    paint,
     pick,
     run,
     save,
@@ -28,7 +27,6 @@ from tests.browser.driving import (
     texts,
     title,
     unfold,
-    violations,
     wait_for_model,
 )
 
@@ -214,27 +212,6 @@ def test_typed_text_and_focus_stay_with_their_document(page: Page) -> None:
     expect(title(page, 3)).to_have_value("Tides")
     expect(text(page, 2)).to_have_value("second text and more and more")
     assert letters(page) == ["A", "B", "C", "D"]
-    page.locator("#clear-documents").click()
-    page.locator("#pasted textarea").fill("\n\n".join(f"document number {n}" for n in range(21)))
-    page.locator("#paste-documents").click()
-    expect(page.locator("#documents-message")).to_contain_text("1 not added")
-    expect(text(page, 20)).to_have_value("document number 19")
-
-
-@pytest.mark.slow
-def test_a_judge_has_answers_without_titles(page: Page) -> None:
-    unfold(page)
-    choose(page, "Task", "Judge")
-    expect(card(page, 1)).to_contain_text("Answer of assistant A")
-    expect(page.get_by_label("Text, answer in slot 1")).to_be_visible()
-    expect(card(page, 1).locator(".page-title")).to_be_hidden()
-    expect(page.locator("#add-document")).to_have_text("Add an answer")
-    card(page, 2).get_by_role("button", name="Earlier").click()
-    found = violations(page, "#documents")
-    paint(page, dark=True)
-    found += violations(page, "#documents")
-    paint(page, dark=False)
-    assert found == []
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.driving import (
     EXAMPLES,
     RUN_MS,
+    card,
     choose,
     give,
     open_tab,
@@ -35,7 +36,9 @@ def set_number(page: Page, slider: str, value: int) -> None:
 def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp_path: Path) -> None:
     wait_for_model(page)
     pick(page, JUDGE)
-    expect(page.locator("#documents")).to_contain_text("Answer of assistant B")
+    expect(card(page, 2)).to_contain_text("Answer of assistant B")
+    expect(card(page, 2).locator(".page-title")).to_be_hidden()
+    expect(page.locator("#add-document")).to_have_text("Add an answer")
     unfold(page)
     select_options(page, "#methods", "Vanilla", "PINE")
     set_length(page, 16)
@@ -102,8 +105,8 @@ def test_molecules_are_drawn_and_measured_by_the_model_that_was_trained_for_them
     run(page)
     expect(page.locator("#run-status")).to_contain_text("(molecules)")
     cards = page.locator("#answers .pine-card")
-    for card in cards.all():
-        expect(card).to_contain_text("Model: molecules")
+    for one in cards.all():
+        expect(one).to_contain_text("Model: molecules")
     expect(page.locator("#answers .pine-sketch svg")).to_have_count(cards.count())
     open_tab(page, "Document importance")
 
