@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import permutations
 from pathlib import Path
 from typing import Any, get_args
 
@@ -39,8 +38,9 @@ def client(app: ServedApp) -> Iterator[Client]:
     client.close()
 
 
-def ask(client: Client, name: str, **arguments: Any) -> Any:
-    return client.predict(question=QUESTION, documents=DOCUMENTS, api_name=name, **arguments)
+def ask(client: Client, name: str, documents: list[str] = DOCUMENTS, **arguments: Any) -> Any:
+    options = {"max_new_tokens": 4} | arguments
+    return client.predict(question=QUESTION, documents=documents, api_name=name, **options)
 
 
 CALLS = {"compare", "shuffle", "trace", "measure"}
@@ -58,7 +58,7 @@ def test_no_other_calls_are_public(client: Client) -> None:
 
 
 def test_compare_answers_with_the_requested_methods(client: Client) -> None:
-    report = ask(client, "/compare", methods=["vanilla", "pine"], max_new_tokens=4, instruction="")
+    report = ask(client, "/compare", methods=["vanilla", "pine"], instruction="")
     assert set(report) == {"model", "dtype", "results"}
     assert report["model"] == "SmolLM2-135M-Instruct" and report["dtype"] in get_args(Dtype)
     assert [result["method"] for result in report["results"]] == ["vanilla", "pine"]
@@ -89,17 +89,16 @@ def test_the_instruction_reaches_the_model(client: Client) -> None:
 
 
 def test_shuffle_gives_every_order_with_its_answers_and_pine_keeps_its_promise(client: Client) -> None:
-    report = ask(client, "/shuffle", methods=["vanilla", "pine"], max_new_tokens=4, answers=["Clara"])
+    report = ask(client, "/shuffle", DOCUMENTS[1:], methods=["vanilla", "pine"], answers=["Clara"])
     by_method = {row["method"]: row for row in report["methods"]}
     vanilla, pine = by_method["vanilla"], by_method["pine"]
-    assert pine["orders"] == vanilla["orders"] == len(report["orders"]) == 6
+    assert pine["orders"] == vanilla["orders"] == len(report["orders"]) == 2
     assert (
         pine["bitwise_identical"] and pine["max_abs_logit_diff"] == 0.0 and pine["num_distinct_answers"] == 1
     )
     assert vanilla["max_abs_logit_diff"] > 0.1
     assert (pine["invariance_held"], vanilla["invariance_held"]) == (True, None)
-    assert report["orders"][0]["order"] == [0, 1, 2]
-    assert sorted(order["order"] for order in report["orders"]) == sorted(map(list, permutations(range(3))))
+    assert [order["order"] for order in report["orders"]] == [[0, 1], [1, 0]]
     for place, row in enumerate(report["methods"]):
         answers = [order["answers"][place] for order in report["orders"]]
         assert len({answer["text"] for answer in answers}) == row["num_distinct_answers"]
