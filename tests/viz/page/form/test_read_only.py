@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-import httpx
 import pytest
 from gradio.state_holder import SessionState
 
@@ -15,7 +14,6 @@ from app import build_app
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
-from tests.support.serving import Serve
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.widgets import built
 from viz.page.answers.answering import answer
@@ -131,12 +129,6 @@ def test_read_only_page_opens_no_file(page: gr.Blocks, name: str, tmp_path: Path
     values = [file if isinstance(block, gr.UploadButton) else None for block in event.inputs]
     with pytest.raises(gr.Error, match="File uploads are disabled"):
         asyncio.run(page.preprocess_data(event, values, SessionState(page)))
-
-
-def test_no_file_is_taken(serve: Serve, tmp_path: Path) -> None:
-    with serve(tmp_path / "app.log", "--read-only") as app:
-        answer = httpx.post(f"{app.url}gradio_api/upload", files={"files": ("rows.csv", b"a" * 2_000_000)})
-    assert (answer.status_code, answer.text) == (403, f"{NOTE} File uploads are disabled.")
 
 
 def test_nothing_can_be_entered_and_the_page_says_so(page: gr.Blocks) -> None:
