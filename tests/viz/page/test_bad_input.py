@@ -60,7 +60,7 @@ def test_nothing_that_is_thrown_at_the_doors_does_harm() -> None:
         {"_type": "gradio.FileData"},
     ],
 )
-@pytest.mark.parametrize("depth", [0, 3, 100_000])
+@pytest.mark.parametrize("depth", [0, 3, 10_000])
 def test_refuse_files_finds_file_object_at_any_depth(value: Any, depth: int) -> None:
     for level in range(depth):
         value = [value, "a"] if level % 2 else {"a": value, "path": 1}

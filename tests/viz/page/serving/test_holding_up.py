@@ -65,7 +65,7 @@ def test_run_of_disconnected_client_ends(
     ("button", "stop", "words"),
     [
         pytest.param("run", "stop", "Starting", marks=pytest.mark.slow),
-        ("run", "stop", "Generating"),
+        pytest.param("run", "stop", "Generating", marks=pytest.mark.slow),
         ("shuffle", "stop-shuffle", "Order 1 done"),
     ],
 )
@@ -122,6 +122,6 @@ def test_page_of_earlier_server_still_runs(app: ServedApp) -> None:
 
 
 def test_concurrent_visitors_get_their_own_answers(app: ServedApp) -> None:
-    measured = measure(app.url, app.process.pid, visitors=5, seconds=8, files=app.log.parent)
+    measured = measure(app.url, app.process.pid, visitors=5, seconds=4, files=app.log.parent)
     report = asyncio.run(measured)
     assert report.runs > 0 and report.faults == []

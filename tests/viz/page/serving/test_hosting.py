@@ -285,6 +285,7 @@ def test_process_under_load_reports_rejects_and_ends(served: ServedApp) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_process_writes_to_temporary_folder_only(served: ServedApp) -> None:
     folder = served.log.parent
     assert not list((folder / "home").rglob("*"))
