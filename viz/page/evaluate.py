@@ -99,11 +99,8 @@ def evaluate_tab(
     settings: HostSettings,
     disk: Disk,
     reader: FileReader,
-) -> list[Any]:
-    """Build the tab and connect its events; return the inputs of read_request.
-
-    The load event of the page fills in orders and methods.
-    """
+) -> None:
+    """Build the tab and connect its events; the load event of the page fills in orders and methods."""
     sets = built_in_choices()
     own, kept = gr.State(None), gr.State(None, delete_callback=remove_folder)
     with gr.Column(elem_id="measure-section", elem_classes="page-section"):
@@ -321,4 +318,3 @@ def evaluate_tab(
 
     shown = [tables, curve, findings, offer, records, report, kept]
     bind_job(bar, begin, [kept, *inputs], shown, sources, chosen)
-    return inputs
