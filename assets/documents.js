@@ -140,7 +140,7 @@
 
     const send = () => {
       sent = JSON.stringify(
-        slots.map(({ card, letter }) => ({ identity: letter, title: typed(card.title), text: typed(card.text) })),
+        slots.map(({ card, letter }) => ({ letter, title: typed(card.title), text: typed(card.text) })),
       );
       props.value = sent;
       document.dispatchEvent(new CustomEvent("pine:ordered", { detail: slots.map(({ letter }) => letter) }));
@@ -164,9 +164,9 @@
     /* A card that has the same in it stays, and with it the focus. */
     const read = (value) => {
       const free = slots.map(({ card }) => card);
-      return JSON.parse(value).map(({ identity, title, text }) => {
+      return JSON.parse(value).map(({ letter, title, text }) => {
         const same = free.findIndex((card) => card.title.value === title && card.text.value === text);
-        return { card: same < 0 ? newCard({ title, text }) : free.splice(same, 1)[0], letter: identity };
+        return { card: same < 0 ? newCard({ title, text }) : free.splice(same, 1)[0], letter };
       });
     };
 

@@ -144,7 +144,7 @@ def _orders(run: FinishedRun) -> Numbers:
 
 
 def _pictures(run: FinishedRun, form: Form, drawn: Mapping[str, TabContent]) -> str:
-    texts = [(document_segment(entry.identity), entry.text) for entry in form.entries]
+    texts = [(document_segment(entry.letter), entry.text) for entry in form.entries]
     answers = {METHODS[method].label: answer.text for method, answer in run.result.answers.items()}
     return pictures_page(
         [(heading, tab.html, list(map(packed_json, tab.figures.values()))) for heading, tab in drawn.items()],

@@ -14,7 +14,7 @@ PAGE_NAME = "certificate.html"
 
 def form_request(form: Form) -> "pine.Request":
     """Return the request of the form, with documents in the order of their letters."""
-    lettered = sorted(form.entries, key=lambda entry: entry.identity)
+    lettered = sorted(form.entries, key=lambda entry: entry.letter)
     return pine.Request(
         question=form.question,
         documents=[pine.Document(entry.text, title=form.title(entry)) for entry in lettered],

@@ -128,7 +128,7 @@ def sweep_tab(
     def announce(
         documents: str, task: str, ticked: Sequence[str], name: str | None, picked: tuple[str | None, int]
     ) -> Updates:
-        identities = [entry.identity for entry in read_entries(documents)]
+        identities = [entry.letter for entry in read_entries(documents)]
         nouns = TASKS[task].nouns
         own = picked[1] if picked[0] == name else None
         return {

@@ -2,7 +2,9 @@
 
 import base64
 import binascii
+import json
 import zlib
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,9 +12,9 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, field
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
-from viz.page.common.bounds import MAX_DOCUMENTS, check_limit
+from viz.page.common.bounds import check_limit
 from viz.page.common.failures import first_problem
-from viz.page.form.documents import Entries, Entry
+from viz.page.form.documents import SentEntries
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.method_boxes import OFFERED
 
@@ -22,14 +24,6 @@ MAX_LINK_CHARACTERS = 32_000
 LARGEST_BYTES = 1_000_000  # maximum bytes of a session as JSON, also when unpacked from a link
 Text = Annotated[str, StringConstraints(max_length=200_000)]
 ShortText = Annotated[str, StringConstraints(max_length=2_000)]
-
-
-class SharedDocument(BaseModel, frozen=True, extra="forbid"):
-    """A document in a slot."""
-
-    letter: Annotated[int, Field(ge=0, lt=MAX_DOCUMENTS)]  # 0 is A; it stays with the document
-    title: ShortText = ""
-    text: Text = ""
 
 
 class Session(BaseModel, frozen=True, extra="forbid"):
@@ -43,9 +37,7 @@ class Session(BaseModel, frozen=True, extra="forbid"):
     accepted: Text = ""  # accepted answers, one per line
     methods: tuple[ShortText, ...]
     max_new_tokens: Annotated[int, Field(ge=MIN_NEW_TOKENS, le=MAX_NEW_TOKENS)]
-    documents: Annotated[tuple[SharedDocument, ...], Field(max_length=MAX_DOCUMENTS)]
-    """Documents in slot order."""
-
+    documents: SentEntries  # in slot order
     ran: bool = False  # True if there were answers, so that opening the session runs it again
     model: ShortText = ""  # model of the answers; opening the session shows its name and loads nothing
     selection: dict[ShortText, str | int | bool | None] = Field(default_factory=dict, max_length=20)
@@ -65,53 +57,23 @@ class Session(BaseModel, frozen=True, extra="forbid"):
             raise InputError(f"Unknown method: {unknown[0]!r}. Choose from: {', '.join(OFFERED)}")
         return names
 
-    @field_validator("documents")
-    @classmethod
-    def _each_letter_once(cls, documents: tuple[SharedDocument, ...]) -> tuple[SharedDocument, ...]:
-        if sorted(document.letter for document in documents) != list(range(len(documents))):
-            raise InputError(f"Invalid document ids: expected 0 to {len(documents) - 1}")
-        return documents
-
     @property
     def form(self) -> Form:
         """Return the form."""
         return Form(
-            self.task, self.question, self.instruction, self.methods, self.max_new_tokens, self.entries
+            self.task, self.question, self.instruction, self.methods, self.max_new_tokens, self.documents
         )
 
-    @property
-    def entries(self) -> Entries:
-        """Return the entries of the editor."""
-        return tuple(Entry(document.letter, document.title, document.text) for document in self.documents)
 
+def session_of(form: Form, **others: Any) -> Session:
+    """Return the session of a form. Raises InputError if it is too large or has invalid Unicode.
 
-def session_of(
-    form: Form,
-    *,
-    accepted: str,
-    ran: bool = False,
-    model: str = "",
-    selection: dict[str, Any] | None = None,
-    tab: str = "",
-) -> Session:
-    """Return the session of a form. Raises InputError if it is too large or has invalid Unicode."""
+    others: further fields of the session, such as the accepted answers.
+    """
+    fields = asdict(form) | others
+    fields["documents"] = fields.pop("entries")
     try:
-        return Session(
-            task=form.task,
-            question=form.question,
-            instruction=form.instruction,
-            accepted=accepted,
-            methods=form.methods,
-            max_new_tokens=form.max_new_tokens,
-            documents=tuple(
-                SharedDocument(letter=entry.identity, title=entry.title, text=entry.text)
-                for entry in form.entries
-            ),
-            ran=ran,
-            model=model,
-            selection=selection or {},
-            tab=tab,
-        )
+        return Session.model_validate_json(json.dumps(fields))
     except ValidationError as error:
         raise InputError(f"Cannot save the session: {first_problem(error)}.") from error
 

@@ -53,7 +53,7 @@ def test_the_session_opens_what_was_run(files: dict[str, bytes], run: FinishedRu
     file.write_bytes(files["session.json"])
     session = from_file(file)
     assert run.form is not None
-    assert session.entries == run.form.entries
+    assert session.documents == run.form.entries
     assert (session.question, session.methods, session.accepted) == (
         run.form.question,
         run.form.methods,

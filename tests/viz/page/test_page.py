@@ -39,10 +39,10 @@ def test_documents_are_the_same_after_a_way_to_the_browser_and_back(
     ("sent", "sentence"),
     [
         ("not JSON", "Invalid documents: the whole: invalid json"),
-        ('[{"identity": "0"}]', "Invalid documents: 0.identity: input should be a valid integer"),
-        ('[{"identity": 0, "text": "\\ud800"}]', "Invalid documents: the whole: invalid json"),
-        ('[{"identity": 1}]', "Invalid document ids: expected 0 to 0"),
-        ('[{"identity": 0}, {"identity": 0}]', "Invalid document ids: expected 0 to 1"),
+        ('[{"letter": "0"}]', "Invalid documents: 0.letter: input should be a valid integer"),
+        ('[{"letter": 0, "text": "\\ud800"}]', "Invalid documents: the whole: invalid json"),
+        ('[{"letter": 1}]', "Invalid document ids: expected 0 to 0"),
+        ('[{"letter": 0}, {"letter": 0}]', "Invalid document ids: expected 0 to 1"),
         (f"[{', '.join(['{}'] * 21)}]", "Invalid documents: "),
     ],
 )

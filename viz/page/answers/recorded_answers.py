@@ -93,7 +93,7 @@ def recorded_of(form: Form) -> tuple[Shown, Origin | None]:
 
 def _is_of(form: Form, example: FormExample) -> bool:
     expected = example.form(form.methods)
-    entered = tuple(sorted(form.entries, key=lambda entry: entry.identity))
+    entered = tuple(sorted(form.entries, key=lambda entry: entry.letter))
     usual = expected.instruction or expected.row.instruction
     return (form.task, form.question, entered, form.instruction or usual) == (
         expected.task,

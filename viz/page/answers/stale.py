@@ -42,7 +42,7 @@ def changes(origin: Origin, form: Form, model: Choice | None) -> list[str]:
     before, nouns = origin.form, form.row.nouns
     if before.task != form.task:
         return ["task"]
-    then, now = ({one.identity: (one.title, one.text) for one in each.entries} for each in (before, form))
+    then, now = ({one.letter: (one.title, one.text) for one in each.entries} for each in (before, form))
     edited = [document_letter(letter) for letter in sorted(then.keys() & now) if then[letter] != now[letter]]
     different = {
         f"number of {nouns.documents}": len(then) != len(now),

@@ -19,7 +19,7 @@ def check_form(form: Form, settings: HostSettings) -> None:
         check_shipped(form)
     nouns = form.row.nouns
     check_limit(f"Too many {nouns.documents}", len(form.entries), settings.max_documents, "Remove some.")
-    texts = {nouns.named(document_letter(entry.identity)): entry.text + entry.title for entry in form.entries}
+    texts = {nouns.named(document_letter(entry.letter)): entry.text + entry.title for entry in form.entries}
     for name, text in (texts | {nouns.question: form.question, "instruction": form.instruction}).items():
         problem = f"{capital(name)} too long"
         check_limit(problem, len(text), MAX_TEXT_CHARACTERS, "Shorten it.", unit=" characters")
@@ -34,7 +34,7 @@ def form_layout(form: Form, engine: "pine.Engine", settings: HostSettings = DEFA
     """
     form.check()
     check_form(form, settings)
-    lettered = sorted(form.entries, key=lambda entry: entry.identity)
+    lettered = sorted(form.entries, key=lambda entry: entry.letter)
     layout = engine.tokenize(form_prompt(form, lettered, engine.tokenizer))
     if why := too_long(layout.num_tokens, settings):
         raise InputError(why)

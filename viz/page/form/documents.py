@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import Nouns
@@ -24,19 +24,31 @@ def capital(text: str) -> str:
 class Entry:
     """One document in the editor."""
 
-    identity: int  # letter (0 is A), which stays when the document is moved
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    letter: int  # 0 is A; it stays with the document when that is moved
     title: str = ""
     text: str = ""
 
 
 Entries = tuple[Entry, ...]
 
-_JSON = TypeAdapter(Annotated[Entries, Field(max_length=MAX_DOCUMENTS)])
+
+def _each_letter_once(entries: Entries) -> Entries:
+    if sorted(entry.letter for entry in entries) != list(range(len(entries))):
+        raise InputError(f"Invalid document ids: expected 0 to {len(entries) - 1}.")
+    return entries
+
+
+SentEntries = Annotated[Entries, Field(max_length=MAX_DOCUMENTS), AfterValidator(_each_letter_once)]
+"""Entries from outside, which are checked."""
+
+_JSON = TypeAdapter(SentEntries)
 
 
 def entries_from(documents: Sequence[tuple[str, str]]) -> Entries:
     """Return entries of (title, text) pairs, lettered in this order."""
-    return tuple(Entry(identity, title, text) for identity, (title, text) in enumerate(documents))
+    return tuple(Entry(letter, title, text) for letter, (title, text) in enumerate(documents))
 
 
 def entries_json(entries: Entries) -> str:
@@ -47,12 +59,9 @@ def entries_json(entries: Entries) -> str:
 def read_entries(sent: str) -> Entries:
     """Parse the entries of assets/documents.js. Raises InputError if they are invalid."""
     try:
-        entries = _JSON.validate_json(sent, strict=True)
+        return _JSON.validate_json(sent, strict=True)
     except ValidationError as error:
         raise InputError(f"Invalid documents: {first_problem(error)}.") from error
-    if sorted(entry.identity for entry in entries) != list(range(len(entries))):
-        raise InputError(f"Invalid document ids: expected 0 to {len(entries) - 1}.")
-    return entries
 
 
 def room_beside(entries: Entries, most: int) -> int:

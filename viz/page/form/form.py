@@ -38,8 +38,8 @@ class Form:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Return the identity of the document in each slot."""
-        return tuple(entry.identity for entry in self.entries)
+        """Return the letter of the document in each slot, 0 for A."""
+        return tuple(entry.letter for entry in self.entries)
 
     def title(self, entry: Entry) -> str:
         """Return the title of a document; "" for tasks without titles."""
@@ -53,7 +53,7 @@ class Form:
             raise InputError(f"No {nouns.documents}. Add at least one.")
         for entry in self.entries:
             if not entry.text.strip():
-                name = capital(nouns.named(document_letter(entry.identity)))
+                name = capital(nouns.named(document_letter(entry.letter)))
                 raise InputError(f"{name} is empty. Enter text or remove it.")
         if self.row.needs_question and not self.question.strip():
             raise InputError(f"No {nouns.question}. Enter one.")
