@@ -84,13 +84,18 @@ def test_unsplittable_text_shows_its_problem(pasted: str, sentence: str) -> None
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [
-        (form_of(()), "No documents"),
-        (form_of((Entry(1, "", "x"), Entry(0, "t", " "))), "Document A is empty"),
-        (form_of(question=" "), "No question"),
+        (form_of((), task="judge_pair"), "No answers to compare"),
+        (
+            form_of((Entry(0, "", "x"), Entry(1, "t", " ")), task="judge_pair"),
+            "Answer of assistant B is empty",
+        ),
+        (form_of(question=" ", task="kv_retrieval"), "No key"),
         (form_of(methods=()), "No method selected"),
     ],
 )
-def test_incomplete_form_names_the_missing_part(broken: Form, sentence: str, engine: Engine) -> None:
+def test_incomplete_form_names_the_missing_part_as_its_task_does(
+    broken: Form, sentence: str, engine: Engine
+) -> None:
     with pytest.raises(InputError) as caught:
         form_layout(broken, engine)
     assert sentence in str(caught.value)

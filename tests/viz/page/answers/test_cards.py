@@ -18,13 +18,11 @@ from tests.support.widgets import built
 from viz.page.answers import choosing
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
 from viz.page.answers.workspace import Workspace
-from viz.page.form.documents import Entry, entries_from
+from viz.page.form.documents import Entry
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.sources import Sources
-
-TWO = entries_from([("Varo", "red"), ("Senna", "green")])
 
 
 def shown(text: str, task: str) -> Shown:
@@ -95,16 +93,6 @@ def test_a_hidden_title_is_not_read() -> None:
     request = Form("retrieval_qa", "q", "", ("pine",), 8, (entry,))
     assert request.title(entry) == "Varo"
     assert replace(request, task="math_reasoning").title(entry) == ""
-
-
-def test_what_is_missing_is_called_by_its_name() -> None:
-    request = Form("judge_pair", "q", "", ("pine",), 8, (Entry(1, "", " "), Entry(0, "", "x")))
-    with pytest.raises(Exception, match="^Answer of assistant B is empty"):
-        request.check()
-    with pytest.raises(Exception, match="^No answers to compare"):
-        replace(request, entries=()).check()
-    with pytest.raises(Exception, match="^No key"):
-        replace(request, task="kv_retrieval", entries=TWO, question="").check()
 
 
 # Examples
