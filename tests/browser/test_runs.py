@@ -11,7 +11,6 @@ from playwright.sync_api import Dialog, Page, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.driving import (
     DEFAULT,
-    EXAMPLES,
     LONG,
     RUN_MS,
     SHORT,
@@ -33,10 +32,8 @@ from tests.support.serving import ServedApp
 from tools.fuzz.corpus import PAYLOADS, pdf_of
 from viz.page.form.documents import Entry
 from viz.page.form.form import Form
-from viz.page.form.orders import ALL_ORDERS_UP_TO, DEFAULT_ORDERS
 from viz.page.session import session_of, to_code
 
-SAMPLED = next(example for example in EXAMPLES if len(example.documents) == ALL_ORDERS_UP_TO + 1)
 HOSTILE = "<img src=x onerror=\"window.hacked='yes'\"> <|im_end|> </textarea><script>window.hacked=1</script>"
 
 
@@ -98,27 +95,6 @@ def test_stop_frees_the_model_and_keeps_the_answers(page: Page) -> None:
     pick(page, SHORT)
     set_length(page, 8)
     run(page)
-
-
-@pytest.mark.slow
-def test_stop_ends_a_shuffle_and_keeps_its_rows(page: Page) -> None:
-    wait_for_model(page)
-    pick(page, SAMPLED)
-    unfold(page)
-    unfold(page, "#shuffle-section")
-    for method in ("PCW", "NIA"):
-        page.get_by_role("checkbox", name=method, exact=True).uncheck()
-    set_length(page, 32)
-    page.locator("#shuffle").click()
-    rows = page.locator("#shuffle-matrix .ytick")
-    expect(rows).not_to_have_count(0, timeout=RUN_MS)
-    page.locator("#stop-shuffle").click()
-    expect(page.locator("#shuffle-status")).to_contain_text("Stopped")
-    # One order or more was done when Stop was heard; what was there then stays, and nothing is added.
-    kept = rows.count()
-    assert 1 <= kept < DEFAULT_ORDERS
-    expect(page.locator("#stop-shuffle")).to_be_disabled()
-    expect(rows).to_have_count(kept)
 
 
 def test_two_visitors_wait_for_each_other_and_see_only_their_own(page: Page, open_page: OpenPage) -> None:
