@@ -22,22 +22,16 @@ from viz.page.jobs.sources import Sources
 from viz.page.position_sweep import SweepTab, compared_methods
 
 
+def total_sentence(count: TokenCount, max_new_tokens: int) -> str:
+    """Describe the lengths of prompt and answer, and the context length of the model, in tokens."""
+    return f"{count.total:,} prompt + {max_new_tokens} answer tokens (context: {count.max_context_length:,})"
+
+
 def too_many_tokens(count: TokenCount, max_new_tokens: int, settings: HostSettings) -> str:
     """Return why a prompt does not fit, or ""."""
     if count.total + max_new_tokens <= count.max_context_length:
         return too_long(count.total, settings) or ""
-    return (
-        f"Prompt too long: {count.total:,} prompt + {max_new_tokens} answer tokens (context: "
-        f"{count.max_context_length:,}). Shorten or remove documents."
-    )
-
-
-def total_html(count: TokenCount, max_new_tokens: int) -> str:
-    """Render the length of the prompt and the context length of the model, in tokens."""
-    sentence = (
-        f"{count.total:,} prompt + {max_new_tokens} answer tokens (context: {count.max_context_length:,})"
-    )
-    return notice(sentence, kind="count")
+    return f"Prompt too long: {total_sentence(count, max_new_tokens)}. Shorten or remove documents."
 
 
 def planned_jobs(
@@ -87,7 +81,7 @@ def bind_counting(
         works = planned_jobs(form, counted.total, orders=orders, controls=controls, settings=settings)
         speed = sources.runs.speed(engine.model_name)
         updates: dict[Any, Any] = {
-            page.total: total_html(counted, form.max_new_tokens),
+            page.total: notice(total_sentence(counted, form.max_new_tokens), kind="count"),
             page.editor.cards: gr.update(counts=counts),
         }
         for bar, work in zip(bars, works, strict=True):
