@@ -44,12 +44,17 @@ class Step:
     @property
     def paragraphs(self) -> list[Markup]:
         """The text as HTML."""
-        return [Markup(_LINK.sub(_link, str(escape(part)))) for part in self.text.strip().split("\n\n")]
+        return paragraphs(self.text)
 
     @property
     def marks(self) -> set[str]:
         """Names of the marks that the text highlights."""
         return {name for _, kind, name in _LINK.findall(self.text) if kind == "mark"}
+
+
+def paragraphs(text: str) -> list[Markup]:
+    """Return the paragraphs of a text with links, as HTML."""
+    return [Markup(_LINK.sub(_link, str(escape(part)))) for part in text.strip().split("\n\n")]
 
 
 def _link(match: re.Match[str]) -> str:

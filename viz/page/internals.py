@@ -164,8 +164,7 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
                             for column in FIGURES.get(name, ()):
                                 with gr.Column(min_width=320):
                                     figures |= {place: build_figure(f"figure-{place}") for place in column}
-                        if explanation := how_to_read(name):
-                            gr.HTML(explanation)
+                        gr.HTML(how_to_read(name))
     controls: list[Any] = [method, query, layer, head]
     drawings = [*pictures.values(), *figures.values()]
     read = [finished, state, attended]

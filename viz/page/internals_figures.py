@@ -1,16 +1,15 @@
 """Tabs of "Internals": HTML and figures of a finished run for one selection."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import plotly.graph_objects as go
-from markupsafe import Markup
 
 import pine_engine as pine
 import viz
 from viz.cards.compare import answers_picture
-from viz.cards.tutorial import term
+from viz.cards.tutorial import CONTENT, paragraphs
 from viz.drawing.markup import empty_panel, render
 from viz.drawing.picture import switch
 from viz.drawing.text import join_words, shorten
@@ -329,49 +328,6 @@ DRAWING: dict[str, Callable[[FinishedRun, Selection], TabContent]] = {
 """Drawing function of each tab."""
 
 
-HOW_TO_READ: dict[str, Sequence[str]] = {
-    "attention": (
-        "Each cell is the attention weight from a query token (row) to a key token (column) in one layer and "
-        "head, on a log scale. Gray: masked. Drag to zoom both panels; click to select a query. In long "
-        "prompts, one cell covers several tokens and shows their maximum.",
-        "Most heads attend mainly to the first token (the attention sink). It is hidden by default.",
-    ),
-    "masks": (
-        Markup(
-            "Each panel shows one {} by token: queries in rows, keys in columns; blue cells are allowed. "
-            "Methods with the same mask share a panel; they differ in positions or weights. Drag to zoom; "
-            "click a row to select the query."
-        ).format(term("mask")),
-    ),
-    "positions": (
-        Markup(
-            "Each bar shows the {} of a document for the selected query. Other queries, layers or heads can "
-            "assign other positions. The document whose bar ends closest to the query is the nearest one. "
-            "Overlapping bars share positions."
-        ).format(term("position")),
-        "Positions cannot be averaged. If a mean is selected, the most decisive head is shown.",
-    ),
-    "importance": (
-        Markup(
-            "{} is the score PINE ranks documents by: attention weights computed without positions, summed "
-            "over the query document’s tokens and divided by the key document’s length. A document is not "
-            "ranked against itself."
-        ).format(term("importance", "Importance")),
-        "Decisiveness of a head = (largest − smallest importance share) × share of attention on documents.",
-        "Attention weights are not a full explanation of the answer.",
-    ),
-    "change": (
-        "Top: both answers with differing words highlighted. Bottom: the first differing token, with "
-        "candidate probabilities and the attention at that step. For identical answers: the token whose "
-        "probability differs most. Candidates without a bar were not among the most likely tokens.",
-        "“Slot 1 → 2”: the document’s slot in the first and in the second order.",
-        "Attention weights are not a full explanation of the answer.",
-    ),
-}
-
-
 def how_to_read(tab: str) -> str:
-    """Render the folded explanation; "" for a tab that needs none."""
-    if tab not in HOW_TO_READ:
-        return ""
-    return render("how_to_read.html", name=tab, sentences=HOW_TO_READ[tab])
+    """Render the folded explanation."""
+    return render("how_to_read.html", name=tab, sentences=paragraphs(CONTENT["how_to_read"][tab]))

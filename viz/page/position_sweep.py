@@ -9,7 +9,7 @@ import gradio as gr
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS, Nouns
 from viz.drawing.identity import document_letter
-from viz.drawing.markup import empty_panel, render
+from viz.drawing.markup import empty_panel
 from viz.figures.order_effects import plot_order_effects
 from viz.figures.position_sweep import plot_position_sweep
 from viz.page.answers.stale import Origin, Results, build_results
@@ -22,6 +22,7 @@ from viz.page.form.documents import DOCUMENTS, capital, read_entries
 from viz.page.form.examples import FormExample
 from viz.page.form.form import read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS
+from viz.page.internals_figures import how_to_read
 from viz.page.jobs.job_bar import Job, JobBar, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
@@ -33,13 +34,6 @@ ALWAYS_COMPARED = ("vanilla", "nia")  # explanation of the split of vanilla by N
 NOTHING_YET = "No sweep yet."
 WHAT_WILL_BE = (
     "Click “Run position sweep” to plot the log-probability of the answer against the document’s slot."
-)
-
-
-HOW_TO_READ = (
-    "Each method scores the same target answer for every slot. Vanilla and NIA are always included: NIA "
-    "masks attention between documents, so its curve isolates the effect of RoPE positions; the remaining "
-    "difference to vanilla is due to causal attention.",
 )
 
 
@@ -118,7 +112,7 @@ def sweep_tab(
         finding = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="sweep-finding")
         lines = build_figure("sweep-lines", picks_itself=True)
         effects = build_figure("sweep-effects", picks_itself=True)
-        gr.HTML(render("how_to_read.html", name="sweep", sentences=HOW_TO_READ))
+        gr.HTML(how_to_read("sweep"))
 
     # Under which example which document was picked. The list itself is not read where its choices change:
     # another answer of the server may have changed them meanwhile, and gradio would refuse its value.
