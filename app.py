@@ -96,6 +96,7 @@ def all_sources(
         queue=FairQueue(settings.queue_size, settings.max_runs_per_client),
         runs=RunLog(max_seconds=settings.time_limit_s),
         pool=ModelPool(host, source, load=load, device=settings.device, allowed=allowed),
+        share_equal_runs=settings.share_equal_runs and not zerogpu.IS_ZEROGPU,
     )
 
 

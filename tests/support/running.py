@@ -1,8 +1,9 @@
 """Runs of the page's jobs, as its buttons begin them."""
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -12,6 +13,11 @@ from viz.page.jobs.job_bar import run_on_model
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import LoggedRun, RunLog, StopFlag
 from viz.page.jobs.sources import Sources
+
+
+def new_views(views: Iterable[Any]) -> list[Any]:
+    """Return the views whose content differs from that of the view before, which update the panel."""
+    return [view for _, (view, *_) in groupby(views, key=lambda view: view.content)]
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> dict[str, Any]:

@@ -46,6 +46,16 @@ class AttentionView:
     weights: dict[str, NDArray[np.float16]] = field(default_factory=dict)
     done: Work | None = None
 
+    @property
+    def content(self) -> bool:
+        """Return True if the weights are there."""
+        return self.is_complete
+
+    @property
+    def is_complete(self) -> bool:
+        """Return True if the weights are there."""
+        return bool(self.weights)
+
 
 def attention_request(run: FinishedRun, selection: Selection) -> AttentionRequest:
     """Return vanilla and the selected method (or PINE) in the selected head; for a mean see shown_place."""

@@ -271,7 +271,7 @@ def evaluate_tab(
     # The job
 
     def show(view: MeasureView) -> Updates:
-        if not view.is_new:
+        if not view.records:
             return {}
         run = view.run
         curves = slot_curves(run) if run else []

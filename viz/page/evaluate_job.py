@@ -107,13 +107,17 @@ class MeasureRequest:
 
 @dataclass(frozen=True)
 class MeasureView:
-    """Records of an evaluation so far. is_new: True if there is a new record, or the evaluation is done."""
+    """Records of an evaluation so far."""
 
     sentence: str
     info: RunInfo
     planned: tuple[Key, ...]
     records: tuple[Record, ...] = ()
-    is_new: bool = False
+
+    @property
+    def content(self) -> int:
+        """Return the number of records."""
+        return len(self.records)
 
     @property
     def done(self) -> Work:
@@ -204,14 +208,14 @@ def measure_rows(
         for event in events:
             if isinstance(event, Record):
                 view = replace(view, records=(*view.records, event))
-                yield replace(view, sentence=_progress(view, began), is_new=True)
+                yield replace(view, sentence=_progress(view, began))
             elif event == BEAT:
                 yield replace(view, sentence=f"{_progress(view, began)}, generating answers")
             elif time.monotonic() - drawn >= BEAT_S:
                 drawn = time.monotonic()
                 yield replace(view, sentence=f"{_progress(view, began)}; {progress_sentence(event)}")
     sentence = f"Done: {len(view.records)} records in {time.monotonic() - began:.1f} s."
-    yield replace(view, sentence=sentence, is_new=True)
+    yield replace(view, sentence=sentence)
 
 
 def _progress(view: MeasureView, began: float) -> str:

@@ -29,7 +29,7 @@ class SweepView:
     Attributes:
         steps: Scores so far.
         slots: Planned number of slots.
-        finding: Range of each method, in words; "" while no slot is new.
+        finding: Range of each method, in words.
         effects: Split of vanilla, at the end.
     """
 
@@ -39,6 +39,16 @@ class SweepView:
     finding: str = ""
     effects: "pine.OrderEffects | None" = None
     done: Work | None = None
+
+    @property
+    def content(self) -> tuple[int, bool]:
+        """Return the number of scores, and True if the split is there."""
+        return len(self.steps), self.is_complete
+
+    @property
+    def is_complete(self) -> bool:
+        """Return True if all results are there."""
+        return self.effects is not None
 
 
 def sweep(
@@ -87,16 +97,16 @@ def sweep(
                 count = len(form.methods)
                 spent, scoring = time.monotonic() - scoring, time.monotonic()
                 done += Work(count, count * layout.num_tokens, orders=1, read_s=spent)
-                view = replace(view, steps=(*view.steps, item), done=done)
                 finding = sweep_sentence(
-                    view.steps,
+                    (*view.steps, item),
                     slots=view.slots,
                     document=document,
                     answer=answer,
                     setting=f"{engine.model_name}, {engine.dtype} on {engine.device}",
                     labels={name: pine.METHODS[name].label for name in form.methods},
                 )
-                yield replace(view, sentence=f"Slot {len(view.steps)} done", finding=finding)
+                view = replace(view, steps=(*view.steps, item), finding=finding, done=done)
+                yield replace(view, sentence=f"Slot {len(view.steps)} done")
             elif time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
                 slot = f"Slot {len(view.steps) + 1} of {view.slots}"
@@ -106,7 +116,6 @@ def sweep(
     yield replace(
         view,
         sentence=f"Done: {view.slots} slots in {seconds:.1f} s. Target answer: “{answer}”",
-        finding=finding,
         effects=pine.order_effects(vanilla, nia),
     )
 

@@ -131,7 +131,7 @@ def shuffle_tab(
         remove_folder(before)
 
         def show_view(tried: OrdersTried) -> Updates:
-            if not tried.is_new or not has_text(tried.cards):
+            if not has_text(tried.cards):
                 return {}
             shown = Shown(tried.cards, form.task, in_orders=tried.in_orders, order=form.order)
             updates = show(page, shown, accepted) | {page.results.origin: origin}

@@ -43,7 +43,6 @@ class OrdersTried:
         placed: Positions of the documents in these orders.
         finished: Run in the first order with the answers in the other ones, if it was traced.
         certificate: Certificate of the finished orders.
-        is_new: True if an answer or an order is new since the last view.
     """
 
     sentence: str
@@ -56,7 +55,11 @@ class OrdersTried:
     finished: FinishedRun | None = None
     certificate: "pine.Certificate | None" = None
     done: Work | None = None
-    is_new: bool = False
+
+    @property
+    def content(self) -> object:
+        """Return the number of finished orders; before, the answers in the first one."""
+        return len(self.rows) or self.cards
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -153,7 +156,7 @@ def shuffle(
                     traced=trace,
                 )
                 tried = replace(tried, certificate=certificate)
-                yield replace(tried, sentence=f"Order {len(tried.rows)} done", is_new=True)
+                yield replace(tried, sentence=f"Order {len(tried.rows)} done")
                 continue
             meter.see(item)
             if not tried.rows and not isinstance(item, pine.GenerationFinished | pine.RunFinished):
@@ -163,7 +166,7 @@ def shuffle(
                 drawn = time.monotonic()
                 num_read = meter.work.prompts // len(form.methods)
                 sentence = _progress(item, len(tried.rows), num_read, len(orders))
-                yield replace(tried, sentence=sentence, done=meter.work, is_new=not tried.rows)
+                yield replace(tried, sentence=sentence, done=meter.work)
     yield replace(tried, sentence=f"Done: {len(orders)} orders in {time.monotonic() - began:.1f} s.")
 
 

@@ -18,7 +18,7 @@ from pine_engine.evaluation.report.tables import Curve
 from pine_engine.evaluation.settings import Key
 from pine_engine.methods.table import METHODS
 from tests.support.records import judged, run_info, sweep, swept
-from tests.support.running import one_run, run_views
+from tests.support.running import new_views, one_run, run_views
 from tests.support.viz_reading import read_html, table_cells
 from viz.cards.measured import MeasuredRow, MeasuredTable, measured_tables
 from viz.page import evaluate_job
@@ -193,12 +193,13 @@ def test_records_are_those_of_the_engine(records: tuple[Record, ...], engine: En
 
 
 def test_views_grow_record_by_record(views: list[MeasureView]) -> None:
-    *grown, last = (view for view in views if view.is_new)
+    first, *grown = new_views(views)
     counts = [read_html(tables_html(view, view.run)).with_class("pine-score")[0].text for view in grown]
     assert counts == [f"{number} of 8 records" for number in range(1, 9)]
-    assert not views[0].is_new and views[0].records == ()
+    assert first.records == ()
     assert grown[0].sentence.startswith("1 of 8 records, about ")
-    assert last is views[-1] and last.is_complete and last.sentence.startswith("Done: 8 records in ")
+    last = views[-1]
+    assert grown[-1].is_complete and last.is_complete and last.sentence.startswith("Done: 8 records in ")
     assert "layer" in " ".join(view.sentence for view in views)
 
 
@@ -339,7 +340,7 @@ def test_stop_ends_the_model_while_decoding(engine: Engine, monkeypatch: pytest.
 
 
 def test_report_needs_a_complete_row(views: list[MeasureView], tmp_path: Path) -> None:
-    grown = [view for view in views if view.is_new]
+    _, *grown = new_views(views)
     records, report = write_files(grown[0], tmp_path)
     assert report is None and len(records.read_text().splitlines()) == 1
     half = grown[4].run

@@ -13,6 +13,8 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import ALL_ORDERS_UP_TO, OrderResult, compare_orders
 from pine_engine.invariance.certificate import Certificate, read_certificate
 from pine_engine.methods.table import METHODS
+from pine_engine.server.fair_queue import FairQueue
+from tests.support.running import new_views
 from tests.support.runs import THREE, form_of, swapped
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
@@ -72,7 +74,7 @@ def test_without_controls_only_selected_methods_run(engine: Engine) -> None:
 
 
 def test_orders_grow_by_one(views: list[OrdersTried], last: OrdersTried) -> None:
-    grown = [view for view in views if view.is_new and view.rows]
+    grown = [view for view in new_views(views) if view.rows]
     for number, view in enumerate(grown, start=1):
         assert len(view.rows) == len(view.placed) == number == len(certificate_of(view).orders)
         assert view.finished is not None and len(view.finished.tried) == number - 1
@@ -206,7 +208,8 @@ def event(source: EngineSource, tmp_path_factory: pytest.TempPathFactory) -> Any
     def build() -> Any:
         with gr.Blocks() as blocks:
             page = Workspace(load_examples())
-            pressed, _ = shuffle_tab(page, Sources(source), gr.State(None), DEFAULTS, disk)
+            sources = Sources(source, queue=FairQueue(4))
+            pressed, _ = shuffle_tab(page, sources, gr.State(None), DEFAULTS, disk)
         return blocks, pressed, page, page.shuffle_bar.run
 
     blocks, pressed, page, button = built(build)
@@ -265,6 +268,19 @@ def test_the_page_offers_certificate_and_pictures_after_a_shuffle(event: Any) ->
     next(again)
     assert not folder.exists()
     again.close()
+
+
+def test_shuffle_joined_late_shows_all_orders(event: Any) -> None:
+    first, second = (press(event, StopFlag(), None, False) for _ in range(2))
+    shown: list[dict[Any, Any]] = []
+    while "Order 2 done" not in str(last_values(shown).get("shuffle-status")):
+        shown.append(next(first))
+    joined, late = [next(second), next(second)], list(second)
+    matrix = json.loads(last_values(joined)["shuffle-matrix"])
+    assert len(matrix["data"][0]["text"]) == 2
+    expected, ended = last_values([*shown, *first]), last_values([*joined, *late])
+    assert {name: expected[name] for name in FIGURES} == {name: ended[name] for name in FIGURES}
+    assert expected["order-table"] == ended["order-table"]
 
 
 def test_what_was_tried_before_stop_is_handed_on(event: Any) -> None:

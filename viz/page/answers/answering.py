@@ -63,6 +63,11 @@ class RunView:
     finished: FinishedRun | None = None  # finished run, in the last view
 
     @property
+    def content(self) -> tuple[tuple[AnswerCard, ...], bool]:
+        """Return the cards, and True if the run is finished."""
+        return self.cards, self.is_complete
+
+    @property
     def progress(self) -> tuple[int, int]:
         """Return the number of methods that have read the prompt, and of all."""
         return self.done.prompts, len(self.cards)
@@ -170,7 +175,9 @@ def read_answers(engine: "pine.Engine", result: RunResult, order: tuple[int, ...
     }
 
 
-def plan_answers(engine: "pine.Engine", form: Form, settings: HostSettings = DEFAULTS) -> Work:
+def plan_answers(
+    engine: "pine.Engine", form: Form, settings: HostSettings = DEFAULTS, *, trace: bool = True
+) -> Work:
     """Plan the work of one answer per method."""
     tokens = form_layout(form, engine, settings).num_tokens
     return planned(tokens=tokens, methods=len(form.methods), new_tokens=form.max_new_tokens)

@@ -50,10 +50,6 @@ class CallView(JobView, Protocol):
     def progress(self) -> tuple[int, int]:
         """Return the completed and the total steps."""
 
-    @property
-    def is_complete(self) -> bool:
-        """Return True if the result is complete."""
-
 
 View = TypeVar("View", bound=CallView)
 
@@ -93,8 +89,8 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         """
         form = _form(settings, question, documents, methods, max_new_tokens, instruction)
         report = partial(compared, accepted=tuple(answers or ()))
-        work, run = partial(answer, trace=False), {"form": form, "settings": settings}
-        return _answer(sources, "api compare", form.methods, work, plan_answers, report, run)
+        run = {"form": form, "settings": settings, "trace": False}
+        return _answer(sources, "api compare", form.methods, answer, plan_answers, report, run)
 
     def shuffle(
         question: str,

@@ -130,6 +130,10 @@ class HostSettings(BaseSettings):
     max_runs_per_client: int = Field(
         default=4, ge=1, description="Queued and active runs per open page, or per address for scripts."
     )
+    share_equal_runs: bool = Field(
+        default=True,
+        description="Compute equal requests of several visitors once while they are active.",
+    )
     max_requests_per_minute: int = Field(
         default=1200,
         ge=60,

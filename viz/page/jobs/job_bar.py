@@ -16,6 +16,7 @@ from viz.page.jobs.cost import Work
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.run_log import LoggedRun, StopFlag
+from viz.page.jobs.shared_runs import Subscription
 from viz.page.jobs.sources import Sources
 from viz.page.jobs.zerogpu import compute
 
@@ -26,11 +27,19 @@ Updates = dict[Any, Any]  # updates of widgets
 
 
 class JobView(Protocol):
-    """Progress of a job, with the content of its panel."""
+    """Progress of a job, with the results so far."""
 
     @property
     def sentence(self) -> str:
         """Return the progress in words."""
+
+    @property
+    def content(self) -> Any:
+        """Return a value that changes with the results, so that the panel must be updated."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Return True if all results are there."""
 
     @property
     def done(self) -> Work | None:
@@ -59,7 +68,7 @@ class Job:
 
     plan: Callable[..., Work]  # return the planned work on an engine
     arguments: Mapping[str, Any]  # further arguments of `work` and `plan`
-    show: Callable[[Any], Updates]  # return the updates of a view
+    show: Callable[[Any], Updates]  # return the updates of a view with new content
     task: str  # task whose model runs the job
     cleared: Updates  # updates at the start
     kept: str  # sentence about results that stay after Stop
@@ -137,7 +146,8 @@ def bind_job(
                 if isinstance(step, str):
                     yield {bar.status: notice(step)}
                 else:
-                    yield {bar.status: notice(step.sentence)} | job.show(step)
+                    is_new = last is None or step.content != last.content
+                    yield {bar.status: notice(step.sentence)} | (job.show(step) if is_new else {})
                     last, current.done = step, step.done or current.done
         if current.failure:
             yield idle(notice(current.failure, kind="error"))
@@ -169,6 +179,7 @@ def run_on_model(
 ) -> Generator[str | View, None, None]:
     """Yield sentences while the run waits for the model, then the views of its work.
 
+    While an equal request is computed, its views are yielded; some may be skipped, but not the last one.
     `failure` or `why` of the run tell its outcome; without both it is done or has no client. Closing the
     generator leaves the queue and stops the model.
     """
@@ -176,7 +187,9 @@ def run_on_model(
         with sources.runs.watched(run), lease as source:
             if not source.for_all:  # before the queue, so that later runs do not wait for it
                 yield from _until_loaded(source, run)
-            with sources.queue.join(current_client(), listener_check()) as ticket:
+            subscription = Subscription(sources.shared_runs, (source, work, arguments))
+            joined = sources.queue.join(current_client(), listener_check(), subscription.follow)
+            with joined as ticket, subscription:
                 while not run.over() and (ahead := ticket.wait(WAIT_S)):
                     stop_if_disconnected()
                     yield ticket.sentence(ahead)
@@ -184,14 +197,16 @@ def run_on_model(
                 engine = None if run.over() else source.wait(0)
                 if engine is None:
                     return
-                run.start(engine)
-                bound = partial(work, **arguments)
-                with closing(compute(engine, bound, plan=partial(plan, **arguments))) as views:
-                    for view in views:
-                        yield view
-                        stop_if_disconnected()
-                        if run.over():
-                            return
+                shared = subscription.run or subscription.start(
+                    compute(engine, partial(work, **arguments), plan=partial(plan, **arguments))
+                )
+                run.is_follower = subscription.is_follower
+                run.start(engine, shared.began)
+                for view in shared.views():
+                    yield view
+                    stop_if_disconnected()
+                    if run.over():
+                        return
     except Cancelled:
         return
     except Exception as error:

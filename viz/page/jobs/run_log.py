@@ -59,18 +59,19 @@ class LoggedRun:
 
     why: str | None = None  # reason for an early stop, as a sentence
     failure: str | None = None  # reason for a failure, as a sentence
+    is_follower: bool = False  # True if an equal request of another client started the computation
     complete: bool = False  # True once all results are complete, so that the run cannot be stopped any more
     ended: bool = False  # True if the process shuts down
     _began: float = field(default_factory=time.monotonic)
 
-    def start(self, engine: "pine.Engine") -> None:
-        """Start the timeout once the model is loaded."""
+    def start(self, engine: "pine.Engine", began: float) -> None:
+        """Start the timeout at the time at which the computation began."""
         self.model = engine.model_name
-        self._began = time.monotonic()
+        self._began = began
 
     @property
     def seconds(self) -> float:
-        """Return the duration in seconds, without the wait for the model."""
+        """Return the duration in seconds, without the wait for the model; of a follower, since the start."""
         return time.monotonic() - self._began
 
     def over(self) -> str | None:
@@ -102,6 +103,7 @@ class LoggedRun:
                 "orders": self.done.orders,
                 "seconds": round(self.seconds, 3),
                 "outcome": self.outcome,
+                "shared": self.is_follower,
             }
         )
 
@@ -154,9 +156,9 @@ class RunLog:
                 self._open.discard(run)
                 self.outcomes[run.outcome.partition(":")[0]] += 1
                 self._changed.notify_all()
-            if run.outcome == "done":  # what was broken off took time for what is not counted
-                self.speed(run.model).learn(run.done, run.seconds)
-            if run.model:
+            if run.model and not run.is_follower:
+                if run.outcome == "done":  # what was broken off took time for what is not counted
+                    self.speed(run.model).learn(run.done, run.seconds)
                 trim_memory()
             log.info(run.log_line())
 

@@ -10,12 +10,16 @@ from pine_engine.server.fair_queue import FairQueue
 from viz.page.jobs.loading import EngineSource, Status
 from viz.page.jobs.model_pool import Choice, ModelPool
 from viz.page.jobs.run_log import RunLog
+from viz.page.jobs.shared_runs import SharedRuns
 
 SMALL_MODEL_S = 20.0  # maximum wait, in seconds, for the model of a task, which has some megabytes
 
 
 class Sources:
-    """Engines of the page by task, with the queue, the log of runs and the pool of selectable models."""
+    """Engines of the page by task, with the queue, the log of runs and the pool of selectable models.
+
+    With `share_equal_runs`, requests that equal an active one follow it.
+    """
 
     def __init__(
         self,
@@ -25,9 +29,11 @@ class Sources:
         queue: FairQueue | None = None,
         runs: RunLog | None = None,
         pool: ModelPool | None = None,
+        share_equal_runs: bool = True,
     ) -> None:
         self.main = main
         self.queue = queue or FairQueue(most=0)
+        self.shared_runs = SharedRuns(self.queue, is_enabled=share_equal_runs)
         self.runs = runs or RunLog()
         self.pool = pool
         self._own = dict(own or {})

@@ -31,6 +31,7 @@ class Counted:
 
     number: int
     is_complete: bool = False
+    content: int = 0
     sentence: str = "counting"
     progress: tuple[int, int] = (0, 1)
     done: Work | None = None

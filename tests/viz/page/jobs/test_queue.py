@@ -9,7 +9,7 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import PineError
-from pine_engine.server.fair_queue import Client, FairQueue, Ticket
+from pine_engine.server.fair_queue import Client, FairQueue, QueueFullError, Ticket
 from tests.support.running import one_run, run_views
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
@@ -170,3 +170,54 @@ def test_full_queue_removes_a_run_of_the_largest_user() -> None:
         with pytest.raises(PineError, match="full: 3 waiting"):
             there.enter_context(queue.join(other))  # would have as many as the others
     assert queue.waiting == 0
+
+
+# followers
+
+
+def test_follower_takes_no_place_but_is_limited() -> None:
+    queue = FairQueue(1, share=2)
+    with ExitStack() as there:
+        assert there.enter_context(queue.join(PAGES[0])).wait(0) == 0
+        waiting = there.enter_context(queue.join(PAGES[1]))
+        assert there.enter_context(queue.join(PAGES[0], follow=lambda: True)).wait(0) == 0
+        with pytest.raises(QueueFullError, match="Too many runs: got 2"):
+            there.enter_context(queue.join(PAGES[0], follow=lambda: True))
+        with pytest.raises(QueueFullError, match="is full"):  # as many followers as places
+            there.enter_context(queue.join(PAGES[1], follow=lambda: True))
+        assert queue.waiting == 1 == waiting.wait(0)
+
+
+def test_disconnected_client_does_not_follow() -> None:
+    queue, is_ready = FairQueue(2), [False]
+    with queue.join(), queue.join(SCRIPTS[0], lambda: is_ready[0], lambda: True) as ticket:
+        assert ticket.wait(0) == 2
+        is_ready[0] = True
+        assert ticket.wait(0) == 0 and ticket.is_follower
+
+
+def test_full_queue_removes_no_follower() -> None:
+    queue = FairQueue(3)
+    greedy, other = Client("10.0.0.1", "a"), Client("10.0.0.2", "b")
+    with ExitStack() as there:
+        first, *_, last = [there.enter_context(queue.join(greedy)) for _ in range(4)]
+        assert first.wait(0) == 0
+        follower = there.enter_context(queue.join(greedy, follow=lambda: True))
+        there.enter_context(queue.join(other))
+        with pytest.raises(QueueFullError, match="removed"):
+            last.wait(0)
+        assert follower.wait(0) == 0
+
+
+def test_waiting_run_is_woken_to_follow() -> None:
+    queue, can_follow, ahead = FairQueue(2), threading.Event(), []
+    with queue.join() as first, queue.join(follow=can_follow.is_set) as second:
+        assert first.wait(0) == 0
+        waiter = threading.Thread(target=lambda: ahead.append(second.wait(60)))
+        waiter.start()
+        waiter.join(0.1)
+        assert waiter.is_alive()
+        can_follow.set()
+        queue.wake()
+        waiter.join(10)
+    assert ahead == [0]

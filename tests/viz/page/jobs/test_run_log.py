@@ -56,7 +56,7 @@ def test_run_log_line_has_no_user_text(
     line = logged(caplog)
     assert SENTINEL in "".join(engine.decode_tokens(last.finished.result.layout.ids))  # the control
     assert SENTINEL not in caplog.text
-    keys = "time operation model methods prompt_tokens new_tokens orders seconds outcome"
+    keys = "time operation model methods prompt_tokens new_tokens orders seconds outcome shared"
     assert set(line) == set(keys.split())
     assert (line["operation"], line["model"]) == ("compare", "tiny")
     assert line["methods"] == ["vanilla", "pine", "pride:pine"]

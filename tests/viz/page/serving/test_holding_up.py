@@ -1,9 +1,12 @@
 """The served page under load, and when visitors leave or stop: nothing hangs or works for a closed page."""
 
 import asyncio
+import json
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -100,7 +103,7 @@ def test_queued_run_can_be_stopped(app: ServedApp) -> None:
                 async for status, _ in running:
                     if "prefill, layer" in status:
                         break
-                async for status, _ in second.shown("run", LONG):
+                async for status, _ in second.shown("run", replace(LONG, tokens=8)):
                     heard.append(status)
                     if "1 run ahead of you" in status:
                         await second.send(page.pressed("stop"))
@@ -119,6 +122,25 @@ def test_page_of_earlier_server_still_runs(app: ServedApp) -> None:
             return (await Visitor(client, page).run(question_of(1))).status
 
     assert "Done:" in asyncio.run(run_unopened())
+
+
+def test_equal_requests_of_page_and_api_are_computed_once(app: ServedApp) -> None:
+    async def concurrently() -> list[Any]:
+        async with visiting(app) as (client, page):
+            visitors = [Visitor(client, page) for _ in range(2)]
+            pages: Any = [visitor.run(replace(LONG, tokens=8)) for visitor in visitors]
+            calls: Any = [compare(client, replace(LONG, tokens=8)) for _ in range(2)]
+            shown, followed, *called = await asyncio.gather(*pages, *calls)
+            return [shown.by_method, followed.by_method, *called]
+
+    before = len(app.log.read_text())
+    answers = asyncio.run(concurrently())
+    lines = [json.loads(line) for line in app.log.read_text()[before:].splitlines()]
+    assert all(answer == answers[0] for answer in answers) and answers[0]["pine"]
+    ended = Counter((line["operation"], line["outcome"], line["shared"]) for line in lines)
+    assert ended == {
+        (what, "done", shared): 1 for what in ("compare", "api compare") for shared in (True, False)
+    }
 
 
 def test_concurrent_visitors_get_their_own_answers(app: ServedApp) -> None:

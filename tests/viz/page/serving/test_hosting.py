@@ -256,7 +256,7 @@ def test_process_under_load_reports_rejects_and_ends(served: ServedApp) -> None:
     long = {"documents": DOCUMENTS, "methods": ["pine", "vanilla"], "max_new_tokens": 500}
     running = client.submit("Which is green?", *long.values(), api_name="/shuffle")
     wait_for(served, running=1)
-    waiting = client.submit("Which is green?", *long.values(), api_name="/shuffle")
+    waiting = client.submit("Which is not green?", *long.values(), api_name="/shuffle")
     wait_for(served, running=1, waiting=1)
     assert get_health(served)[2] < 1  # while the model runs
     request = urllib.request.Request(

@@ -1,0 +1,227 @@
+"""Equal requests that are active at the same time: computed once, and left one by one."""
+
+import json
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import InputError
+from pine_engine.server.fair_queue import FairQueue
+from tests.support.runs import THREE, form_of
+from viz.page.jobs import shared_runs
+from viz.page.jobs.job_bar import run_on_model
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.run_log import LoggedRun, RunLog
+from viz.page.jobs.sources import Sources
+from viz.page.shuffle_job import shuffle
+
+Work = Callable[..., Generator[Any, None, None]]
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every subscriber have all views at once."""
+    monkeypatch.setattr(shared_runs, "MAX_VIEWS_PER_S", math.inf)
+
+
+@pytest.fixture
+def sources(source: EngineSource) -> Sources:
+    return Sources(source, queue=FairQueue(20), runs=RunLog())
+
+
+@pytest.fixture
+def calls() -> Counter[str]:
+    """Return the number of times that the work of `count_up` began and ended."""
+    return Counter()
+
+
+@pytest.fixture
+def count_up(calls: Counter[str]) -> Work:
+    def count_up(_: Engine, *, to: int, error: Exception | None = None) -> Generator[Any, None, None]:
+        calls["begun"] += 1
+        try:
+            for number in range(1, to + 1):
+                yield SimpleNamespace(number=number, is_complete=number == to and not error)
+            if error:
+                raise error
+        finally:
+            calls["ended"] += 1
+
+    return count_up
+
+
+def start(
+    sources: Sources, work: Work, source: EngineSource | None = None, **arguments: Any
+) -> tuple[LoggedRun, Generator[Any, None, None]]:
+    """Return the run of a request, and its sentences and views."""
+    run = sources.runs.new("compare", ["pine"])
+    lease = nullcontext(source or sources.main)
+    return run, run_on_model(sources, run, lease, work, lambda *_: pytest.fail("planned"), arguments)
+
+
+def numbers(views: Generator[Any, None, None]) -> list[int]:
+    return [view.number for view in views]
+
+
+def test_followers_get_newest_view_and_all_results(
+    sources: Sources, count_up: Work, calls: Counter[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    _, first = start(sources, count_up, to=5)
+    assert [next(first).number, next(first).number] == [1, 2]
+    _, second = start(sources, count_up, to=5)
+    assert next(second).number == 2
+    assert next(second).number == 3 == next(first).number, "a view is computed once"
+    assert numbers(first) == [4, 5]
+    assert numbers(second) == [5], "it skips a view, but not the last one"
+    assert calls == {"begun": 1, "ended": 1}
+    lines = [json.loads(record.getMessage()) for record in caplog.records]
+    assert [(line["outcome"], line["shared"]) for line in lines] == [("done", False), ("done", True)]
+
+
+def test_many_threads_share_one_run(sources: Sources, count_up: Work, calls: Counter[str]) -> None:
+    queue, last = sources.queue, []
+
+    def work(engine: Engine) -> Generator[Any, None, None]:
+        while sum(ticket.is_follower for ticket in queue._tickets) < 11:
+            time.sleep(0.001)
+        yield from count_up(engine, to=200)
+
+    def visit() -> None:
+        *_, view = start(sources, work)[1]
+        last.append(view)
+
+    threads = [threading.Thread(target=visit) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(last) == 12 and len(set(map(id, last))) == 1 and last[0].number == 200
+    assert calls == {"begun": 1, "ended": 1} and sources.runs.outcomes == {"done": 12}
+
+
+def test_views_per_second_are_limited(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_runs, "MAX_VIEWS_PER_S", 10)  # 0.2 s between views of each
+
+    def work(_: Engine) -> Generator[Any, None, None]:
+        for number in range(1, 31):
+            time.sleep(0.01)
+            yield SimpleNamespace(number=number)
+
+    first, second = (start(sources, work)[1] for _ in range(2))
+    next(first)
+    views = numbers(second)
+    assert views[-1] == 30 and len(views) < 6
+    assert numbers(first) == [30]
+
+
+@pytest.mark.parametrize("leaving", [0, 1], ids=["starter", "follower"])
+@pytest.mark.parametrize("how", ["stop", "close"])
+def test_run_ends_when_its_last_subscriber_leaves(
+    leaving: int, how: str, sources: Sources, count_up: Work, calls: Counter[str]
+) -> None:
+    def leave(run: LoggedRun, views: Generator[Any, None, None]) -> None:
+        if how == "close":
+            views.close()
+            assert run.outcome == "client_disconnected"
+            return
+        run.stop.requested = True
+        assert list(views) == [] and run.outcome == "stopped"
+
+    both = [start(sources, count_up, to=9) for _ in range(2)]
+    for _, views in both:
+        next(views)
+    other = start(sources, count_up, to=4)[1]
+    assert next(other) == "Queued: 1 run ahead of you."
+    leave(*both.pop(leaving))
+    assert next(both[0][1]).number == 2 and calls == {"begun": 1}
+    assert next(other).startswith("Queued: 1 run ahead of you"), "the next run begins after the last follower"
+    leave(*both[0])
+    assert calls == {"begun": 1, "ended": 1}
+    assert numbers(other) == [1, 2, 3, 4]
+
+
+def test_failure_reaches_every_subscriber(sources: Sources, count_up: Work, calls: Counter[str]) -> None:
+    error = InputError("the rows are torn")
+    both = [start(sources, count_up, to=2, error=error) for _ in range(2)]
+    for _, views in both:
+        next(views)
+    assert [numbers(views) for _, views in both] == [[2], [2]]
+    assert [run.failure for run, _ in both] == ["The rows are torn"] * 2
+    assert sources.runs.outcomes == {"rejected": 2} and calls["begun"] == 1
+
+
+def test_complete_run_is_not_reused(sources: Sources, count_up: Work, calls: Counter[str]) -> None:
+    _, first = start(sources, count_up, to=2)
+    assert [next(first).number, next(first).number] == [1, 2]
+    _, second = start(sources, count_up, to=2)
+    assert next(second) == "Queued: 1 run ahead of you."
+    assert numbers(first) == []
+    assert numbers(second) == [1, 2] and calls["begun"] == 2
+
+
+@pytest.mark.parametrize("what", ["argument", "work", "model", "off"])
+def test_other_requests_are_computed_alone(
+    what: str, source: EngineSource, engine: Engine, sources: Sources, count_up: Work, calls: Counter[str]
+) -> None:
+    def count_too(engine: Engine, *, to: int) -> Generator[Any, None, None]:
+        return count_up(engine, to=to)
+
+    if what == "off":
+        sources = Sources(source, queue=FairQueue(20), share_equal_runs=False)
+    model = EngineSource(lambda: engine, "tiny")
+    model.load_here()
+    _, first = start(sources, count_up, to=3)
+    next(first)
+    _, second = start(
+        sources,
+        count_too if what == "work" else count_up,
+        model if what == "model" else None,
+        to=4 if what == "argument" else 3,
+    )
+    assert next(second) == "Queued: 1 run ahead of you."
+    assert numbers(first) == [2, 3]
+    assert len(list(second)) >= 3 and calls["begun"] == 2
+
+
+def test_waiting_requests_follow_when_one_of_them_starts(
+    sources: Sources, count_up: Work, calls: Counter[str]
+) -> None:
+    _, other = start(sources, count_up, to=1)
+    next(other)
+    both = [start(sources, count_up, to=3)[1] for _ in range(2)]
+    assert [next(views)[:9] for views in both] == ["Queued: 1", "Queued: 2"]
+    assert numbers(other) == []
+    assert [next(views).number for views in both] == [1, 1]
+    assert numbers(both[0]) == [2, 3] and calls["begun"] == 2
+
+
+def test_time_limit_counts_from_start_of_computation(source: EngineSource, count_up: Work) -> None:
+    sources = Sources(source, queue=FairQueue(20), runs=RunLog(max_seconds=0.2))
+    _, first = start(sources, count_up, to=3)
+    next(first)
+    time.sleep(0.25)
+    late, second = start(sources, count_up, to=3)
+    assert numbers(second) == [1] and late.outcome == "timeout"
+
+
+def test_shuffle_joined_late_has_all_rows(sources: Sources) -> None:
+    arguments: dict[str, Any] = {"form": form_of(THREE, methods=("vanilla", "pine")), "count": 6, "seed": 0}
+    _, first = start(sources, shuffle, controls=False, **arguments)
+    while len(next(first).rows) < 3:
+        pass
+    _, second = start(sources, shuffle, controls=False, **arguments)
+    joined, *_, last = second
+    assert len(joined.rows) == 3
+    *_, led = first
+    assert led is last
+    *_, alone = start(sources, shuffle, controls=False, **arguments)[1]
+    assert last.in_orders.answers == alone.in_orders.answers and len(last.rows) == 6
+    assert last.certificate.hashes == alone.certificate.hashes

@@ -1,0 +1,159 @@
+"""Equal requests are computed once: one generator of views with several subscribers."""
+
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+from weakref import WeakSet
+
+from pine_engine.server.fair_queue import FairQueue
+from viz.page.jobs.loading import EngineSource
+
+View = TypeVar("View")
+
+RunRequest = tuple[EngineSource, Callable[..., Generator[Any, None, None]], Mapping[str, Any]]
+"""Model, work and arguments; requests with equal ones are equal."""
+
+MAX_VIEWS_PER_S = 40.0
+"""Maximum views per second of all subscribers of a run; each takes the server some milliseconds."""
+
+_END = object()
+
+
+class SharedRun(Generic[View]):
+    """Generator of views with subscribers, each in a thread of its own.
+
+    A subscriber that waits for a view, or for the time of its next one, resumes the generator unless another
+    one is doing so. A subscriber may skip views, but gets the last one. The generator is closed when the last
+    subscriber leaves.
+    """
+
+    def __init__(self, request: RunRequest, views: Generator[View, None, None]) -> None:
+        self.began = time.monotonic()
+        self._request = request
+        self._views = views
+        self._changed = threading.Condition()
+        self._num_subscribers = 1
+        self._is_open = True  # False once all results are there or the last subscriber has left
+        self._is_resumed = False
+        self._newest: Any = None
+        self._version = 0
+        self._has_ended = False
+        self._failure: BaseException | None = None
+
+    def subscribe(self, request: RunRequest) -> bool:
+        """Add a subscriber; return False if the request differs or all results are there."""
+        with self._changed:
+            is_added = self._is_open and self._request == request
+            self._num_subscribers += is_added
+            return is_added
+
+    def leave(self) -> None:
+        """Remove a subscriber; the last one closes the generator, which stops the model."""
+        with self._changed:
+            self._num_subscribers -= 1
+            is_last = not self._num_subscribers
+            self._is_open = self._is_open and not is_last
+        if is_last:
+            self._views.close()
+
+    def views(self) -> Generator[View, None, None]:
+        """Yield views to one subscriber, the newest one first. Raises the exception of the work."""
+        version, due = 0, 0.0
+        while self._has_next(version, due):
+            with self._changed:
+                version, view = self._version, self._newest
+                pause_s = self._num_subscribers / MAX_VIEWS_PER_S if self._num_subscribers > 1 else 0.0
+            due = time.monotonic() + pause_s
+            yield view
+
+    def _has_next(self, version: int, due: float) -> bool:
+        """Compute views until `due` and until one is newer than `version`; return False if none is left."""
+        while True:
+            with self._changed:
+                is_newer = self._version > version
+                left_s = due - time.monotonic()
+                if is_newer and (left_s <= 0 or self._has_ended):
+                    return True
+                if self._failure is not None:
+                    raise self._failure
+                if self._has_ended:
+                    return False
+                if self._is_resumed:
+                    self._changed.wait(left_s if is_newer else None)
+                    continue
+                self._is_resumed = True
+            self._resume()
+
+    def _resume(self) -> None:
+        view, failure = _END, None
+        try:
+            view = next(self._views, _END)
+        except BaseException as error:  # raised in the thread of every subscriber
+            failure = error
+        with self._changed:
+            self._is_resumed = False
+            if view is _END:
+                self._has_ended, self._failure = True, failure
+            else:
+                self._newest, self._version = view, self._version + 1
+            self._is_open = self._is_open and not self._has_ended and not getattr(view, "is_complete", False)
+            self._changed.notify_all()
+
+
+class SharedRuns:
+    """Active runs that equal requests can follow. A complete run is never reused.
+
+    `is_enabled` is False if every request is computed alone.
+    """
+
+    def __init__(self, queue: FairQueue, *, is_enabled: bool) -> None:
+        self._queue = queue
+        self._is_enabled = is_enabled
+        self._lock = threading.Lock()
+        self._runs: WeakSet[SharedRun[Any]] = WeakSet()
+
+    def find(self, request: RunRequest) -> SharedRun[Any] | None:
+        """Subscribe to the active run of an equal request and return it; None if there is none."""
+        with self._lock:
+            return next((run for run in self._runs if run.subscribe(request)), None)
+
+    def start(self, request: RunRequest, views: Generator[Any, None, None]) -> SharedRun[Any]:
+        """Return a new run with one subscriber, and wake the requests in the queue that can follow it."""
+        run = SharedRun(request, views)
+        if self._is_enabled:
+            with self._lock:
+                self._runs.add(run)
+            self._queue.wake()
+        return run
+
+
+class Subscription:
+    """Part of one request in a run, which it starts or follows; its block ends with leaving the run."""
+
+    def __init__(self, runs: SharedRuns, request: RunRequest) -> None:
+        self._runs = runs
+        self._request = request
+        self.run: SharedRun[Any] | None = None
+        self.is_follower = False
+
+    def follow(self) -> bool:
+        """Subscribe to the active run of an equal request, if there is one."""
+        self.run = self._runs.find(self._request)
+        self.is_follower = self.run is not None
+        return self.is_follower
+
+    def start(self, views: Generator[Any, None, None]) -> SharedRun[Any]:
+        """Start the run."""
+        self.run = self._runs.start(self._request, views)
+        return self.run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.run is not None:
+            self.run.leave()
