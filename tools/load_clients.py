@@ -4,7 +4,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from html import unescape
@@ -98,15 +98,19 @@ class Page:
 
     def form(self, event: dict[str, Any], asked: Question) -> list[Any]:
         """The inputs of Run, filled in; they are in the order of viz.page.form.form.read_form."""
-        filled = {
+        filled: dict[str, Any] = {
             "question": asked.question,
             "instruction": "",
             "methods": list(asked.methods),
             "length": asked.tokens,
             "documents": entries_json(entries_from([("", text) for text in asked.documents])),
         }
-        names: list[Any] = [self.components[one].get("elem_id") for one in event["inputs"]]
-        return [filled.get(name, value) for name, value in zip(names, self.values(event), strict=True)]
+        return self.example(event, filled)
+
+    def example(self, event: dict[str, Any], changed: Mapping[str, Any]) -> list[Any]:
+        """Return the inputs of an event for the first example, with other values of some widgets."""
+        names = [str(self.components[one].get("elem_id")) for one in event["inputs"]]
+        return [changed.get(name, value) for name, value in zip(names, self.values(event), strict=True)]
 
 
 class Visitor:
@@ -116,6 +120,7 @@ class Visitor:
         self._client, self._page = client, page
         self._session = secrets.token_hex(6)
         self.seen: list[str] = []
+        self.html: dict[str, str] = {}  # of the widgets that a job updates
 
     async def open(self) -> None:
         """Does what a browser does first."""
@@ -158,19 +163,25 @@ class Visitor:
 
         Closing it closes the stream of answers, as leaving the page does.
         """
+        async with aclosing(self.press(button, self._page.form(self._page.pressed(button), asked))) as shown:
+            async for words in shown:
+                yield words
+
+    async def press(self, button: str, values: Sequence[Any]) -> AsyncGenerator[tuple[str, str], None]:
+        """Start a job with these inputs, and yield as `shown` does."""
         event = self._page.pressed(button)
         outputs = [self._page.components[one].get("elem_id") for one in event["outputs"]]
-        values: list[Any] = []
+        shown: list[Any] = []
         status = answers = ""
-        async with aclosing(self._queued(event, self._page.form(event, asked))) as messages:
+        async with aclosing(self._queued(event, values)) as messages:
             async for message in messages:
                 data = message.get("output", {}).get("data")
                 if message["msg"] == "process_generating" and data:
-                    values = (
-                        [apply_diff(*pair) for pair in zip(values, data, strict=True)] if values else data
-                    )
-                    status = _html(values[0]) or status  # the sentence comes first, see bind_job
-                    answers = _html(values[outputs.index("answers")]) or answers
+                    shown = [apply_diff(*pair) for pair in zip(shown, data, strict=True)] if shown else data
+                    html = {name: _html(value) for name, value in zip(outputs, shown, strict=True)}
+                    self.html |= {str(name): value for name, value in html.items() if value}
+                    status = _html(shown[0]) or status  # the sentence comes first, see bind_job
+                    answers = html["answers"] or answers
                     self.seen += [status, answers]
                 yield status, answers
 

@@ -13,7 +13,7 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,6 +28,7 @@ from pine_engine.cli import output
 from pine_engine.cli.options import AsJson
 from tests.support.serving import ServedApp, started_app
 from tools.abusive_clients import ATTACKERS, attack
+from tools.load_burst import BurstReport, Same, measure_burst
 from tools.load_clients import LostError, Page, Question, Visitor, compare
 
 METHODS = ("vanilla", "pine")
@@ -298,13 +299,21 @@ def load(
     visitors: Annotated[int, typer.Option(help="Visitors at once.", min=1)] = 50,
     minutes: Annotated[float, typer.Option(help="How long they come.", min=0.05)] = 5.0,
     attackers: Annotated[bool, typer.Option(help="Scripts that mean no good among them.")] = True,
+    burst: Annotated[int, typer.Option(help="Visitors who press a button at once, instead.", min=0)] = 0,
+    same: Annotated[Same, typer.Option(help="What these have in common.")] = "example",
+    rounds: Annotated[int, typer.Option(help="Bursts, each after a run alone.", min=1)] = 3,
     as_json: AsJson = False,
 ) -> None:
     """Let many visitors at once use the page of this machine, and count what goes wrong."""
     with tempfile.TemporaryDirectory() as folder, public_app(Path(folder)) as app:
-        report = asyncio.run(
-            measure(app.url, app.process.pid, visitors, 60 * minutes, files=Path(folder), attackers=attackers)
+        work: Coroutine[Any, Any, Report | BurstReport] = (
+            measure_burst(app.url, app.log, burst, same, rounds)
+            if burst
+            else measure(
+                app.url, app.process.pid, visitors, 60 * minutes, files=Path(folder), attackers=attackers
+            )
         )
+        report = asyncio.run(work)
         if "Traceback" in app.log.read_text():
             report.errors["a traceback in the log of the server"] = 1
     rows = [{"figure": name.replace("_", " "), "value": value} for name, value in asdict(report).items()]

@@ -1,0 +1,123 @@
+"""Many clients that start a run at the same moment: the time of the last answer over that of one alone."""
+
+import asyncio
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+import httpx
+
+from tools.load_clients import ANSWER, LostError, Page, Visitor
+
+Same = Literal["example", "shuffle", "none"]
+"""Requests of the clients: the first example, its shuffle test, or its documents and different questions."""
+
+
+@dataclass(frozen=True)
+class BurstReport:
+    """Times of all rounds in seconds, from the start of the run to its end, with their median ratio.
+
+    Attributes:
+        alone: Time of a run on the idle server.
+        last: Time of the last of the concurrent runs.
+        computed: Concurrent runs that the server computed; the other ones followed them.
+        different: Answers that differ from those of the idle server.
+    """
+
+    clients: int
+    same: str
+    load_average: float
+    alone: list[float]
+    last: list[float]
+    ratio: float
+    computed: list[int]
+    different: int
+    errors: dict[str, int]
+
+    @property
+    def faults(self) -> list[str]:
+        """Return the failed checks, in words."""
+        faults = [f"{self.different} answers differ from those of the idle server"] if self.different else []
+        return faults + [f"errors: {self.errors}"] * bool(self.errors)
+
+
+async def measure_burst(url: str, log: Path, clients: int, same: Same, rounds: int) -> BurstReport:
+    """Measure concurrent runs, each round after a run on the idle server.
+
+    Args:
+        url: Address of the server.
+        log: Log of the server.
+        clients: Number of concurrent runs.
+        same: Equal part of the requests.
+        rounds: Number of measurements.
+    """
+    errors = Counter[str]()
+    alone, last, computed = list[float](), list[float](), list[int]()
+    async with AsyncExitStack() as open_, httpx.AsyncClient(base_url=url, timeout=60) as first:
+        page = Page.of((await first.get("/config")).json())
+        visitors = []
+        for number in range(clients):
+            headers = {"X-Forwarded-For": f"198.51.100.{number % 250 + 1}"}
+            client = httpx.AsyncClient(base_url=url, timeout=60, headers=headers)
+            visitor = Visitor(await open_.enter_async_context(client), page)
+            await open_.enter_async_context(visitor.here())
+            await visitor.open()
+            visitors.append(visitor)
+        asked = range(clients if same == "none" else 1)
+        await _run(visitors[0], page, same, 0)  # loads the model
+        expected = [(await _run(visitors[0], page, same, number))[1] for number in asked]
+        different = 0
+        for _ in range(rounds):
+            alone.append((await _run(visitors[0], page, same, 0))[0])
+            written = len(log.read_text())
+            runs = [_run(visitor, page, same, number) for number, visitor in enumerate(visitors)]
+            ended = await asyncio.gather(*runs, return_exceptions=True)
+            for number, result in enumerate(ended):
+                if isinstance(result, BaseException):
+                    errors[f"{type(result).__name__}: {result}"] += 1
+                else:
+                    different += result[1] != expected[number % len(expected)]
+            last.append(max((one[0] for one in ended if not isinstance(one, BaseException)), default=0.0))
+            computed.append(_num_computed(log.read_text()[written:].splitlines()))
+    return BurstReport(
+        clients=clients,
+        same=same,
+        load_average=os.getloadavg()[0],
+        alone=alone,
+        last=last,
+        ratio=median(one / other for one, other in zip(last, alone, strict=True)),
+        computed=computed,
+        different=different,
+        errors=dict(errors),
+    )
+
+
+async def _run(visitor: Visitor, page: Page, same: Same, number: int) -> tuple[float, Any]:
+    """Return the time of one run and its results, as the page shows them."""
+    button = "shuffle" if same == "shuffle" else "run"
+    event = page.pressed(button)
+    question = page.values(event)[_place(page, event, "question")]
+    values = page.example(event, {"question": f"{question} ({number})"} if same == "none" else {})
+    began = time.monotonic()
+    words = [words async for words, _ in visitor.press(button, values)]
+    seconds = time.monotonic() - began
+    if "Done:" not in words[-1]:
+        raise LostError(f"the run ended with: {words[-1]}")
+    shown = visitor.html
+    return seconds, shown["order-table"] if same == "shuffle" else ANSWER.findall(shown["answers"])
+
+
+def _place(page: Page, event: dict[str, Any], name: str) -> int:
+    return [page.components[one].get("elem_id") for one in event["inputs"]].index(name)
+
+
+def _num_computed(lines: Sequence[str]) -> int:
+    runs = [json.loads(line) for line in lines if line.startswith("{")]
+    return sum(not run.get("shared") for run in runs)
