@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,16 @@ def serve(embedded_folder: Path) -> "Serve":
     from tests.support.serving import served_app
 
     return served_app
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return a function that returns the Python of an environment with the published package and others."""
+    from tests.support.environments import published_environment
+
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    return partial(published_environment, folder)
 
 
 @pytest.fixture(scope="session")

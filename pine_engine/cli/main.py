@@ -3,45 +3,76 @@
 Subcommands import torch only when they compute, so that help and errors appear at once.
 """
 
+import ast
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import pine_engine as pine
 from pine_engine.cli import output
-from pine_engine.cli.bench import bench
-from pine_engine.cli.compare import compare
-from pine_engine.cli.conformance import conformance
-from pine_engine.cli.debias import debias
-from pine_engine.cli.download_data import download_data
-from pine_engine.cli.evaluate import evaluate
-from pine_engine.cli.lm_eval import lm_eval
-from pine_engine.cli.methods import methods
-from pine_engine.cli.models import models
-from pine_engine.cli.molecules import molecules
 from pine_engine.cli.options import as_command
 from pine_engine.cli.output import BAD_INPUT, STOPPED
-from pine_engine.cli.report import report
-from pine_engine.cli.reproduce import reproduce
-from pine_engine.cli.reproduce_paper import reproduce_paper
-from pine_engine.cli.serve import serve
-from pine_engine.cli.train_molecules import train_molecules
-from pine_engine.cli.verify import verify
 from pine_engine.errors import PineError
 
 SUBCOMMANDS = (
-    *(compare, verify, debias, conformance, reproduce, bench, evaluate, download_data, report),
-    *(reproduce_paper, train_molecules, molecules, methods, models, serve, lm_eval),
+    *("compare", "verify", "debias", "conformance", "reproduce", "bench", "evaluate", "download-data"),
+    *("report", "reproduce-paper", "train-molecules", "molecules", "methods", "models", "serve", "lm-eval"),
 )
+"""Names; each is a function in a file of this folder with the same name."""
+
+EARLIER_NAMES = {"repeat": "reproduce"}  # the name in certificates of earlier versions
+
+
+class Subcommands(TyperGroup):
+    """Subcommands that are imported when they run: the list of all has only their descriptions."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names."""
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
+        """Return a subcommand without options, for the list."""
+        name = EARLIER_NAMES.get(cmd_name, cmd_name)
+        if name not in SUBCOMMANDS:
+            return None
+        return TyperCommand(cmd_name, help=_description(name.replace("-", "_")))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return name, subcommand and arguments of a command line."""
+        self.commands = {name: TyperCommand(name) for name in SUBCOMMANDS}  # names for suggestions
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed and import_subcommand(str(name)), rest
+
+
+def import_subcommand(name: str) -> TyperCommand:
+    """Return a subcommand with its options."""
+    function = EARLIER_NAMES.get(name, name).replace("-", "_")
+    single = typer.Typer(add_completion=False)
+    single.command(name)(as_command(getattr(import_module(f"pine_engine.cli.{function}"), function)))
+    command = typer.main.get_command(single)
+    assert isinstance(command, TyperCommand)
+    return command
+
+
+def _description(name: str) -> str:
+    """Return the first line of the docstring of a function without importing its file."""
+    tree = ast.parse(Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8"))
+    (function,) = (each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == name)
+    return (ast.get_docstring(function) or "").partition("\n")[0]
+
 
 app = typer.Typer(
+    cls=Subcommands,
     help="Does the order of the documents change a language model's answer, why, and what removes it?",
     no_args_is_help=True,
     add_completion=False,
@@ -63,11 +94,6 @@ def root(
     ] = False,
 ) -> None:
     """Declare the options before the subcommand."""
-
-
-for function in SUBCOMMANDS:
-    app.command(function.__name__.replace("_", "-"))(as_command(function))
-app.command("repeat", hidden=True)(as_command(reproduce))  # the name in certificates of earlier versions
 
 
 MAX_CLEANUP_S = 0.7

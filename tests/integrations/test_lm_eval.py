@@ -1,16 +1,18 @@
 """The model of lm-evaluation-harness, with the real package in an environment of its own."""
 
 import json
-import subprocess
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.commands import write
-from tests.support.environments import build_wheel, clean_variables, create_environment
+from tests.support.environments import run_apart
+from tests.support.pages import PAGES, blocks, commands
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 CHECK = """
 import json, sys
@@ -89,46 +91,41 @@ EXAMPLES = [
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("harness")
-    return create_environment(folder / "environment", f"{build_wheel(folder)}[harness]")
-
-
-def run(python: Path, folder: Path, *arguments: object) -> str:
-    command = [str(python), *map(str, arguments)]
-    done = subprocess.run(
-        command, cwd=folder, env=clean_variables(), capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def python(published: Callable[..., Path]) -> Path:
+    (command,) = [line for line in commands(PAGES["evaluation.md"]) if "install lm-eval" in line]
+    return published(*command.split()[2:])
 
 
 def test_model_scores_and_generates_as_engine(python: Path, tiny: Path, tmp_path: Path) -> None:
-    run(python, tmp_path, write(tmp_path / "check.py", CHECK), tiny)
+    run_apart(python, tmp_path, write(tmp_path / "check.py", CHECK), tiny)
+
+
+def test_documented_task_runs(python: Path, tiny: Path, tmp_path: Path) -> None:
+    page = PAGES["evaluation.md"].read_text(encoding="utf-8")
+    (task,) = re.findall(r"^```yaml\n(.+?)^```$", page, re.MULTILINE | re.DOTALL)
+    (script,) = blocks(PAGES["evaluation.md"])
+    (command,) = [line for line in commands(PAGES["evaluation.md"]) if "engine lm-eval" in line]
+    (tmp_path / "TASKS").mkdir()
+    write(tmp_path / "TASKS" / "keys.yaml", task)
+    examples = [one | {"answer": one["answers"][one["gold"]]} for one in EXAMPLES]
+    write(tmp_path / "keys.jsonl", "\n".join(map(json.dumps, examples)))
+    printed = run_apart(python, tmp_path, *command.split()[1:], PINE_MODEL=str(tiny))
+    assert all(f"{method} " in printed for method in ("vanilla", "pine"))
+    printed = run_apart(python, tmp_path, write(tmp_path / "script.py", script))
+    assert "exact_match" in printed
 
 
 def test_tasks_have_mean_and_spread_over_orders(python: Path, tiny: Path, tmp_path: Path) -> None:
     for name, text in TASKS.items():
         write(tmp_path / f"{name}.yaml", text + TASK)
     write(tmp_path / "keys.jsonl", "\n".join(map(json.dumps, EXAMPLES)))
-    common = [
-        "-m",
-        "pine_engine",
-        "lm-eval",
-        "keys,keys_choice",
-        "--include-path",
-        ".",
-        "--model",
-        tiny,
-        "--json",
-    ]
-    options = ["--methods", "vanilla,pine", "--num-orders", 3, "--limit", 3]
-    for more in ([], ["--apply-chat-template", "--num-fewshot", 1]):
-        *_, line = run(python, tmp_path, *common, *options, *more).splitlines()
-        rows: list[dict[str, Any]] = json.loads(line)["results"]
-        assert {(row["method"], row["task"]) for row in rows} == {
-            (method, task) for method in ("vanilla", "pine") for task in TASKS
-        }
-        for row in rows:
-            assert len(row["orders"]) == 3 and row["min"] <= row["mean"] <= row["max"]
-            assert row["method"] != "pine" or row["std"] == 0
+    command = "-m pine_engine lm-eval keys,keys_choice --include-path . --json --methods vanilla,pine"
+    options = "--num-orders 3 --limit 3 --apply-chat-template --num-fewshot 1 --model"
+    *_, line = run_apart(python, tmp_path, *command.split(), *options.split(), tiny).splitlines()
+    rows: list[dict[str, Any]] = json.loads(line)["results"]
+    assert {(row["method"], row["task"]) for row in rows} == {
+        (method, task) for method in ("vanilla", "pine") for task in TASKS
+    }
+    for row in rows:
+        assert len(row["orders"]) == 3 and row["min"] <= row["mean"] <= row["max"]
+        assert row["method"] != "pine" or row["std"] == 0

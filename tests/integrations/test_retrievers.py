@@ -1,63 +1,56 @@
-"""Documents of retrieval libraries, and the scripts in examples/, with the real packages."""
+"""Documents of retrieval libraries, and the scripts in examples/, each with the real package alone."""
 
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.support.commands import write
+from tests.support.environments import run_apart
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PACKAGES = ("langchain-core==1.8.3", "llama-index-core==0.14.25", "haystack-ai==3.4.1")
-# The packages come last, so that those of the tests are found first.
-RUN = "import runpy, sys; sys.path.append(sys.argv[1]); runpy.run_path(sys.argv[2])"
+LANGCHAIN, LLAMA_INDEX = "langchain-core==1.8.3", "llama-index-core==0.14.25"
+READERS = {"langchain_reader.py": LANGCHAIN, "llama_index_reader.py": LLAMA_INDEX}
 
-DOCUMENTS = """
-from haystack import Document as HaystackDocument
-from langchain_core.documents import Document as LangChainDocument
+DOCUMENTS = {
+    LANGCHAIN: """
+from langchain_core.documents import Document
+objects = [(Document(page_content="red", metadata=facts), {})]
+""",
+    LLAMA_INDEX: """
 from llama_index.core.schema import NodeWithScore, TextNode
+node = TextNode(text="red", metadata=facts)
+objects = [(node, {}), (NodeWithScore(node=node, score=0.5), {"score": 0.5})]
+""",
+    "haystack-ai==3.4.1": """
+from haystack import Document
+objects = [(Document(content="red", meta=facts, score=0.5), {"score": 0.5})]
+""",
+}
+CHECK = """
 from pine_engine.prompts.prompt import as_documents
-
-facts = {"source": "a.md"}
-for document, score in [
-    (LangChainDocument(page_content="red", metadata=facts), {}),
-    (TextNode(text="red", metadata=facts), {}),
-    (NodeWithScore(node=TextNode(text="red", metadata=facts), score=0.5), {"score": 0.5}),
-    (HaystackDocument(content="red", meta=facts, score=0.5), {"score": 0.5}),
-]:
+for document, score in objects:
     for found in as_documents(document), as_documents([document]):
         assert [(one.text, one.metadata) for one in found] == [("red", facts | score)], document
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 
-@pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("packages")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
-    subprocess.run([*pip, "--target", folder, *PACKAGES], check=True, capture_output=True)
-    return folder
-
-
-def printed_by(script: Path, packages: Path) -> str:
-    done = subprocess.run([sys.executable, "-c", RUN, packages, script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_documents_of_each_library_are_accepted(packages: Path, tmp_path: Path) -> None:
-    script = tmp_path / "documents.py"
-    script.write_text(DOCUMENTS, encoding="utf-8")
-    printed_by(script, packages)
-
-
-@pytest.mark.embedded
-@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
-def test_order_of_the_retriever_changes_vanilla_alone(
-    name: str, packages: Path, embedded_folder: Path
+@pytest.mark.parametrize("package", DOCUMENTS)
+def test_documents_of_each_library_are_accepted(
+    package: str, published: Callable[..., Path], tmp_path: Path
 ) -> None:
-    printed = printed_by(EXAMPLES / name, packages)
+    script = write(tmp_path / "documents.py", f"facts = {{'source': 'a.md'}}\n{DOCUMENTS[package]}{CHECK}")
+    run_apart(published(package), tmp_path, script)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_order_of_the_retriever_changes_vanilla_alone(
+    path: Path, published: Callable[..., Path], embedded_folder: Path, tmp_path: Path
+) -> None:
+    printed = run_apart(published(READERS[path.name]), tmp_path, path)
     answers = dict(re.findall(r"^(vanilla|pine): {(.+)}$", printed, re.MULTILINE))
     assert answers["pine"].count("': ") == 1 < answers["vanilla"].count("': ")
     assert printed.count("buildings.md") == 3

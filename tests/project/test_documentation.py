@@ -11,13 +11,14 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import plotly.io as pio
 import pytest
-import typer
 from plotly.graph_objects import Figure
 
 import pine_engine
@@ -30,6 +31,7 @@ from pine_engine.data.registry import PUBLIC_SETS
 from pine_engine.debias.table import Wrapper
 from pine_engine.extras import VERSIONS
 from tests.support.commands import Run
+from tests.support.environments import PACKAGE, run_apart
 from tests.support.families import TinyLlama
 from tests.support.pages import PAGES, ROOT, blocks, commands, put_files
 from tests.support.source_copy import run_in_source_copy
@@ -40,14 +42,13 @@ COMMANDS = sorted({command for page in PAGES.values() for command in commands(pa
 RUN_BY = {
     "README.md": ("tests/project/test_packaging.py", "test_readme_blocks_run"),
     "api.md": ("tests/viz/page/api/test_calls.py", "test_the_documented_python_runs"),
+    "evaluation.md": ("tests/integrations/test_lm_eval.py", "test_documented_task_runs"),
     "faq.md": ("tests/project/test_documentation.py", "test_faq_blocks_and_registered_method_run"),
     "serving.md": ("tests/server/test_clients.py", "test_documented_script_runs"),
     "library.md": ("tests/project/test_documentation.py", "test_library_blocks_run_in_order"),
 }
 
 BENCH = "--model random:tiny --documents 2 --document-tokens 5 --max-new-tokens 2 --repeats 1"
-PACKAGE = "pine-explorer"
-
 OPTIONS = {
     "verify --self-test": "--model random:tiny --threads 1 --num-orders 1",
     "verify": "--limit 1 --num-orders 1", "evaluate": "--limit 1 --max-new-tokens 4",
@@ -84,7 +85,7 @@ def test_documented_command_is_valid(command: str) -> None:
         assert script.with_suffix(".py").is_file() or (script / "__main__.py").is_file()
     else:
         name, *options = arguments_of(command)
-        context = typer.main.get_group(cli.app).commands[name].make_context(name, options)
+        context = cli.import_subcommand(name).make_context(name, options)
         if name in ("download-data", "reproduce-paper"):
             values = (value for value in context.params.values() if isinstance(value, list | tuple))
             assert {str(item) for value in values for item in value} <= {*PUBLIC_SETS, "NAME"}
@@ -384,18 +385,16 @@ def test_notebook_needs_no_file_of_the_repository() -> None:
 
 @pytest.mark.slow
 @pytest.mark.embedded
-@pytest.mark.timeout(900)
-def test_executed_notebook_shows_interactive_figures(embedded_folder: Path, tmp_path: Path) -> None:
+@pytest.mark.timeout(2400)
+def test_executed_notebook_shows_interactive_figures(
+    published: Callable[..., Path], embedded_folder: Path, tmp_path: Path
+) -> None:
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     notebook["cells"] = [cell for cell in CELLS if "%pip" not in "".join(cell["source"])]
     (tmp_path / "notebook.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    python = published(*(f"{name}=={version(name)}" for name in ("ipykernel", "nbconvert", "pandas")))
     command = "-m nbconvert --to html --execute notebook.ipynb"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
-    done = subprocess.run(
-        [sys.executable, *command.split()], cwd=tmp_path, env=environment, text=True, check=False,
-        capture_output=True, timeout=850,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run_apart(python, tmp_path, *command.split(), PYDEVD_DISABLE_FILE_VALIDATION="1")
     page = (tmp_path / "notebook.html").read_text(encoding="utf-8")
     assert page.count("Plotly.newPlot(") >= len(viz.__all__)
 

@@ -7,10 +7,10 @@ import ast
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
@@ -22,8 +22,9 @@ from packaging.version import Version
 import pine_engine
 from pine_engine import METHODS, get_methods
 from pine_engine.extras import VERSIONS
+from tests.support.commands import write
+from tests.support.environments import build_wheel, run_apart
 from tests.support.pages import PAGES, blocks
-from tests.support.source_copy import run_in_source_copy
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -41,28 +42,14 @@ REQUIREMENTS = {
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder into which a wheel, built from a copy of the sources, was installed without dependencies."""
     folder = tmp_path_factory.mktemp("packaging")
-    source = folder / "source"
-    source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "app.py"):
-        shutil.copy(ROOT / name, source)
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     alone = ["--no-deps", "--no-index"]
-    wheel: list[str | Path] = [*pip, "wheel", *alone, "--no-build-isolation", "--wheel-dir", folder, source]
-    subprocess.run(wheel, check=True, capture_output=True, timeout=120)
-    (built,) = folder.glob("*.whl")
+    built = build_wheel(folder)
     target = folder / "installed"
     subprocess.run(
         [*pip, "install", *alone, "--target", target, built], check=True, capture_output=True, timeout=120
     )
     return target
-
-
-def python(installed: Path, code: str) -> str:
-    done = run_in_source_copy(installed.parent, code, [], sources=installed, forgotten=("gradio", "plotly"))
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.mark.slow
@@ -88,24 +75,37 @@ def test_wheel_has_engine_command_and_figures_without_page(installed: Path) -> N
     assert [row["name"] for row in json.loads(printed)["methods"]] == list(METHODS)
 
 
+PLACE = """
+import importlib.util, pine_engine, viz
+print(pine_engine.__file__, viz.__file__)
+print(importlib.util.find_spec("gradio"), importlib.util.find_spec("viz.page"))
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.embedded
-@pytest.mark.timeout(800)
-def test_readme_blocks_run(installed: Path, embedded_folder: Path) -> None:
-    printed = python(
-        installed,
-        "\n".join(blocks(PAGES["README.md"])) + "\nimport importlib.util, sys, pine_engine, viz\n"
-        "print(pine_engine.__file__, viz.__file__)\n"
-        "print({'gradio', 'plotly'} & set(sys.modules), importlib.util.find_spec('viz.page'))\n",
-    )
-    *lines, files, others = printed.strip().splitlines()
+@pytest.mark.timeout(2400)
+def test_readme_blocks_run(published: Callable[..., Path], embedded_folder: Path, tmp_path: Path) -> None:
+    script = write(tmp_path / "readme.py", "\n".join([*blocks(PAGES["README.md"]), PLACE]))
+    *lines, files, others = run_apart(published(), tmp_path, script).strip().splitlines()
     scores = next(index for index, line in enumerate(lines) if line.startswith("{'pine': [Score("))
     assert lines[scores] == lines[scores + 1]
     answered = re.findall(r"^(\w+): \S", "\n".join(lines[:scores]), re.MULTILINE)
     assert answered == [method.name for method in get_methods()]
     assert {line[:2] for line in lines[scores + 2 :]} >= {"0 ", "1 "}  # answers of the batch, by index
-    assert files == f"{installed}/pine_engine/__init__.py {installed}/viz/__init__.py"
-    assert others == "set() None"
+    assert all("site-packages" in file for file in files.split())
+    assert others == "None None"
+
+
+@pytest.mark.slow
+@pytest.mark.embedded
+@pytest.mark.timeout(2400)
+def test_library_blocks_run_from_package(
+    published: Callable[..., Path], embedded_folder: Path, tmp_path: Path
+) -> None:
+    script = write(tmp_path / "library.py", "\n".join(blocks(PAGES["library.md"])))
+    printed = run_apart(published(f"pandas=={metadata.version('pandas')}"), tmp_path, script)
+    assert "{'vanilla': None, 'pine': True}\n" in printed
 
 
 def test_advised_versions_are_tested_versions() -> None:
@@ -211,11 +211,16 @@ WITHOUT_TORCH = (
 )
 """Records of figures, and page modules that draw them."""
 
+LISTS_SUBCOMMANDS = """
+from pine_engine.cli.main import SUBCOMMANDS, Subcommands
+assert all(Subcommands(name="all").get_command(None, name).help for name in SUBCOMMANDS)"""
+
 
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [
         ("import pine_engine\npine_engine.__version__", {"torch", "transformers", "numpy", "pydantic"}),
+        (LISTS_SUBCOMMANDS, {"torch", "transformers", "numpy", "pydantic", "jinja2", "psutil"}),
         (f"import {', '.join(WITHOUT_TORCH)}", {"torch", "transformers"}),
         ("import viz", {"numpy", "plotly"}),
         ("import viz\nfor name in viz.__all__: getattr(viz, name)", {"torch", "transformers", "gradio"}),
