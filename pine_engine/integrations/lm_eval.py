@@ -13,6 +13,7 @@ from typing import Any
 
 from lm_eval.api.model import LM
 from lm_eval.api.registry import model_registry
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import GenerationFinished, TokenGenerated
@@ -91,9 +92,29 @@ class PineLM(LM):  # type: ignore[misc]  # lm_eval has no types
         return found
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
-        """Raise InputError: a text without context has no documents."""
-        message = "perplexity of a text has no documents; evaluate such tasks with the model hf of lm-eval"
-        raise InputError(message, field="loglikelihood_rolling")
+        """Return the log-probability of each text under the stock model, in nats.
+
+        The text has no documents. Beyond the context of the model, it is split into disjoint windows.
+        """
+        import torch
+
+        model, tokenizer = self.engine.model, self.engine.tokenizer
+        first = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+        found: list[float] = []
+        for request in requests:
+            (text,) = request.args
+            ids = tokenizer.encode(text, add_special_tokens=False)
+            total = 0.0
+            for window in get_rolling_token_windows(ids, first, self.engine.max_context_length, 1):
+                context, scored = make_disjoint_window(window)
+                tokens = torch.tensor([*context, *scored], device=model.device)
+                with torch.inference_mode():
+                    logits = model(tokens[None, :-1]).logits[0, -len(scored) :]
+                logprobs = logits.float().log_softmax(-1).gather(-1, tokens[-len(scored) :, None])
+                total += float(logprobs.sum())
+            found.append(total)
+            self.cache_hook.add_partial("loglikelihood_rolling", request.args, total)
+        return found
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Return greedy answers up to the first stop string of each request."""
