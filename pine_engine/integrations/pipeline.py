@@ -23,10 +23,10 @@ class PinePipeline(Pipeline):
         **kwargs: Options of transformers' Pipeline and of `Engine.run`.
     """
 
-    _load_processor = False
-    _load_image_processor = False
-    _load_feature_extractor = False
-    _load_tokenizer = True
+    _load_processor: Any = False
+    _load_image_processor: Any = False
+    _load_feature_extractor: Any = False
+    _load_tokenizer: Any = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -40,32 +40,36 @@ class PinePipeline(Pipeline):
             *args: As in transformers' Pipeline.
             **options: As those of the pipeline.
         """
-        return super().__call__(inputs, *args, **options)
+        untyped: Any = super()
+        return untyped.__call__(inputs, *args, **options)
 
     def _sanitize_parameters(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         return {}, options, {}
 
-    def preprocess(self, inputs: Any) -> dict[str, Any]:
+    def preprocess(self, input_: Any, **options: Any) -> dict[str, Any]:
         """Return arguments of `Engine.run`.
 
         Args:
-            inputs: Question, chat, or dictionary of arguments.
+            input_: Question, chat, or dictionary of arguments.
+            **options: None.
         """
-        if isinstance(inputs, str):
-            return {"question": inputs}
-        return {"messages": inputs.messages} if hasattr(inputs, "messages") else dict(inputs)
+        if isinstance(input_, str):
+            return {"question": input_}
+        return {"messages": input_.messages} if hasattr(input_, "messages") else dict(input_)
 
-    def _forward(self, parts: dict[str, Any], *, method: str = "pine", **options: Any) -> dict[str, Any]:
-        (answer,) = self.engine.run(**{**options, **parts}, methods=method).answers.values()
+    def _forward(self, input_tensors: Any, **options: Any) -> Any:
+        method = options.pop("method", "pine")
+        (answer,) = self.engine.run(**{**options, **input_tensors}, methods=method).answers.values()
         return {"answer": answer.text}
 
-    def postprocess(self, answer: dict[str, Any]) -> dict[str, Any]:
+    def postprocess(self, model_outputs: Any, **options: Any) -> Any:
         """Return the answer.
 
         Args:
-            answer: Output of the model.
+            model_outputs: Dictionary with the answer.
+            **options: None.
         """
-        return answer
+        return model_outputs
 
 
 if TASK not in PIPELINE_REGISTRY.get_supported_tasks():

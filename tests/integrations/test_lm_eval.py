@@ -86,7 +86,7 @@ TASKS = {
     "keys_choice": "task: keys_choice\noutput_type: multiple_choice\ndoc_to_target: gold\n"
     "doc_to_choice: '{{ answers }}'\nmetric_list: [{metric: acc}]",
 }
-EXAMPLES = [
+EXAMPLES: list[dict[str, Any]] = [
     {"documents": ["Ann 1.", "Ben 2.", "Cy 3."], "question": f"{n}?", "answers": ["A", "B"], "gold": n % 2}
     for n in range(4)
 ]
