@@ -102,8 +102,7 @@ class PineLM(LM):  # type: ignore[misc]  # lm_eval has no types
         first = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
         found: list[float] = []
         for request in requests:
-            (text,) = request.args
-            ids = tokenizer.encode(text, add_special_tokens=False)
+            ids = tokenizer.encode(request.args[0], add_special_tokens=False)
             total = 0.0
             for window in get_rolling_token_windows(ids, first, self.engine.max_context_length, 1):
                 context, scored = make_disjoint_window(window)

@@ -51,7 +51,7 @@ class PinePipeline(Pipeline):
 
         Args:
             input_: Question, chat, or dictionary of arguments.
-            **options: None.
+            **options: Unused.
         """
         if isinstance(input_, str):
             return {"question": input_}
@@ -67,7 +67,7 @@ class PinePipeline(Pipeline):
 
         Args:
             model_outputs: Dictionary with the answer.
-            **options: None.
+            **options: Unused.
         """
         return model_outputs
 
