@@ -10,8 +10,9 @@ import torch
 
 from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.events import Event, RunFinished, RunResult
+from pine_engine.engine.generation import Coroutine
 from pine_engine.engine.likelihood import Score, score_methods
-from pine_engine.engine.model_worker import RunControl, compute_on, run_in_worker, stream_from_worker
+from pine_engine.engine.model_worker import RunControl, compute_on, run_in_worker
 from pine_engine.engine.orders import OrderResult, ShuffleResult, choose_orders, run_orders
 from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
@@ -25,6 +26,7 @@ from pine_engine.engine.run import (
     prepare_run,
     tokenize_request,
 )
+from pine_engine.engine.scheduler import run_shared, stream_shared
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_tuple_of
 from pine_engine.methods.table import get_methods
@@ -37,8 +39,9 @@ from pine_engine.prompts.tasks import USUAL_TASK
 class Engine(PreparedModel):
     """A model that answers prompts under several methods.
 
-    It has no state between runs, so that several threads may share it. `Engine(model, tokenizer)` validates a
-    loaded transformers model, see `Engine.__init__`.
+    It has no state between runs, so that several threads may share it: their runs share
+    decode steps where no logit depends on the batch size (docs/exactness.md). `Engine(model, tokenizer)`
+    validates a loaded transformers model, see `Engine.__init__`.
     """
 
     @classmethod
@@ -139,7 +142,7 @@ class Engine(PreparedModel):
             prefix_cache=prefix_cache,
             **unknown,
         )
-        return run_in_worker(run.finish)
+        return run_shared(run.compute)
 
     def generate(
         self, prompt: PromptLike = None, **options: Unpack[RunOptions]
@@ -158,10 +161,11 @@ class Engine(PreparedModel):
         """
         run = prepare_run(self, prompt, **options)
 
-        def work(emit: Callable[[Event], None], cancelled: threading.Event) -> None:
-            emit(RunFinished(run.finish(RunControl(emit, cancelled))))
+        def work(emit: Callable[[Event], None], cancelled: threading.Event) -> Coroutine[None]:
+            result = yield from run.compute(RunControl(emit, cancelled))
+            emit(RunFinished(result))
 
-        return stream_from_worker(work)
+        return stream_shared(work)
 
     def shuffle(
         self,

@@ -1,21 +1,23 @@
 """Prefill and the decode loop: answers of several prompts in one batch, whose size stays fixed.
 
+The loop is a coroutine that yields its decode steps, so that several runs can share one (`scheduler.py`).
+
 In float32, and in bfloat16 and float16 where these are computed in float32, a row of a batch of 2 or more is
 bitwise identical for every batch size and neighbor. A batch of one uses another GEMM kernel.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from pine_engine.attention.forward import batch_caches
 from pine_engine.attention.recorder import TraceRecorder
-from pine_engine.attention.state import SequenceState
+from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.engine import passes
 from pine_engine.engine.events import Answer, GenerationFinished, PrefillDone, TokenGenerated
 from pine_engine.engine.model_worker import NO_CONTROL, RunControl, iterate_in_worker
@@ -23,8 +25,11 @@ from pine_engine.engine.prepared_model import PreparedModel, check_engine
 from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import as_int, as_tuple_of, sequence
 from pine_engine.methods.table import Method, get_method
+from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
+
+Result = TypeVar("Result")
 
 BATCH_ROWS = 8  # default number of answers that are decoded together
 
@@ -40,6 +45,88 @@ def most_likely(logits: Tensor) -> tuple[int, float]:
     logprobs = logits[0].float().log_softmax(-1)
     token = int(logprobs.argmax())
     return token, float(logprobs[token])
+
+
+@dataclass(frozen=True)
+class PendingPrefill:
+    """Prefill that the coroutine which yields it computes when it is resumed."""
+
+    num_tokens: int
+    is_divisible: bool = True  # True if others may compute between its layers
+
+    def compute(self) -> None:
+        """Compute nothing: the prefill follows."""
+
+
+@dataclass(eq=False)
+class DecodeStep:
+    """Decode step that is computed before the coroutine which yields it is resumed."""
+
+    rows: Sequence[SequenceState | None]  # None: a free slot, which stays in the batch
+    tokens: Sequence[Sequence[int]]  # last token of each row
+    on_layer: Callable[[int], None]
+    logits: Tensor = field(init=False)  # (rows, 1, V)
+    seconds: float = 0.0
+
+    def compute(self) -> None:
+        """Compute this step alone."""
+        compute_steps([self])
+
+    @property
+    def sharing_key(self) -> Hashable:
+        """Key of steps that can be computed together; None if another batch size can change a logit."""
+        rows = [row for row in self.rows if row]
+        networks = frozenset(row.state.patched_model for row in rows)
+        is_shareable = len(self.rows) > 1 and all(row.sequences == (row,) for row in rows)
+        is_shareable &= all(
+            is_batch_invariant(one.network.dtype, input_device(one.network)) for one in networks
+        )
+        return networks if is_shareable else None
+
+    @property
+    def can_repeat(self) -> bool:
+        """True if the step can be repeated after an error: it has no trace, which would record it twice."""
+        return not any(row.state.recorder for row in self.rows if row)
+
+    def lengths(self) -> list[int]:
+        """Return the numbers of tokens in the caches of the rows."""
+        return [row.cache.length for row in self.rows if row]
+
+    def truncate(self, lengths: Sequence[int]) -> None:
+        """Remove the tokens that a failed step has appended to the caches of its rows."""
+        for row, length in zip(filter(None, self.rows), lengths, strict=True):
+            row.cache.truncate(length)
+
+
+Coroutine = Generator[PendingPrefill | DecodeStep, None, Result]
+"""Run that yields each prefill and decode step that it waits for."""
+
+
+def compute_alone(coroutine: Coroutine[Result]) -> Result:
+    """Return the result of a coroutine whose decode steps are not shared."""
+    while True:
+        try:
+            pending = next(coroutine)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        pending.compute()
+
+
+@torch.inference_mode()
+def compute_steps(steps: Sequence[DecodeStep]) -> None:
+    """Compute several decode steps of the same `sharing_key`, or a single one, in one batch."""
+    began = time.perf_counter()
+    on_layer = steps[0].on_layer if len(steps) == 1 else lambda _: None
+    rows = [row for step in steps for row in step.rows]
+    tokens = [token for step in steps for token in step.tokens]
+    logits = passes.extend(rows, tokens, on_layer, is_step=True)
+    synchronize(logits)
+    seconds = time.perf_counter() - began
+    num_rows = len(list(filter(None, rows)))
+    for step, part in zip(steps, logits.split([len(step.rows) for step in steps]), strict=True):
+        step.logits = part
+        step.seconds = seconds * len(list(filter(None, step.rows))) / num_rows
 
 
 @dataclass(eq=False)
@@ -111,8 +198,22 @@ def prefill_answer(
     )
 
 
-@torch.inference_mode()
 def decode_answers(
+    model: PreparedModel, prompts: Iterator[ActiveGeneration], **options: Any
+) -> Generator[ActiveGeneration, None, None]:
+    """Decode the answers of prompts in one batch; yield each when it is finished or has an error.
+
+    `options` are those of decode_in_steps.
+    """
+    for item in decode_in_steps(model, prompts, **options):
+        if isinstance(item, DecodeStep):
+            item.compute()
+        else:
+            yield item
+
+
+@torch.inference_mode()
+def decode_in_steps(
     model: PreparedModel,
     prompts: Iterator[ActiveGeneration],
     *,
@@ -121,8 +222,8 @@ def decode_answers(
     stop_at_eos: bool = True,
     control: RunControl = NO_CONTROL,
     num_requests: int = 1,
-) -> Generator[ActiveGeneration, None, None]:
-    """Decode the answers of prompts in one batch; yield each when it is finished or has an error.
+) -> Generator[ActiveGeneration | DecodeStep, None, None]:
+    """Yield the decode steps of prompts in one batch, and each answer that is finished or has an error.
 
     A prompt is taken while the batch of `batch_size` rows has free slots for its rows. `num_requests` share
     the time per token.
@@ -155,7 +256,10 @@ def decode_answers(
             for row in rows:
                 if row.sequences != (row,):
                     batch_caches(row.sequences)
-        _step(active, batch_size, control, num_requests)
+        step = _next_step(active, batch_size, control)
+        yield step
+        control.check()
+        _take_logits(active, step, num_requests)
         yield from take_tokens(list(active))
 
 
@@ -246,27 +350,25 @@ def _take_token(
         control.report(GenerationFinished(answer.answer))
 
 
-def _step(
-    active: Sequence[ActiveGeneration], batch_size: int, control: RunControl, num_requests: int
-) -> None:
-    """Compute the next logits of all answers. Free slots stay in the batch, which keeps its shape."""
-    began = time.perf_counter()
+def _next_step(active: Sequence[ActiveGeneration], batch_size: int, control: RunControl) -> DecodeStep:
+    """Return the next step of all answers. Free slots stay in the batch, which keeps its shape."""
     rows: list[SequenceState | None] = [None] * batch_size
     tokens = [[0]] * batch_size
     for answer in active:
         for slot, row in zip(answer.slots, answer.rows, strict=True):
             rows[slot], tokens[slot] = row, answer.ids[-1:]
-    logits = passes.extend(rows, tokens, control.check, is_step=True)
-    synchronize(logits)
-    seconds = time.perf_counter() - began
+    return DecodeStep(rows, tokens, control.check)
+
+
+def _take_logits(active: Sequence[ActiveGeneration], step: DecodeStep, num_requests: int) -> None:
     num_rows = sum(len(answer.rows) for answer in active)
     for answer in active:
-        answer.logits = logits[answer.slots, -1]
+        answer.logits = step.logits[answer.slots, -1]
         if answer.kept_logits:
             answer.kept_logits.append(answer.logits.float().cpu())
         answer.num_steps += 1
-        answer.decode_s += seconds / num_requests
-        answer.seconds += seconds * len(answer.rows) / num_rows
+        answer.decode_s += step.seconds / num_requests
+        answer.seconds += step.seconds * len(answer.rows) / num_rows
 
 
 def synchronize(logits: Tensor) -> None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import closing
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,6 +19,13 @@ from pine_engine.errors import Cancelled
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
+
+Channel = queue.SimpleQueue[Item | BaseException | None]
+"""Items of a stream, then None; an exception is raised again in the thread that receives it."""
+
+
+BETWEEN_LAYERS: ContextVar[Callable[[float], None] | None] = ContextVar("between_layers", default=None)
+"""Function that is called between two layers of a prefill with the share of the prefill that is left."""
 
 
 def raise_if_cancelled(cancelled: threading.Event) -> None:
@@ -46,6 +54,8 @@ class RunControl:
         """Emit the progress of a prefill, or raise Cancelled."""
         self.check()
         self.report(PrefillProgress(method, layer, num_layers))
+        if compute_others := BETWEEN_LAYERS.get():
+            compute_others(1 - layer / num_layers)
 
 
 NO_CONTROL = RunControl()  # control of a run that has no receiver and is not stopped
@@ -103,10 +113,10 @@ class _Workers:
         return finished
 
 
-_workers = _Workers()
+workers = _Workers()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_workers.reset)
+    os.register_at_fork(after_in_child=workers.reset)
 
 
 def run_in_worker(work: Callable[[RunControl], Result]) -> Result:
@@ -114,18 +124,30 @@ def run_in_worker(work: Callable[[RunControl], Result]) -> Result:
 
     The control that `work` is called with stops it if the caller is interrupted.
     """
-    control = RunControl()
-    if isinstance(threading.current_thread(), _Worker):
-        return work(control)
-    outcome: Future[Result] = Future()
+    if is_worker():
+        return work(RunControl())
 
-    def job() -> None:
-        try:
-            outcome.set_result(work(control))
-        except BaseException as error:  # raised again in the calling thread
-            outcome.set_exception(error)
+    def submit(control: RunControl, outcome: "Future[Result]") -> None:
+        def job() -> None:
+            try:
+                outcome.set_result(work(control))
+            except BaseException as error:  # raised again in the calling thread
+                outcome.set_exception(error)
 
-    _workers.submit(job)
+        workers.submit(job)
+
+    return wait_for(submit)
+
+
+def is_worker() -> bool:
+    """Check whether the calling thread is a worker."""
+    return isinstance(threading.current_thread(), _Worker)
+
+
+def wait_for(submit: "Callable[[RunControl, Future[Result]], object]") -> Result:
+    """Return the outcome of submitted work, whose control stops it if the caller is interrupted."""
+    control, outcome = RunControl(), Future[Result]()
+    submit(control, outcome)
     try:
         return outcome.result()
     finally:
@@ -151,16 +173,30 @@ def stream_from_worker(
 
     beat: seconds, and an item that is yielded whenever work emits none for so long.
     """
-    cancelled = threading.Event()
-    channel: queue.SimpleQueue[Item | BaseException | None] = queue.SimpleQueue()
 
-    def target() -> None:
-        try:
-            work(channel.put, cancelled)
-        except BaseException as error:  # raised again in the calling thread
-            channel.put(error)
-        finally:
-            channel.put(None)
+    def submit(channel: "Channel[Item]", cancelled: threading.Event) -> threading.Event:
+        def job() -> None:
+            try:
+                work(channel.put, cancelled)
+            except BaseException as error:  # raised again in the calling thread
+                channel.put(error)
+            finally:
+                channel.put(None)
+
+        return workers.submit(job)
+
+    return receive_from(submit, beat)
+
+
+def receive_from(
+    submit: "Callable[[Channel[Item], threading.Event], threading.Event]",
+    beat: tuple[float, Item] | None = None,
+) -> Generator[Item, None, None]:
+    """Yield the items that submitted work puts into its channel, until None; see stream_from_worker.
+
+    `submit` returns the end of the work.
+    """
+    cancelled, channel = threading.Event(), queue.SimpleQueue[Item | BaseException | None]()
 
     def receive() -> Item | BaseException | None:
         if beat is None:
@@ -171,7 +207,7 @@ def stream_from_worker(
         except queue.Empty:
             return item
 
-    finished = _workers.submit(target)
+    finished = submit(channel, cancelled)
     try:
         while (item := receive()) is not None:
             if isinstance(item, BaseException):

@@ -14,10 +14,12 @@ import torch
 
 from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.engine.events import Answer, Event, RunResult, to_frame
+from pine_engine.engine.generation import Coroutine
 from pine_engine.engine.likelihood import score_answers
-from pine_engine.engine.model_worker import RunControl, stream_from_worker
+from pine_engine.engine.model_worker import RunControl
 from pine_engine.engine.prepared_model import PreparedModel, check_engine
 from pine_engine.engine.run import Run, RunOptions, prepare_run
+from pine_engine.engine.scheduler import stream_shared
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, describe, sequence
 from pine_engine.methods.table import METHODS, Method
@@ -284,10 +286,10 @@ def run_orders(run: Run, orders: Sequence[tuple[int, ...]]) -> Generator[Event |
     """Run a prompt, whose run keeps its logits, in several orders; see compare_orders."""
 
     @torch.inference_mode()
-    def work(emit: Callable[[Event | OrderResult], None], cancelled: threading.Event) -> None:
+    def work(emit: Callable[[Event | OrderResult], None], cancelled: threading.Event) -> Coroutine[None]:
         control = RunControl(emit, cancelled)
         runs = [run.reorder(order) for order in orders]
-        batch = [runs[0].prefill(control)]
+        batch = [(yield from runs[0].prefill(control))]
         num_bytes = sum(answer.num_bytes(run.max_new_tokens) for answer in batch[0])
         max_size = max(1, BYTES_AT_ONCE // num_bytes)
         # The first order is decoded alone, so that a comparison is shown early.
@@ -296,20 +298,28 @@ def run_orders(run: Run, orders: Sequence[tuple[int, ...]]) -> Generator[Event |
         batch_size = max(2, max(sizes) * len(batch[0]))
         reference: RunResult | None = None
         finished = 0
-        for size in sizes:
-            batch += [one.prefill(control) for one in runs[finished + len(batch) : finished + size]]
-            answers = list(itertools.chain(*batch))
-            for _ in run.decode(answers, control, batch_size=batch_size, num_requests=size):
-                while batch and all(answer.finish_reason for answer in batch[0]):
-                    answers_of_order = batch.pop(0)
-                    result = runs[finished].result(answers_of_order)
-                    reference = reference or result
-                    rows = {answer.method: answer.rows[0] for answer in answers_of_order}
-                    comparisons = compare(run.model, reference, result, rows)
-                    emit(OrderResult(orders[finished], comparisons, result))
-                    finished += 1
 
-    return stream_from_worker(work)
+        def emit_finished() -> None:
+            nonlocal reference, finished
+            while batch and all(answer.finish_reason for answer in batch[0]):
+                answers_of_order = batch.pop(0)
+                result = runs[finished].result(answers_of_order)
+                reference = reference or result
+                rows = {answer.method: answer.rows[0] for answer in answers_of_order}
+                comparisons = compare(run.model, reference, result, rows)
+                emit(OrderResult(orders[finished], comparisons, result))
+                finished += 1
+
+        for size in sizes:
+            for one in runs[finished + len(batch) : finished + size]:
+                batch.append((yield from one.prefill(control)))
+            answers = list(itertools.chain(*batch))
+            for step in run.decode(answers, control, batch_size=batch_size, num_requests=size):
+                emit_finished()
+                yield step
+            emit_finished()
+
+    return stream_shared(work)
 
 
 def compare(

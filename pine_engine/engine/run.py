@@ -1,6 +1,6 @@
 """One run: its arguments, the prefill of the prompt under every method, then all answers in one batch."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
@@ -10,13 +10,22 @@ from transformers import GenerationConfig
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.events import RunResult
-from pine_engine.engine.generation import ActiveGeneration, decode_answers, prefill_answer
+from pine_engine.engine.generation import (
+    ActiveGeneration,
+    Coroutine,
+    DecodeStep,
+    PendingPrefill,
+    compute_alone,
+    decode_in_steps,
+    prefill_answer,
+)
 from pine_engine.engine.model_worker import NO_CONTROL, RunControl
 from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, describe
 from pine_engine.methods.table import Method, get_methods
+from pine_engine.network.parallel import has_hooks
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.messages import MessageLike
 from pine_engine.prompts.prompt import Document, DocumentLike, Prompt, as_documents
@@ -76,18 +85,24 @@ class Run:
             self, layout=self.layout.reorder(order), documents=documents, prefix_cache=PrefixCache()
         )
 
-    @torch.inference_mode()
     def finish(self, control: RunControl = NO_CONTROL) -> RunResult:
         """Return the result, and emit all events except RunFinished. Raises Cancelled if the flag is set."""
-        answers = self.prefill(control)
-        for _ in self.decode(answers, control):
-            pass
+        return compute_alone(self.compute(control))
+
+    @torch.inference_mode()
+    def compute(self, control: RunControl = NO_CONTROL) -> Coroutine[RunResult]:
+        """Compute the result as `finish` does."""
+        answers = yield from self.prefill(control)
+        yield from self.decode(answers, control)
         return self.result(answers)
 
-    def prefill(self, control: RunControl = NO_CONTROL) -> list[ActiveGeneration]:
-        """Prefill the prompt under every method, under torch.inference_mode."""
+    @torch.inference_mode()
+    def prefill(self, control: RunControl = NO_CONTROL) -> Coroutine[list[ActiveGeneration]]:
+        """Prefill the prompt under every method."""
         answers = []
+        is_divisible = not has_hooks(self.model.patched_models[0].network)
         for method in self.methods:
+            yield PendingPrefill(self.layout.num_tokens, is_divisible)
             answer = prefill_answer(
                 self.model,
                 self.layout,
@@ -109,9 +124,9 @@ class Run:
         *,
         batch_size: int = 0,
         num_requests: int = 1,
-    ) -> Iterator[ActiveGeneration]:
-        """Decode answers of this run, or of several runs with its options; see decode_answers."""
-        for answer in decode_answers(
+    ) -> Generator[DecodeStep, None, None]:
+        """Decode answers of this run, or of several runs with its options; see decode_in_steps."""
+        for item in decode_in_steps(
             self.model,
             iter(answers),
             max_new_tokens=self.max_new_tokens,
@@ -120,9 +135,10 @@ class Run:
             control=control,
             num_requests=num_requests,
         ):
-            if answer.error:
-                raise answer.error
-            yield answer
+            if isinstance(item, DecodeStep):
+                yield item
+            elif item.error:
+                raise item.error
 
     def result(self, answers: Sequence[ActiveGeneration]) -> RunResult:
         """Return the result of finished answers."""

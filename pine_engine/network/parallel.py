@@ -64,6 +64,11 @@ def reattach_hooks(network: PreTrainedModel, model: PreTrainedModel) -> None:
     apply_tensor_parallelism(network, split.get_mesh("tp"), hooks)
 
 
+def has_hooks(model: PreTrainedModel) -> bool:
+    """Check whether modules have hooks of accelerate or transformers, which move or split their weights."""
+    return num_processes(model) > 1 or any(hasattr(module, "_hf_hook") for module in model.modules())
+
+
 def is_split(module: Any) -> bool:
     """Check whether a module has a hook of transformers, so that only a part of its weights is here."""
     return hasattr(module, "_is_hooked")

@@ -5,7 +5,8 @@ with zeros: queries and keys then arrive unrotated, and are rotated by PINE. The
 variable, because some families do not pass arguments of `forward` on to their attention.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -13,7 +14,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_mode_temporarily
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from pine_engine.errors import ModelError
@@ -100,6 +101,15 @@ def run_pass(
         return logits
 
     return copy_context().run(forward)
+
+
+@contextmanager
+def outside_modules() -> Iterator[None]:
+    """Compute inside `attend` as outside of every module: with torch functions, and without their modes."""
+    with torch._C._EnableTorchFunction(), ExitStack() as stack:
+        while _get_current_function_mode() is not None:
+            stack.enter_context(_pop_mode_temporarily())
+        yield
 
 
 def _attention_function(

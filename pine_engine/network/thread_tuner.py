@@ -139,8 +139,8 @@ class ThreadTuner:
             if use_all != policy.should_use_all(now):
                 use_all = not use_all
                 torch.set_num_threads(threads if use_all else 1)
-            started = now
             on_layer(layer)
+            started = self._clock()  # other runs may be computed in on_layer
 
         try:
             yield begin_layer if threads > 1 else on_layer

@@ -7,14 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, RunFinished
-from pine_engine.engine.generation import most_likely
-from pine_engine.engine.model_worker import RunControl, run_in_worker
+from pine_engine.engine.generation import Coroutine, most_likely
+from pine_engine.engine.model_worker import RunControl
 from pine_engine.engine.run import prepare_run
+from pine_engine.engine.scheduler import run_shared
 from pine_engine.errors import Cancelled
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.server.fair_queue import Client, FairQueue
@@ -52,16 +52,14 @@ class ServerJob:
         self.choices.append(TokenChoice(token, logprob, tuple(alternatives)))
         return token, logprob
 
-    @torch.inference_mode()
-    def compute(self, engine: Engine, control: RunControl) -> RunFinished:
+    def compute(self, engine: Engine, control: RunControl) -> Coroutine[RunFinished]:
         """Compute the answer as `Engine.run` does."""
         run = prepare_run(engine, self.layout, methods=self.method, max_new_tokens=self.max_new_tokens)
-        answers = run.prefill(control)
+        answers = yield from run.prefill(control)
         if self.num_alternatives is not None:
             for answer in answers:
                 answer.choose = self.choose
-        for _ in run.decode(answers, control):
-            pass
+        yield from run.decode(answers, control)
         return RunFinished(run.result(answers))
 
 
@@ -98,7 +96,7 @@ async def compute_events(
                 timeout.daemon = True
                 timeout.start()
                 try:
-                    emit(run_in_worker(lambda _: job.compute(engine, control)))
+                    emit(run_shared(lambda _: job.compute(engine, control)))
                 finally:
                     timeout.cancel()
         except Cancelled:

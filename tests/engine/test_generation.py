@@ -276,7 +276,7 @@ def test_second_worker_exists_only_while_first_is_busy() -> None:
     def wait() -> None:
         resume.wait(10)
 
-    finished = model_worker._workers.submit(wait)
+    finished = model_worker.workers.submit(wait)
     second = model_worker.run_in_worker(here)
     assert second is not first
     resume.set()

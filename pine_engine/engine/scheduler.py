@@ -1,0 +1,246 @@
+"""Scheduler of runs that several threads start at the same time: one worker computes all of them.
+
+Decode steps of different runs are computed in one batch (continuous batching), which changes no logit for
+batch sizes from 2 on. Prefills alternate with decode steps: each gets half of the time. Between two layers of
+a long prefill, decode steps and short prefills of other runs are computed in the same thread, inside the
+forward pass. A second thread would need a second team of OpenMP threads.
+"""
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import torch
+
+from pine_engine.engine.generation import (
+    Coroutine,
+    DecodeStep,
+    PendingPrefill,
+    compute_alone,
+    compute_steps,
+)
+from pine_engine.engine.model_worker import (
+    BETWEEN_LAYERS,
+    Channel,
+    RunControl,
+    is_worker,
+    receive_from,
+    wait_for,
+    workers,
+)
+from pine_engine.network.registration import outside_modules
+from pine_engine.network.thread_tuner import torch_num_threads
+
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+
+LEVEL_TOKENS = 2048
+"""Prefilled tokens of a run after which runs with fewer are preferred; before, the oldest run is."""
+
+MIN_SIZE_RATIO = 4
+"""A prefill is interrupted by prefills of at most this fraction of its remaining tokens."""
+
+
+@dataclass(eq=False)
+class ScheduledRun:
+    """Coroutine of a run, and the forward pass that it waits for."""
+
+    coroutine: Coroutine[None]  # raises nothing
+    finished: threading.Event
+    pending: PendingPrefill | DecodeStep | None = None  # None while the run is resumed
+    num_tokens: int = 0  # of all prefills so far
+
+
+class Scheduler:
+    """Runs that are computed now, in the order of their start, in one job of a worker."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all runs, which a fork does not have."""
+        self._arrived: queue.SimpleQueue[ScheduledRun] = queue.SimpleQueue()
+        self._runs: list[ScheduledRun] = []
+        self._lock = threading.Lock()
+        self._is_active = False
+        self._num_threads = 1
+        self._step_end_s = self._step_s = 0.0  # end and duration of the last decode steps
+        self._num_prefills = 0
+
+    @property
+    def num_arrived(self) -> int:
+        """Number of runs that have not started yet."""
+        return self._arrived.qsize()
+
+    def submit(self, coroutine: Coroutine[None]) -> threading.Event:
+        """Compute a coroutine that raises nothing; return its end."""
+        run = ScheduledRun(coroutine, threading.Event())
+        with self._lock:
+            self._arrived.put(run)
+            starts, self._is_active = not self._is_active, True
+        if starts:
+            workers.submit(self._compute_all)
+        return run.finished
+
+    def _compute_all(self) -> None:
+        self._num_threads = torch.get_num_threads()
+        while self._take_arrived():
+            try:
+                self._compute_next()
+            except BaseException as error:  # not of a single run
+                for run in list(self._runs):
+                    self._resume(run, error)
+
+    def _compute_next(self) -> None:
+        waiting = self._waiting()
+        if not waiting or self._is_step_due():
+            self._compute_steps()
+            return
+        # The oldest run gets every second prefill, so that it ends even if others always arrive.
+        self._num_prefills += 1
+        is_oldest = self._num_prefills % 2 == 0
+        self._compute_prefill(waiting[0] if is_oldest else min(waiting, key=_level), is_inner=False)
+
+    def _take_arrived(self) -> bool:
+        """Start the runs that have arrived; return False if there are none and no other run."""
+        while True:
+            with self._lock:
+                if self._arrived.empty():
+                    self._is_active = bool(self._runs)
+                    return self._is_active
+            run = self._arrived.get()
+            self._runs.append(run)
+            self._resume(run)
+
+    def _waiting(self) -> list[ScheduledRun]:
+        return [run for run in self._runs if isinstance(run.pending, PendingPrefill)]
+
+    def _is_step_due(self) -> bool:
+        """Check whether a run waits for a step, and prefills have had as much time as the last steps."""
+        is_waiting = any(isinstance(run.pending, DecodeStep) for run in self._runs)
+        return is_waiting and time.monotonic() - self._step_end_s > self._step_s
+
+    def _compute_steps(self) -> None:
+        """Compute one decode step of each run that waits for one, and resume them."""
+        began = time.monotonic()
+        groups: dict[object, list[tuple[ScheduledRun, DecodeStep]]] = {}
+        for run in self._runs:
+            if isinstance(run.pending, DecodeStep):
+                groups.setdefault(run.pending.sharing_key or run, []).append((run, run.pending))
+        for group in groups.values():
+            self._compute_together(group)
+        self._step_end_s = time.monotonic()
+        self._step_s = self._step_end_s - began
+
+    def _compute_together(self, group: list[tuple[ScheduledRun, DecodeStep]]) -> None:
+        steps = [step for _, step in group]
+        lengths = [step.lengths() for step in steps] if len(steps) > 1 else []
+        error: BaseException | None = None
+        try:
+            compute_steps(steps)
+        except BaseException as raised:
+            error = raised
+        if error is None or len(group) == 1:
+            for run, _ in group:
+                self._resume(run, error)
+            return
+        for (run, step), before in zip(group, lengths, strict=True):
+            if step.can_repeat:
+                step.truncate(before)
+                self._compute_together([(run, step)])
+            else:
+                self._resume(run, error)
+
+    def _compute_prefill(self, run: ScheduledRun, *, is_inner: bool) -> None:
+        pending = run.pending
+        if isinstance(pending, PendingPrefill):
+            run.num_tokens += pending.num_tokens
+            between_layers = partial(self._between_layers, pending.num_tokens, is_inner=is_inner)
+            before = BETWEEN_LAYERS.set(between_layers if pending.is_divisible else None)
+            try:
+                self._resume(run)
+            finally:
+                BETWEEN_LAYERS.reset(before)
+
+    def _between_layers(self, num_tokens: int, share_left: float, *, is_inner: bool) -> None:
+        """Compute decode steps and a short prefill of other runs inside a prefill."""
+        if len(self._runs) == 1 and self._arrived.empty():
+            return
+        with outside_modules(), torch_num_threads(self._num_threads):
+            self._take_arrived()
+            if self._is_step_due():
+                self._compute_steps()
+            if is_inner:
+                return
+            most = num_tokens * share_left / MIN_SIZE_RATIO
+            short = [run for run in self._waiting() if run.pending and _size(run) <= most]
+            if short:
+                self._compute_prefill(min(short, key=_level), is_inner=True)
+
+    def _resume(self, run: ScheduledRun, error: BaseException | None = None) -> None:
+        """Compute a run up to the next forward pass that it waits for; raise an error in it."""
+        run.pending = None
+        try:
+            run.pending = next(run.coroutine) if error is None else run.coroutine.throw(error)
+        except StopIteration:
+            self._runs.remove(run)
+            run.finished.set()
+
+
+def _level(run: ScheduledRun) -> int:
+    return run.num_tokens // LEVEL_TOKENS
+
+
+def _size(run: ScheduledRun) -> int:
+    return run.pending.num_tokens if isinstance(run.pending, PendingPrefill) else 0
+
+
+scheduler = Scheduler()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=scheduler.reset)
+
+
+def run_shared(work: Callable[[RunControl], Coroutine[Result]]) -> Result:
+    """Return the result of a coroutine in a worker, which shares its decode steps with other runs.
+
+    In a worker, the result is computed alone. See run_in_worker for the control.
+    """
+    if is_worker():
+        return compute_alone(work(RunControl()))
+
+    def submit(control: RunControl, outcome: "Future[Result]") -> None:
+        def coroutine() -> Coroutine[None]:
+            try:
+                outcome.set_result((yield from work(control)))
+            except BaseException as error:  # raised again in the calling thread
+                outcome.set_exception(error)
+
+        scheduler.submit(coroutine())
+
+    return wait_for(submit)
+
+
+def stream_shared(
+    work: Callable[[Callable[[Item], None], threading.Event], Coroutine[None]],
+) -> Generator[Item, None, None]:
+    """Yield the items that a coroutine emits, as stream_from_worker; it shares its decode steps."""
+
+    def submit(channel: Channel[Item], cancelled: threading.Event) -> threading.Event:
+        def coroutine() -> Coroutine[None]:
+            try:
+                yield from work(channel.put, cancelled)
+            except BaseException as error:  # raised again in the calling thread
+                channel.put(error)
+            finally:
+                channel.put(None)
+
+        return scheduler.submit(coroutine())
+
+    return receive_from(submit)
