@@ -392,7 +392,7 @@ def test_executed_notebook_shows_interactive_figures(
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     notebook["cells"] = [cell for cell in CELLS if "%pip" not in "".join(cell["source"])]
     (tmp_path / "notebook.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-    python = published(*(f"{name}=={version(name)}" for name in ("ipykernel", "nbconvert", "pandas")))
+    python = published("ipykernel", "nbconvert", f"pandas=={version('pandas')}")
     command = "-m nbconvert --to html --execute notebook.ipynb"
     run_apart(python, tmp_path, *command.split(), PYDEVD_DISABLE_FILE_VALIDATION="1")
     page = (tmp_path / "notebook.html").read_text(encoding="utf-8")
