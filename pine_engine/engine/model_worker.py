@@ -127,14 +127,14 @@ def run_in_worker(work: Callable[[RunControl], Result]) -> Result:
     if is_worker():
         return work(RunControl())
 
-    def submit(control: RunControl, outcome: "Future[Result]") -> None:
+    def submit(control: RunControl, outcome: "Future[Result]") -> threading.Event:
         def job() -> None:
             try:
                 outcome.set_result(work(control))
             except BaseException as error:  # raised again in the calling thread
                 outcome.set_exception(error)
 
-        workers.submit(job)
+        return workers.submit(job)
 
     return wait_for(submit)
 
@@ -144,14 +144,20 @@ def is_worker() -> bool:
     return isinstance(threading.current_thread(), _Worker)
 
 
-def wait_for(submit: "Callable[[RunControl, Future[Result]], object]") -> Result:
-    """Return the outcome of submitted work, whose control stops it if the caller is interrupted."""
+def wait_for(submit: "Callable[[RunControl, Future[Result]], threading.Event]") -> Result:
+    """Return the outcome of submitted work, whose control stops it if the caller is interrupted.
+
+    `submit` returns the end of the work, after which the worker holds no tensors. If the interpreter ended
+    while the worker released one, the process would abort.
+    """
     control, outcome = RunControl(), Future[Result]()
-    submit(control, outcome)
+    finished = submit(control, outcome)
     try:
-        return outcome.result()
+        outcome.exception()
     finally:
         control.cancelled.set()
+    finished.wait()
+    return outcome.result()
 
 
 def compute_on(device: object, work: Callable[[], Result]) -> Result:

@@ -67,6 +67,7 @@ class Scheduler:
         """Forget all runs, which a fork does not have."""
         self._arrived: queue.SimpleQueue[ScheduledRun] = queue.SimpleQueue()
         self._runs: list[ScheduledRun] = []
+        self._ended: list[ScheduledRun] = []  # without a signal so far
         self._lock = threading.Lock()
         self._is_active = False
         self._num_threads = 1
@@ -110,6 +111,7 @@ class Scheduler:
     def _take_arrived(self) -> bool:
         """Start the runs that have arrived; return False if there are none and no other run."""
         while True:
+            self._signal_ends()
             with self._lock:
                 if self._arrived.empty():
                     self._is_active = bool(self._runs)
@@ -170,7 +172,7 @@ class Scheduler:
 
     def _between_layers(self, num_tokens: int, share_left: float, *, is_inner: bool) -> None:
         """Compute decode steps and a short prefill of other runs inside a prefill."""
-        if len(self._runs) == 1 and self._arrived.empty():
+        if len(self._runs) == 1 and self._arrived.empty() and not self._ended:
             return
         with outside_modules(), torch_num_threads(self._num_threads):
             self._take_arrived()
@@ -190,7 +192,13 @@ class Scheduler:
             run.pending = next(run.coroutine) if error is None else run.coroutine.throw(error)
         except StopIteration:
             self._runs.remove(run)
+            self._ended.append(run)
+
+    def _signal_ends(self) -> None:
+        """Signal the ends of runs, once no frame has tensors of them."""
+        for run in self._ended:
             run.finished.set()
+        self._ended.clear()
 
 
 def _level(run: ScheduledRun) -> int:
@@ -215,14 +223,14 @@ def run_shared(work: Callable[[RunControl], Coroutine[Result]]) -> Result:
     if is_worker():
         return compute_alone(work(RunControl()))
 
-    def submit(control: RunControl, outcome: "Future[Result]") -> None:
+    def submit(control: RunControl, outcome: "Future[Result]") -> threading.Event:
         def coroutine() -> Coroutine[None]:
             try:
                 outcome.set_result((yield from work(control)))
             except BaseException as error:  # raised again in the calling thread
                 outcome.set_exception(error)
 
-        scheduler.submit(coroutine())
+        return scheduler.submit(coroutine())
 
     return wait_for(submit)
 

@@ -1,6 +1,7 @@
 """Runs of several threads: bitwise identical to each run alone, with fewer decode steps, and in turns."""
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -17,7 +18,7 @@ from pine_engine.engine import passes
 from pine_engine.engine.generation import Coroutine
 from pine_engine.engine.model_worker import RunControl
 from pine_engine.engine.run import prepare_run
-from pine_engine.engine.scheduler import Scheduler, run_shared, scheduler
+from pine_engine.engine.scheduler import ScheduledRun, Scheduler, run_shared, scheduler
 from pine_engine.errors import Cancelled
 from pine_engine.network.thread_tuner import torch_num_threads
 from tests.engine.conftest import LAYOUT, LAYOUTS
@@ -263,3 +264,24 @@ def test_cancelled_run_raises(engine: Engine) -> None:
     run = prepare_run(engine, LAYOUT)
     with pytest.raises(Cancelled):
         run_shared(lambda _: run.compute(control))
+
+
+def test_end_is_signaled_once_the_worker_holds_no_tensors_of_the_run(engine: Engine) -> None:
+    """The interpreter may end then: it must not stop a thread that releases a tensor."""
+    steps: list[weakref.ref[Any]] = []
+    held: list[list[Any]] = []
+
+    class End(threading.Event):
+        def set(self) -> None:
+            held.append([step() for step in steps if step()])
+
+    def coroutine() -> Coroutine[None]:
+        for pending in prepare_run(engine, LAYOUT, methods="pine", max_new_tokens=3).compute():
+            steps.append(weakref.ref(pending))
+            yield pending
+            del pending
+
+    alone = Scheduler()
+    alone._arrived.put(ScheduledRun(coroutine(), End()))
+    alone._compute_all()
+    assert len(steps) > 2 and held == [[]]
