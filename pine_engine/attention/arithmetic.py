@@ -118,7 +118,7 @@ def attention_weights(query: Tensor, key: Tensor, scoring: AttentionParams, mask
         changes = of_each.logsumexp(-1, keepdim=True) - of_each + scores.new_tensor(calibrated.log_shares)
         for one, change in zip(documents, changes.unbind(-1), strict=True):
             one += change[..., None]
-    scores = scores.view(query.shape[0], query.shape[1], -1)
+    scores = scores.view(*query.shape[:2], key.shape[1])
     return (scores if mask is None else scores + mask).softmax(-1)
 
 

@@ -176,12 +176,13 @@ def test_cached_prompt_gives_the_same_logits(engine: Engine) -> None:
         torch.testing.assert_close(found.logits[NAME], expected, rtol=0, atol=1e-5)
 
 
-def test_trace_has_the_question_of_the_best_path(engine: Engine) -> None:
-    run = engine.run(LAYOUT, methods=NAME, trace=True, **OPTIONS)
+@pytest.mark.parametrize("layout", [LAYOUT, NO_QUESTION], ids=["question", "no-question"])
+def test_trace_has_the_question_of_the_best_path(engine: Engine, layout: TokenLayout) -> None:
+    run = engine.run(layout, methods=NAME, trace=True, **OPTIONS)
     trace = run.traces[NAME]
     attention = trace.suffix_attention
-    assert trace.layout == LAYOUT and attention is not None
-    assert attention.shape[2] == LAYOUT.suffix_length + 2
+    assert trace.layout == layout and attention is not None
+    assert attention.shape[2] == layout.suffix_length + 2
     np.testing.assert_allclose(attention.sum(-1), 1, atol=1e-6)
     is_read = attention[:, :, :, 1:-1].sum((0, 1)) > 0
     assert is_read[-1].sum() == 1  # one document is kept
