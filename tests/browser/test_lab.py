@@ -379,6 +379,7 @@ def test_figures_are_saved_as_they_are_shown_and_open_offline(
     figure.locator(".pine-figure-save summary").click()
 
 
+@pytest.mark.slow
 def test_no_tab_is_wider_than_a_small_or_zoomed_window(drawn: Page) -> None:
     for label in TABS:
         for window in (NARROW, ZOOMED):
@@ -387,6 +388,7 @@ def test_no_tab_is_wider_than_a_small_or_zoomed_window(drawn: Page) -> None:
             assert cut_off(drawn) == 0, (label, window)
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_serious_in_any_tab(drawn: Page) -> None:
     for label in TABS:
         open_tab(drawn, label)

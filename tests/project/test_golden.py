@@ -17,6 +17,7 @@ from viz.page.session import from_code, from_file
 VERSION_1 = Path(__file__).parents[1] / "golden" / "outputs" / "version_1"
 
 
+@pytest.mark.slow
 def test_golden_compare_detects_changed_value_and_other_platform(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -48,6 +49,7 @@ def version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "v1"
 
 
+@pytest.mark.slow
 def test_interrupted_evaluation_of_version_1_is_resumed(version_1: Path, pine: Run) -> None:
     records = version_1 / "records"
     (file,) = records.glob("*.jsonl")
@@ -64,6 +66,7 @@ def test_interrupted_evaluation_of_version_1_is_resumed(version_1: Path, pine: R
     assert pine("report", records, "--output-dir", version_1 / "report").status == 0
 
 
+@pytest.mark.slow
 def test_certificate_of_version_1_is_reproduced(version_1: Path, pine: Run) -> None:
     outcome = pine("repeat", version_1 / "certificate.json", "--json")
     is_same_platform = not outcome.json["platform_differences"]  # the logits depend on the processor
