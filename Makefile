@@ -5,8 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# Three at a time, of one thread each, on two cores: many tests wait for the page or for another process.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
+# Two at a time, of one thread each: most tests wait for Python or for the page, not for a product.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 # Python files are compiled once, not by every worker and every process that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
