@@ -153,11 +153,11 @@ def wait_for(submit: "Callable[[RunControl, Future[Result]], threading.Event]") 
     control, outcome = RunControl(), Future[Result]()
     finished = submit(control, outcome)
     try:
-        outcome.exception()
+        return outcome.result()
     finally:
         control.cancelled.set()
-    finished.wait()
-    return outcome.result()
+        if outcome.done():  # the caller was not interrupted
+            finished.wait()
 
 
 def compute_on(device: object, work: Callable[[], Result]) -> Result:
