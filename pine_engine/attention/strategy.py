@@ -134,8 +134,7 @@ class PromptState:
 
 def check_rope(method: Method, config: PretrainedConfig) -> None:
     """Raise ModelError if the method changes the base of a scaled RoPE."""
-    changes_base = method.rope_base != 1 or method.rope_bases
-    if changes_base and (kind := scaled_rope(config)):
+    if (method.rope_base != 1 or method.rope_bases) and (kind := scaled_rope(config)):
         message = f"{method.name} changes the base of plain RoPE only, and the model has scaled RoPE ({kind})"
         raise ModelError(f"{message}. Choose another method or model.", field="methods")
 

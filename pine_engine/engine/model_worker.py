@@ -147,8 +147,8 @@ def is_worker() -> bool:
 def wait_for(submit: "Callable[[RunControl, Future[Result]], threading.Event]") -> Result:
     """Return the outcome of submitted work, whose control stops it if the caller is interrupted.
 
-    `submit` returns the end of the work, after which the worker holds no tensors. If the interpreter ended
-    while the worker released one, the process would abort.
+    `submit` returns the end of the work: if the interpreter ended while the worker released a tensor, the
+    process would abort.
     """
     control, outcome = RunControl(), Future[Result]()
     finished = submit(control, outcome)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -271,9 +272,7 @@ def test_end_is_signaled_once_the_worker_holds_no_tensors_of_the_run(engine: Eng
     steps: list[weakref.ref[Any]] = []
     held: list[list[Any]] = []
 
-    class End(threading.Event):
-        def set(self) -> None:
-            held.append([step() for step in steps if step()])
+    end: Any = SimpleNamespace(set=lambda: held.append([step() for step in steps if step()]))
 
     def coroutine() -> Coroutine[None]:
         for pending in prepare_run(engine, LAYOUT, methods="pine", max_new_tokens=3).compute():
@@ -282,6 +281,6 @@ def test_end_is_signaled_once_the_worker_holds_no_tensors_of_the_run(engine: Eng
             del pending
 
     alone = Scheduler()
-    alone._arrived.put(ScheduledRun(coroutine(), End()))
+    alone._arrived.put(ScheduledRun(coroutine(), end))
     alone._compute_all()
     assert len(steps) > 2 and held == [[]]
