@@ -76,7 +76,7 @@ def test_disk_sweep_removes_expired_files(tmp_path: Path) -> None:
     disk = Disk(tmp_path, MB)
     old, young = uploaded(tmp_path, "old", seconds_ago=UPLOAD_AGE_S + 1), uploaded(tmp_path, "young")
     certificate, forgotten = disk.new_folder(), disk.new_folder()
-    assert len(forgotten.name) == 32 and certificate.name != forgotten.name, "nobody guesses another's"
+    assert len(forgotten.name) == 32 and certificate.name != forgotten.name, "names are random"
     make_older(certificate, UPLOAD_AGE_S + 1)
     make_older(forgotten, DOWNLOAD_AGE_S + 1)
     disk.sweep()
