@@ -65,13 +65,11 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     expect(page.locator("#measure-status")).to_contain_text("2 examples × 2 methods × 4 orders = 16 records")
     page.locator("#measure-run").click()
     expect(page.locator("#measure-status")).to_contain_text("Done: 16 records", timeout=RUN_MS)
-    rows = page.locator("#measure-tables tbody tr")
-    expect(rows).to_have_count(2)
-    expect(rows.nth(1)).to_contain_text("PINE")
-    pine = [cell.inner_text() for cell in rows.nth(1).locator("td").all()[:4]]
-    assert len(set(pine)) == 1
-    vanilla = [cell.inner_text() for cell in rows.nth(0).locator("td").all()[:4]]
-    assert len(set(vanilla)) > 1
+    slots = page.get_by_role("region", name="With the answer in each slot").locator("tbody tr")
+    expect(slots).to_have_count(2)
+    expect(slots.nth(1)).to_contain_text("PINE")
+    vanilla, pine = ([cell.inner_text() for cell in row.locator("td").all()[-4:]] for row in slots.all())
+    assert len(set(pine)) == 1 and len(set(vanilla)) > 1
     expect(page.locator("#measure-curve .scatterlayer .trace")).to_have_count(2)
     expect(page.locator("#measure-curve .scatterlayer .point")).to_have_count(8)
     records = save(page, page.locator("#measure-records"), tmp_path).read_text(encoding="utf-8").splitlines()
@@ -117,7 +115,7 @@ def test_molecules_are_drawn_and_measured_by_the_model_that_was_trained_for_them
     expect(page.locator("#measure-status")).to_contain_text("2 examples × 4 methods × 2 orders = 16 records")
     page.locator("#measure-run").click()
     expect(page.locator("#measure-status")).to_contain_text("Done: 16 records", timeout=RUN_MS)
-    expect(page.locator("#measure-tables tbody tr").last).to_contain_text("0 of 2")
+    expect(page.locator("#measure-tables tbody").first.locator("tr").last).to_contain_text("0 of 2")
 
     rows = tmp_path / "mine.jsonl"
     row = {"id": "a", "task": "retrieval_qa", "question": "Why?", "documents": [{"text": "x"}, {"text": "y"}]}

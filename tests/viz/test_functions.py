@@ -26,13 +26,12 @@ from viz import theme
 from viz.cards.answers import Reading, answer_grid
 from viz.cards.certificate import certificate_page
 from viz.cards.compare import answers_picture
-from viz.cards.measured import MeasuredRow, MeasuredTable, key_findings, measured_tables
 from viz.cards.shuffle import shuffle_answer, verdict_html
 from viz.cards.tutorial import Step, figure_html, quiz, run_html, tutorial
 from viz.drawing.identity import document_segment, legend
 from viz.drawing.markup import empty_panel
 from viz.drawing.picture import Numbers, picture, switch
-from viz.export.report import report_page
+from viz.export.report import measured_html, report_page
 from viz.page.answers.stale import Origin, stale_html
 from viz.page.common.failures import notice
 from viz.page.form.splitting_panel import preview_html
@@ -126,14 +125,10 @@ DRAWINGS: dict[str, Callable[[str], str]] = {
     "compare": lambda text: answers_picture(
         [answer_with(text, [text]), answer_with("b", [text, text])], dtype=text, queries=[text]
     ),
-    "findings": lambda text: key_findings([text]),
     "empty panel": lambda text: empty_panel(text, press="run", label=text),
     "legend": lambda text: legend([document_segment(0)], [text]),
-    "measured": lambda text: measured_tables(
-        [MeasuredTable(text, True, (text,), (MeasuredRow(text, True, (0.5,), 0.5),))],
-        done=1,
-        planned=1,
-        note=text,
+    "measured": lambda text: measured_html(
+        1, 1, findings=[text], tables=[Table(text, (text,), ((text,),))], note=text, reading=[text]
     ),
     "notice": lambda text: notice(text, kind="error"),
     "picture": lambda text: picture("", Numbers((text,), ((text,),), "x", text), readout=text),

@@ -42,6 +42,26 @@ def report_page(parts: "Sequence[Part]", *, title: str, made: str) -> str:
     )
 
 
+def measured_html(
+    done: int,
+    planned: int,
+    *,
+    findings: Sequence[str],
+    tables: "Sequence[Table]",
+    note: str,
+    reading: Sequence[str],
+) -> str:
+    """Render an evaluation so far: records done and planned, findings, tables, and how to read them."""
+    return render(
+        "measured.html",
+        score=f"{done} of {planned} records",
+        note=note,
+        findings=findings,
+        tables=[(table, row_spans(table)) for table in tables],
+        reading=reading,
+    )
+
+
 def report_markdown(
     parts: "Sequence[Part]", *, title: str, made: str, page: str, images: Mapping[str, str]
 ) -> str:

@@ -11,7 +11,6 @@ import gradio as gr
 
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.methods.table import METHODS
-from viz.cards.measured import measured_tables
 from viz.drawing.markup import empty_panel, render
 from viz.figures.bias_curve import plot_bias_curve
 from viz.page.common.disk import Disk, remove_folder
@@ -22,12 +21,11 @@ from viz.page.common.host_settings import HostSettings
 from viz.page.evaluate_job import (
     MeasureRequest,
     MeasureView,
-    findings_html,
     measure_rows,
     plan_measurement,
     planned_work,
+    results_html,
     slot_curves,
-    tables_html,
     work_sentence,
     write_files,
 )
@@ -173,10 +171,8 @@ def evaluate_tab(
         with gr.Row(elem_classes="page-row"):
             buttons = build_buttons("Evaluate", run_id="measure-run", stop_id="measure-stop")
         bar = build_bar(buttons, "", status_id="measure-status")
-        with gr.Row(elem_classes="page-row page-measured"):
-            tables = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="measure-tables", min_width=300)
-            curve = build_figure("measure-curve", picks_itself=True, min_width=300)
-        findings = gr.HTML("", elem_id="measure-findings")
+        tables = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="measure-tables")
+        curve = build_figure("measure-curve", picks_itself=True)
         with gr.Row(visible=False, elem_classes="page-row", elem_id="measure-offer") as offer:
             records = gr.DownloadButton(
                 "Records (JSONL)", elem_id="measure-records", size="sm", scale=0, min_width=160
@@ -276,8 +272,7 @@ def evaluate_tab(
         run = view.run
         curves = slot_curves(run) if run else []
         return {
-            tables: tables_html(view, run),
-            findings: findings_html(view, run),
+            tables: results_html(view, run),
             curve: figure_value(plot_bias_curve(curves) if curves else None),
         }
 
@@ -306,9 +301,8 @@ def evaluate_tab(
             show=show,
             task=request.rows.task.name,
             cleared={
-                tables: measured_tables([], done=0, planned=0),
+                tables: empty_panel("No results yet."),
                 curve: "",
-                findings: "",
                 offer: gr.update(visible=False),
                 kept: None,
             },
@@ -316,5 +310,5 @@ def evaluate_tab(
             end=hand_over,
         )
 
-    shown = [tables, curve, findings, offer, records, report, kept]
+    shown = [tables, curve, offer, records, report, kept]
     bind_job(bar, begin, [kept, *inputs], shown, sources, chosen)

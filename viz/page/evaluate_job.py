@@ -2,37 +2,31 @@
 
 import time
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Literal
 
 import pine_engine as pine
 from pine_engine.cli.report import TITLE
-from pine_engine.debias.table import is_order_invariant, measured_method, method_label
+from pine_engine.debias.table import is_order_invariant, method_label
 from pine_engine.engine.events import Event
 from pine_engine.engine.model_worker import stream_from_worker
 from pine_engine.errors import InputError
-from pine_engine.evaluation.answers import METRICS, Metric, differ, is_parsed, score_of
+from pine_engine.evaluation.answers import differ
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.grid import Grid
-from pine_engine.evaluation.intervals import MIN_EXAMPLES
 from pine_engine.evaluation.records import Record, RunInfo, run_info
-from pine_engine.evaluation.report.curves import curve_line, shuffled_level, slot_scores
-from pine_engine.evaluation.report.key_findings import key_findings as find_key_findings
-from pine_engine.evaluation.report.parts import report_parts
+from pine_engine.evaluation.report.curves import slot_curves as report_curves
+from pine_engine.evaluation.report.key_findings import key_findings
+from pine_engine.evaluation.report.parts import reading_part, report_parts, task_part
 from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
-from pine_engine.evaluation.report.tables import Curve, CurveLine
+from pine_engine.evaluation.report.tables import Curve, Table
 from pine_engine.evaluation.settings import Key, Settings, choose, max_visited
-from pine_engine.evaluation.task_estimates import Row, method_rows
 from pine_engine.prompts.tasks import TASKS
-from viz.cards.measured import MeasuredRow, MeasuredTable, key_findings, measured_tables
-from viz.export.report import report_page
-from viz.figures.frame import plain
+from viz.export.report import measured_html, report_page
 from viz.page.answers.answering import progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import DataSet
@@ -45,24 +39,6 @@ BEAT: Beat = "beat"  # item in place of an event, so that Stop takes effect duri
 BEAT_S = 0.5  # seconds between two views
 SAMPLED = 4  # number of examples whose tokens are counted for an estimate
 RECORDS, REPORT = "records.jsonl", "report.html"
-
-TITLES: dict[Metric, str] = {
-    "generated": "Accuracy (generated answers)",
-    "chosen": "Accuracy (most likely choice)",
-    "logprob": "Log-probability of the accepted answer (nats)",
-}
-
-CURVE_TITLES: dict[Metric, str] = {
-    "logprob": "log-probability (nats)",
-    "generated": "accuracy (%)",
-    "chosen": "choice accuracy (%)",
-}
-"""Title of the y axis by metric, the preferred metric first: log-probabilities show small changes."""
-
-_INTERVALS = (
-    f"Below each mean: its 95% confidence interval (for log-probabilities from {MIN_EXAMPLES} examples on). "
-    "The report lists all intervals."
-)
 
 
 @dataclass(frozen=True)
@@ -263,133 +239,37 @@ def write_files(view: MeasureView, folder: Path) -> tuple[Path, Path | None]:
 # Tables and curves
 
 
-def tables_html(view: MeasureView, run: MeasuredRun | None) -> str:
-    """Render the means so far by method and order; with intervals and changes once all is done."""
-    done = run if view.is_complete else None
+def results_html(view: MeasureView, run: MeasuredRun | None) -> str:
+    """Render the changed answers, and the findings and tables of a report on the complete examples."""
+    task = view.info.task
+    tables = [changed_answers(view.records), *(task_part(task, [run]).tables if run else ())]
     errors = [record.error for record in view.records if record.error]
-    notes = [_INTERVALS] if done else []
-    notes += [f"{len(errors)} records failed: {errors[0]}."] if errors else []
-    return measured_tables(
-        tabulate(view.records, view.planned, done.tasks if done else ()),
-        done=len(view.records),
-        planned=len(view.planned),
-        note=" ".join(notes),
+    return measured_html(
+        *view.progress,
+        findings=key_findings(task, run) if run else [],
+        tables=[table for table in tables if table.rows],
+        note=f"{len(errors)} records failed: {errors[0]}." if errors else "",
+        reading=reading_part().sentences,
     )
 
 
-def findings_html(view: MeasureView, run: MeasuredRun | None) -> str:
-    """Render the key findings, of a complete evaluation."""
-    return key_findings(find_key_findings(view.info.task, run) if run and view.is_complete else [])
-
-
-def order_label(name: str) -> str:
-    """Return the label of an order in a table: slots are counted from 1, as in the curves."""
-    kind, _, slot = name.partition("gold-at:")
-    return f"slot {int(slot) + 1}" if slot and not kind else name
-
-
-def tabulate(
-    records: Sequence[Record], planned: Collection[Key], tasks: Sequence[Grid] = ()
-) -> list[MeasuredTable]:
-    """Return a table for each metric; `tasks` are the estimates of all records, for the intervals."""
-    orders = tuple(dict.fromkeys(order for _, _, order in planned))
-    methods = dict.fromkeys(method for _, method, _ in planned)
-    return [
-        MeasuredTable(
-            title=TITLES[metric],
-            is_share=metric != "logprob",
-            orders=tuple(map(order_label, orders)),
-            rows=tuple(
-                _row(records, method, metric, orders, tasks)
-                for method in methods
-                if _supports(method, metric)
-            ),
-        )
-        for metric in METRICS
-        if any(_is_answered(record, metric) for record in records)
-    ]
-
-
-def _row(
-    records: Sequence[Record], method: str, metric: Metric, orders: Sequence[str], tasks: Sequence[Grid]
-) -> MeasuredRow:
-    own = [record for record in records if record.method == method]
-    answered = [record for record in own if _is_answered(record, metric)]
-    found = (task.get(method, metric, "mean") for task in tasks)
-    estimate = next((one for one in found if one is not None and one.is_parsed), None)
-    by_example: dict[str, list[Record]] = {}
-    for record in answered:
-        by_example.setdefault(record.example, []).append(record)
-    changes = [is_changed for one in by_example.values() if (is_changed := differ(one, metric)) is not None]
-    is_answer = metric != "logprob"
-    return MeasuredRow(
-        label=method_label(method),
-        is_order_invariant=is_order_invariant(method),
-        values=tuple(_mean((one for one in own if one.order_name == order), metric) for order in orders),
-        mean=estimate.mean if estimate else _mean(own, metric),
-        interval=estimate.interval if estimate else None,
-        changed=sum(changes) if is_answer else None,
-        compared=len(changes),
-        unparsed=sum(not is_parsed(record, metric) for record in answered),
-        answered=len(answered) if is_answer else 0,
-    )
-
-
-def _mean(records: Iterable[Record], metric: Metric) -> float | None:
-    """Return the mean over records with this metric; None if there are none or none can be parsed."""
-    found = [(value, record) for record in records if (value := score_of(record, metric)) is not None]
-    if not any(is_parsed(record, metric) for _, record in found):
-        return None
-    return fmean(value for value, _ in found)
-
-
-def _is_answered(record: Record, metric: Metric) -> bool:
-    """Check whether a record has such an answer, scored or not."""
-    return record.text is not None if metric == "generated" else score_of(record, metric) is not None
-
-
-def _supports(method: str, metric: Metric) -> bool:
-    """Check whether a method has this metric; a wrapper may support only some."""
-    measured = measured_method(method)
-    return {
-        "generated": measured.generates,
-        "chosen": measured.scores_choices,
-        "logprob": measured.scores_answers,
-    }[metric]
+def changed_answers(records: Iterable[Record]) -> Table:
+    """Return the number of examples with several answers by method, also where no answers are accepted."""
+    by_method: dict[str, dict[str, list[Record]]] = {}
+    for record in records:
+        by_method.setdefault(record.method, {}).setdefault(record.example, []).append(record)
+    rows = []
+    for method, examples in by_method.items():
+        is_written = any(record.text is not None for several in examples.values() for record in several)
+        changes = [differ(one, "generated" if is_written else "chosen") for one in examples.values()]
+        known = [is_changed for is_changed in changes if is_changed is not None]
+        if known:
+            invariance = "yes" if is_order_invariant(method) else "no"
+            rows.append((method_label(method), invariance, f"{sum(known)} of {len(known)}"))
+    return Table("Answers that change", ("method", "order-invariant", "examples"), tuple(rows))
 
 
 def slot_curves(run: MeasuredRun) -> list[Curve]:
-    """Return the curves over the slots of the gold document, one for each number of documents.
-
-    There is no curve for fewer than two slots, and no line without a parsed answer.
-    """
-    info = run.info
-    setting = plain(f"{info.platform.model}, {info.platform.dtype}, {info.data}")
-    curves = []
-    for grid in run.tasks:
-        measured = [(metric, rows) for metric in CURVE_TITLES if (rows := method_rows(grid, [metric]))]
-        for metric, rows in measured[:1]:
-            for size in sorted({size for row in rows for size, _ in row.slots()}):
-                curves.append(_curve(metric, rows, size, setting))
-    return [curve for curve in curves if len(curve.places) > 1]
-
-
-def _curve(metric: Metric, rows: Sequence[Row], size: int, setting: str) -> Curve:
-    lines = {row.method: scores for row in rows if (scores := slot_scores(row, size))}
-    slots = sorted({slot for scores in lines.values() for slot in scores})
-    levels = [level for row in rows if row.method in lines and (level := shuffled_level(row, size))]
-    return Curve(
-        name="measured-by-slot",
-        title="Result by slot of the gold document",
-        x_title=f"slot of the gold document (1–{size})",
-        y_title=CURVE_TITLES[metric],
-        places=tuple(str(slot + 1) for slot in slots),
-        lines=tuple(_bare(curve_line(method, map(scores.get, slots))) for method, scores in lines.items()),
-        levels=tuple(map(_bare, levels)),
-        note=f"Mean over completed examples. Thin line: shuffled order. {setting}.",
-    )
-
-
-def _bare(line: CurveLine) -> CurveLine:
-    """Return the line without intervals."""
-    return replace(line, values=tuple(one and one._replace(low=None, high=None) for one in line.values))
+    """Return the curves over the slots of the gold document by the last metric, without areas."""
+    found = [curve for grid in run.tasks for curve in report_curves(grid.task, [run]) if not curve.areas]
+    return [curve for curve in found if curve.y_title == found[-1].y_title]

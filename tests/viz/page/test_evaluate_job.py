@@ -1,7 +1,7 @@
 """Evaluation of the page: records, their tables, curves and files, and Stop."""
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,29 +11,25 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.evaluation import measure as engine_measure
-from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.report.tables import Curve
+from pine_engine.evaluation.report.parts import task_part
 from pine_engine.evaluation.settings import Key
 from pine_engine.methods.table import METHODS
-from tests.support.records import judged, run_info, sweep, swept
+from tests.support.records import run_info, swept
 from tests.support.running import new_views, one_run, run_views
 from tests.support.viz_reading import read_html, table_cells
-from viz.cards.measured import MeasuredRow, MeasuredTable, measured_tables
 from viz.page import evaluate_job
 from viz.page.common.host_settings import HostSettings
 from viz.page.evaluate import read_request
 from viz.page.evaluate_job import (
     MeasureRequest,
     MeasureView,
-    findings_html,
+    changed_answers,
     measure_rows,
-    order_label,
     plan_measurement,
+    results_html,
     slot_curves,
-    tables_html,
-    tabulate,
     work_of,
     work_sentence,
     write_files,
@@ -42,8 +38,6 @@ from viz.page.files.data_sets import read_built_in
 from viz.page.jobs.cost import format_seconds
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
-
-SLOT = "slot of the gold document"
 
 
 def sent_request(name: str = "retrieval_qa", **changes: Any) -> MeasureRequest:
@@ -75,35 +69,9 @@ def view_of(records: Iterable[Record], planned: Iterable[Key] = ()) -> MeasureVi
     return MeasureView("", info, tuple(planned) or tuple(one.key for one in found), found)
 
 
-def curves_of(records: Iterable[Record], planned: Iterable[Key] = ()) -> list[Curve]:
-    run = view_of(records, planned).run
-    return slot_curves(run) if run else []
-
-
-def last_tables(engine: Engine, request: MeasureRequest) -> str:
+def last_results(engine: Engine, request: MeasureRequest) -> str:
     *_, last = measure_rows(engine, request)
-    return tables_html(last, last.run)
-
-
-def cells(html: str) -> list[list[str]]:
-    return [
-        [" ".join(cell.text.split()) for cell in row]
-        for table in read_html(html).all("table")
-        for row in table_cells(table)
-    ]
-
-
-def means(values: Sequence[Any]) -> list[float | None]:
-    return [one and one.mean for one in values]
-
-
-def with_shuffles(records: Iterable[Record]) -> list[Record]:
-    found = list(records)
-    return found + [
-        one.model_copy(update={"order_name": "shuffled:1", "permutation": (2, 1, 0)})
-        for one in found
-        if one.gold_slot == 2
-    ]
+    return results_html(last, last.run)
 
 
 # Requests
@@ -114,12 +82,10 @@ def test_wrapped_method_is_measured_beside_ticked_ones(engine: Engine) -> None:
     read = read_request("judge_pair", None, 1.0, ["pine"], picked, ["as-is", "swapped"], ["logprob"], 16.0)
     assert read.methods == ("pine", *picked)
     assert work_sentence(read).endswith(" 6 records")
-    html = last_tables(engine, read)
-    tables = read_html(html).all("tbody")
-    labels = [row.all("th")[0].text.split("order")[0].strip() for row in tables[0].all("tr")]
-    assert labels == ["PINE ≡", "Permutation, full (Vanilla) ≡", "PriDe (PINE)"]
-    assert len(tables[1].all("tr")) == 2  # PriDe weighs choices alone
-    assert cells(html)[1][-1] == "0 of 1"
+    changed, *_ = read_html(last_results(engine, read)).all("tbody")
+    rows = [[cell.text for cell in row.children if cell.tag in ("th", "td")] for row in changed.all("tr")]
+    assert rows[1] == ["Permutation, full (Vanilla)", "yes", "0 of 1"]
+    assert [row[:2] for row in rows] == [["PINE", "yes"], rows[1][:2], ["PriDe (PINE)", "no"]]
     with pytest.raises(InputError, match="a wrapper around a wrapper"):
         work_sentence(replace(read, methods=("pride:pride",)))
 
@@ -194,7 +160,7 @@ def test_records_are_those_of_the_engine(records: tuple[Record, ...], engine: En
 
 def test_views_grow_record_by_record(views: list[MeasureView]) -> None:
     first, *grown = new_views(views)
-    counts = [read_html(tables_html(view, view.run)).with_class("pine-score")[0].text for view in grown]
+    counts = [read_html(results_html(view, view.run)).with_class("pine-score")[0].text for view in grown]
     assert counts == [f"{number} of 8 records" for number in range(1, 9)]
     assert first.records == ()
     assert grown[0].sentence.startswith("1 of 8 records, about ")
@@ -203,110 +169,47 @@ def test_views_grow_record_by_record(views: list[MeasureView]) -> None:
     assert "layer" in " ".join(view.sentence for view in views)
 
 
-def test_last_table_has_intervals_and_findings(views: list[MeasureView], records: tuple[Record, ...]) -> None:
-    html = tables_html(views[-1], views[-1].run)
-    assert len(read_html(html).all("h4")) == 2
-    (task,) = estimate_tasks(records)
-    nats, answered = (task.get("pine", metric, "mean") for metric in ("logprob", "generated"))
-    assert nats is not None and nats.interval is None, "two rows are too few"
-    assert cells(html)[3][2] == f"{nats.mean:.2f}"
-    assert answered is not None and answered.interval is not None
-    low, high = answered.interval
-    assert cells(html)[1][2] == f"{100 * answered.mean:.0f}%{100 * low:.0f}% to {100 * high:.0f}%"
-    found = read_html(findings_html(views[-1], views[-1].run)).with_class("pine-findings")
-    assert "PINE has" in found[0].text and findings_html(views[0], None) == ""
-
-
-def test_pine_changes_no_answer_and_is_flat(views: list[MeasureView]) -> None:
+def test_finished_evaluation_has_findings_tables_and_flat_curve_of_pine(views: list[MeasureView]) -> None:
     last = views[-1]
-    answers, logprobs = tabulate(last.records, last.planned)
-    by_label = {row.label: row for row in answers.rows}
-    assert (by_label["PINE"].changed, by_label["PINE"].compared) == (0, 2)
-    assert logprobs.rows[1].changed is None and last.run is not None
+    assert last.run is not None
+    root = read_html(results_html(last, last.run))
+    assert changed_answers(last.records).rows[1] == ("PINE", "yes", "0 of 2")
+    assert "PINE has" in root.with_class("pine-findings")[0].text
+    tables = task_part("retrieval_qa", [last.run]).tables
+    assert [one.text for one in root.all("h4")][2:] == [table.title for table in tables]
     (curve,) = slot_curves(last.run)
-    assert (curve.places, curve.x_title, curve.levels) == (("1", "4"), f"{SLOT} (1–4)", ())
-    vanilla, pine = (means(line.values) for line in curve.lines)
+    assert (curve.places, curve.levels) == (("1", "4"), ())
+    vanilla, pine = ([one and one.mean for one in line.values] for line in curve.lines)
     assert pine[0] == pine[1] and vanilla[0] != vanilla[1]
 
 
-def test_means_equal_those_computed_by_hand() -> None:
-    def record(example: str, slot: int, text: str, score: float, logprob: float) -> Record:
-        found = swept(example, "pine", slot, k=2, score=score, logprob=logprob, text=text)
-        return found.model_copy(update={"order_name": ("as-is", "reversed")[slot]})
+def test_tables_and_curve_leave_out_incomplete_examples() -> None:
+    def record(example: str, slot: int, text: str, logprob: float) -> Record:
+        return swept(example, "pine", slot, score=1.0, logprob=logprob, text=text)
 
-    found = [
-        record("a", 0, "x", 1.0, -1.0),
-        record("a", 1, "y", 0.0, -4.0),
-        record("b", 0, "z", 1.0, -2.0),
-        record("b", 1, "z", 1.0, -6.0),
-        record("c", 0, "z", 0.0, -5.0),
-    ]
-    planned = [(example, "pine", order) for example in "abc" for order in ("as-is", "reversed")]
-    answers, logprobs = tabulate(found, planned)
-    (row,) = answers.rows
-    assert row.values == pytest.approx((2 / 3, 1 / 2)) and row.mean == pytest.approx(3 / 5)
-    assert (row.changed, row.compared) == (1, 2)
-    assert logprobs.rows[0].values == pytest.approx((-8 / 3, -5))
-    (curve,) = curves_of(found, planned)
-    assert means(curve.lines[0].values) == pytest.approx([-1.5, -5]), "c is not done in both orders"
-    (share,) = curves_of([one.model_copy(update={"answer_logprob": None}) for one in found], planned)
-    assert means(share.lines[0].values) == pytest.approx([100, 50])
-    assert [one and one.interval for one in share.lines[0].values] == [None, None], "of a part of the data"
-    assert curves_of(found[:1], planned) == []
-
-
-def test_unparsed_answers_have_no_line_and_no_level() -> None:
-    """Nothing of vanilla is parsed, and nothing of PINE in the last slot."""
-    records = with_shuffles(sweep(3, ["vanilla", "nia", "pine"], lambda index, _, slot: -index - slot))
-    unparsed = [
-        one.model_copy(update={"answer_logprob": None})
-        if one.method == "nia" or (one.method == "pine" and one.gold_slot != 2)
-        else one.model_copy(update={"answer_logprob": None, "parsed": None})
-        for one in records
-    ]
-    (curve,) = curves_of(unparsed)
-    assert [(line.label, [value is None for value in line.values]) for line in curve.lines] == [
-        ("NIA", [False] * 3),
-        ("PINE", [False, False, True]),
-    ]
-    assert [level.label for level in curve.levels] == ["NIA, shuffled"]
-    assert "a &lt;b&gt; &amp; c." in curve.note
-    assert curves_of(one.model_copy(update={"answer_logprob": None, "parsed": None}) for one in records) == []
-    (nats,) = curves_of(records)
-    assert len(nats.lines) == 3, "log-probabilities need no parsing"
-
-
-def test_unparsed_verdicts_have_no_score() -> None:
-    """Half a point each is no accuracy: not in an order, nor on the whole."""
-    records = [
-        judged(example, method, order, "A" if (example, method, order) == ("b", "pine", "as-is") else None)
-        for example in "ab"
-        for method in ("vanilla", "pine")
-        for order in ("as-is", "swapped")
-    ]
-    planned = [record.key for record in records]
-    for tasks in ((), estimate_tasks(records)):
-        (table,) = tabulate(records, planned, tasks)
-        vanilla, pine = sorted(table.rows, key=lambda row: row.label != "Vanilla")
-        assert (vanilla.values, vanilla.mean, vanilla.interval) == ((None, None), None, None)
-        assert (vanilla.unparsed, vanilla.answered, vanilla.compared) == (4, 4, 0)
-        assert dict(zip(table.orders, pine.values, strict=True)) == {"as-is": 0.75, "swapped": None}
-        assert (pine.unparsed, pine.compared, pine.changed) == (3, 0, 0)
-        html = measured_tables([table], done=8, planned=8)
-        assert "4 of 4" in read_html(html).text and "50%" not in html
+    found = [record("a", 0, "x", -1.0), record("a", 1, "y", -4.0), record("b", 0, "z", -2.0)]
+    planned = [(example, "pine", f"gold-at:{slot}") for example in "ab" for slot in range(2)]
+    half = view_of(found, planned)
+    assert half.run is not None and half.run.tasks[0].examples == ("a",)
+    (curve,) = slot_curves(half.run)
+    assert [one and one.mean for one in curve.lines[0].values] == [-1.0, -4.0]
+    assert changed_answers(found).rows == (("PINE", "yes", "1 of 1"),)
+    first = view_of(found[:1], planned)
+    assert first.run is None and not read_html(results_html(first, None)).all("table")
 
 
 def test_answers_without_accepted_ones_are_compared(engine: Engine) -> None:
     rows = read_built_in("retrieval_qa")
     bare = tuple(example.model_copy(update={"answers": []}) for example in rows.examples)
-    table = cells(last_tables(engine, sent_request(rows=replace(rows, examples=bare), limit=1)))
-    assert table[1][-1] == "0 of 1" and table[0][0] == "–"
+    html = last_results(engine, sent_request(rows=replace(rows, examples=bare), limit=1, logprobs=False))
+    (table,) = read_html(html).all("table")
+    assert [row[-1].text for row in table_cells(table)][1] == "0 of 1"  # of PINE
 
 
 def test_failed_records_are_counted_and_explained(engine: Engine) -> None:
     rows = read_built_in("retrieval_qa")
     long = rows.examples[0].model_copy(update={"question": "why " * 900})
-    html = last_tables(engine, sent_request(rows=replace(rows, examples=(long, rows.examples[1]))))
+    html = last_results(engine, sent_request(rows=replace(rows, examples=(long, rows.examples[1]))))
     assert "4 records failed: the prompt has" in read_html(html).text
 
 
@@ -345,33 +248,6 @@ def test_report_needs_a_complete_row(views: list[MeasureView], tmp_path: Path) -
     assert report is None and len(records.read_text().splitlines()) == 1
     half = grown[4].run
     assert half is not None and half.tasks[0].examples == ("qa-1",)
-
-
-# Drawing
-
-
-def table(orders: int = 2, **changes: Any) -> MeasuredTable:
-    values = tuple(index / 10 for index in range(orders))
-    row = MeasuredRow("PINE", True, values, 0.25, (0.1, 0.4), changed=1, compared=6)
-    return MeasuredTable(
-        "Accepted answers", True, tuple(f"o{i}" for i in range(orders)), (replace(row, **changes),)
-    )
-
-
-def test_many_orders_show_the_lowest_and_highest() -> None:
-    assert cells(measured_tables([table(7)], done=1, planned=1))[0][:2] == ["0% (o0)", "60% (o6)"]
-    assert cells(measured_tables([table(6)], done=1, planned=1))[0][5] == "50%"
-    empty = table(7, values=(None,) * 7)
-    assert cells(measured_tables([empty], done=1, planned=1))[0][:2] == ["–", "–"]
-
-
-def test_table_and_curve_count_slots_from_one() -> None:
-    records = list(sweep(3, ["vanilla", "pine"], lambda index, _, slot: -index - slot))
-    tables = tabulate(records, [one.key for one in records])
-    assert {table.orders for table in tables} == {("slot 1", "slot 2", "slot 3")}
-    (curve,) = curves_of(records)
-    assert curve.places == ("1", "2", "3")
-    assert [order_label(name) for name in ("as-is", "order:1-0")] == ["as-is", "order:1-0"]
 
 
 @pytest.mark.parametrize(
