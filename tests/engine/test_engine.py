@@ -43,8 +43,9 @@ def engine(tiny_llama: TinyLlama) -> Engine:
     return Engine(exact_llama(tiny_llama), letter_tokenizer())
 
 
-@pytest.mark.parametrize("layout", [LAYOUT, WITHOUT_PREFIX], ids=["prefix", "no prefix"])
-@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 2), (4, 1), (4, 4)])
+@pytest.mark.parametrize(
+    ("layout", "heads", "kv_heads"), [(LAYOUT, 4, 2), (LAYOUT, 4, 1), (WITHOUT_PREFIX, 4, 4)]
+)
 def test_prefill_is_as_defined(tiny_llama: TinyLlama, layout: TokenLayout, heads: int, kv_heads: int) -> None:
     model = exact_llama(tiny_llama, layers=3, heads=heads, kv_heads=kv_heads)
     engine = Engine(model)
@@ -99,23 +100,25 @@ def layouts_with_order(draw: st.DrawFn) -> tuple[TokenLayout, list[int]]:
     return layout, draw(st.permutations(range(len(documents))))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "head_dim"), [(torch.float32, 8), (torch.float32, 24), (torch.float32, 40), (torch.bfloat16, 8)]
+@pytest.fixture(
+    scope="module",
+    params=[(torch.float32, 8), (torch.float32, 24), (torch.float32, 40), (torch.bfloat16, 8)],
+    ids=str,
 )
-def test_methods_are_identical_in_any_order(tiny_llama: TinyLlama, dtype: torch.dtype, head_dim: int) -> None:
-    """Small heads: kernels compute the end of a range, and unaligned rows, in another way."""
-    engine = Engine(tiny_llama(dtype=dtype, head_dim=head_dim))
+def small_heads(request: pytest.FixtureRequest, tiny_llama: TinyLlama) -> Engine:
+    """Return an engine whose kernels compute the end of a range, and unaligned rows, in another way."""
+    dtype, head_dim = request.param
+    return Engine(tiny_llama(dtype=dtype, head_dim=head_dim))
 
-    @settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
-    @given(case=layouts_with_order())
-    def check(case: tuple[TokenLayout, list[int]]) -> None:
-        layout, order = case
-        one = engine.run(layout, methods=INVARIANT, **LOGITS)
-        other = engine.run(layout.reorder(order), methods=INVARIANT, **LOGITS)
-        for method, logits in one.logits.items():
-            assert torch.equal(logits, other.logits[method])
 
-    check()
+@settings(max_examples=settings().max_examples // 8, suppress_health_check=[HealthCheck.too_slow])
+@given(case=layouts_with_order())
+def test_methods_are_identical_in_any_order(small_heads: Engine, case: tuple[TokenLayout, list[int]]) -> None:
+    layout, order = case
+    one = small_heads.run(layout, methods=INVARIANT, **LOGITS)
+    other = small_heads.run(layout.reorder(order), methods=INVARIANT, **LOGITS)
+    for method, logits in one.logits.items():
+        assert torch.equal(logits, other.logits[method])
 
 
 @pytest.mark.parametrize("method", PLANNED)

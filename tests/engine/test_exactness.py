@@ -22,7 +22,7 @@ def logits_in(engine: Engine, layout: TokenLayout, methods: list[str]) -> dict[s
 @pytest.mark.parametrize(
     ("dtype", "count", "methods"),
     [
-        ("float32", 2, ["pine", "pcw", "sp", "vanilla"]),
+        ("float32", 2, ["pine", "vanilla"]),
         pytest.param("float32", len(FACTS), [*METHODS], marks=pytest.mark.slow),
         pytest.param("bfloat16", len(FACTS), [*METHODS], marks=pytest.mark.slow),
     ],

@@ -51,14 +51,20 @@ def padded(layouts: list[TokenLayout], token: int = 0) -> dict[str, Tensor]:
     return {"input_ids": torch.tensor(rows), "attention_mask": torch.tensor(masks)}
 
 
+@pytest.fixture(scope="module")
+def engine(tiny_llama: TinyLlama) -> Engine:
+    model = tiny_llama(dtype=torch.float64, attn_implementation="sdpa")
+    return Engine(model, stop_token_ids=[END])
+
+
 @pytest.mark.parametrize("method", [name for name, row in METHODS.items() if not row.merge])
-def test_greedy_answers_equal_engine(model: Model, method: str) -> None:
-    model.generation_config.pad_token_id = 7 if method == "pine" else None
-    with patch_generate(model, LAYOUTS, method=method) as inputs:
+def test_greedy_answers_equal_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    model, padding = engine.model, 7 if method == "pine" else 0
+    monkeypatch.setattr(model.generation_config, "pad_token_id", padding or None)
+    with patch_generate(engine, LAYOUTS, method=method) as inputs:
         output = model.generate(**inputs, max_new_tokens=8, do_sample=False, pad_token_id=0)
-    for name, values in padded(LAYOUTS, 7 if method == "pine" else 0).items():
+    for name, values in padded(LAYOUTS, padding).items():
         assert inputs[name].tolist() == values.tolist()
-    engine = Engine(model, stop_token_ids=[END])
     alone = [engine.run(layout, methods=[method], max_new_tokens=8).answers[method] for layout in LAYOUTS]
     assert new_tokens(output, inputs) == [answer.token_ids for answer in alone]
 
