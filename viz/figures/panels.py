@@ -78,6 +78,7 @@ def add_panels(
     span = [-0.5 - band, num_tokens - 0.5]
     middles = [(first + stop - 1) / 2 for _, first, stop in parts]
     ticks = {"tickvals": middles, "ticktext": [segment.label for segment, *_ in parts], "tickangle": 0}
+    layout: dict[str, Any] = {"annotations": [], "shapes": []}  # set once: plotly checks all of it each time
     for index, (matrix, label, title) in enumerate(zip(matrices, labels, titles, strict=True)):
         number = str(index + 1) if index else ""
         x, y = f"x{number}", f"y{number}"
@@ -102,15 +103,17 @@ def add_panels(
             "showticklabels": not index % columns,
             **({"matches": "y"} if index else {"scaleanchor": "x"}),
         }
-        figure.update_layout({f"xaxis{number}": ticks | x_axis, f"yaxis{number}": ticks | y_axis})
-        figure.add_annotation(
-            text=f"<span style='font-size: 0.9em'>{'<br>'.join(title)}</span>",
-            **{"xref": f"{x} domain", "yref": f"{y} domain", "x": 0, "y": 1},
-            **{"xanchor": "left", "yanchor": "bottom", "align": "left", "showarrow": False},
+        layout |= {f"xaxis{number}": ticks | x_axis, f"yaxis{number}": ticks | y_axis}
+        layout["annotations"].append(
+            {
+                "text": f"<span style='font-size: 0.9em'>{'<br>'.join(title)}</span>",
+                **{"xref": f"{x} domain", "yref": f"{y} domain", "x": 0, "y": 1},
+                **{"xanchor": "left", "yanchor": "bottom", "align": "left", "showarrow": False},
+            }
         )
-        marks = _panel_marks(parts, band, query, {"xref": x, "yref": y})
-        figure.update_layout(shapes=[*figure.layout.shapes, *marks])
+        layout["shapes"] += _panel_marks(parts, band, query, {"xref": x, "yref": y})
     figure.update_layout(
+        layout,
         plot_bgcolor=MASKED,
         height=figure_px + title_px,
         margin={"t": title_px},
