@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from pine_engine.server.connections import REQUEST_S
-from tools.fuzz.corpus import PDF_BOMB
+from tools.fuzz.corpus import pdf_bomb
 
 Attacker = Callable[[httpx.AsyncClient, Counter[str]], Coroutine[Any, Any, None]]
 """One round of an attack; counts what came of its requests."""
@@ -76,7 +76,8 @@ async def upload_bombs(client: httpx.AsyncClient, answers: Counter[str]) -> None
         for event in config["dependencies"]
         if any(kind == "upload" for _, kind in event["targets"]) and event["backend_fn"]
     )
-    files = [("files", (f"bomb{number}.pdf", PDF_BOMB, "application/pdf")) for number in range(4)]
+    bomb = await asyncio.to_thread(pdf_bomb)
+    files = [("files", (f"bomb{number}.pdf", bomb, "application/pdf")) for number in range(4)]
     answered = await client.post("/gradio_api/upload", files=files)
     answers[f"uploaded: {answered.status_code}"] += 1
     if answered.status_code != httpx.codes.OK:

@@ -1,8 +1,8 @@
 """Subcommand `serve`: options, the chat template from a file, and the address."""
 
+import os
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
+from pine_engine.cli.main import main
 from tests.support.api_server import wait_until
 from tests.support.commands import Run
+from tests.support.forks import fork
 
 BODY = {"messages": [{"role": "user", "content": "Who?"}], "documents": ["Ann.", "Ben."], "max_tokens": 2}
 
@@ -90,10 +92,14 @@ def test_used_port_and_missing_package_are_named(
     assert outcome.status == 2 and "pip install uvicorn==" in outcome.stderr
 
 
-def test_server_ends_at_a_signal(tiny: Path) -> None:
-    port = free_port()
-    command = [sys.executable, "-m", "pine_engine", "serve", "--model", str(tiny), "--port", str(port)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+def serve_on(port: int, model: str) -> None:
+    sys.argv = ["pine_engine", "serve", "--model", model, "--port", str(port)]
+    main()
+
+
+def test_server_ends_at_a_signal(tiny: Path, tmp_path: Path) -> None:
+    port, log = free_port(), tmp_path / "log"
+    process = fork(serve_on, port, str(tiny), stdout=log, stderr=log)
 
     def is_ready() -> bool:
         try:
@@ -104,7 +110,8 @@ def test_server_ends_at_a_signal(tiny: Path) -> None:
     wait_until(is_ready, seconds=120)
     answer = httpx.post(f"http://127.0.0.1:{port}/v1/chat/completions", json=BODY, timeout=60).json()
     assert answer["choices"][0]["message"]["role"] == "assistant"
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert b"Traceback" not in stderr
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGINT)
+    process.join(30)
+    assert process.exitcode == 130
+    assert "Traceback" not in log.read_text()

@@ -7,6 +7,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -158,15 +159,13 @@ def packed(content: bytes) -> str:
     return base64.urlsafe_b64encode(zlib.compress(content, 9)).decode().rstrip("=")
 
 
-BOMB = packed(b" " * 20_000_000)
-
 CODES: st.SearchStrategy[str] = st.one_of(
     SESSIONS.map(as_json).map(packed),
     st.tuples(SESSIONS.map(as_json).map(packed), st.integers(0, 400)).map(lambda pair: pair[0][: pair[1]]),
     st.binary(max_size=200).map(packed),
     st.binary(max_size=200).map(lambda raw: base64.b64encode(raw).decode()),
     TEXTS,
-    st.just(BOMB),
+    st.builds(lambda: packed(b" " * 20_000_000)),
     st.just(packed(b"[" * 100_000)),
     st.just(packed(b"9" * 100_000)),
 )
@@ -212,24 +211,37 @@ def pdf_of(text: str) -> bytes:
 
 
 PDF = pdf_of("hello")
-PDF_BOMB = _pdf(_deflated(b"BT /F 9 Tf (x) Tj ET " * 3_000_000))
 PDF_OF_BOMBS = _pdf(_deflated(b"BT /F 9 Tf (x) Tj ET " * 20_000), kids=b"[%s]" % (b"3 0 R " * 150), count=150)
-PDF_OF_COMMENTS = _pdf(_deflated(b"%\n" * 20_000_000))
 PDF_LOOP = _pdf(_HELLO, kids=b"[2 0 R]")
 PDF_MANY = _pdf(_HELLO, count=999_999_999)
 
-BOMBS = (
-    (PDF_BOMB, ".pdf"),
-    (PDF_OF_BOMBS, ".pdf"),
-    (PDF_OF_COMMENTS, ".pdf"),
-    (PDF_LOOP, ".pdf"),
-    (b",".join(b"%d" % number for number in range(1_250_000)), ".csv"),
-    (b"text\n" + b"a\n" * 4_900_000, ".csv"),
-    (b'{"text": "a"}\n' * 700_000, ".jsonl"),
-    (b'{"documents": [%s"a"]}' % (b'"a", ' * 2_000_000), ".jsonl"),
-    (b"\n" * 10_000_000, ".jsonl"),
-)
-"""Files that are small for the time they take, or as large as may be; with the endings of their names."""
+
+@cache
+def pdf_bomb() -> bytes:
+    """A PDF of one page with 3 million words."""
+    return _pdf(_deflated(b"BT /F 9 Tf (x) Tj ET " * 3_000_000))
+
+
+@cache
+def pdf_of_comments() -> bytes:
+    """A PDF of one page of 20 million comments."""
+    return _pdf(_deflated(b"%\n" * 20_000_000))
+
+
+def bombs() -> tuple[tuple[bytes, str], ...]:
+    """Files that are small for the time they take, or as large as may be; with the endings of their names."""
+    return (
+        (pdf_bomb(), ".pdf"),
+        (PDF_OF_BOMBS, ".pdf"),
+        (pdf_of_comments(), ".pdf"),
+        (PDF_LOOP, ".pdf"),
+        (b",".join(b"%d" % number for number in range(1_250_000)), ".csv"),
+        (b"text\n" + b"a\n" * 4_900_000, ".csv"),
+        (b'{"text": "a"}\n' * 700_000, ".jsonl"),
+        (b'{"documents": [%s"a"]}' % (b'"a", ' * 2_000_000), ".jsonl"),
+        (b"\n" * 10_000_000, ".jsonl"),
+    )
+
 
 ROWS: st.SearchStrategy[Any] = st.fixed_dictionaries(
     {
@@ -252,6 +264,15 @@ COMPARISONS: st.SearchStrategy[Any] = st.fixed_dictionaries(
 )
 """What `compare` reads."""
 
+
+def _strange_files() -> st.SearchStrategy[bytes]:
+    return st.sampled_from(
+        [PDF, PDF_LOOP, PDF_MANY, _zipped(), gzip.compress(b"0" * 20_000_000), b"\x00" * 100_000,
+         b"," * 200_000 + b"\n" + b"," * 200_000, b'"' * 10_000, b"[" * 100_000, b"text\n" + b'"\n' * 5000,
+         b"9" * 50_000, b"\xff\xfe\x00", b"id,question,answers,document1\n" + b"a,b,c,d\n" * 3000]
+    )  # fmt: skip
+
+
 CONTENTS: st.SearchStrategy[bytes] = st.one_of(
     TEXTS.map(lambda text: text.encode("utf-8", "surrogatepass")),
     st.lists(JUNK, max_size=3).map(lambda rows: b"\n".join(map(as_json, rows))),
@@ -267,11 +288,7 @@ CONTENTS: st.SearchStrategy[bytes] = st.one_of(
     SESSIONS.map(as_json),
     TEXTS.map(lambda text: text.encode("utf-16", "surrogatepass")),
     st.binary(max_size=100).map(gzip.compress),
-    st.sampled_from([PDF, PDF_LOOP, PDF_MANY, _zipped(), gzip.compress(b"0" * 20_000_000), b"\x00" * 100_000,
-                     b"," * 200_000 + b"\n" + b"," * 200_000, b'"' * 10_000, b"[" * 100_000,
-                     b"text\n" + b'"\n' * 5000,
-                     b"9" * 50_000, b"\xff\xfe\x00",
-                     b"id,question,answers,document1\n" + b"a,b,c,d\n" * 3000]),
-)  # fmt: skip
+    st.deferred(_strange_files),
+)
 
 ENDINGS = (".txt", ".md", ".pdf", ".csv", ".jsonl", ".json", ".gz", ".jsonl.gz", "", ".exe", ".PDF")

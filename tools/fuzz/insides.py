@@ -164,7 +164,7 @@ def throw_files(doors: Doors, count: int, seed: int, tally: Tally) -> None:
     ]
     generator = random.Random(seed)
     contents = ((content, None) for content in corpus.draws(corpus.CONTENTS, count, seed))
-    bombs = corpus.BOMBS if count > 100 else ()
+    bombs = corpus.bombs() if count > 100 else ()
     for number, (content, kind) in enumerate(itertools.islice(itertools.chain(bombs, contents), count)):
         read, endings = (read_apart, ()) if kind else generator.choice(readers)
         path = doors.folder / f"file{number}{kind or generator.choice(endings)}"

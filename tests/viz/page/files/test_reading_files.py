@@ -1,11 +1,10 @@
 """Files of visitors: parsed one upload at a time, within limits, for connected clients, with one message."""
 
-import json
 import logging
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from pine_engine.prompts.prompt import Document
 from pine_engine.server.fair_queue import Client
 from tests.support import apart
 from tests.support.running import logged
-from tools.fuzz.corpus import PDF_BOMB, PDF_OF_COMMENTS
+from tools.fuzz.corpus import pdf_bomb, pdf_of_comments
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.files import reading_files
 from viz.page.files.limited_process import Limits
@@ -87,25 +86,25 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits
     ("files", "limits", "words", "outcome"),
     [
         (
-            {"wide.csv": ",".join(map(str, range(40_000))).encode() + b"\n1\n"},
+            {"wide.csv": lambda: ",".join(map(str, range(40_000))).encode() + b"\n1\n"},
             Limits(),
             "File wide.csv has no column 'text'",
             "rejected",
         ),
-        ({f"{SECRET}.pdf": PDF_OF_COMMENTS}, SHORT, f"parsing {SECRET}.pdf took more than 1 s", "timeout"),
+        ({f"{SECRET}.pdf": pdf_of_comments}, SHORT, f"parsing {SECRET}.pdf took more than 1 s", "timeout"),
         pytest.param(
-            {"many.jsonl": json.dumps({"documents": ["a b"] * 1_000_000}).encode(), "few.txt": b"few"},
+            {"many.jsonl": lambda: b'{"documents": [%s""]}' % (b'"a b", ' * 1_000_000), "few.txt": bytes},
             Limits(memory=50 * MB),
             "parsing one of 2 files needs more than 50 MB",
             "out_of_memory",
             marks=ON_LINUX,
         ),
-        ({"long.txt": b"x" * 2 * MB}, Limits(answer=MB), "long.txt has more than 1 MB", "rejected"),
+        ({"long.txt": lambda: b"x" * 2 * MB}, Limits(answer=MB), "long.txt has more than 1 MB", "rejected"),
     ],
     ids=["long message", "time", "memory", "text"],
 )
 def test_file_rejected_is_named_and_logged(
-    files: dict[str, bytes],
+    files: dict[str, Callable[[], bytes]],
     limits: Limits,
     words: str,
     outcome: str,
@@ -114,7 +113,7 @@ def test_file_rejected_is_named_and_logged(
 ) -> None:
     paths = [tmp_path / name for name in files]
     for path, content in zip(paths, files.values(), strict=True):
-        path.write_bytes(content)
+        path.write_bytes(content())
     message = message_of(FileReader(RunLog(), limits), *paths)
     assert words in message and len(message) < 1100
     assert logged(caplog)["outcome"] == outcome
@@ -127,7 +126,7 @@ def test_file_rejected_is_named_and_logged(
 @pytest.mark.slow
 def test_bombs_are_parsed_one_at_a_time(tmp_path: Path) -> None:
     file = tmp_path / "packed.pdf"
-    file.write_bytes(PDF_BOMB)
+    file.write_bytes(pdf_bomb())
     reader, others = FileReader(RunLog(), SHORT), children()
     before = psutil.Process().memory_info().rss
     shown_text: list[str] = []

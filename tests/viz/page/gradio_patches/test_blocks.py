@@ -3,6 +3,7 @@
 import asyncio
 import copy
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import gradio as gr
@@ -24,6 +25,7 @@ UPDATES = st.one_of(
 )
 
 
+@cache
 def page_of(kind: type[gr.Blocks]) -> gr.Blocks:
     """A page with a function of two outputs."""
 
@@ -34,9 +36,6 @@ def page_of(kind: type[gr.Blocks]) -> gr.Blocks:
         return page
 
     return built(build)
-
-
-PAGES = {kind: page_of(kind) for kind in (gr.Blocks, GuardedBlocks)}
 
 
 def edited(value: Any, action: str, path: Sequence[Any], new: Any) -> Any:
@@ -60,7 +59,7 @@ def edited(value: Any, action: str, path: Sequence[Any], new: Any) -> Any:
 
 def read_late(kind: type[gr.Blocks], updates: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """Return the values in a browser after all updates of two widgets."""
-    page = PAGES[kind]
+    page = page_of(kind)
     held: list[Any] = []
     read = []
     for number, values in enumerate(updates):
@@ -88,9 +87,9 @@ def test_gradio_loses_properties_of_a_single_update() -> None:
     assert read_late(GuardedBlocks, updates) == updates
 
 
-@pytest.mark.parametrize("kind", PAGES)
+@pytest.mark.parametrize("kind", [gr.Blocks, GuardedBlocks])
 def test_growing_text_is_sent_as_difference(kind: type[gr.Blocks]) -> None:
-    page = PAGES[kind]
+    page = page_of(kind)
     for text, sent in (("one", "one"), ("one two", [["append", [], " two"]]), ("one two", [])):
         assert page.handle_streaming_diffs(page.fns[0], [text, None], "visitor", "end", False)[0] == sent
     page.handle_streaming_diffs(page.fns[0], [None, None], "visitor", "end", True)

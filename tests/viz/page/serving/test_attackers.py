@@ -22,7 +22,7 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.support.serving import ServedApp
 from tests.support.visiting import LONG, visiting
 from tools.abusive_clients import ask_and_never_listen, attack, flood_events, invent_sessions
-from tools.fuzz.corpus import PDF_OF_COMMENTS
+from tools.fuzz.corpus import pdf_of_comments
 from tools.load_clients import LostError, Visitor
 from tools.load_test import question_of
 from viz.page.files.limited_process import Limits
@@ -284,7 +284,7 @@ def http(app: ServedApp) -> Iterator[httpx.Client]:
 
 def test_closed_page_ends_parsing(app: ServedApp, http: httpx.Client) -> None:
     page = psutil.Process(app.process.pid)
-    body = event_of_file(http, "upload", PDF_OF_COMMENTS)
+    body = event_of_file(http, "upload", pdf_of_comments())
     assert http.post("queue/join", json=body).status_code == 200
     with http.stream("GET", "queue/data", params={"session_hash": "upload"}):
         while not page.children():
