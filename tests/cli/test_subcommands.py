@@ -96,8 +96,18 @@ RUNS = [
 
 @pytest.mark.parametrize(("line", "keys", "words"), RUNS)
 def test_subcommand_prints(
-    pine: Run, folder: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch, line: str, keys: str, words: str
-) -> None:
+    pine: Run, folder: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+    line: str, keys: str, words: str,
+) -> None:  # fmt: skip
+    """JSON and table of a result, which is computed once."""
+    results: list[output.CommandResult] = []
+    print_result = output.print_result
+
+    def keep(result: output.CommandResult, *, as_json: bool) -> None:
+        results.append(result)
+        print_result(result, as_json=as_json)
+
+    monkeypatch.setattr(output, "print_result", keep)
     model = LoadableModel("bloom", "hub", 98_000_000, None, "bloom", supported=False, reason="unsupported")
     monkeypatch.setattr(listing, "list_models", lambda: [model])
     outcome = pine(*line.split(), "--json")
@@ -106,10 +116,11 @@ def test_subcommand_prints(
     assert list(outcome.json) == keys.split()
     assert steps.announced == [len(steps.taken)] * len(steps.announced)
     monkeypatch.setattr(output.stdout, "width", 200)
-    table = run(pine, line)
-    assert table.status == 0 and words in table.stdout
+    print_result(results[0], as_json=False)
+    table = capfd.readouterr()
+    assert words in table.out
     names = {key: outcome.json.get(key) for key in ("model", "dtype")}
-    assert (f"model: {names['model']}, dtype: {names['dtype']}\n" in table.stderr) == ("dtype" in keys)
+    assert (f"model: {names['model']}, dtype: {names['dtype']}\n" in table.err) == ("dtype" in keys)
 
 
 def test_every_subcommand_and_option_has_help(pine: Run) -> None:

@@ -156,8 +156,9 @@ def test_token_ids_resolve_ties() -> None:
     assert path_bias([1.0, 1.0, 1.0, 1.0], plan) == (-math.inf, 0.0, -math.inf, -math.inf)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("method", [METHOD, TWO_KEPT], ids=["one", "two"])
+@pytest.mark.parametrize(
+    ("method", "dtype"), [(METHOD, torch.bfloat16), (TWO_KEPT, torch.float32)], ids=["one", "two"]
+)
 def test_all_orders_are_bitwise_identical(tiny_llama: TinyLlama, dtype: torch.dtype, method: Any) -> None:
     engine = Engine(tiny_llama(dtype=dtype))
     documents = ((21, 22, 23), (21, 22), (21, 22), (31, 32, 33, 34))

@@ -77,9 +77,7 @@ def test_half_precision_is_close_and_bitwise_invariant(name: str, dtype: torch.d
     assert torch.equal(*(prefill_logits(engine, layout, "pine")[-1] for layout in (LAYOUT, REORDERED)))
 
 
-@pytest.mark.parametrize(
-    "method", ["pine", "pine_reversed", "pine_sum", "pine_max", "reassignment_only", "pcw_right", "vanilla"]
-)
+@pytest.mark.parametrize("method", ["pine", "reassignment_only", "pcw_right", "vanilla"])
 @pytest.mark.parametrize("name", by_tier(DEFINED))
 def test_method_equals_its_definition(name: str, method: str) -> None:
     engine = engine_of(name)
