@@ -18,6 +18,9 @@ os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(sys.maxsize)
 # Read by uvicorn: our own middleware knows the trusted proxies.
 os.environ["FORWARDED_ALLOW_IPS"] = ""
 
+import viz.page.gradio_patches.no_stubs  # noqa: F401 - before gradio is imported
+
+# isort: split
 from gradio.routes import App
 from starlette.middleware import Middleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware

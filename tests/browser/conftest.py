@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, ViewportSize, expect
 
+import viz.page.gradio_patches.no_stubs  # noqa: F401 - before gradio is imported
 from tests.browser.driving import (
     RUN_MS,
     SELECTION,

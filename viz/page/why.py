@@ -4,6 +4,7 @@ The steps are those of the tutorial (assets/tutorial.js); assets/why.js highligh
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,16 @@ STEPS = {
 
 def why_html(run: FinishedRun | None) -> str:
     """Render the three steps and the answers of a run; of the recorded one if the run lacks a method."""
+    return _recorded_html() if run is tutorial_recording().run else _html(run)
+
+
+@cache
+def _recorded_html() -> str:
+    """Render those of the recorded run, with which each page opens."""
+    return _html(tutorial_recording().run)
+
+
+def _html(run: FinishedRun | None) -> str:
     shown = run if run is not None and can_explain(run) else tutorial_recording().run
     place = shown_place(shown, first_selection(shown))
     figures = why_figures(shown, place.layer, place.head)

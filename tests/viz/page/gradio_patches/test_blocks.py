@@ -2,8 +2,10 @@
 
 import asyncio
 import copy
+import inspect
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -13,7 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.widgets import built
+from viz.page.gradio_patches import no_stubs
 from viz.page.gradio_patches.blocks import GuardedBlocks
+
+# start
+
+
+def test_gradio_reads_no_source_of_a_class_without_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspect, "getfile", no_stubs.file_of)
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: pytest.fail("a source was read"))
+
+    class Plain(gr.HTML):
+        pass
+
+    assert Plain.EVENTS and inspect.getfile(inspect) == inspect.__file__
+
 
 # whole updates
 
