@@ -12,16 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import build_app
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
-from tests.support.widgets import built
+from tests.support.widgets import whole_page
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.method_boxes import OFFERED
 from viz.page.internals import View
-from viz.page.jobs.loading import EngineSource
 from viz.page.session import LARGEST_BYTES, Session, from_code, from_file, session_of, to_code, to_json
 from viz.page.share import opened_sentence, own_draft
 
@@ -124,8 +122,7 @@ def test_a_draft_that_cannot_be_read_is_not_called_a_link() -> None:
 @pytest.fixture(scope="module")
 def restore() -> Callable[[str | None, str | None], str]:
     """Return a function that opens a page with the codes of a link and a draft."""
-    page = built(lambda: build_app(EngineSource(lambda: pytest.fail("not needed"), "tiny")))
-    (event,) = (one for one in page.fns.values() if one.name == "restore")
+    (event,) = (one for one in whole_page().fns.values() if one.name == "restore")
     restored: Any = event.fn
     return lambda linked, draft: str(restored(linked, draft, View()).values())
 
