@@ -240,7 +240,7 @@ def test_in_a_frame_on_another_site_everything_works_but_the_draft(
 
 @pytest.fixture
 def page_with(open_page: OpenPage, app: ServedApp) -> Iterator[Callable[..., Page]]:
-    """Opens the page, with a query if given, in a browser in which a script was run before."""
+    """Opens the page, optionally with a query, in a browser in which a script was run before."""
     with open_page("about:blank") as page:
 
         def opened(script: str, query: str = "") -> Page:
