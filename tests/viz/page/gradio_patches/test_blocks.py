@@ -24,7 +24,8 @@ from viz.page.gradio_patches.blocks import GuardedBlocks
 def test_gradio_reads_no_source_of_a_class_without_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspect, "getfile", no_stubs.file_of)
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: pytest.fail("a source was read"))
-    assert type(gr.HTML)("Plain", (gr.HTML,), {}).EVENTS
+    metaclass: Any = type(gr.HTML)
+    assert metaclass("Plain", (gr.HTML,), {}).EVENTS
     assert inspect.getfile(inspect) == inspect.__file__
 
 
