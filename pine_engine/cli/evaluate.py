@@ -17,7 +17,7 @@ from pine_engine.cli.download_data import file_sha256
 from pine_engine.cli.options import Limit, ModelOptions, split_names
 from pine_engine.cli.output import CommandResult
 from pine_engine.engine.events import Event
-from pine_engine.engine.model_worker import compute_on, raise_if_cancelled
+from pine_engine.engine.model_worker import raise_if_cancelled
 from pine_engine.errors import Cancelled, InputError, WriteError
 from pine_engine.evaluation import records as stored
 from pine_engine.evaluation import shards
@@ -101,6 +101,7 @@ def evaluate(
             raise
         return CommandResult({}, [], status=output.BAD_INPUT)  # the main process shows the same error
 
+    from pine_engine.engine.scheduler import run_shared
     from pine_engine.evaluation.measure import run_evaluation
 
     share = part.select(examples)
@@ -137,7 +138,7 @@ def evaluate(
                             advance(text, 0)
 
                     run = partial(run_evaluation, engine, share, settings, keep, stopped)
-                    compute_on(engine.device, partial(run, found=found, dataset=examples))
+                    run_shared(lambda _: run(found=found, dataset=examples))
                 is_waiting = part.is_launched and part.index == 0
                 while is_waiting and not stopped.is_set() and _planned(output_dir, examples, settings)[1]:
                     stopped.wait(1)

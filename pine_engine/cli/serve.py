@@ -20,6 +20,7 @@ def serve(
     max_new_tokens: Positive = 512,
     max_seconds: Annotated[float | None, typer.Option(min=0.001)] = None,
     queue_size: Positive = 32,
+    max_active_runs: Positive = 8,
     max_runs_per_client: Positive = 32,
     api_keys: Annotated[str | None, typer.Option(envvar="PINE_API_KEYS", show_envvar=True)] = None,
     chat_template: Path | None = None,
@@ -34,6 +35,7 @@ def serve(
         max_new_tokens: Maximum length of an answer, in tokens, and its default.
         max_seconds: Maximum duration of an answer, in seconds, without the time in the queue. Default: none.
         queue_size: Maximum number of requests that wait for the model.
+        max_active_runs: Maximum number of requests that are computed at the same time, if memory suffices.
         max_runs_per_client: Maximum number of queued and active requests per API key, or per address.
         api_keys: Accepted API keys, separated by commas. Default: no authentication.
         chat_template: File with a chat template (Jinja) in place of that of the model.
@@ -58,6 +60,7 @@ def serve(
         max_new_tokens=max_new_tokens,
         max_seconds=max_seconds,
         queue_size=queue_size,
+        max_active_runs=max_active_runs,
         max_runs_per_client=max_runs_per_client,
         api_keys=keys,
         allowed_hosts=LOCAL_NAMES if is_local and not keys else ("*",),

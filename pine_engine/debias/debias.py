@@ -23,15 +23,23 @@ from pine_engine.debias.plan import DebiasPlan, Order, content_free_prompts
 from pine_engine.debias.table import DEFAULT_BASE, TIE, Steps, Wrapper
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, RunFinished
-from pine_engine.engine.generation import ActiveGeneration, check_finite, decode_answers, prefill_answer
+from pine_engine.engine.generation import (
+    ActiveGeneration,
+    Coroutine,
+    PendingPrefill,
+    check_finite,
+    decode_in_steps,
+    prefill_answer,
+)
 from pine_engine.engine.likelihood import (
     LabelIds,
     label_ids,
     label_log_probabilities,
     log_probabilities,
 )
-from pine_engine.engine.model_worker import RunControl, stream_from_worker
+from pine_engine.engine.model_worker import RunControl
 from pine_engine.engine.run import prepare_run
+from pine_engine.engine.scheduler import stream_shared
 from pine_engine.methods.table import Method, get_method
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.request import LabeledRequest
@@ -81,7 +89,7 @@ def run_debias(engine: Engine, plan: DebiasPlan) -> Generator[Event | DebiasResu
         return
 
     run = _generate if plan.wrapper.steps else _score_labels if plan.wrapper.margin is None else _route
-    yield from stream_from_worker(partial(run, engine, plan))
+    yield from stream_shared(partial(run, engine, plan))
 
 
 def _vote(
@@ -106,7 +114,9 @@ def _vote(
 
 
 @torch.inference_mode()
-def _score_labels(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Event) -> None:
+def _score_labels(
+    engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Event
+) -> Coroutine[None]:
     """Combine the probabilities that the labels have as the next token."""
     method, wrapper = get_method(plan.base), plan.wrapper
     control = RunControl(emit, cancelled)
@@ -126,7 +136,7 @@ def _score_labels(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threa
             prompts += content_free_prompts(engine, request)
         observed.append([])
         for prompt in prompts:
-            observed[-1].append(_label_logprobs(engine, prompt, method, ids[index], control))
+            observed[-1].append((yield from _label_logprobs(engine, prompt, method, ids[index], control)))
         if not wrapper.has_prior:
             combine(index)
     if wrapper.has_prior:
@@ -137,17 +147,19 @@ def _score_labels(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threa
 
 def _label_logprobs(
     engine: Engine, prompt: Prompt, method: Method, ids: LabelIds, control: RunControl
-) -> list[float]:
+) -> Coroutine[list[float]]:
     """Return the log-probability of each label as the next token."""
     layout = engine.tokenize(prompt)
     engine.check_length(layout, 0)
+    yield PendingPrefill.of(engine, layout.num_tokens)
     answer = prefill_answer(engine, layout, method, reserved_tokens=0, control=control)
     check_finite(answer.logits, method.name, 0)
-    return label_log_probabilities(log_probabilities(answer.logits[-1]), ids).tolist()
+    logprobs: list[float] = label_log_probabilities(log_probabilities(answer.logits[-1]), ids).tolist()
+    return logprobs
 
 
 @torch.inference_mode()
-def _route(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Event) -> None:
+def _route(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Event) -> Coroutine[None]:
     """Answer under vanilla and the base method, by labels or in text, and take one of the answers."""
     methods = [get_method(name) for name in dict.fromkeys((DEFAULT_BASE, plan.base))]
     margin, control = plan.wrapper.margin or 0.0, RunControl(emit, cancelled)
@@ -155,12 +167,14 @@ def _route(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Ev
         prompt, labels = request.prompt(engine), request.labels
         if not labels:
             run = prepare_run(engine, prompt, methods=methods, max_new_tokens=plan.max_new_tokens)
-            answers = list(run.finish(control).answers.values())
+            answers = list((yield from run.compute(control)).answers.values())
             taken = route([mean_probability(answer.logprobs) for answer in answers], margin)
             emit(DebiasResult(answers[taken].text, {}, {}))
             continue
         ids = label_ids(engine, labels)
-        observed = [softmax(_label_logprobs(engine, prompt, method, ids, control)) for method in methods]
+        observed = []
+        for method in methods:
+            observed.append(softmax((yield from _label_logprobs(engine, prompt, method, ids, control))))
         scores = observed[route(list(map(max, observed)), margin)]
         favorites = Counter(labels[_argmax(run)] for run in observed)
         emit(DebiasResult(labels[_argmax(scores)], dict(zip(labels, scores, strict=True)), dict(favorites)))
@@ -177,7 +191,7 @@ def mean_probability(logprobs: Sequence[float]) -> float:
 
 
 @torch.inference_mode()
-def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Event) -> None:
+def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Event) -> Coroutine[None]:
     """Generate answers with the first or every token calibrated.
 
     With `every`, all prompts are continued with the same answer in one batch. The log-probabilities of the
@@ -187,12 +201,13 @@ def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading
     control = RunControl(emit, cancelled)
     assert steps
 
-    def prefill(prompts: Sequence[Prompt]) -> Iterator[ActiveGeneration]:
+    def prefill(prompts: Sequence[Prompt]) -> Iterator[ActiveGeneration | PendingPrefill]:
         began = time.perf_counter()
         prefilled = []
         for prompt in prompts:
             layout = engine.tokenize(prompt)
             engine.check_length(layout, plan.max_new_tokens)
+            yield PendingPrefill.of(engine, layout.num_tokens)
             answer = prefill_answer(
                 engine, layout, method, reserved_tokens=plan.max_new_tokens, control=control
             )
@@ -201,16 +216,19 @@ def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading
 
     for request in plan.requests:
         prompts = [request.prompt(engine), *content_free_prompts(engine, request)]
-        (written,) = decode_answers(
+        for item in decode_in_steps(
             engine,
             prefill(prompts),
             max_new_tokens=plan.max_new_tokens,
             batch_size=num_continued(len(prompts), steps),
             control=control,
-        )
-        if written.error:
-            raise written.error
-        emit(DebiasResult(written.text, {}, {}))
+        ):
+            if not isinstance(item, ActiveGeneration):
+                yield item
+            elif item.error:
+                raise item.error
+            else:
+                emit(DebiasResult(item.text, {}, {}))
 
 
 def _in_order(request: LabeledRequest, order: Order) -> LabeledRequest:

@@ -12,7 +12,7 @@ from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.events import Event, RunFinished, RunResult
 from pine_engine.engine.generation import Coroutine
 from pine_engine.engine.likelihood import Score, score_methods
-from pine_engine.engine.model_worker import RunControl, compute_on, run_in_worker
+from pine_engine.engine.model_worker import RunControl, compute_on
 from pine_engine.engine.orders import OrderResult, ShuffleResult, choose_orders, run_orders
 from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
@@ -239,8 +239,4 @@ class Engine(PreparedModel):
         answers = [(text, self.tokenize_answer(text)) for text in texts]
         self.check_length(layout, max(len(ids) for _, ids in answers))
 
-        @torch.inference_mode()
-        def work(control: RunControl) -> dict[str, list[Score]]:
-            return score_methods(self, layout, selected, answers, control=control)
-
-        return run_in_worker(work)
+        return run_shared(lambda control: score_methods(self, layout, selected, answers, control=control))

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import as_int, as_tuple_of, sequence
 from pine_engine.methods.table import Method, get_method
 from pine_engine.network.batch_invariant_ops import is_batch_invariant
+from pine_engine.network.parallel import has_hooks
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
 
@@ -53,6 +54,11 @@ class PendingPrefill:
 
     num_tokens: int
     is_divisible: bool = True  # True if others may compute between its layers
+
+    @classmethod
+    def of(cls, model: PreparedModel, num_tokens: int) -> Self:
+        """Return the prefill of a prompt of this length; hooks see no layers of others in between."""
+        return cls(num_tokens, not has_hooks(model.patched_models[0].network))
 
     def compute(self) -> None:
         """Compute nothing: the prefill follows."""
@@ -198,38 +204,24 @@ def prefill_answer(
     )
 
 
-def decode_answers(
-    model: PreparedModel, prompts: Iterator[ActiveGeneration], **options: Any
-) -> Generator[ActiveGeneration, None, None]:
-    """Decode the answers of prompts in one batch; yield each when it is finished or has an error.
-
-    `options` are those of decode_in_steps.
-    """
-    for item in decode_in_steps(model, prompts, **options):
-        if isinstance(item, DecodeStep):
-            item.compute()
-        else:
-            yield item
-
-
 @torch.inference_mode()
 def decode_in_steps(
     model: PreparedModel,
-    prompts: Iterator[ActiveGeneration],
+    prompts: Iterator[ActiveGeneration | PendingPrefill],
     *,
     max_new_tokens: int,
     batch_size: int,
     stop_at_eos: bool = True,
     control: RunControl = NO_CONTROL,
     num_requests: int = 1,
-) -> Generator[ActiveGeneration | DecodeStep, None, None]:
+) -> Generator[ActiveGeneration | PendingPrefill | DecodeStep, None, None]:
     """Yield the decode steps of prompts in one batch, and each answer that is finished or has an error.
 
-    A prompt is taken while the batch of `batch_size` rows has free slots for its rows. `num_requests` share
-    the time per token.
+    A prompt is taken while the batch of `batch_size` rows has free slots for its rows; prefills that
+    `prompts` waits for are yielded. `num_requests` share the time per token.
     """
     active: list[ActiveGeneration] = []
-    following: ActiveGeneration | None = None
+    following: ActiveGeneration | PendingPrefill | None = None
 
     def take_tokens(answers: Sequence[ActiveGeneration]) -> Iterator[ActiveGeneration]:
         for answer in answers:
@@ -242,6 +234,10 @@ def decode_in_steps(
         is_joined = False
         while free := sorted(set(range(batch_size)).difference(*(answer.slots for answer in active))):
             following = following or next(prompts, None)
+            if isinstance(following, PendingPrefill):
+                yield following
+                following = None
+                continue
             if following is None or len(following.rows) > len(free):
                 break
             following.slots = free[: len(following.rows)]
@@ -310,11 +306,14 @@ def generate_batch(
 
     def answer() -> Generator[tuple[int, Answer], None, None]:
         errors: dict[int, ModelError] = {}
-        for done in decode_answers(engine, prefill(), max_new_tokens=max_new_tokens, batch_size=batch_size):
-            if done.error:
-                errors[done.index] = done.error
+        options = {"max_new_tokens": max_new_tokens, "batch_size": batch_size}
+        for item in decode_in_steps(engine, prefill(), **options):
+            if not isinstance(item, ActiveGeneration):
+                item.compute()
+            elif item.error:
+                errors[item.index] = item.error
             else:
-                yield done.index, done.answer
+                yield item.index, item.answer
         if errors:
             indices = ", ".join(map(str, errors))
             raise ModelError(f"prompts without an answer, by index: {indices}; {next(iter(errors.values()))}")

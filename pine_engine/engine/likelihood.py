@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
-from pine_engine.engine.generation import check_finite
+from pine_engine.engine.generation import Coroutine, PendingPrefill, check_finite
 from pine_engine.engine.model_worker import NO_CONTROL, RunControl
 from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.errors import InputError
@@ -43,6 +43,7 @@ class Score:
         return sum(self.logprobs)
 
 
+@torch.inference_mode()
 def score_methods(
     model: PreparedModel,
     layout: TokenLayout,
@@ -50,12 +51,13 @@ def score_methods(
     answers: Sequence[tuple[str, tuple[int, ...]]],
     *,
     control: RunControl = NO_CONTROL,
-) -> dict[str, list[Score]]:
-    """Return the scores of answers, texts with token ids, under each method, in torch.inference_mode."""
+) -> Coroutine[dict[str, list[Score]]]:
+    """Return the scores of answers, texts with token ids, under each method."""
     reserved_tokens = max(len(ids) for _, ids in answers)
     rows: list[SequenceState] = []
     logits: list[Tensor] = []
     for method in methods:
+        yield PendingPrefill.of(model, layout.num_tokens)
         row, last = passes.prefill(
             model.patched_models,
             layout,
@@ -68,7 +70,10 @@ def score_methods(
         rows.append(row)
         logits.append(last)
 
-    scores = [score_answers(rows, logits, text, ids, control.check) for text, ids in answers]
+    scores = []
+    for text, ids in answers:
+        yield PendingPrefill(len(rows) * len(ids), is_divisible=False)
+        scores.append(score_answers(rows, logits, text, ids, control.check))
     return {method.name: [each[index] for each in scores] for index, method in enumerate(methods)}
 
 

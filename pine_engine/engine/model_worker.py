@@ -172,35 +172,14 @@ def iterate_in_worker(items: Generator[Item, None, None]) -> Generator[Item, Non
             yield item
 
 
-def stream_from_worker(
-    work: Callable[[Callable[[Item], None], threading.Event], None], *, beat: tuple[float, Item] | None = None
-) -> Generator[Item, None, None]:
-    """Yield the items that work emits in a worker; closing the generator sets its cancel flag and waits.
-
-    beat: seconds, and an item that is yielded whenever work emits none for so long.
-    """
-
-    def submit(channel: "Channel[Item]", cancelled: threading.Event) -> threading.Event:
-        def job() -> None:
-            try:
-                work(channel.put, cancelled)
-            except BaseException as error:  # raised again in the calling thread
-                channel.put(error)
-            finally:
-                channel.put(None)
-
-        return workers.submit(job)
-
-    return receive_from(submit, beat)
-
-
 def receive_from(
     submit: "Callable[[Channel[Item], threading.Event], threading.Event]",
     beat: tuple[float, Item] | None = None,
 ) -> Generator[Item, None, None]:
-    """Yield the items that submitted work puts into its channel, until None; see stream_from_worker.
+    """Yield the items that submitted work puts into its channel, until None.
 
-    `submit` returns the end of the work.
+    `submit` returns the end of the work. Closing the generator sets the flag of the work and waits for its
+    end. `beat`: seconds, and an item that is yielded whenever the work emits none for so long.
     """
     cancelled, channel = threading.Event(), queue.SimpleQueue[Item | BaseException | None]()
 

@@ -18,8 +18,10 @@ from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, as_tuple_of, describe, sequence
 from pine_engine.methods.table import Method
 from pine_engine.models import load
+from pine_engine.models.listing import state_values
 from pine_engine.models.packed import PackedWeight, pack, repack
 from pine_engine.models.support import context_limit
+from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.model_snapshot import ModelSnapshot
 from pine_engine.network.parallel import num_local_heads
@@ -159,6 +161,18 @@ class PreparedModel:
     def device(self) -> str:
         """Device of the token ids."""
         return str(input_device(self.model))
+
+    @property
+    def shares_steps(self) -> bool:
+        """True if runs of several threads share decode steps: no logit depends on the batch size."""
+        network = self.patched_models[0].network
+        return is_batch_invariant(network.dtype, input_device(network))
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Upper bound of the memory that one prompt token takes in the caches of one answer, in bytes."""
+        # PINE also keeps keys that are not rotated: three of the four parts; one is for the rest of the run.
+        return 2 * (state_values(self.model.config) or self.vocab_size) * min(4, self.model.dtype.itemsize)
 
     @property
     def vocab_size(self) -> int:

@@ -1,6 +1,6 @@
 """One run: its arguments, the prefill of the prompt under every method, then all answers in one batch."""
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
@@ -13,19 +13,16 @@ from pine_engine.engine.events import RunResult
 from pine_engine.engine.generation import (
     ActiveGeneration,
     Coroutine,
-    DecodeStep,
     PendingPrefill,
-    compute_alone,
     decode_in_steps,
     prefill_answer,
 )
-from pine_engine.engine.model_worker import NO_CONTROL, RunControl
+from pine_engine.engine.model_worker import RunControl
 from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, describe
 from pine_engine.methods.table import Method, get_methods
-from pine_engine.network.parallel import has_hooks
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.messages import MessageLike
 from pine_engine.prompts.prompt import Document, DocumentLike, Prompt, as_documents
@@ -85,24 +82,19 @@ class Run:
             self, layout=self.layout.reorder(order), documents=documents, prefix_cache=PrefixCache()
         )
 
-    def finish(self, control: RunControl = NO_CONTROL) -> RunResult:
-        """Return the result, and emit all events except RunFinished. Raises Cancelled if the flag is set."""
-        return compute_alone(self.compute(control))
-
     @torch.inference_mode()
-    def compute(self, control: RunControl = NO_CONTROL) -> Coroutine[RunResult]:
-        """Compute the result as `finish` does."""
+    def compute(self, control: RunControl) -> Coroutine[RunResult]:
+        """Return the result, and emit all events except RunFinished. Raises Cancelled if the flag is set."""
         answers = yield from self.prefill(control)
         yield from self.decode(answers, control)
         return self.result(answers)
 
     @torch.inference_mode()
-    def prefill(self, control: RunControl = NO_CONTROL) -> Coroutine[list[ActiveGeneration]]:
+    def prefill(self, control: RunControl) -> Coroutine[list[ActiveGeneration]]:
         """Prefill the prompt under every method."""
         answers = []
-        is_divisible = not has_hooks(self.model.patched_models[0].network)
         for method in self.methods:
-            yield PendingPrefill(self.layout.num_tokens, is_divisible)
+            yield PendingPrefill.of(self.model, self.layout.num_tokens)
             answer = prefill_answer(
                 self.model,
                 self.layout,
@@ -124,7 +116,7 @@ class Run:
         *,
         batch_size: int = 0,
         num_requests: int = 1,
-    ) -> Generator[DecodeStep, None, None]:
+    ) -> Coroutine[None]:
         """Decode answers of this run, or of several runs with its options; see decode_in_steps."""
         for item in decode_in_steps(
             self.model,
@@ -135,7 +127,7 @@ class Run:
             control=control,
             num_requests=num_requests,
         ):
-            if isinstance(item, DecodeStep):
+            if not isinstance(item, ActiveGeneration):
                 yield item
             elif item.error:
                 raise item.error

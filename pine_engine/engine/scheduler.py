@@ -237,8 +237,10 @@ def run_shared(work: Callable[[RunControl], Coroutine[Result]]) -> Result:
 
 def stream_shared(
     work: Callable[[Callable[[Item], None], threading.Event], Coroutine[None]],
+    *,
+    beat: tuple[float, Item] | None = None,
 ) -> Generator[Item, None, None]:
-    """Yield the items that a coroutine emits, as stream_from_worker; it shares its decode steps."""
+    """Yield the items that a coroutine emits; it shares its decode steps. See receive_from for `beat`."""
 
     def submit(channel: Channel[Item], cancelled: threading.Event) -> threading.Event:
         def coroutine() -> Coroutine[None]:
@@ -251,4 +253,4 @@ def stream_shared(
 
         return scheduler.submit(coroutine())
 
-    return receive_from(submit)
+    return receive_from(submit, beat)

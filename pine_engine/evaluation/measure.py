@@ -15,10 +15,17 @@ from pine_engine.debias.debias import calibrated_prompt, mean_prior
 from pine_engine.debias.plan import is_prior_example
 from pine_engine.debias.table import MeasuredMethod
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import Event, PrefillProgress
-from pine_engine.engine.generation import BATCH_ROWS, ActiveGeneration, decode_answers
+from pine_engine.engine.events import Event
+from pine_engine.engine.generation import (
+    BATCH_ROWS,
+    ActiveGeneration,
+    Coroutine,
+    PendingPrefill,
+    decode_in_steps,
+)
 from pine_engine.engine.likelihood import score_answers
-from pine_engine.engine.model_worker import RunControl, raise_if_cancelled, stream_from_worker
+from pine_engine.engine.model_worker import RunControl, raise_if_cancelled
+from pine_engine.engine.scheduler import stream_shared
 from pine_engine.errors import InputError, ModelError
 from pine_engine.evaluation.combine import Prior, combine
 from pine_engine.evaluation.document_orders import AS_IS, DocumentOrder
@@ -53,7 +60,7 @@ def measure(
     Raises InputError as choose() does.
     """
     settings = choose(examples, **options)
-    return stream_from_worker(partial(run_evaluation, engine, examples, settings, found=found))
+    return stream_shared(partial(run_evaluation, engine, examples, settings, found=found))
 
 
 @torch.inference_mode()
@@ -66,8 +73,8 @@ def run_evaluation(
     *,
     found: Iterable[Record] = (),
     dataset: Sequence[Example] | None = None,
-) -> None:
-    """Emit the events and records of measure() in this thread. Raises Cancelled when the flag is set.
+) -> Coroutine[None]:
+    """Emit the events and records of measure(). Raises Cancelled when the flag is set.
 
     dataset: examples of the whole run, of which `examples` may be a shard; None if they are the same.
     """
@@ -81,7 +88,7 @@ def run_evaluation(
         if is_planned or not isinstance(item, Record):
             emit(item)
 
-    def prior_before(example: Example, method: MeasuredMethod) -> Prior | None:
+    def prior_before(example: Example, method: MeasuredMethod) -> Coroutine[Prior | None]:
         """Return the prior of PriDe for an example, None if it is learned from this example.
 
         A prior is learned from the first example that can be measured, and from a share of the others,
@@ -97,7 +104,7 @@ def run_evaluation(
                 known[method.name, row.id] = None
                 changes = {"methods": (method.name,), "order_names": (AS_IS,), "generate": False}
                 alone = settings.model_copy(update=changes)
-                _ExampleRun(engine, row, alone, set(), {method.name: None}, learn, cancelled).run()
+                yield from _ExampleRun(engine, row, alone, set(), {method.name: None}, learn, cancelled).run()
             if is_learned and (prior := known[method.name, row.id]):
                 learned.append(prior)
         raise AssertionError(f"{example.id} is not an example of the run")
@@ -106,15 +113,13 @@ def run_evaluation(
         learn(record)
     for example in examples:
         raise_if_cancelled(cancelled)
-        priors = {
-            method.name: prior_before(example, method)
-            for method in settings.measured
-            if method.wrapper
-            and method.wrapper.has_prior
-            and not settings.keys([example], [method]).keys() <= done
-        }
+        priors: dict[str, Prior | None] = {}
+        for method in settings.measured:
+            has_prior = method.wrapper and method.wrapper.has_prior
+            if has_prior and not settings.keys([example], [method]).keys() <= done:
+                priors[method.name] = yield from prior_before(example, method)
         emit_planned = partial(learn, is_planned=True)
-        _ExampleRun(engine, example, settings, done, priors, emit_planned, cancelled).run()
+        yield from _ExampleRun(engine, example, settings, done, priors, emit_planned, cancelled).run()
 
 
 class _ExampleRun:
@@ -131,13 +136,13 @@ class _ExampleRun:
         cancelled: threading.Event,
     ) -> None:
         self._engine, self._example, self._priors = engine, example, priors
-        self._emit, self._cancelled = emit, cancelled
+        self._emit, self._control = emit, RunControl(emit, cancelled)
         self._max_new_tokens = settings.max_new_tokens or TASKS[example.task].max_new_tokens
         learning = {name for name, prior in priors.items() if prior is None}
         self._plan = ExamplePlan(engine, example, settings, done=done, learning=learning)
         self._tokens = cache(engine.tokenize_answer)
 
-    def run(self) -> None:
+    def run(self) -> Coroutine[None]:
         as_stored = tuple(range(len(self._example.documents)))
         for (method, name), error in self._plan.errors.items():
             order = DocumentOrder(name, as_stored, as_stored)
@@ -155,17 +160,21 @@ class _ExampleRun:
         for result in waiting:
             for run in result.runs:
                 run.prefill.texts |= dict.fromkeys(run.accepted + run.choices)
+        self._waiting = waiting
         try:
-            for _ in self._compute(waiting):
-                for result in [one for one in waiting if all(part.is_done for part in one.parts)]:
-                    waiting.remove(result)
-                    if errors := [part.error for part in result.parts if part.error]:
-                        self._fail(result, errors[0])
-                    else:
-                        self._emit_records(result)
+            yield from self._compute(tuple(waiting))
         except torch.OutOfMemoryError:
             for result in waiting:
                 self._fail(result, "the device ran out of memory; measure with shorter prompts or answers")
+
+    def _emit_finished(self) -> None:
+        """Emit the records of the results whose parts are done."""
+        for result in [one for one in self._waiting if all(part.is_done for part in one.parts)]:
+            self._waiting.remove(result)
+            if errors := [part.error for part in result.parts if part.error]:
+                self._fail(result, errors[0])
+            else:
+                self._emit_records(result)
 
     def _reserved_tokens(self, result: PlannedResult) -> int:
         """Return the number of tokens that may follow a result's prompts."""
@@ -173,8 +182,8 @@ class _ExampleRun:
         generates = any(run.generation for run in result.runs)
         return max(self._max_new_tokens * generates, *(len(self._tokens(text)) for text in texts), 0)
 
-    def _compute(self, results: Sequence[PlannedResult]) -> Iterator[None]:
-        """Compute everything that the results need, and yield after each part."""
+    def _compute(self, results: Sequence[PlannedResult]) -> Coroutine[None]:
+        """Compute everything that the results need, and emit the finished ones after each part."""
         prefills, generations = distinct_parts(results)
         reserved_tokens = max(map(self._reserved_tokens, results), default=0)
         shared = SharedPrefill(
@@ -185,16 +194,18 @@ class _ExampleRun:
 
         def take(prefill: Prefill) -> tuple[SequenceState, torch.Tensor]:
             """Return a copy of the state for each answer; the last answer takes the original."""
-            if prefill not in held:
-                held[prefill] = self._prefill(shared, prefill)
             continued[prefill] -= 1
             if not continued[prefill]:
                 return held.pop(prefill)
             row, logits = held[prefill]
             return replace(row, cache=row.cache.copy()), logits
 
-        def prompts() -> Iterator[ActiveGeneration]:
+        def prompts() -> Iterator[ActiveGeneration | PendingPrefill]:
             for index, generation in enumerate(generations):
+                for prefill in generation.prefills:
+                    if prefill not in held:
+                        yield PendingPrefill.of(self._engine, prefill.layout.num_tokens)
+                        held[prefill] = self._prefill(shared, prefill)
                 taken = list(map(take, generation.prefills))
                 seconds = sum(prefill.standalone_s for prefill in generation.prefills)
                 method = generation.prefills[0].method.name
@@ -206,17 +217,21 @@ class _ExampleRun:
 
         for prefill in prefills:
             if prefill not in continued:
+                yield PendingPrefill.of(self._engine, prefill.layout.num_tokens)
                 self._prefill(shared, prefill)
-                yield
-        for answer in decode_answers(
+                self._emit_finished()
+        for item in decode_in_steps(
             self._engine,
             prompts(),
             max_new_tokens=self._max_new_tokens,
             batch_size=BATCH_SIZE,
-            control=RunControl(self._emit, self._cancelled),
+            control=self._control,
         ):
-            generations[answer.index].answer = answer
-            yield
+            if isinstance(item, ActiveGeneration):
+                generations[item.index].answer = item
+                self._emit_finished()
+            else:
+                yield item
 
     def _prefill(self, shared: SharedPrefill, prefill: Prefill) -> tuple[SequenceState, torch.Tensor]:
         """Prefill a prompt, and score its texts; the state stays as it was."""
@@ -225,9 +240,7 @@ class _ExampleRun:
         try:
             for text in prefill.texts:
                 ids = self._tokens(text)
-                (score,) = score_answers(
-                    [row], [logits], text, ids, on_layer=lambda _: raise_if_cancelled(self._cancelled)
-                )
+                (score,) = score_answers([row], [logits], text, ids, on_layer=self._control.check)
                 prefill.logprobs[text] = score.total
         except ModelError as error:
             prefill.error = str(error)
@@ -267,8 +280,7 @@ class _ExampleRun:
         self._emit(record.model_copy(update=fields))
 
     def _on_layer(self, method: Method, layer: int) -> None:
-        raise_if_cancelled(self._cancelled)
-        self._emit(PrefillProgress(method.name, layer, self._engine.num_layers))
+        self._control.begin_layer(method.name, self._engine.num_layers, layer)
 
 
 def _num_prompt_tokens(result: PlannedResult) -> int:

@@ -5,12 +5,12 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-import torch
-
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
+from pine_engine.engine.generation import Coroutine
 from pine_engine.engine.likelihood import Score, score_methods
-from pine_engine.engine.model_worker import RunControl, stream_from_worker
+from pine_engine.engine.model_worker import RunControl
+from pine_engine.engine.scheduler import stream_shared
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
 from pine_engine.prompts.layout import TokenLayout, moved_order
@@ -67,15 +67,15 @@ def sweep_document(
     ids = engine.tokenize_answer(answer)
     engine.check_length(layout, len(ids))
 
-    @torch.inference_mode()
-    def work(emit: Callable[[Event | SlotScored], None], cancelled: threading.Event) -> None:
+    def work(emit: Callable[[Event | SlotScored], None], cancelled: threading.Event) -> Coroutine[None]:
         for slot in range(layout.num_documents):
             order = moved_order(layout.num_documents, document, slot)
             moved, answers = layout.reorder(order), [(answer, ids)]
-            scores = score_methods(engine, moved, selected, answers, control=RunControl(emit, cancelled))
+            control = RunControl(emit, cancelled)
+            scores = yield from score_methods(engine, moved, selected, answers, control=control)
             emit(SlotScored(slot, order, {method: score for method, (score,) in scores.items()}))
 
-    return stream_from_worker(work)
+    return stream_shared(work)
 
 
 def order_effects(vanilla: Sequence[float], nia: Sequence[float]) -> OrderEffects:

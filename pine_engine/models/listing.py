@@ -163,7 +163,7 @@ def _with_config(model: LoadableModel, where: Path | str, **source: Any) -> Load
             config = read_config(where, **source)
             limit = context_limit(config)
             model = replace(model, family=config.model_type, context=limit and limit[0])
-            model = replace(model, state_values=_state_values(config), stored=stored_dtype(config))
+            model = replace(model, state_values=state_values(config), stored=stored_dtype(config))
             check_quantization(config)
     except ModelError as error:
         return replace(model, reason=str(error))
@@ -173,7 +173,7 @@ def _with_config(model: LoadableModel, where: Path | str, **source: Any) -> Load
     return replace(model, reason=reason)
 
 
-def _state_values(config: "PretrainedConfig") -> int | None:
+def state_values(config: "PretrainedConfig") -> int | None:
     """Return the number of values in the keys and values of one token; None if the config lacks it."""
     config = config.get_text_config()
     heads = getattr(config, "num_attention_heads", None)

@@ -64,6 +64,7 @@ class ServerSettings:
         max_new_tokens: Limit of tokens per answer, and its default.
         max_seconds: Limit of seconds per answer, without the time in the queue; None for no limit.
         queue_size: Requests that wait for the model.
+        max_active_runs: Requests that are computed at the same time, if half of the free memory suffices.
         max_runs_per_client: Queued and active requests of one API key, or of one address without keys.
         api_keys: Accepted keys. If empty, authentication is disabled.
         allowed_hosts: Accepted Host headers; * for any.
@@ -73,6 +74,7 @@ class ServerSettings:
     max_new_tokens: int = 512
     max_seconds: float | None = None
     queue_size: int = 32
+    max_active_runs: int = 8
     max_runs_per_client: int = 32
     api_keys: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = LOCAL_NAMES
@@ -84,7 +86,10 @@ class Server:
     def __init__(self, engine: Engine, settings: ServerSettings) -> None:
         self.engine, self.settings = engine, settings
         self.queue = FairQueue(
-            settings.queue_size, settings.max_runs_per_client, advice="Try again in a minute."
+            settings.queue_size,
+            settings.max_runs_per_client,
+            max_active=settings.max_active_runs,
+            advice="Try again in a minute.",
         )
         self.outcomes: Counter[str] = Counter()
         self.tokens: Counter[str] = Counter()

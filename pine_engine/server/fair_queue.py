@@ -1,8 +1,9 @@
-"""Fair queue in front of the model: one run at a time.
+"""Fair queue in front of the model: as many runs at a time as fit into its memory.
 
 Unlike gradio's queue, it reports the place in the queue, can be left with Stop and limits each client.
 """
 
+import itertools
 import threading
 import time
 from collections import OrderedDict, deque
@@ -14,6 +15,7 @@ from pine_engine.errors import PineError
 
 REMEMBERED = 10  # number of recent runs that the wait is estimated from
 READY_S = 0.02  # seconds between two checks whether a waiting run is ready
+ROUNDING = 1e-9  # of a sum of sizes
 KNOWN = 1000  # maximum number of clients and addresses with a time of their last run
 KEPT = "Your input is kept. Try again in a minute."
 
@@ -45,7 +47,9 @@ class Ticket:
     queue: "FairQueue"
     client: Client
     is_ready: Callable[[], bool]
-    follow: Callable[[], bool]  # attach the run to the active one and return True, if that is possible
+    follow: Callable[[], object]  # attach the run to an equal active one and return that; None without one
+    size: float = 1.0  # share of the model's memory
+    computation: object = None  # computation of the run and of its followers, once it is known
     began: float | None = None  # time of the start of the run, in seconds of time.monotonic(); None before
     is_follower: bool = False  # True if the run is attached to another one
 
@@ -64,21 +68,29 @@ class Ticket:
 
 
 class FairQueue:
-    """Runs that wait for the model, and the current one with its followers.
+    """Runs that wait for the model, and the active ones with their followers.
 
-    Addresses take turns, and so do the clients of an address; later runs of a client wait behind first runs
-    of others. `share` limits the runs of a client, and scripts to half of the queue. If the queue is full,
-    the address with most runs loses one to an address with fewer. A run that can follow the current one does
-    not wait and takes no place in the queue; the next run begins after the last follower.
+    The next run starts once fewer than `max_active` runs are active and its share of the memory is free; no
+    other run passes it. Addresses take turns, and so do the clients of an address; later runs of a client
+    wait behind first runs of others. `share` limits the runs of a client, and scripts to half of the queue.
+    If the queue is full, the address with most runs loses one to an address with fewer. A run that can
+    follow an active one does not wait and takes no place; the memory is free after the last follower.
     """
 
     def __init__(
-        self, most: int, share: int | None = None, *, what: str = "for the model", advice: str = KEPT
+        self,
+        most: int,
+        share: int | None = None,
+        *,
+        max_active: int = 1,
+        what: str = "for the model",
+        advice: str = KEPT,
     ) -> None:
         self._most = most
         self._what = what
         self._advice = advice
         self._share = share
+        self._max_active = max_active
         self._moved = threading.Condition()
         self._tickets: list[Ticket] = []
         self._turns: OrderedDict[str, int] = OrderedDict()
@@ -90,19 +102,21 @@ class FairQueue:
         self,
         client: Client = ANONYMOUS,
         is_ready: Callable[[], bool] = lambda: True,
-        follow: Callable[[], bool] = lambda: False,
+        follow: Callable[[], object] = lambda: None,
+        size: float = 1.0,
     ) -> Iterator[Ticket]:
         """Enter the queue while the block runs; runs that are not ready let others pass.
 
-        `follow` attaches the run to the current one, if both are equal; `wake` calls it again. Raises
-        QueueFullError if there is no place.
+        `follow` attaches the run to an equal active one and returns that; `wake` calls it again. `size` is
+        the share of the memory, 1 for a run that starts alone. Raises QueueFullError if there is no place.
         """
-        ticket = Ticket(self, client, is_ready, follow)
+        ticket = Ticket(self, client, is_ready, follow, max(size, 1 / self._max_active))
         with self._moved:
             self._check_share(client)
-            if not self._can_follow(ticket):
-                self._make_room(client)
+            is_follower = self._can_follow(ticket)
             self._tickets.append(ticket)
+            if not is_follower:
+                self._make_room(ticket)
         try:
             yield ticket
         finally:
@@ -148,11 +162,15 @@ class FairQueue:
     def seconds(self, ahead: int) -> float | None:
         """Estimate the duration of this many runs; None before the first run."""
         with self._moved:
-            return ahead * sum(self._lasted) / len(self._lasted) if self._lasted else None
+            if not self._lasted:
+                return None
+            return ahead * sum(self._lasted) / len(self._lasted) / max(1, len(self._sizes))
 
     @property
-    def _is_running(self) -> bool:
-        return any(ticket.began is not None for ticket in self._tickets)
+    def _sizes(self) -> dict[int, float]:
+        """Return the size of each active computation."""
+        active = [ticket for ticket in self._tickets if ticket.began is not None]
+        return {id(ticket.computation or ticket): ticket.size for ticket in active}
 
     @property
     def _waiting(self) -> list[Ticket]:
@@ -161,14 +179,23 @@ class FairQueue:
 
     @property
     def _behind(self) -> list[Ticket]:
-        """Runs behind the current one, or behind the next one if there is none."""
-        return self._waiting[not self._is_running :]
+        """Runs that cannot start now, without the next one if no run is active."""
+        return self._order()[max(len(self._next), not self._sizes) :]
+
+    @property
+    def _next(self) -> list[Ticket]:
+        """Waiting runs that can start now."""
+        free = 1 - sum(self._sizes.values()) + ROUNDING
+        sizes = itertools.accumulate(ticket.size for ticket in self._order() if ticket.is_ready())
+        return self._order()[: sum(size <= free for size in sizes)]
 
     def _can_follow(self, ticket: Ticket) -> bool:
-        """Attach a waiting run to the current one, if possible; there are as many followers as places."""
+        """Attach a waiting run to an active one, if possible; there are as many followers as places."""
         num_followers = sum(other.is_follower for other in self._tickets)
-        if ticket.began is None and num_followers < self._most and ticket.is_ready() and ticket.follow():
-            ticket.is_follower, ticket.began = True, time.monotonic()
+        if ticket.began is None and num_followers < self._most and ticket.is_ready():
+            ticket.computation = ticket.follow()
+            if ticket.computation:
+                ticket.is_follower, ticket.began = True, time.monotonic()
         return ticket.is_follower
 
     def _check_share(self, client: Client) -> None:
@@ -180,25 +207,27 @@ class FairQueue:
                 "one has ended."
             )
 
-    def _make_room(self, client: Client) -> None:
-        """Raise QueueFullError if this client cannot enter the queue."""
-        scripts = [ticket for ticket in self._behind if not ticket.client.page]
+    def _make_room(self, ticket: Ticket) -> None:
+        """Remove a run if the queue is full. Raises QueueFullError if that is this one."""
+        client, behind = ticket.client, self._behind
+        scripts = [other for other in behind if not other.client.page]
         is_limited = client != ANONYMOUS and self._share is not None and not client.page
-        if is_limited and len(scripts) >= max(1, self._most // 2):
+        if is_limited and len(scripts) > max(1, self._most // 2):
+            self._tickets.remove(ticket)
             raise QueueFullError(
-                f"The queue {self._what} is full for scripts: {len(scripts)} waiting, and the other "
+                f"The queue {self._what} is full for scripts: {len(scripts) - 1} waiting, and the other "
                 f"places are for open pages. {self._advice}"
             )
-        if len(self._waiting) + self._is_running <= self._most:
+        if len(behind) <= self._most:
             return
+        others = [other for other in self._waiting if other is not ticket]
         heaviest = max(
-            self._waiting,
-            key=lambda ticket: (self._count(ticket.client), not ticket.client.page),
-            default=None,
+            others, key=lambda other: (self._count(other.client), not other.client.page), default=None
         )
-        if heaviest is None or self._count(heaviest.client) <= self._count(client) + 1:
+        if heaviest is None or self._count(heaviest.client) <= self._count(client):
+            self._tickets.remove(ticket)
             raise QueueFullError(f"The queue {self._what} is full: {self._most} waiting. {self._advice}")
-        last = [ticket for ticket in self._waiting if ticket.client.address == heaviest.client.address][-1]
+        last = [other for other in others if other.client.address == heaviest.client.address][-1]
         self._tickets.remove(last)
         self._moved.notify_all()
 
@@ -209,9 +238,9 @@ class FairQueue:
 
     def _ahead(self, ticket: Ticket) -> int:
         """Count the runs ahead of this one."""
-        if ticket.began is not None:
+        if ticket.began is not None or ticket in self._next:
             return 0
-        return self._is_running + self._order().index(ticket) + (not ticket.is_ready())
+        return len(self._sizes) + self._order().index(ticket) + (not ticket.is_ready())
 
     def _order(self) -> list[Ticket]:
         """Return the waiting runs in the order in which they start."""

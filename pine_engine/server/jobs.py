@@ -17,10 +17,12 @@ from pine_engine.engine.run import prepare_run
 from pine_engine.engine.scheduler import run_shared
 from pine_engine.errors import Cancelled
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.server.admission import memory_share
 from pine_engine.server.fair_queue import Client, FairQueue
 from pine_engine.server.schema import ApiError
 
 POLL_S = 0.1  # seconds between two checks whether the client of a queued request has disconnected
+MIN_SHARED_ROWS = 2  # a decode step of a single row cannot be shared: it uses another GEMM kernel
 PING_S = 15.0  # seconds without an event after which the generator yields None
 
 
@@ -59,7 +61,7 @@ class ServerJob:
         if self.num_alternatives is not None:
             for answer in answers:
                 answer.choose = self.choose
-        yield from run.decode(answers, control)
+        yield from run.decode(answers, control, batch_size=MIN_SHARED_ROWS)
         return RunFinished(run.result(answers))
 
 
@@ -87,7 +89,8 @@ async def compute_events(
 
     def work() -> None:
         try:
-            with queue.join(client) as ticket:
+            size = memory_share(engine, job.layout.num_tokens + job.max_new_tokens)
+            with queue.join(client, size=size) as ticket:
                 emit(None)
                 while ticket.wait(POLL_S):
                     control.check()

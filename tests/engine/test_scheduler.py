@@ -17,7 +17,7 @@ import pine_engine as pine
 from pine_engine import Engine, ModelError, TokenLayout
 from pine_engine.engine import passes
 from pine_engine.engine.generation import Coroutine
-from pine_engine.engine.model_worker import RunControl
+from pine_engine.engine.model_worker import NO_CONTROL, RunControl
 from pine_engine.engine.run import prepare_run
 from pine_engine.engine.scheduler import ScheduledRun, Scheduler, run_shared, scheduler
 from pine_engine.errors import Cancelled
@@ -275,7 +275,7 @@ def test_end_is_signaled_once_the_worker_holds_no_tensors_of_the_run(engine: Eng
     end: Any = SimpleNamespace(set=lambda: held.append([step() for step in steps if step()]))
 
     def coroutine() -> Coroutine[None]:
-        for pending in prepare_run(engine, LAYOUT, methods="pine", max_new_tokens=3).compute():
+        for pending in prepare_run(engine, LAYOUT, methods="pine", max_new_tokens=3).compute(NO_CONTROL):
             steps.append(weakref.ref(pending))
             yield pending
             del pending

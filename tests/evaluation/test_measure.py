@@ -25,7 +25,7 @@ from pine_engine.debias.plan import content_free_prompts, document_orders, plan_
 from pine_engine.debias.table import measured_method
 from pine_engine.engine import passes
 from pine_engine.engine.events import PrefillProgress
-from pine_engine.engine.generation import ActiveGeneration
+from pine_engine.engine.generation import ActiveGeneration, compute_alone
 from pine_engine.errors import Cancelled
 from pine_engine.evaluation import measure as measuring
 from pine_engine.evaluation.combine import combine
@@ -304,7 +304,7 @@ def test_measure_stop_takes_effect_in_the_next_layer(engine: Engine, layer: int,
 
     settings = choose([QUESTION], methods=["vanilla"], generate=generate, logprobs=not generate)
     with pytest.raises(Cancelled):
-        run_evaluation(engine, [QUESTION], settings, emit, cancelled)
+        compute_alone(run_evaluation(engine, [QUESTION], settings, emit, cancelled))
     assert sum(isinstance(item, PrefillProgress) for item in seen) == layer
     assert len(seen) <= layer + 1  # the first token follows from the prefill
 

@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+import pine_engine as pine
 from pine_engine import Engine, PineError, Prompt
 from pine_engine.engine.events import TokenGenerated
 from pine_engine.server import app as server_app
@@ -66,7 +67,7 @@ def stream(client: TestClient, path: str, **body: Any) -> list[dict[str, Any]]:
 def test_chat_has_answer_of_engine(client: TestClient, engine: Engine, method: str) -> None:
     found = post(client, CHAT, **BODY, method=method, logprobs=True)
     run = engine.run(messages=MESSAGES, documents=DOCUMENTS, methods=method, max_new_tokens=6)
-    answer = run.answers[method]
+    ((_, answer),) = pine.generate_batch(engine, run.layout, method=method, max_new_tokens=6, batch_size=2)
     (choice,) = found["choices"]
     assert choice["message"]["content"] == answer.text
     assert choice["finish_reason"] == answer.finish_reason

@@ -13,7 +13,6 @@ import pine_engine as pine
 from pine_engine.cli.report import TITLE
 from pine_engine.debias.table import is_order_invariant, method_label
 from pine_engine.engine.events import Event
-from pine_engine.engine.model_worker import stream_from_worker
 from pine_engine.errors import InputError
 from pine_engine.evaluation.answers import differ
 from pine_engine.evaluation.estimates import estimate_tasks
@@ -32,7 +31,7 @@ from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import DataSet
 from viz.page.form.checks import check_answer_length, check_orders, check_rows, too_long
 from viz.page.form.read_only import check_rows_shipped
-from viz.page.jobs.cost import Work, format_seconds, planned
+from viz.page.jobs.cost import Work, format_seconds
 
 Beat = Literal["beat"]
 BEAT: Beat = "beat"  # item in place of an event, so that Stop takes effect during batched decoding
@@ -133,29 +132,22 @@ def work_sentence(request: MeasureRequest, host: HostSettings = DEFAULTS) -> str
 
 
 def planned_work(engine: "pine.Engine", request: MeasureRequest, host: HostSettings = DEFAULTS) -> Work:
-    """Estimate the work from the first examples. Raises InputError as `settings` does."""
-    settings = request.settings(host)
-    sample = request.examples[:SAMPLED]
-    return _work_of_plan(engine, sample, settings).times(len(request.examples) / max(1, len(sample)))
+    """Estimate the work from the first examples; results shared by several records count once.
 
-
-def plan_measurement(engine: "pine.Engine", request: MeasureRequest, host: HostSettings = DEFAULTS) -> Work:
-    """Plan the work of an evaluation; results shared by several records count once."""
-    return _work_of_plan(engine, request.examples, request.settings(host))
-
-
-def _work_of_plan(engine: "pine.Engine", examples: Sequence[Example], settings: Settings) -> Work:
+    Raises InputError as `settings` does.
+    """
     from pine_engine.evaluation.example_runs import ExamplePlan, distinct_parts  # imports torch
 
+    settings = request.settings(host)
+    sample = request.examples[:SAMPLED]
     work = Work()
-    for example in examples:
+    for example in sample:
         longest = settings.max_new_tokens or TASKS[example.task].max_new_tokens
         prefills, generations = distinct_parts(ExamplePlan(engine, example, settings).results)
-        for prefill in prefills:
-            work += planned(tokens=prefill.layout.num_tokens, methods=1)
-        for generation in generations:
-            work += Work(new_tokens=generation.num_rows * longest)
-    return work
+        tokens = sum(prefill.layout.num_tokens for prefill in prefills)
+        new_tokens = longest * sum(generation.num_rows for generation in generations)
+        work += Work(len(prefills), tokens, new_tokens, len(prefills), tokens_at_once=tokens + new_tokens)
+    return work.times(len(request.examples) / max(1, len(sample)))
 
 
 def measure_rows(
@@ -165,7 +157,8 @@ def measure_rows(
 
     Raises InputError for an invalid request, or for a prompt that is longer than the host allows.
     """
-    from pine_engine.evaluation.measure import run_evaluation  # imports torch
+    from pine_engine.engine.scheduler import stream_shared  # these import torch
+    from pine_engine.evaluation.measure import run_evaluation
 
     settings = request.settings(host)
     if host.max_prompt_tokens is not None:  # without a limit the engine makes too long rows records
@@ -177,7 +170,7 @@ def measure_rows(
     drawn = began - BEAT_S  # so that the first of all is shown at once
     view = MeasureView("", info, tuple(settings.keys(request.examples)))
     yield replace(view, sentence=_progress(view, began))
-    events: Generator[Event | Record | Beat, None, None] = stream_from_worker(
+    events: Generator[Event | Record | Beat, None, None] = stream_shared(
         partial(run_evaluation, engine, request.examples, settings), beat=(BEAT_S, BEAT)
     )
     with closing(events):

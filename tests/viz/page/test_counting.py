@@ -15,7 +15,7 @@ from viz.page.answers.stale import Origin
 from viz.page.build import build_page
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.counting import planned_jobs, too_many_tokens
-from viz.page.evaluate_job import MeasureRequest, plan_measurement, planned_work
+from viz.page.evaluate_job import MeasureRequest, planned_work
 from viz.page.files.data_sets import read_built_in
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from, entries_json
@@ -55,11 +55,13 @@ def test_a_measurement_is_estimated_from_its_first_rows(engine: Engine) -> None:
     rows = read_built_in("retrieval_qa")
     assert len(rows.examples) == 6
     request = MeasureRequest(rows, 6, ("vanilla", "pine"), ("gold-all",), True, False, 5)
-    exact = plan_measurement(engine, request)
-    about = planned_work(engine, request)
+    about, exact = planned_work(engine, request), Work()
+    for example in rows.examples:
+        exact += planned_work(engine, replace(request, rows=replace(rows, examples=(example,))))
     assert exact.prompts == about.prompts == 6 * (4 + 1)  # PINE needs one order of each
     assert about.new_tokens == exact.new_tokens
     assert about.prompt_tokens == pytest.approx(exact.prompt_tokens, rel=0.1)
+    assert 0 < about.tokens_at_once <= exact.tokens_at_once
 
 
 def test_prompt_over_the_limit_is_reported_early() -> None:

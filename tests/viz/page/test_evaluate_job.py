@@ -1,7 +1,7 @@
 """Evaluation of the page: records, their tables, curves and files, and Stop."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.generation import PendingPrefill
 from pine_engine.errors import InputError
 from pine_engine.evaluation import measure as engine_measure
 from pine_engine.evaluation.measure import measure
@@ -27,7 +28,7 @@ from viz.page.evaluate_job import (
     MeasureView,
     changed_answers,
     measure_rows,
-    plan_measurement,
+    planned_work,
     results_html,
     slot_curves,
     work_of,
@@ -121,7 +122,7 @@ def test_shared_work_is_counted_once(engine: Engine) -> None:
     assert (work.read_s, work.write_s) == (8.0, 4.0)
 
     names = ("vanilla", "permutation_full:vanilla", "calibration_every")
-    plan = plan_measurement(
+    plan = planned_work(
         engine, sent_request("judge_pair", methods=names, orders=("as-is", "swapped"), limit=1)
     )
     # Both orders and three prompts without content; two answers, and two that go on from four prompts each.
@@ -221,7 +222,8 @@ def test_stop_ends_the_model_while_decoding(engine: Engine, monkeypatch: pytest.
     monkeypatch.setattr(evaluate_job, "BEAT_S", 0.02)
     written, ended = threading.Event(), threading.Event()
 
-    def write_without_end(*arguments: object) -> None:
+    def write_without_end(*arguments: object) -> Iterator[object]:
+        yield PendingPrefill(1)
         cancelled = arguments[-1]
         assert isinstance(cancelled, threading.Event)
         written.set()

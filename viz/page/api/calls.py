@@ -27,7 +27,7 @@ from viz.page.api.results import ApiResult, MethodName, compared, measured, shuf
 from viz.page.common.event_options import MODEL_EVENT
 from viz.page.common.failures import explain
 from viz.page.common.host_settings import HostSettings
-from viz.page.evaluate_job import MeasureRequest, measure_rows, plan_measurement
+from viz.page.evaluate_job import MeasureRequest, measure_rows, planned_work
 from viz.page.files.data_sets import DataSet, read_uploaded
 from viz.page.files.reading_files import FileReader, without_progress
 from viz.page.form.checks import check_answer_length, check_rows
@@ -190,7 +190,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             max_new_tokens=max_new_tokens,
         )
         run = {"request": request, "host": settings}
-        return _answer(sources, "api measure", request.methods, measure_rows, plan_measurement, measured, run)
+        return _answer(sources, "api measure", request.methods, measure_rows, planned_work, measured, run)
 
     for call in (compare, shuffle, trace, measure):
         api(_checked(call), api_name=call.__name__, **MODEL_EVENT)

@@ -127,6 +127,12 @@ class HostSettings(BaseSettings):
         f"{PUBLIC_SECONDS} for a public one.",
     )
     queue_size: int = Field(default=32, ge=1, description="Queued runs. Scripts can use half of the queue.")
+    max_active_runs: int = Field(
+        default=8,
+        ge=1,
+        description="Runs that are computed at the same time, if half of the free memory suffices. Their "
+        "decode steps are shared.",
+    )
     max_runs_per_client: int = Field(
         default=4, ge=1, description="Queued and active runs per open page, or per address for scripts."
     )

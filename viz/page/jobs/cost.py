@@ -21,9 +21,11 @@ class Work:
     orders: int = 0
     read_s: float = 0.0  # prefill seconds; 0 if unknown
     write_s: float = 0.0  # decode seconds; 0 if unknown
+    tokens_at_once: int = 0  # prompt and new tokens that are in memory at the same time; 0 if unknown
 
     def __add__(self, other: "Work") -> "Work":
-        return Work(*map(add, astuple(self), astuple(other)))
+        total = Work(*map(add, astuple(self), astuple(other)))
+        return replace(total, tokens_at_once=max(self.tokens_at_once, other.tokens_at_once))
 
     def times(self, factor: float) -> "Work":
         """Multiply the work by a factor, rounded to whole tokens."""
@@ -34,6 +36,7 @@ class Work:
             self.orders,
             factor * self.read_s,
             factor * self.write_s,
+            self.tokens_at_once,
         )
 
 
@@ -62,7 +65,8 @@ class Meter:
 def planned(*, tokens: int, methods: int, orders: int = 1, new_tokens: int = 0) -> Work:
     """Return the work of a prompt under each method in each order."""
     prompts = methods * orders
-    return Work(prompts, prompts * tokens, prompts * new_tokens, orders)
+    tokens_at_once = prompts * (tokens + new_tokens)
+    return Work(prompts, prompts * tokens, prompts * new_tokens, orders, tokens_at_once=tokens_at_once)
 
 
 class Speed:

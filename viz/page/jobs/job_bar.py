@@ -8,7 +8,9 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import gradio as gr
 
+import pine_engine as pine
 from pine_engine.errors import Cancelled, PineError
+from pine_engine.server.admission import memory_share
 from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.jobs.connection_tracker import current_client, listener_check, stop_if_disconnected
@@ -188,7 +190,8 @@ def run_on_model(
             if not source.for_all:  # before the queue, so that later runs do not wait for it
                 yield from _until_loaded(source, run)
             subscription = Subscription(sources.shared_runs, (source, work, arguments))
-            joined = sources.queue.join(current_client(), listener_check(), subscription.follow)
+            size = _size(source, partial(plan, **arguments))
+            joined = sources.queue.join(current_client(), listener_check(), subscription.follow, size)
             with joined as ticket, subscription:
                 while not run.over() and (ahead := ticket.wait(WAIT_S)):
                     stop_if_disconnected()
@@ -200,6 +203,7 @@ def run_on_model(
                 shared = subscription.run or subscription.start(
                     compute(engine, partial(work, **arguments), plan=partial(plan, **arguments))
                 )
+                ticket.computation = shared
                 run.is_follower = subscription.is_follower
                 run.start(engine, shared.began)
                 for view in shared.views():
@@ -211,6 +215,12 @@ def run_on_model(
         return
     except Exception as error:
         run.failure = explain(error)
+
+
+def _size(source: EngineSource, plan: "Callable[[pine.Engine], Work]") -> float:
+    """Return the share of the memory that a run takes; 1 while the model is not loaded."""
+    engine = source.wait(0)
+    return 1.0 if engine is None else memory_share(engine, plan(engine).tokens_at_once)
 
 
 def _until_loaded(source: EngineSource, run: LoggedRun) -> Generator[str, None, None]:

@@ -138,11 +138,11 @@ class Subscription:
         self.run: SharedRun[Any] | None = None
         self.is_follower = False
 
-    def follow(self) -> bool:
-        """Subscribe to the active run of an equal request, if there is one."""
+    def follow(self) -> SharedRun[Any] | None:
+        """Subscribe to the active run of an equal request and return it; None if there is none."""
         self.run = self._runs.find(self._request)
         self.is_follower = self.run is not None
-        return self.is_follower
+        return self.run
 
     def start(self, views: Generator[Any, None, None]) -> SharedRun[Any]:
         """Start the run."""

@@ -2,8 +2,9 @@
 
 import re
 import threading
-from collections.abc import Generator
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Generator, Iterable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,12 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import PineError
 from pine_engine.server.fair_queue import Client, FairQueue, QueueFullError, Ticket
 from tests.support.running import one_run, run_views
+from tests.support.runs import form_of
+from viz.page.answers.answering import answer, plan_answers
+from viz.page.jobs.job_bar import run_on_model
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
+from viz.page.jobs.sources import Sources
 
 
 def views(
@@ -176,11 +181,13 @@ def test_full_queue_removes_a_run_of_the_largest_user() -> None:
 
 
 def test_follower_takes_no_place_but_is_limited() -> None:
-    queue = FairQueue(1, share=2)
+    queue, computation = FairQueue(1, share=2), object()
     with ExitStack() as there:
-        assert there.enter_context(queue.join(PAGES[0])).wait(0) == 0
+        active = there.enter_context(queue.join(PAGES[0]))
+        assert active.wait(0) == 0
+        active.computation = computation
         waiting = there.enter_context(queue.join(PAGES[1]))
-        assert there.enter_context(queue.join(PAGES[0], follow=lambda: True)).wait(0) == 0
+        assert there.enter_context(queue.join(PAGES[0], follow=lambda: computation)).wait(0) == 0
         with pytest.raises(QueueFullError, match="Too many runs: got 2"):
             there.enter_context(queue.join(PAGES[0], follow=lambda: True))
         with pytest.raises(QueueFullError, match="is full"):  # as many followers as places
@@ -221,3 +228,82 @@ def test_waiting_run_is_woken_to_follow() -> None:
         queue.wake()
         waiter.join(10)
     assert ahead == [0]
+
+
+# several active runs
+
+
+def started(tickets: Iterable[Ticket]) -> list[bool]:
+    """Return for each run whether it may start, or has started."""
+    return [ticket.wait(0) == 0 for ticket in tickets]
+
+
+def test_runs_start_while_their_sizes_fit() -> None:
+    queue = FairQueue(20, max_active=10)
+    with ExitStack() as there:
+        leaves = ExitStack()
+        small = leaves.enter_context(queue.join(PAGES[0], size=0.5))
+        tickets = [there.enter_context(queue.join(PAGES[1], size=size)) for size in (0.25, 0.5, 0.25, 1.0)]
+        assert started([small, *tickets]) == [True, True, False, False, False]
+        assert [ticket.wait(0) for ticket in tickets] == [0, 2, 3, 4]
+        leaves.close()
+        assert started(tickets) == [True, True, True, False]
+        assert queue.waiting == 1
+
+
+def test_large_run_is_not_passed_by_small_ones() -> None:
+    queue = FairQueue(20, max_active=10)
+    with ExitStack() as there:
+        with queue.join(PAGES[0], size=0.1) as active:
+            assert active.wait(0) == 0
+            large = there.enter_context(queue.join(PAGES[1]))
+            small = there.enter_context(queue.join(PAGES[1], size=0.1))
+            assert started([large, small]) == [False, False]
+        assert started([large, small]) == [True, False]
+
+
+def test_memory_is_occupied_until_the_last_follower_leaves() -> None:
+    queue, computation = FairQueue(20, max_active=10), object()
+    with ExitStack() as there:
+        with queue.join(PAGES[0], size=0.6) as active:
+            assert active.wait(0) == 0
+            active.computation = computation
+            follower = ExitStack()
+            ticket = follower.enter_context(queue.join(PAGES[1], follow=lambda: computation, size=0.6))
+            other = there.enter_context(queue.join(PAGES[2], size=0.4))
+            third = there.enter_context(queue.join(PAGES[2], size=0.1))
+            assert started([ticket, other, third]) == [True, True, False]
+        assert third.wait(0) == 2
+        follower.close()
+        assert third.wait(0) == 0
+
+
+def test_runs_of_two_visitors_are_computed_together(source: EngineSource) -> None:
+    sources = Sources(source, queue=FairQueue(4, max_active=2))
+
+    def start(question: str) -> Generator[Any, None, None]:
+        run, form = sources.runs.new("compare", ["pine"]), form_of(question=question)
+        return run_on_model(sources, run, nullcontext(source), answer, plan_answers, {"form": form})
+
+    def answers(views: Iterable[Any]) -> list[tuple[str, tuple[float, ...]]]:
+        *_, last = views
+        return [(one.text, one.logprobs) for one in last.finished.result.answers.values()]
+
+    questions = ("Which is green?", "Which is red, and why?")
+    alone = [answers(start(question)) for question in questions]
+    first, second, third = map(start, (*questions, "Which is white?"))
+    begun = [next(first), next(second)]
+    assert [view.is_complete for view in begun] == [False, False]
+    assert next(third).startswith("Queued: 2 runs ahead of you")
+    assert [answers(second), answers(first)] == alone[::-1]
+    assert answers(third) not in alone
+
+
+def test_active_runs_take_no_place_in_the_queue() -> None:
+    queue = FairQueue(1, max_active=2)
+    with ExitStack() as there:
+        tickets = [there.enter_context(queue.join(PAGES[0], size=0.5)) for _ in range(3)]
+        assert started(tickets) == [True, True, False]
+        with pytest.raises(QueueFullError, match="is full: 1 waiting"):
+            there.enter_context(queue.join(PAGES[0], size=0.5))
+        assert started(tickets) == [True, True, False]

@@ -15,6 +15,7 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.server.fair_queue import FairQueue
+from tests.support.running import unplanned
 from tests.support.runs import THREE, form_of
 from viz.page.jobs import shared_runs
 from viz.page.jobs.job_bar import run_on_model
@@ -64,7 +65,7 @@ def start(
     """Return the run of a request, and its sentences and views."""
     run = sources.runs.new("compare", ["pine"])
     lease = nullcontext(source or sources.main)
-    return run, run_on_model(sources, run, lease, work, lambda *_: pytest.fail("planned"), arguments)
+    return run, run_on_model(sources, run, lease, work, unplanned, arguments)
 
 
 def numbers(views: Generator[Any, None, None]) -> list[int]:
