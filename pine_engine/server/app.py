@@ -197,7 +197,8 @@ class Server:
         except InputError as error:
             field = "messages" if isinstance(body, ChatBody) else "prompt"
             raise ApiError(400, str(error), code="context_length_exceeded", field=field) from error
-        return ServerJob(layout, num_documents, name, max_new_tokens, body.num_alternatives)
+        batch_size = min(2, self.settings.max_active_runs)
+        return ServerJob(layout, num_documents, name, max_new_tokens, body.num_alternatives, batch_size)
 
     def _method_of_model(self, model: str) -> str:
         """Return the method in the name of a model, such as NAME:pine; "" without one. Raises ApiError."""

@@ -90,7 +90,7 @@ class FairQueue:
         self._what = what
         self._advice = advice
         self._share = share
-        self._max_active = max_active
+        self.max_active = max_active
         self._moved = threading.Condition()
         self._tickets: list[Ticket] = []
         self._turns: OrderedDict[str, int] = OrderedDict()
@@ -110,7 +110,7 @@ class FairQueue:
         `follow` attaches the run to an equal active one and returns that; `wake` calls it again. `size` is
         the share of the memory, 1 for a run that starts alone. Raises QueueFullError if there is no place.
         """
-        ticket = Ticket(self, client, is_ready, follow, max(size, 1 / self._max_active))
+        ticket = Ticket(self, client, is_ready, follow, max(size, 1 / self.max_active))
         with self._moved:
             self._check_share(client)
             is_follower = self._can_follow(ticket)

@@ -22,7 +22,6 @@ from pine_engine.server.fair_queue import Client, FairQueue
 from pine_engine.server.schema import ApiError
 
 POLL_S = 0.1  # seconds between two checks whether the client of a queued request has disconnected
-MIN_SHARED_ROWS = 2  # a decode step of a single row cannot be shared: it uses another GEMM kernel
 PING_S = 15.0  # seconds without an event after which the generator yields None
 
 
@@ -44,6 +43,7 @@ class ServerJob:
     method: str
     max_new_tokens: int
     num_alternatives: int | None = None
+    batch_size: int = 1  # of decoding; the step of a single row is faster, but cannot be shared with others
     choices: list[TokenChoice] = field(default_factory=list)
 
     def choose(self, logits: Tensor) -> tuple[int, float]:
@@ -61,7 +61,7 @@ class ServerJob:
         if self.num_alternatives is not None:
             for answer in answers:
                 answer.choose = self.choose
-        yield from run.decode(answers, control, batch_size=MIN_SHARED_ROWS)
+        yield from run.decode(answers, control, batch_size=self.batch_size)
         return RunFinished(run.result(answers))
 
 

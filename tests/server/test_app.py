@@ -63,11 +63,16 @@ def stream(client: TestClient, path: str, **body: Any) -> list[dict[str, Any]]:
     return [json.loads(event.removeprefix("data: ")) for event in events]
 
 
+@pytest.mark.parametrize("max_active_runs", [1, 8])
 @pytest.mark.parametrize("method", ["vanilla", "pine", "pcw"])
-def test_chat_has_answer_of_engine(client: TestClient, engine: Engine, method: str) -> None:
+def test_chat_has_answer_of_engine(engine: Engine, method: str, max_active_runs: int) -> None:
+    client = client_of(engine, max_active_runs=max_active_runs)
     found = post(client, CHAT, **BODY, method=method, logprobs=True)
     run = engine.run(messages=MESSAGES, documents=DOCUMENTS, methods=method, max_new_tokens=6)
-    ((_, answer),) = pine.generate_batch(engine, run.layout, method=method, max_new_tokens=6, batch_size=2)
+    options = {"method": method, "max_new_tokens": 6, "batch_size": 2}
+    answer = dict(pine.generate_batch(engine, run.layout, **options))[0]
+    if max_active_runs == 1:
+        answer = run.answers[method]
     (choice,) = found["choices"]
     assert choice["message"]["content"] == answer.text
     assert choice["finish_reason"] == answer.finish_reason
