@@ -306,8 +306,8 @@ def generate_batch(
 
     def answer() -> Generator[tuple[int, Answer], None, None]:
         errors: dict[int, ModelError] = {}
-        options = {"max_new_tokens": max_new_tokens, "batch_size": batch_size}
-        for item in decode_in_steps(engine, prefill(), **options):
+        items = decode_in_steps(engine, prefill(), max_new_tokens=max_new_tokens, batch_size=batch_size)
+        for item in items:
             if not isinstance(item, ActiveGeneration):
                 item.compute()
             elif item.error:

@@ -18,6 +18,7 @@ import viz
 from pine_engine import METHODS, Engine, TokenLayout
 from pine_engine.engine import orders, passes
 from pine_engine.engine.generation import compute_alone
+from pine_engine.engine.model_worker import NO_CONTROL
 from pine_engine.engine.run import Run, prepare_run
 from tests.support.families import TinyLlama
 from tests.support.tokenizers import letter_tokenizer
@@ -115,7 +116,7 @@ def test_results_are_identical_for_any_batch_size(
 ) -> None:
     together = engine.shuffle(LAYOUT, methods=methods, **FIXED, return_logits=True)
     run = prepare_run(engine, LAYOUT, return_logits=True, methods=methods, max_new_tokens=5)
-    num_bytes = sum(answer.num_bytes(5) for answer in compute_alone(run.prefill()))
+    num_bytes = sum(answer.num_bytes(5) for answer in compute_alone(run.prefill(NO_CONTROL)))
     monkeypatch.setattr(orders, "BYTES_AT_ONCE", num_bytes * orders_at_once)
     widths: list[int] = []
     extend = passes.extend

@@ -69,7 +69,7 @@ def test_chat_has_answer_of_engine(engine: Engine, method: str, max_active_runs:
     client = client_of(engine, max_active_runs=max_active_runs)
     found = post(client, CHAT, **BODY, method=method, logprobs=True)
     run = engine.run(messages=MESSAGES, documents=DOCUMENTS, methods=method, max_new_tokens=6)
-    options = {"method": method, "max_new_tokens": 6, "batch_size": 2}
+    options: Any = {"method": method, "max_new_tokens": 6, "batch_size": 2}
     answer = dict(pine.generate_batch(engine, run.layout, **options))[0]
     if max_active_runs == 1:
         answer = run.answers[method]
