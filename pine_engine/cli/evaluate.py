@@ -101,9 +101,6 @@ def evaluate(
             raise
         return CommandResult({}, [], status=output.BAD_INPUT)  # the main process shows the same error
 
-    from pine_engine.engine.scheduler import run_shared
-    from pine_engine.evaluation.measure import run_evaluation
-
     share = part.select(examples)
     shown = examples if part.is_launched else share
     with shards.lock_shard(output_dir, part) as is_locked:
@@ -118,6 +115,9 @@ def evaluate(
             if not missing:
                 is_silent = part.is_launched and part.index
                 return CommandResult({}, []) if is_silent else _summarize(output_dir, finished, records, 0, 0)
+        from pine_engine.engine.scheduler import run_shared  # only now: these import torch
+        from pine_engine.evaluation.measure import run_evaluation
+
         engine, info = _open(output_dir, settings, model, data)
         started = time.perf_counter()
         try:

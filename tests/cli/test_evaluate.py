@@ -100,6 +100,7 @@ def test_complete_run_is_summarized_without_the_model(
         f"{method}: prefill, layer {layer} of 2" for method in ("vanilla", "pcw", "pine") for layer in (1, 2)
     }
     monkeypatch.setattr(output, "load", lambda *_, **__: pytest.fail("a model was loaded"))
+    monkeypatch.setitem(sys.modules, measure.__name__, None)  # it imports torch
     assert case.run().json["summary"] == report["summary"]
     assert case.run("--shard 1/2").json["records"] == NUM_RECORDS * 2 // 5
     assert steps.announced == [NUM_RECORDS] and len(steps.taken) == NUM_RECORDS
