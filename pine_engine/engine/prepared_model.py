@@ -165,8 +165,7 @@ class PreparedModel:
     @property
     def shares_steps(self) -> bool:
         """True if runs of several threads share decode steps: no logit depends on the batch size."""
-        network = self.patched_models[0].network
-        return is_batch_invariant(network.dtype, input_device(network))
+        return is_batch_invariant(self.model.dtype, input_device(self.model))
 
     @property
     def bytes_per_token(self) -> int:

@@ -74,7 +74,7 @@ class ServerSettings:
     max_new_tokens: int = 512
     max_seconds: float | None = None
     queue_size: int = 32
-    max_active_runs: int = 8
+    max_active_runs: int = 4
     max_runs_per_client: int = 32
     api_keys: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = LOCAL_NAMES

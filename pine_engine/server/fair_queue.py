@@ -7,7 +7,7 @@ import itertools
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -141,13 +141,13 @@ class FairQueue:
         """Wait as Ticket.wait does."""
         end = time.monotonic() + seconds
         with self._moved:
-            while (
-                ticket in self._tickets
-                and self._ahead(ticket)
-                and not self._can_follow(ticket)
-                and (left := end - time.monotonic()) > 0
-            ):
-                self._moved.wait(left if ticket.is_ready() else min(left, READY_S))
+            while ticket in self._tickets:
+                is_ready = ticket.is_ready()  # first, because the order of a long queue takes time
+                can_end = is_ready and (not self._ahead(ticket) or self._can_follow(ticket))
+                left = end - time.monotonic()
+                if can_end or left <= 0:
+                    break
+                self._moved.wait(left if is_ready else min(left, READY_S))
             if ticket not in self._tickets:
                 raise QueueFullError(
                     f"Your run was removed from the queue {self._what}, which is full: others have fewer "
@@ -180,14 +180,16 @@ class FairQueue:
     @property
     def _behind(self) -> list[Ticket]:
         """Runs that cannot start now, without the next one if no run is active."""
-        return self._order()[max(len(self._next), not self._sizes) :]
+        order = self._order()
+        return order[max(self._num_next(order), not self._sizes) :]
 
-    @property
-    def _next(self) -> list[Ticket]:
-        """Waiting runs that can start now."""
+    def _num_next(self, order: Sequence[Ticket]) -> int:
+        """Return the number of runs that can start now, the first in this order."""
         free = 1 - sum(self._sizes.values()) + ROUNDING
-        sizes = itertools.accumulate(ticket.size for ticket in self._order() if ticket.is_ready())
-        return self._order()[: sum(size <= free for size in sizes)]
+        totals = itertools.accumulate(ticket.size for ticket in order)
+        pairs = zip(order, totals, strict=True)
+        starting = itertools.takewhile(lambda pair: pair[0].is_ready() and pair[1] <= free, pairs)
+        return len(list(starting))
 
     def _can_follow(self, ticket: Ticket) -> bool:
         """Attach a waiting run to an active one, if possible; there are as many followers as places."""
@@ -238,19 +240,24 @@ class FairQueue:
 
     def _ahead(self, ticket: Ticket) -> int:
         """Count the runs ahead of this one."""
-        if ticket.began is not None or ticket in self._next:
+        if ticket.began is not None:
             return 0
-        return len(self._sizes) + self._order().index(ticket) + (not ticket.is_ready())
+        order = self._order()
+        place = order.index(ticket)
+        if place < self._num_next(order):
+            return 0
+        return len(self._sizes) + place + (not ticket.is_ready())
 
     def _order(self) -> list[Ticket]:
         """Return the waiting runs in the order in which they start."""
         waiting = self._waiting
+        is_ready = {ticket: ticket.is_ready() for ticket in waiting}
         turns, ordered = dict(self._turns), []
         for turn in range(self._taken + 1, self._taken + 1 + len(waiting)):
             first = min(
                 waiting,  # of several equal ones the first that came
                 key=lambda ticket: (
-                    not ticket.is_ready(),
+                    not is_ready[ticket],
                     turns.get(ticket.client.address, 0),
                     turns.get(ticket.client.name, 0),
                 ),

@@ -128,7 +128,7 @@ class HostSettings(BaseSettings):
     )
     queue_size: int = Field(default=32, ge=1, description="Queued runs. Scripts can use half of the queue.")
     max_active_runs: int = Field(
-        default=8,
+        default=4,
         ge=1,
         description="Runs that are computed at the same time, if half of the free memory suffices. Their "
         "decode steps are shared.",
