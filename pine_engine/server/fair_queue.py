@@ -144,8 +144,7 @@ class FairQueue:
             while ticket in self._tickets:
                 is_ready = ticket.is_ready()  # first, because the order of a long queue takes time
                 can_end = is_ready and (not self._ahead(ticket) or self._can_follow(ticket))
-                left = end - time.monotonic()
-                if can_end or left <= 0:
+                if can_end or (left := end - time.monotonic()) <= 0:
                     break
                 self._moved.wait(left if is_ready else min(left, READY_S))
             if ticket not in self._tickets:
