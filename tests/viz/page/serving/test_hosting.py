@@ -211,7 +211,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable[..., A
         copy = shutil.copytree if source.is_dir() else shutil.copy2
         (image / target).parent.mkdir(parents=True, exist_ok=True)
         copy(source, image / target)
-    flags = ("--queue-size", "1", "--shutdown-timeout", "0.5", "--model", str(folder / "tiny"))
+    flags = ("--queue-size=1", "--max-active-runs=1", "--shutdown-timeout=0.5", f"--model={folder / 'tiny'}")
     # As in a container that can be written nowhere but in its temporary folder.
     for name in ("home", "temporary"):
         (folder / name).mkdir()
