@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -259,5 +260,5 @@ COPIES = """
 def test_a_copy_is_what_the_browser_makes_of_it(page: Page) -> None:
     ours = page.evaluate(COPIES)
     assert ours == {"plain": True, "alone": True, "moved": 0, "refused": ["DataCloneError"] * 3}
-    page.goto("about:blank")
-    assert page.evaluate(COPIES) == ours
+    with closing(page.context.new_page()) as blank:
+        assert blank.evaluate(COPIES) == ours

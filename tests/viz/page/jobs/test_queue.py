@@ -256,10 +256,9 @@ def test_large_run_is_not_passed_by_small_ones() -> None:
     with ExitStack() as there:
         with queue.join(PAGES[0], size=0.1) as active:
             assert active.wait(0) == 0
-            large = there.enter_context(queue.join(PAGES[1]))
-            small = there.enter_context(queue.join(PAGES[1], size=0.1))
-            assert started([large, small]) == [False, False]
-        assert started([large, small]) == [True, False]
+            runs = [there.enter_context(queue.join(PAGES[1], size=size)) for size in (1.0, 0.1)]
+            assert started(runs) == [False, False]
+        assert started(runs) == [True, False]
 
 
 def test_memory_is_occupied_until_the_last_follower_leaves() -> None:
