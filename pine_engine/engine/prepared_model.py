@@ -169,9 +169,9 @@ class PreparedModel:
 
     @property
     def bytes_per_token(self) -> int:
-        """Upper bound of the memory that one prompt token takes in the caches of one answer, in bytes."""
-        # PINE also keeps keys that are not rotated: three of the four parts; one is for the rest of the run.
-        return 2 * (state_values(self.model.config) or self.vocab_size) * min(4, self.model.dtype.itemsize)
+        """Memory of one prompt token in the caches of one answer, in bytes, under the largest method."""
+        # Attention Buckets has seven caches. NBCE over many short documents can take more.
+        return 7 * (state_values(self.model.config) or self.vocab_size) * min(4, self.model.dtype.itemsize)
 
     @property
     def vocab_size(self) -> int:
