@@ -190,7 +190,8 @@ def run_on_model(
             if not source.for_all:  # before the queue, so that later runs do not wait for it
                 yield from _until_loaded(source, run)
             subscription = Subscription(sources.shared_runs, (source, work, arguments))
-            size = _size(source, partial(plan, **arguments))
+            plan = partial(plan, **arguments)
+            size = _size(source, plan)
             joined = sources.queue.join(current_client(), listener_check(), subscription.follow, size)
             with joined as ticket, subscription:
                 while not run.over() and (ahead := ticket.wait(WAIT_S)):
@@ -201,7 +202,7 @@ def run_on_model(
                 if engine is None:
                     return
                 shared = subscription.run or subscription.start(
-                    compute(engine, partial(work, **arguments), plan=partial(plan, **arguments))
+                    compute(engine, partial(work, **arguments), plan=plan)
                 )
                 ticket.computation = shared
                 run.is_follower = subscription.is_follower
