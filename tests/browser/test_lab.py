@@ -34,6 +34,8 @@ from tests.browser.driving import (
 )
 from viz.cards.compare import word_diff
 
+pytestmark = pytest.mark.slow
+
 LAYERS, HEADS = 30, 9  # of SmolLM2-135M
 DOCUMENTS = len(SHORT.documents)
 SVG = "{http://www.w3.org/2000/svg}"
@@ -231,7 +233,6 @@ def test_a_head_is_chosen_by_click_or_key_for_every_figure(drawn: Page) -> None:
         expect(title).to_contain_text("layer 8, head 4")
 
 
-@pytest.mark.slow
 def test_a_query_is_chosen_by_mouse_keys_and_quick_picks(drawn: Page) -> None:
     query, masks = control(drawn, "Query token"), plot(drawn, "token-masks")
     first = query.input_value()
@@ -288,7 +289,6 @@ def test_a_query_is_chosen_by_mouse_keys_and_quick_picks(drawn: Page) -> None:
     press(drawn, "Escape")
 
 
-@pytest.mark.slow
 def test_attention_and_two_answers_are_compared_token_by_token(drawn: Page) -> None:
     open_tab(drawn, "Attention")
     drawn.locator("#attend").click()
@@ -379,7 +379,6 @@ def test_figures_are_saved_as_they_are_shown_and_open_offline(
     figure.locator(".pine-figure-save summary").click()
 
 
-@pytest.mark.slow
 def test_no_tab_is_wider_than_a_small_or_zoomed_window(drawn: Page) -> None:
     for label in TABS:
         for window in (NARROW, ZOOMED):
@@ -388,7 +387,6 @@ def test_no_tab_is_wider_than_a_small_or_zoomed_window(drawn: Page) -> None:
             assert cut_off(drawn) == 0, (label, window)
 
 
-@pytest.mark.slow
 def test_axe_finds_nothing_serious_in_any_tab(drawn: Page) -> None:
     for label in TABS:
         open_tab(drawn, label)
@@ -407,7 +405,6 @@ def test_axe_finds_nothing_serious_in_any_tab(drawn: Page) -> None:
     assert found == [], "\n".join(found)
 
 
-@pytest.mark.slow
 def test_axe_finds_nothing_serious_in_the_steps_of_the_tutorial(drawn: Page) -> None:
     open_tab(drawn, "Tutorial")
     # As it is read without a script: all steps below each other.

@@ -23,6 +23,7 @@ from tests.browser.driving import (
     wait_for_model,
 )
 
+pytestmark = pytest.mark.slow
 JUDGE = next(example for example in EXAMPLES if example.task == "judge_pair")
 MOLECULE = next(example for example in EXAMPLES if example.task == "qm9")
 
@@ -93,7 +94,6 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     assert shown == f"{len(kept)} of 48 records" and len(kept) < 48
 
 
-@pytest.mark.slow
 def test_molecules_are_drawn_and_measured_by_the_model_that_was_trained_for_them(
     page: Page, tmp_path: Path
 ) -> None:

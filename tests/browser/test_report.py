@@ -26,7 +26,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     return report_page(golden_parts(tmp_path_factory.mktemp("report")), title="A report", made="now")
 
 
-@pytest.mark.parametrize(("width", "color_scheme"), [(1280 - SCROLL_BAR, "light"), (390, "dark")])
+@pytest.mark.parametrize(
+    ("width", "color_scheme"),
+    [(1280 - SCROLL_BAR, "light"), pytest.param(390, "dark", marks=pytest.mark.slow)],
+)
 def test_report_draws_every_figure_offline(
     browser: Browser, report: str, width: int, color_scheme: Literal["light", "dark"]
 ) -> None:

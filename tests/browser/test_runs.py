@@ -98,6 +98,7 @@ def test_stop_frees_the_model_and_keeps_the_answers(page: Page) -> None:
     run(page)
 
 
+@pytest.mark.slow
 def test_two_visitors_run_at_the_same_time_and_see_only_their_own(page: Page, open_page: OpenPage) -> None:
     wait_for_model(page)
     pick(page, LONG)
@@ -118,6 +119,7 @@ def test_two_visitors_run_at_the_same_time_and_see_only_their_own(page: Page, op
     expect(text(page, 1)).to_have_value(LONG.documents[0].text)
 
 
+@pytest.mark.slow
 def test_hostile_text_is_shown_and_never_executed(
     app: ServedApp, open_page: OpenPage, tmp_path: Path
 ) -> None:

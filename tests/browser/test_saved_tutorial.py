@@ -9,6 +9,8 @@ from playwright.sync_api import Browser, Page, expect
 from viz.cards.tutorial import CONTENT
 from viz.page.tutorial import tutorial_file
 
+pytestmark = pytest.mark.slow
+
 NUM_STEPS = len(CONTENT["steps"])
 
 

@@ -65,6 +65,7 @@ def assert_prepared(page: Page) -> None:
     assert letters(page) == ["B", "A"]
 
 
+@pytest.mark.slow
 def test_link_opens_the_same_page_elsewhere(page: Page, open_page: OpenPage) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     prepare(page)
@@ -100,6 +101,7 @@ def test_link_opens_the_same_page_elsewhere(page: Page, open_page: OpenPage) -> 
         assert "session" not in other.url
 
 
+@pytest.mark.slow
 def test_a_session_is_saved_opened_again_and_kept_as_a_draft(page: Page, tmp_path: Path) -> None:
     prepare(page)
     file = save(page, page.locator("#save-session"), tmp_path)

@@ -61,7 +61,7 @@ def test_batch_equals_single_runs(tiny_llama: TinyLlama, method: str | list[str]
         assert answer.logprobs == pytest.approx(alone.logprobs, abs=FLOAT32_LOGPROBS)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
 def test_answers_are_identical_in_any_batch(tiny_llama: TinyLlama, dtype: torch.dtype) -> None:
     engine = Engine(tiny_llama(dtype=dtype, head_dim=32), stop_token_ids=STOP)
     expected = [facts(answer) for answer in batch(engine, max_new_tokens=12)]

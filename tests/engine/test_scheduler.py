@@ -39,7 +39,7 @@ JOBS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture(params=[torch.float32, torch.bfloat16], ids=str)
+@pytest.fixture(params=[torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)], ids=str)
 def engine(tiny_llama: TinyLlama, request: pytest.FixtureRequest) -> Iterator[Engine]:
     with torch_num_threads(2):
         model = tiny_llama(head_dim=32, layers=3, dtype=request.param)

@@ -180,7 +180,9 @@ def test_each_prompt_has_one_prefill(model: Model, monkeypatch: pytest.MonkeyPat
     assert prefill.call_count == len(LAYOUTS)
 
 
-@pytest.mark.parametrize("options", [{"do_sample": False}, {"num_beams": 3}], ids=["greedy", "beams"])
+@pytest.mark.parametrize(
+    "options", [{"do_sample": False}, pytest.param({"num_beams": 3}, marks=pytest.mark.slow)]
+)
 def test_reserved_space_grows(model: Model, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     def answers() -> Any:
         with patch_generate(model, LAYOUTS) as inputs:

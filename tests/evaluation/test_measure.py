@@ -146,7 +146,10 @@ def test_routed_record_is_that_of_a_method(
     ("example", "methods", "dtype"),
     [
         (QUESTION, METHOD_NAMES, torch.bfloat16),
-        (PAIR, ["vanilla", "pine", *DEBIASERS, *(f"{name}:pine" for name in CALIBRATED)], torch.float32),
+        pytest.param(
+            *(PAIR, ["vanilla", "pine", *DEBIASERS, *(f"{name}:pine" for name in CALIBRATED)], torch.float32),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_measure_record_is_independent_of_other_records(
@@ -447,7 +450,7 @@ def test_combine_votes_are_normalized_as_by_the_task(
 
 
 @pytest.mark.usefixtures("parsable")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
 def test_full_permutation_is_invariant(tiny_llama: TinyLlama, dtype: torch.dtype) -> None:
     engine = Engine(tiny_llama(max_context_length=900, head_dim=32, dtype=dtype), letter_tokenizer())
     options: dict[str, Any] = {"methods": ["permutation_full:pcw"], "recompute": True}

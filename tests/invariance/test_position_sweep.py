@@ -15,6 +15,7 @@ LAYOUT = TokenLayout(tuple(range(60, 73)), ((11, 12, 13, 14), (21, 22), (31, 32,
 ANSWER = "hello"
 
 
+@pytest.mark.slow
 def test_sweep_scores_equal_score_of_reordered_prompt(engine: Engine) -> None:
     events = list(sweep_document(engine, LAYOUT, document=2, answer=ANSWER, methods=[*METHODS]))
     slots = [event for event in events if isinstance(event, SlotScored)]

@@ -174,7 +174,16 @@ def _compiled(model: PreTrainedModel) -> Any:
     return torch.compile(model, backend="eager")
 
 
-@pytest.mark.parametrize("change", [_hooked, _pruned, _with_activations, _with_other_embedding, _compiled])
+@pytest.mark.parametrize(
+    "change",
+    [
+        _hooked,
+        _pruned,
+        _with_activations,
+        _with_other_embedding,
+        pytest.param(_compiled, marks=pytest.mark.slow),
+    ],
+)
 @torch.inference_mode()
 def test_changed_model_is_supported(change: Callable[[PreTrainedModel], Any]) -> None:
     with torch.inference_mode(False):

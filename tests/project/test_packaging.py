@@ -123,6 +123,7 @@ def test_library_has_ranges_that_contain_the_pins_of_the_app() -> None:
             assert pin.version in each.specifier
 
 
+@pytest.mark.slow
 def test_readme_of_package_has_absolute_links_and_no_settings_of_the_space(installed: Path) -> None:
     (path,) = installed.glob("pine_explorer-*.dist-info/METADATA")
     metadata, _, description = path.read_text(encoding="utf-8").partition("\n\n")

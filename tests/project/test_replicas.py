@@ -51,7 +51,7 @@ class Replicas:
     log: Path
 
     def replica_of(self, path: str) -> str:
-        """Return the address of the replica that answered the request of a path; nginx logs it after the answer."""
+        """Return the address of the replica that answered a path; nginx logs it after the answer."""
         ends_at = time.monotonic() + 20
         while True:
             lines = [line.split() for line in self.log.read_text().splitlines()]

@@ -62,6 +62,7 @@ async def run_on_the_page(app: ServedApp) -> str:
             return (await visitor.run(question_of(2))).status
 
 
+@pytest.mark.slow
 def test_unfetched_calls_do_not_block_visitors(app: ServedApp) -> None:
     async def attacked() -> tuple[Counter[str], str]:
         answers: Counter[str] = Counter()

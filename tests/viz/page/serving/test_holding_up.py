@@ -53,7 +53,7 @@ async def leave_a_call(app: ServedApp, words: str) -> None:
     [
         (leave_a_run, "prefill, layer"),
         pytest.param(leave_a_run, "Generating", marks=pytest.mark.slow),
-        (leave_a_call, ""),
+        pytest.param(leave_a_call, "", marks=pytest.mark.slow),
     ],
 )
 def test_run_of_disconnected_client_ends(
@@ -145,6 +145,7 @@ def test_equal_requests_of_page_and_api_are_computed_once(app: ServedApp) -> Non
     }
 
 
+@pytest.mark.slow
 def test_concurrent_visitors_get_their_own_answers(app: ServedApp) -> None:
     measured = measure(app.url, app.process.pid, visitors=3, seconds=4, files=app.log.parent)
     report = asyncio.run(measured)
