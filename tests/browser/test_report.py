@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.support.report_runs import golden_parts
+from tests.support.tiers import first_daily
 from viz.export.report import report_page
 
 SCROLL_BAR = 15
@@ -27,8 +28,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize(
-    ("width", "color_scheme"),
-    [(1280 - SCROLL_BAR, "light"), pytest.param(390, "dark", marks=pytest.mark.slow)],
+    ("width", "color_scheme"), first_daily([(1280 - SCROLL_BAR, "light"), (390, "dark")])
 )
 def test_report_draws_every_figure_offline(
     browser: Browser, report: str, width: int, color_scheme: Literal["light", "dark"]

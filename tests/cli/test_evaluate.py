@@ -25,6 +25,7 @@ from pine_engine.evaluation.shards import Shard, lock_shard
 from tests.support.commands import Outcome, Run, Steps, max_file_size
 from tests.support.measured_rows import QUESTION, TIMES, pairs
 from tests.support.molecule_rows import write_rows
+from tests.support.tiers import first_daily
 
 ROOT = Path(__file__).parents[2]
 
@@ -107,7 +108,7 @@ def test_complete_run_is_summarized_without_the_model(
     assert (case.folder / "records.0.jsonl").read_bytes() == before
 
 
-@pytest.mark.parametrize("case_name", ["case", "wrapped"])
+@pytest.mark.parametrize("case_name", first_daily(["case", "wrapped"]))
 def test_resumed_run_and_shards_equal_one_run(
     case_name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +131,7 @@ def test_resumed_run_and_shards_equal_one_run(
     assert resumed.records() == shards.records() == expected
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", first_daily([signal.SIGTERM, signal.SIGINT]))
 def test_signal_keeps_records(case: Case, monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
     extend, steps = passes.extend, iter(range(1000))
 

@@ -34,6 +34,7 @@ from pine_engine.models.listing import LoadableModel
 from pine_engine.models.load import load
 from tests.support.commands import COMPARISON, Outcome, Run, Steps, write
 from tests.support.molecule_rows import SMILES, row, write_rows
+from tests.support.tiers import first_daily
 from viz.page.common.host_settings import DEFAULTS
 
 ROOT = Path(__file__).parents[2]
@@ -319,7 +320,9 @@ def test_self_test_runs_checks_with_every_thread_count(pine: Run, monkeypatch: p
     assert pine(*line.split(), "--json").json["passed"] is True
 
 
-@pytest.mark.parametrize(("changed", "damaged", "status"), [(2, None, 1), (None, 2, 2), (3, 2, 1)])
+@pytest.mark.parametrize(
+    ("changed", "damaged", "status"), first_daily([(3, 2, 1), (2, None, 1), (None, 2, 2)])
+)
 def test_conformance_exit_status_distinguishes_deviation_and_damage(
     pine: Run, tmp_path: Path, changed: int | None, damaged: int | None, status: int
 ) -> None:

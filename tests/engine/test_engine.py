@@ -21,6 +21,7 @@ from tests.engine.conftest import LAYOUT
 from tests.support.families import TinyLlama
 from tests.support.forward import prefill_logits
 from tests.support.reference import PLANNED, exact_llama, reference_logits
+from tests.support.tiers import first_daily
 from tests.support.tokenizers import letter_tokenizer
 
 WITHOUT_PREFIX = TokenLayout((), LAYOUT.documents, LAYOUT.suffix)
@@ -44,7 +45,7 @@ def engine(tiny_llama: TinyLlama) -> Engine:
 
 
 @pytest.mark.parametrize(
-    ("layout", "heads", "kv_heads"), [(LAYOUT, 4, 2), (LAYOUT, 4, 1), (WITHOUT_PREFIX, 4, 4)]
+    ("layout", "heads", "kv_heads"), first_daily([(LAYOUT, 4, 2), (LAYOUT, 4, 1), (WITHOUT_PREFIX, 4, 4)])
 )
 def test_prefill_is_as_defined(tiny_llama: TinyLlama, layout: TokenLayout, heads: int, kv_heads: int) -> None:
     model = exact_llama(tiny_llama, layers=3, heads=heads, kv_heads=kv_heads)

@@ -5,6 +5,7 @@ import torch
 
 from pine_engine import METHODS, TASKS, Engine, TokenLayout, sample_orders
 from tests.engine.test_engine import INVARIANT, LOGITS
+from tests.support.tiers import first_daily
 
 FACTS = [
     "The lighthouse at Cape Marrow was built in 1871 after three grain ships were lost on its shoals, "
@@ -21,11 +22,9 @@ def logits_in(engine: Engine, layout: TokenLayout, methods: list[str]) -> dict[s
 
 @pytest.mark.parametrize(
     ("dtype", "count", "methods"),
-    [
-        ("float32", 2, ["pine", "vanilla"]),
-        pytest.param("float32", len(FACTS), [*METHODS], marks=pytest.mark.slow),
-        pytest.param("bfloat16", len(FACTS), [*METHODS], marks=pytest.mark.slow),
-    ],
+    first_daily(
+        [("float32", 2, ["pine", "vanilla"]), ("float32", 4, [*METHODS]), ("bfloat16", 4, [*METHODS])]
+    ),
 )
 def test_embedded_model_is_invariant(embedded: Engine, dtype: str, count: int, methods: list[str]) -> None:
     engine = embedded if dtype == "float32" else Engine.load(dtype=dtype)

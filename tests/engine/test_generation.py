@@ -22,6 +22,7 @@ from pine_engine.evaluation.records import Record
 from pine_engine.network.thread_tuner import torch_num_threads
 from tests.engine.conftest import LAYOUT, LAYOUTS
 from tests.support.families import TinyLlama
+from tests.support.tiers import first_daily
 from tests.support.tokenizers import letter_tokenizer
 
 PROMPTS = [
@@ -61,7 +62,7 @@ def test_batch_equals_single_runs(tiny_llama: TinyLlama, method: str | list[str]
         assert answer.logprobs == pytest.approx(alone.logprobs, abs=FLOAT32_LOGPROBS)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", first_daily([torch.float32, torch.bfloat16]))
 def test_answers_are_identical_in_any_batch(tiny_llama: TinyLlama, dtype: torch.dtype) -> None:
     engine = Engine(tiny_llama(dtype=dtype, head_dim=32), stop_token_ids=STOP)
     expected = [facts(answer) for answer in batch(engine, max_new_tokens=12)]

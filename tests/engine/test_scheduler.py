@@ -24,6 +24,7 @@ from pine_engine.errors import Cancelled
 from pine_engine.network.thread_tuner import torch_num_threads
 from tests.engine.conftest import LAYOUT, LAYOUTS
 from tests.support.families import FAMILIES, TinyLlama, by_tier, make
+from tests.support.tiers import first_daily
 
 LONG = TokenLayout((8, 3), (tuple(range(10, 60)), tuple(range(20, 90))), (61, 62))
 FOUR = ["vanilla", "nia", "pcw", "pine"]
@@ -39,7 +40,7 @@ JOBS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture(params=[torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)], ids=str)
+@pytest.fixture(params=first_daily([torch.float32, torch.bfloat16]), ids=str)
 def engine(tiny_llama: TinyLlama, request: pytest.FixtureRequest) -> Iterator[Engine]:
     with torch_num_threads(2):
         model = tiny_llama(head_dim=32, layers=3, dtype=request.param)

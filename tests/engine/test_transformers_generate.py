@@ -22,6 +22,7 @@ from tests.engine.conftest import LAYOUTS as WITH_PREFIX
 from tests.network.test_model_patching import state_of
 from tests.support.families import TinyLlama
 from tests.support.reference import reference_logits
+from tests.support.tiers import first_daily
 
 LAYOUTS = [*WITH_PREFIX, TokenLayout((), LAYOUT.documents, LAYOUT.suffix)]
 
@@ -57,7 +58,7 @@ def engine(tiny_llama: TinyLlama) -> Engine:
     return Engine(model, stop_token_ids=[END])
 
 
-@pytest.mark.parametrize("method", [name for name, row in METHODS.items() if not row.merge])
+@pytest.mark.parametrize("method", first_daily((name for name, row in METHODS.items() if not row.merge), 8))
 def test_greedy_answers_equal_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     model, padding = engine.model, 7 if method == "pine" else 0
     monkeypatch.setattr(model.generation_config, "pad_token_id", padding or None)
@@ -180,9 +181,7 @@ def test_each_prompt_has_one_prefill(model: Model, monkeypatch: pytest.MonkeyPat
     assert prefill.call_count == len(LAYOUTS)
 
 
-@pytest.mark.parametrize(
-    "options", [{"do_sample": False}, pytest.param({"num_beams": 3}, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("options", first_daily([{"do_sample": False}, {"num_beams": 3}]))
 def test_reserved_space_grows(model: Model, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     def answers() -> Any:
         with patch_generate(model, LAYOUTS) as inputs:
@@ -329,13 +328,13 @@ def run(engine: Engine, layout: TokenLayout = LAYOUT, method: str = "pine") -> t
     return engine.run(layout, **options).answers[method].token_ids
 
 
-@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+@pytest.mark.parametrize("wrap", first_daily(WRAPPERS.values(), 2), ids=WRAPPERS)
 def test_wrapped_model_is_order_invariant(model: Model, wrap: Callable[[Model], Model]) -> None:
     wrapped = wrap(model)
     assert {answered(wrapped, layout) for layout in ORDERS} == {run(Engine(wrapped))}
 
 
-@pytest.mark.parametrize("name", ["peft", "compiled peft", "peft of compiled"])
+@pytest.mark.parametrize("name", first_daily(["peft", "compiled peft", "peft of compiled"]))
 def test_vanilla_with_adapter_equals_stock_generate(model: Model, name: str) -> None:
     base = copy.deepcopy(model)
     wrapped = WRAPPERS[name](model)

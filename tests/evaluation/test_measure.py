@@ -40,6 +40,7 @@ from pine_engine.prompts.scoring import parse_verdict
 from tests.support import measured_rows
 from tests.support.families import FAMILIES, TinyLlama, make
 from tests.support.measured_rows import PAIR, QUESTION, evaluate_records, outcome, watch_prefills
+from tests.support.tiers import first_daily
 from tests.support.tokenizers import letter_tokenizer
 
 ROUNDING = 1e-4
@@ -144,13 +145,12 @@ def test_routed_record_is_that_of_a_method(
 
 @pytest.mark.parametrize(
     ("example", "methods", "dtype"),
-    [
-        (QUESTION, METHOD_NAMES, torch.bfloat16),
-        pytest.param(
-            *(PAIR, ["vanilla", "pine", *DEBIASERS, *(f"{name}:pine" for name in CALIBRATED)], torch.float32),
-            marks=pytest.mark.slow,
-        ),
-    ],
+    first_daily(
+        [
+            (QUESTION, METHOD_NAMES, torch.bfloat16),
+            (PAIR, ["vanilla", "pine", *DEBIASERS, *(f"{name}:pine" for name in CALIBRATED)], torch.float32),
+        ]
+    ),
 )
 def test_measure_record_is_independent_of_other_records(
     tiny_llama: TinyLlama, example: Example, methods: list[str], dtype: torch.dtype
@@ -450,7 +450,7 @@ def test_combine_votes_are_normalized_as_by_the_task(
 
 
 @pytest.mark.usefixtures("parsable")
-@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", first_daily([torch.float32, torch.bfloat16]))
 def test_full_permutation_is_invariant(tiny_llama: TinyLlama, dtype: torch.dtype) -> None:
     engine = Engine(tiny_llama(max_context_length=900, head_dim=32, dtype=dtype), letter_tokenizer())
     options: dict[str, Any] = {"methods": ["permutation_full:pcw"], "recompute": True}

@@ -15,13 +15,14 @@ from pine_engine import Engine, InputError, TokenLayout
 from pine_engine.invariance import conformance
 from pine_engine.invariance.conformance import check_case, conforms
 from pine_engine.invariance.conformance_outputs import RecordedRun, compute_outputs
+from tests.support.tiers import first_daily
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "conformance"
 CASES = ["s1_llama_k2", "s2_llama_k3", "s3_qwen2_k5", "s4_llama_k8"]
 ZOO = sorted(path.parent.name for path in (GOLDEN / "zoo").glob("*/case.json"))
 
 
-@pytest.mark.parametrize("case", [*CASES, *(f"zoo/{name}" for name in ZOO)])
+@pytest.mark.parametrize("case", first_daily([*CASES, *(f"zoo/{name}" for name in ZOO)], 7))
 def test_engine_matches_released_code(case: str) -> None:
     report = check_case(GOLDEN / case)
     num_runs = len(json.loads((GOLDEN / case / "case.json").read_text())["runs"])

@@ -30,7 +30,8 @@ def hooked(engine: Engine, hook: Callable[..., Tensor]) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("shapes", [[], pytest.param([*DEMANDING], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("shapes", [[], [*DEMANDING]])
 def test_self_test_covers_models(shapes: list[str], engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     demanding = {shape: DEMANDING[shape] for shape in shapes}
     monkeypatch.setattr(selftest, "DEMANDING", demanding)

@@ -28,6 +28,7 @@ from pine_engine.network.thread_tuner import (
 )
 from tests.support.families import TinyLlama
 from tests.support.forward import prefill_logits
+from tests.support.tiers import first_daily
 
 THREADS = (1, 2, 3, 4, 6, 12)
 
@@ -325,7 +326,7 @@ def test_long_prompt_begins_with_all_threads(two_threads: None, num_tokens: int,
     assert threads == [1] * num_baseline + [2] * (30 - num_baseline) and layers == list(range(30))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", first_daily([torch.bfloat16, torch.float32]), ids=str)
 def test_number_of_threads_changes_no_logit(
     dtype: torch.dtype, tiny_llama: TinyLlama, two_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

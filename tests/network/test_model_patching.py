@@ -17,6 +17,7 @@ from pine_engine.attention.state import input_device, new_state, strategy_on
 from pine_engine.network.model_patching import clone_with_shared_weights, freeze_rope_frequencies
 from tests.support.families import FAMILIES, LAYOUT, longrope, make
 from tests.support.forward import prefill_logits
+from tests.support.tiers import first_daily
 from tests.support.tokenizers import letter_tokenizer
 
 IDS = torch.tensor([LAYOUT.ids])
@@ -176,13 +177,7 @@ def _compiled(model: PreTrainedModel) -> Any:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        _hooked,
-        _pruned,
-        _with_activations,
-        _with_other_embedding,
-        pytest.param(_compiled, marks=pytest.mark.slow),
-    ],
+    first_daily([_hooked, _pruned, _with_activations, _with_other_embedding, _compiled], 4),
 )
 @torch.inference_mode()
 def test_changed_model_is_supported(change: Callable[[PreTrainedModel], Any]) -> None:

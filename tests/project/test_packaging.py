@@ -207,7 +207,7 @@ def test_public_names_are_those_of_their_modules() -> None:
 
 
 WITHOUT_TORCH = (
-    *("pine_engine.methods.plan", "pine_engine.attention.trace"),
+    *("viz.page.gradio_patches.no_stubs", "pine_engine.methods.plan", "pine_engine.attention.trace"),
     *("pine_engine.engine.events", "viz.page.tutorial", "viz.page.internals_figures"),
 )
 """Records of figures, and page modules that draw them."""

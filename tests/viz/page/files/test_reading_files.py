@@ -18,6 +18,7 @@ from pine_engine.prompts.prompt import Document
 from pine_engine.server.fair_queue import Client
 from tests.support import apart
 from tests.support.running import logged
+from tests.support.tiers import first_daily
 from tools.fuzz.corpus import pdf_bomb, pdf_of_comments
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.files import reading_files
@@ -142,9 +143,7 @@ def test_bombs_are_parsed_one_at_a_time(tmp_path: Path) -> None:
     assert most_memory - before < 50 * MB
 
 
-@pytest.mark.parametrize(
-    ("name", "count"), [pytest.param("x", 1_000_000, marks=pytest.mark.slow), ("document", 560_000)]
-)
+@pytest.mark.parametrize(("name", "count"), first_daily([("document", 560_000), ("x", 1_000_000)]))
 def test_wide_file_is_rejected_in_linear_time(tmp_path: Path, name: str, count: int) -> None:
     """Comparing each of so many names with all others would take days."""
     file = tmp_path / "wide.csv"

@@ -17,6 +17,7 @@ from pine_engine.errors import InputError
 from pine_engine.server.fair_queue import FairQueue
 from tests.support.running import unplanned
 from tests.support.runs import THREE, form_of
+from tests.support.tiers import first_daily
 from viz.page.jobs import shared_runs
 from viz.page.jobs.job_bar import run_on_model
 from viz.page.jobs.loading import EngineSource
@@ -123,7 +124,7 @@ def test_views_per_second_are_limited(sources: Sources, monkeypatch: pytest.Monk
     assert numbers(first) == [30]
 
 
-@pytest.mark.parametrize("leaving", [0, 1], ids=["starter", "follower"])
+@pytest.mark.parametrize("leaving", first_daily([0, 1]), ids=["starter", "follower"])
 @pytest.mark.parametrize("how", ["stop", "close"])
 def test_run_ends_when_its_last_subscriber_leaves(
     leaving: int, how: str, sources: Sources, count_up: Work, calls: Counter[str]

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.support.serving import ServedApp
+from tests.support.tiers import first_daily
 from tests.support.visiting import LONG, ask, visiting
 from tools.load_clients import Visitor, compare
 from tools.load_test import measure, question_of
@@ -50,11 +51,7 @@ async def leave_a_call(app: ServedApp, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("leave", "words"),
-    [
-        (leave_a_run, "prefill, layer"),
-        pytest.param(leave_a_run, "Generating", marks=pytest.mark.slow),
-        pytest.param(leave_a_call, "", marks=pytest.mark.slow),
-    ],
+    first_daily([(leave_a_run, "prefill, layer"), (leave_a_run, "Generating"), (leave_a_call, "")]),
 )
 def test_run_of_disconnected_client_ends(
     leave: Callable[[ServedApp, str], Coroutine[Any, Any, None]], words: str, app: ServedApp
@@ -64,11 +61,12 @@ def test_run_of_disconnected_client_ends(
     assert asyncio.run(ask(app))  # the next one has the model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("button", "stop", "words"),
     [
-        pytest.param("run", "stop", "Starting", marks=pytest.mark.slow),
-        pytest.param("run", "stop", "Generating", marks=pytest.mark.slow),
+        ("run", "stop", "Starting"),
+        ("run", "stop", "Generating"),
         ("shuffle", "stop-shuffle", "Order 1 done"),
     ],
 )
