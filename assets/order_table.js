@@ -60,7 +60,8 @@
       }
     };
 
-    const isChanged = (answer, method) => Boolean(answer && method.answers[0] && answer.text !== method.answers[0].text);
+    const isChanged = (answer, { answers }) =>
+      answer.text !== answers.find((other) => other?.is_recorded === answer.is_recorded).text;
 
     const markOf = (answer, method) => {
       if (!answer) return "·";
@@ -95,7 +96,8 @@
     const countOf = ({ answers }) => {
       const done = answers.filter((answer) => answer?.is_done);
       if (!done.length) return "";
-      const kinds = plural(new Set(done.map(({ text }) => text)).size, "answer");
+      const textsOf = (kind) => new Set(done.filter((answer) => answer.is_recorded === kind).map(({ text }) => text));
+      const kinds = plural(Math.max(textsOf(true).size, textsOf(false).size), "answer");
       if (done[0].is_correct === null) return kinds;
       return `${done.filter((answer) => answer.is_correct).length} of ${done.length} correct · ${kinds}`;
     };

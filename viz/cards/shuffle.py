@@ -131,3 +131,7 @@ class InOrders:
     orders: tuple[tuple[int, ...], ...]  # document, as entered, in each slot of each order
     answers: Mapping[str, tuple[str, ...]]  # in the first of these orders, by method; others are not computed
     positions: tuple[DocumentPositions, ...] = ()  # in the first of these orders; empty if they are not known
+    recorded: str = ""  # model of recorded answers; empty if all are of this session
+    live: frozenset[tuple[int, ...]] = (
+        frozenset()
+    )  # orders with answers of this session, beside recorded ones

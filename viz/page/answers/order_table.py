@@ -13,8 +13,9 @@ import numpy as np
 from pine_engine.methods.table import METHODS
 from viz.cards.answers import AnswerCard
 from viz.cards.shuffle import InOrders
-from viz.drawing.identity import document_segment
+from viz.drawing.identity import document_letter, document_segment
 from viz.drawing.markup import render
+from viz.drawing.text import join_words
 from viz.figures.positions import MASKED, document_lanes
 from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions
 from viz.page.answers.answering import FinishedRun
@@ -48,12 +49,18 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
             "shown": table.orders.index(shown.order) if shown.order in table.orders else 0,
             "finding": finding(shown.cards, methods),
             "rule": f"accepted: {'; '.join(accepted)}" if accepted else "",
-            "source": f"Selected example. {shown.recorded}; another dtype can differ."
-            if shown.recorded
-            else "",
+            "source": _source(table),
             "is_busy": any(card.is_busy for card in shown.cards),
         }
     )
+
+
+def _source(table: InOrders) -> str:
+    if not table.recorded:
+        return ""
+    names = [" ".join(map(document_letter, order)) for order in table.orders if order in table.live]
+    own = f", except your run{'s' * (len(names) > 1)} of {join_words(names)}" if names else ""
+    return f"Selected example. {table.recorded}{own}; another dtype can differ."
 
 
 def _method(
@@ -62,26 +69,31 @@ def _method(
     texts: list[str | None] = list(table.answers.get(card.method, ()))
     texts += [None] * (len(table.orders) - len(texts))
     done = [text is not None for text in texts]
+    recorded = [bool(table.recorded) and order not in table.live for order in table.orders]
     if shown.order in table.orders and card.text:
         index = table.orders.index(shown.order)
         texts[index], done[index] = card.text, card.state in ("finished", "stopped")
+        recorded[index] = card.recorded
     return {
         "name": card.method,
         "label": card.label,
         "note": card.meaning.partition(":")[0],
         "is_order_invariant": card.is_order_invariant,
         "answers": [
-            None if text is None else _answer(text, is_done, is_correct)
-            for text, is_done in zip(texts, done, strict=True)
+            None if text is None else _answer(text, is_done, is_recorded, is_correct)
+            for text, is_done, is_recorded in zip(texts, done, recorded, strict=True)
         ],
         "positions": [document_bars(one, card.method) for one in table.positions],
     }
 
 
-def _answer(text: str, is_done: bool, is_correct: Callable[[str], bool] | None) -> dict[str, Any]:
+def _answer(
+    text: str, is_done: bool, is_recorded: bool, is_correct: Callable[[str], bool] | None
+) -> dict[str, Any]:
     return {
         "text": text,
         "is_done": is_done,
+        "is_recorded": is_recorded,
         "is_correct": is_correct(text) if is_correct and is_done else None,
     }
 
@@ -124,7 +136,11 @@ def _count(method: Mapping[str, Any]) -> str:
     done = [answer for answer in method["answers"] if answer and answer["is_done"]]
     if len(done) < 2:
         return ""
-    count = len({answer["text"] for answer in done})
+    # Recorded answers and those of this session can differ in any method, because their dtypes can differ.
+    by_source = [
+        {answer["text"] for answer in done if answer["is_recorded"] is kind} for kind in (True, False)
+    ]
+    count = max(map(len, by_source))
     correct = [answer["is_correct"] for answer in done]
     scored = "" if None in correct else f", correct in {sum(correct)} of {len(done)} orders"
     return f"{method['label']} gave {count} answer{'s' * (count != 1)}{scored}."
@@ -144,8 +160,10 @@ def with_run(before: InOrders | None, run: FinishedRun) -> InOrders:
     def replaced(values: Sequence[Any], value: Any) -> tuple[Any, ...]:
         return (*values[:place], value, *values[place + 1 :])
 
+    orders, live = (*replaced(done, run.order), *later), before.live | {run.order}
     return InOrders(
-        (*replaced(done, run.order), *later),
+        orders,
         {method: replaced(before.answers[method], text) for method, text in texts.items()},
         replaced(before.positions, positions),
+        *((before.recorded, live) if live != set(orders) else ()),
     )

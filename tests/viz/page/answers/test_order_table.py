@@ -56,7 +56,10 @@ def test_order_table_during_a_run_shows_the_text_so_far_in_its_order_without_a_s
     state = table(cards=cards, order=THIRD)
     assert state["shown"] == 2 and state["is_busy"]
     for method in state["methods"]:
-        assert method["answers"][2] == {"text": "gre", "is_done": False, "is_correct": None}
+        assert method["answers"][2] == {
+            **{"text": "gre", "is_done": False},
+            **{"is_recorded": False, "is_correct": None},
+        }
 
 
 def test_order_table_without_accepted_answers_scores_nothing() -> None:
@@ -66,6 +69,23 @@ def test_order_table_without_accepted_answers_scores_nothing() -> None:
     assert len(answers) == 6 * len(DEFAULT_METHODS)
     assert {answer["is_correct"] for answer in answers} == {None} and "correct" not in state["finding"]
     assert "another dtype" in state["source"] and table()["source"] == "", "only recorded answers have one"
+
+
+def test_answers_of_a_run_beside_recorded_ones_are_named_and_not_compared_with_them(
+    runs: dict[tuple[int, ...], FinishedRun],
+) -> None:
+    recorded = InOrders(
+        (ENTERED, OTHER), {"vanilla": ("red", "green"), "pine": ("red", "red")}, recorded="Old"
+    )
+    mixed = with_run(recorded, runs[OTHER])
+    assert {len({*texts}) for texts in mixed.answers.values()} == {2}
+    state = table(in_orders=mixed, order=OTHER)
+    assert "Old, except your run of C A B;" in state["source"]
+    assert [[one["is_recorded"] for one in method["answers"]] for method in state["methods"]] == [
+        [True, False]
+    ] * 2
+    assert "Vanilla gave 1 answer," in state["finding"] and "PINE gave 1 answer," in state["finding"]
+    assert table(in_orders=with_run(mixed, runs[ENTERED]))["source"] == ""
 
 
 def test_document_bars_of_shared_positions_are_stacked_and_fill_the_lane() -> None:
