@@ -59,7 +59,7 @@ def test_from_an_example_to_four_answers_the_figures_and_why(page: Page) -> None
     for part in ("#order-table", "#answers"):
         expect(page.locator(part)).to_contain_text("Precomputed with")
     run(page)
-    expect(page.locator("#order-table")).to_contain_text("except your run of A B C")
+    expect(page.locator("#order-table")).to_contain_text("except A B C from your run")
     cards = page.locator("#answers .pine-card")
     expect(cards).to_have_count(4)
     for method, shown in zip(("Vanilla", "NIA", "PCW", "PINE"), cards.all(), strict=True):

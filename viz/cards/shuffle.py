@@ -1,7 +1,7 @@
 """Cards of a shuffle: the verdict, and the answer of a selected cell."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pine_engine as pine
@@ -131,7 +131,4 @@ class InOrders:
     orders: tuple[tuple[int, ...], ...]  # document, as entered, in each slot of each order
     answers: Mapping[str, tuple[str, ...]]  # in the first of these orders, by method; others are not computed
     positions: tuple[DocumentPositions, ...] = ()  # in the first of these orders; empty if they are not known
-    recorded: str = ""  # model of recorded answers; empty if all are of this session
-    live: frozenset[tuple[int, ...]] = (
-        frozenset()
-    )  # orders with answers of this session, beside recorded ones
+    recorded: Mapping[tuple[int, ...], str] = field(default_factory=dict)  # model, by recorded order

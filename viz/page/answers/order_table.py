@@ -58,9 +58,9 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
 def _source(table: InOrders) -> str:
     if not table.recorded:
         return ""
-    names = [" ".join(map(document_letter, order)) for order in table.orders if order in table.live]
-    own = f", except your run{'s' * (len(names) > 1)} of {join_words(names)}" if names else ""
-    return f"Selected example. {table.recorded}{own}; another dtype can differ."
+    names = [" ".join(map(document_letter, order)) for order in table.orders if order not in table.recorded]
+    own = f", except {join_words(names)} from your run" if names else ""
+    return f"Selected example. {next(iter(table.recorded.values()))}{own}; another dtype can differ."
 
 
 def _method(
@@ -69,7 +69,7 @@ def _method(
     texts: list[str | None] = list(table.answers.get(card.method, ()))
     texts += [None] * (len(table.orders) - len(texts))
     done = [text is not None for text in texts]
-    recorded = [bool(table.recorded) and order not in table.live for order in table.orders]
+    recorded = [order in table.recorded for order in table.orders]
     if shown.order in table.orders and card.text:
         index = table.orders.index(shown.order)
         texts[index], done[index] = card.text, card.state in ("finished", "stopped")
@@ -160,10 +160,9 @@ def with_run(before: InOrders | None, run: FinishedRun) -> InOrders:
     def replaced(values: Sequence[Any], value: Any) -> tuple[Any, ...]:
         return (*values[:place], value, *values[place + 1 :])
 
-    orders, live = (*replaced(done, run.order), *later), before.live | {run.order}
     return InOrders(
-        orders,
+        (*replaced(done, run.order), *later),
         {method: replaced(before.answers[method], text) for method, text in texts.items()},
         replaced(before.positions, positions),
-        *((before.recorded, live) if live != set(orders) else ()),
+        {order: source for order, source in before.recorded.items() if order != run.order},
     )

@@ -85,7 +85,7 @@ def recorded_of(form: Form) -> tuple[Shown, Origin | None]:
             recorded.orders,
             {answer.method: answer.in_orders for answer in recorded.answers},
             positions=_positions(recorded),
-            recorded=recorded.recorded,
+            recorded=dict.fromkeys(recorded.orders, recorded.recorded),
         ),
         recorded.orders[0],
     )

@@ -75,12 +75,14 @@ def test_answers_of_a_run_beside_recorded_ones_are_named_and_not_compared_with_t
     runs: dict[tuple[int, ...], FinishedRun],
 ) -> None:
     recorded = InOrders(
-        (ENTERED, OTHER), {"vanilla": ("red", "green"), "pine": ("red", "red")}, recorded="Old"
+        (ENTERED, OTHER),
+        {"vanilla": ("red", "green"), "pine": ("red", "red")},
+        recorded=dict.fromkeys((ENTERED, OTHER), "Old"),
     )
     mixed = with_run(recorded, runs[OTHER])
     assert {len({*texts}) for texts in mixed.answers.values()} == {2}
     state = table(in_orders=mixed, order=OTHER)
-    assert "Old, except your run of C A B;" in state["source"]
+    assert "Old, except C A B from your run;" in state["source"]
     assert [[one["is_recorded"] for one in method["answers"]] for method in state["methods"]] == [
         [True, False]
     ] * 2
