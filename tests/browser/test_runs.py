@@ -83,6 +83,20 @@ def test_from_an_example_to_four_answers_the_figures_and_why(page: Page) -> None
     expect(page.locator("#why .pine-tutorial-source")).not_to_contain_text("Precomputed")
 
 
+def test_new_answers_are_not_called_out_of_date_while_the_run_goes_on(page: Page) -> None:
+    wait_for_model(page)
+    pick(page, SHORT)
+    set_length(page, 64)
+    text(page, 1).fill("The ferry leaves at nine.")
+    page.locator("#run").click()  # at once: the change is noticed after the start
+    page.wait_for_function(
+        "document.querySelector('#run-status').innerText.includes('Generating')"
+        " && !document.querySelector('#answers-stale .page-stale')",
+        timeout=RUN_MS,
+    )
+    page.locator("#stop").click()
+
+
 def test_stop_frees_the_model_and_keeps_the_answers(page: Page) -> None:
     wait_for_model(page)
     pick(page, LONG)

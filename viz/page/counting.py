@@ -124,7 +124,7 @@ def bind_counting(
     outputs += [*(bar.estimate for bar in bars), page.results.note, sweep.results.note, page.accepted, stale]
     paused = gr.Button(visible="hidden", elem_id="count-form")  # pressed by assets/typing.js
     picked: list[Any] = [page.task, page.instruction, page.methods, page.length]
-    picked += [page.num_orders, page.controls, ready]
+    picked += [page.num_orders, page.controls, ready, page.results.origin, sweep.results.origin]
     gr.on(
         [paused.click, page.editor.cards.input, *(widget.change for widget in picked)],
         follow,
