@@ -61,7 +61,7 @@
     };
 
     const isChanged = (answer, { answers }) =>
-      answer.text !== answers.find((other) => other?.is_recorded === answer.is_recorded).text;
+      answer.is_comparable && answer.text !== answers.find((other) => other?.is_comparable).text;
 
     const markOf = (answer, method) => {
       if (!answer) return "·";
@@ -96,8 +96,8 @@
     const countOf = ({ answers }) => {
       const done = answers.filter((answer) => answer?.is_done);
       if (!done.length) return "";
-      const textsOf = (kind) => new Set(done.filter((answer) => answer.is_recorded === kind).map(({ text }) => text));
-      const kinds = plural(Math.max(textsOf(true).size, textsOf(false).size), "answer");
+      const comparable = done.filter((answer) => answer.is_comparable);
+      const kinds = plural(new Set(comparable.map(({ text }) => text)).size, "answer");
       if (done[0].is_correct === null) return kinds;
       return `${done.filter((answer) => answer.is_correct).length} of ${done.length} correct · ${kinds}`;
     };

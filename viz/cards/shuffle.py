@@ -132,3 +132,5 @@ class InOrders:
     answers: Mapping[str, tuple[str, ...]]  # in the first of these orders, by method; others are not computed
     positions: tuple[DocumentPositions, ...] = ()  # in the first of these orders; empty if they are not known
     recorded: Mapping[tuple[int, ...], str] = field(default_factory=dict)  # model, by recorded order
+    replaced: frozenset[tuple[str, tuple[int, ...]]] = frozenset()
+    """Methods and orders in which another answer was recorded, with another dtype."""

@@ -69,31 +69,30 @@ def _method(
     texts: list[str | None] = list(table.answers.get(card.method, ()))
     texts += [None] * (len(table.orders) - len(texts))
     done = [text is not None for text in texts]
-    recorded = [order in table.recorded for order in table.orders]
+    comparable = [(card.method, order) not in table.replaced for order in table.orders]
     if shown.order in table.orders and card.text:
         index = table.orders.index(shown.order)
         texts[index], done[index] = card.text, card.state in ("finished", "stopped")
-        recorded[index] = card.recorded
     return {
         "name": card.method,
         "label": card.label,
         "note": card.meaning.partition(":")[0],
         "is_order_invariant": card.is_order_invariant,
         "answers": [
-            None if text is None else _answer(text, is_done, is_recorded, is_correct)
-            for text, is_done, is_recorded in zip(texts, done, recorded, strict=True)
+            None if text is None else _answer(text, is_done, is_comparable, is_correct)
+            for text, is_done, is_comparable in zip(texts, done, comparable, strict=True)
         ],
         "positions": [document_bars(one, card.method) for one in table.positions],
     }
 
 
 def _answer(
-    text: str, is_done: bool, is_recorded: bool, is_correct: Callable[[str], bool] | None
+    text: str, is_done: bool, is_comparable: bool, is_correct: Callable[[str], bool] | None
 ) -> dict[str, Any]:
     return {
         "text": text,
         "is_done": is_done,
-        "is_recorded": is_recorded,
+        "is_comparable": is_comparable,
         "is_correct": is_correct(text) if is_correct and is_done else None,
     }
 
@@ -136,11 +135,7 @@ def _count(method: Mapping[str, Any]) -> str:
     done = [answer for answer in method["answers"] if answer and answer["is_done"]]
     if len(done) < 2:
         return ""
-    # Recorded answers and those of this session can differ in any method, because their dtypes can differ.
-    by_source = [
-        {answer["text"] for answer in done if answer["is_recorded"] is kind} for kind in (True, False)
-    ]
-    count = max(map(len, by_source))
+    count = len({answer["text"] for answer in done if answer["is_comparable"]})
     correct = [answer["is_correct"] for answer in done]
     scored = "" if None in correct else f", correct in {sum(correct)} of {len(done)} orders"
     return f"{method['label']} gave {count} answer{'s' * (count != 1)}{scored}."
@@ -157,12 +152,19 @@ def with_run(before: InOrders | None, run: FinishedRun) -> InOrders:
     done, later = before.orders[:count], [one for one in before.orders[count:] if one != run.order]
     place = done.index(run.order) if run.order in done else count
 
-    def replaced(values: Sequence[Any], value: Any) -> tuple[Any, ...]:
+    def with_value(values: Sequence[Any], value: Any) -> tuple[Any, ...]:
         return (*values[:place], value, *values[place + 1 :])
 
+    recorded = {order: source for order, source in before.recorded.items() if order != run.order}
+    changed = {
+        (method, run.order)
+        for method, text in texts.items()
+        if run.order in before.recorded and text != before.answers[method][place]
+    }
     return InOrders(
-        (*replaced(done, run.order), *later),
-        {method: replaced(before.answers[method], text) for method, text in texts.items()},
-        replaced(before.positions, positions),
-        {order: source for order, source in before.recorded.items() if order != run.order},
+        (*with_value(done, run.order), *later),
+        {method: with_value(before.answers[method], text) for method, text in texts.items()},
+        with_value(before.positions, positions),
+        recorded,
+        before.replaced | changed if recorded else frozenset(),
     )

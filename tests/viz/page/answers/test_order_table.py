@@ -58,7 +58,7 @@ def test_order_table_during_a_run_shows_the_text_so_far_in_its_order_without_a_s
     for method in state["methods"]:
         assert method["answers"][2] == {
             **{"text": "gre", "is_done": False},
-            **{"is_recorded": False, "is_correct": None},
+            **{"is_comparable": True, "is_correct": None},
         }
 
 
@@ -71,23 +71,24 @@ def test_order_table_without_accepted_answers_scores_nothing() -> None:
     assert "another dtype" in state["source"] and table()["source"] == "", "only recorded answers have one"
 
 
-def test_answers_of_a_run_beside_recorded_ones_are_named_and_not_compared_with_them(
+def test_answers_of_a_run_beside_recorded_ones_are_named_and_count_if_they_agree(
     runs: dict[tuple[int, ...], FinishedRun],
 ) -> None:
+    live = runs[OTHER].result.answers["vanilla"].text
     recorded = InOrders(
         (ENTERED, OTHER),
-        {"vanilla": ("red", "green"), "pine": ("red", "red")},
+        {"vanilla": ("red", live), "pine": ("red", "red")},
         recorded=dict.fromkeys((ENTERED, OTHER), "Old"),
     )
     mixed = with_run(recorded, runs[OTHER])
-    assert {len({*texts}) for texts in mixed.answers.values()} == {2}
+    assert mixed.replaced == {("pine", OTHER)} and mixed.answers["pine"][1] != "red"
     state = table(in_orders=mixed, order=OTHER)
     assert "Old, except C A B from your run;" in state["source"]
-    assert [[one["is_recorded"] for one in method["answers"]] for method in state["methods"]] == [
-        [True, False]
-    ] * 2
-    assert "Vanilla gave 1 answer," in state["finding"] and "PINE gave 1 answer," in state["finding"]
-    assert table(in_orders=with_run(mixed, runs[ENTERED]))["source"] == ""
+    flags = [[one["is_comparable"] for one in method["answers"]] for method in state["methods"]]
+    assert flags == [[True, True], [True, False]]
+    assert "Vanilla gave 2 answers," in state["finding"] and "PINE gave 1 answer," in state["finding"]
+    own = with_run(mixed, runs[ENTERED])
+    assert own.replaced == frozenset() and table(in_orders=own)["source"] == ""
 
 
 def test_document_bars_of_shared_positions_are_stacked_and_fill_the_lane() -> None:
