@@ -8,6 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from viz.drawing.text import format_short
 from viz.figures.frame import new_figure, plain
 from viz.theme import DASHES, bar_pattern, line_color, line_style
 
@@ -89,8 +90,8 @@ def _lines(curve: "Curve", names: set[str]) -> Iterator[go.Scatter | go.Bar]:
             "legendgroup": name,
             "offsetgroup": str(number),
             "showlegend": name not in names,
-            "customdata": list(map(_interval, line.values)),
-            "hovertemplate": "%{fullData.name}, %{x}: %{y:.4g}%{customdata}<extra></extra>",
+            "customdata": list(map(_numbers, line.values)),
+            "hovertemplate": "%{fullData.name}, %{x}: %{customdata}<extra></extra>",
         }
         names.add(name)
         if curve.has_bars:
@@ -125,7 +126,7 @@ def _levels(curve: "Curve") -> Iterator[go.Scatter]:
             mode="lines",
             line={"color": line_color(level.mark), "width": 1, "dash": dash},
             offsetgroup="0",
-            hovertemplate=f"%{{fullData.name}}: %{{y:.4g}}{_interval(estimate)}<extra></extra>",
+            hovertemplate=f"%{{fullData.name}}: {_numbers(estimate)}<extra></extra>",
         )
 
 
@@ -150,12 +151,14 @@ def _areas(curve: "Curve") -> Iterator[go.Scatter]:
                 fillcolor=color,
                 fillpattern={"shape": pattern, "size": 6} if pattern else None,
                 customdata=end - start,
-                hovertemplate="%{fullData.name}, %{x}: %{customdata:+.4g}<extra></extra>",
+                hovertemplate="%{fullData.name}, %{x}: %{customdata:+.2r}<extra></extra>",
             )
 
 
-def _interval(estimate: "Estimate | None") -> str:
-    if estimate is None or estimate.interval is None:
+def _numbers(estimate: "Estimate | None") -> str:
+    """Return mean and interval with the digits of the tables of a report; "" for None."""
+    if estimate is None:
         return ""
-    low, high = estimate.interval
-    return f", interval {low:.4g} to {high:.4g}"
+    shown = "{:.2f}".format if estimate.metric == "logprob" else format_short
+    interval = estimate.interval and f", interval {' to '.join(map(shown, estimate.interval))}"
+    return f"{shown(estimate.mean)}{interval or ''}"

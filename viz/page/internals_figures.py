@@ -12,7 +12,7 @@ from viz.cards.compare import answers_picture
 from viz.cards.tutorial import CONTENT, paragraphs
 from viz.drawing.markup import empty_panel, render
 from viz.drawing.picture import switch
-from viz.drawing.text import join_words, shorten
+from viz.drawing.text import format_percent, join_words, shorten
 from viz.figures.answer_attention import NO_TOKENS
 from viz.figures.answer_tokens import AnswerTokens, comparison_step
 from viz.figures.frame import document_labels
@@ -220,7 +220,7 @@ def draw_importance(run: FinishedRun, selection: Selection) -> TabContent:
     if trace.document_weights is not None:
         names = document_labels(len(run.order), run.order)
         shares = zip(names, trace.document_weights, strict=True)
-        shown = join_words([f"{name} {weight:.0%}" for name, weight in shares])
+        shown = join_words([f"{name} {format_percent(weight)}" for name, weight in shares])
         weighed.append(f"A first pass of {label} weighed the documents: {shown}.")
     return TabContent(
         _importance_switches(selection, trace) + "".join([*map(notice, weighed), *map(empty_panel, missing)]),

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pine_engine.debias.table import method_label
 from pine_engine.evaluation.report.key_findings import SUBJECT
 from pine_engine.evaluation.report.runs import NONE
-from pine_engine.evaluation.report.tables import Part, table, task_label, text
+from pine_engine.evaluation.report.tables import Part, quantity, table, task_label, text
 from pine_engine.molecules.metrics import MeanError, MethodMetrics
 from pine_engine.molecules.request_rows import PROPERTIES
 from pine_engine.prompts.request import parse_json, read_text
@@ -57,8 +57,8 @@ def molecule_lines(report: MoleculeReport) -> Iterator[dict[str, str]]:
 
     for one in report.methods:
         names = ("valid", "unique", "novel")
-        percents = {f"{name}, %": _percent(getattr(one, name)) for name in names}
-        percents["changes with the order, %"] = _percent(one.changed)
+        percents = {f"{name}, %": quantity(getattr(one, name)) for name in names}
+        percents["changes with the order, %"] = quantity(one.changed)
         yield line(method_label(one.method), one.errors, written=str(one.written), **percents)
     first = method_label(report.methods[0].method)
     for one in report.methods:
@@ -86,14 +86,10 @@ def _findings(report: MoleculeReport) -> Iterator[str]:
             first=method_label(first.method),
             larger=", ".join(names[True]) or "no property",
             smaller=", ".join(names[False]) or "none",
-            changed=_percent(one.changed),
-            first_changed=_percent(first.changed),
+            changed=quantity(one.changed),
+            first_changed=quantity(first.changed),
         )
 
 
 def _text(error: MeanError, sign: str = "") -> str:
     return f"{error.mean:{sign}.3g} ({error.low:{sign}.3g} to {error.high:{sign}.3g})"
-
-
-def _percent(share: float | None) -> str:
-    return NONE if share is None else f"{100 * share:.1f}"

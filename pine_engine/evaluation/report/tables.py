@@ -1,6 +1,5 @@
 """Tables, curves and parts of a report as plain data, and the text of an estimate in a cell."""
 
-import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -103,9 +102,7 @@ def pivot(name: str, rows: Sequence[Row], columns: Columns, *, heads: int = 3, *
 
 
 def _cell(row: Row, cell: Cell) -> str:
-    if callable(cell):
-        return cell(row)
-    return estimated(row.get(*([cell] if isinstance(cell, str) else cell)))
+    return cell(row) if callable(cell) else estimated(row.get(*([cell] if isinstance(cell, str) else cell)))
 
 
 def table(name: str, lines: Sequence[Mapping[str, str]], heads: int = 1, **values: object) -> Table:
@@ -119,8 +116,7 @@ def table(name: str, lines: Sequence[Mapping[str, str]], heads: int = 1, **value
 
 def text(name: str, **values: object) -> str:
     """Return a text of texts.toml with values in place of {names}."""
-    found: str = _texts()[name]
-    return found.strip().format(**values)
+    return str(_texts()[name]).strip().format(**values)
 
 
 @cache
@@ -154,22 +150,27 @@ def drawn(estimate: Estimate) -> Estimate:
     return estimate._replace(mean=scale * estimate.mean, low=low, high=high)
 
 
-def quantity(value: float, metric: str = "", *, is_signed: bool = False) -> str:
-    """Return a share in percent with one decimal, nats with two, or a cost with three digits."""
-    if metric == "cost":
-        return f"{value:.3g}"
-    number = f"{value:.2f}" if metric == "logprob" else f"{100 * value:.1f}"
-    if not float(number) and math.copysign(1, value) < 0:
-        number = number.removeprefix("-")
+def quantity(value: float | None, metric: str = "", *, is_signed: bool = False) -> str:
+    """Return a share in percent with two digits, nats with two decimals, or a cost with three digits.
+
+    "0" and "100" are exact: a share just below one is ">99". The sign is that of a difference.
+    """
+    if value is None or metric == "cost":
+        return NONE if value is None else f"{value:.3g}"
+    value = round(value, 6)  # without rounding errors of its computation
+    percent = 100 * value
+    number = f"{percent:#.2g}" if 0 < abs(percent) < 9.95 else f"{percent:z.0f}"
+    if metric == "logprob":
+        number = f"{value:z.2f}"
+    elif number == "100" and percent < 100 and not is_signed:
+        number = ">99"
     return f"+{number}" if is_signed and value > 0 else number
 
 
 def estimated(estimate: Estimate | None) -> str:
-    """Return the mean with its interval: "62.5 (58.0 to 66.9)", "+2.0 (-1.1 to +5.0)", "1.5x (too few)"."""
-    if estimate is None:
-        return NONE
-    if not estimate.is_parsed:
-        return UNPARSED
+    """Return the mean with its interval: "62 (58 to 67)", "+2.0 (-1.1 to +5.0)", "1.5x (too few)"."""
+    if estimate is None or not estimate.is_parsed:
+        return UNPARSED if estimate else NONE
     values = (estimate.mean, *(estimate.interval or ()))
     mean, *ends = (quantity(value, estimate.metric, is_signed=estimate.group == "minus") for value in values)
     unit = COST_UNITS.get(estimate.group, "") if estimate.metric == "cost" else ""

@@ -174,8 +174,7 @@ def position_bias(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
 def cost_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
     """Return seconds and tokens of each method, and the ratios to vanilla."""
     columns: Columns = {
-        "run": HEADS["run"],
-        "method": HEADS["method"],
+        **{name: HEADS[name] for name in ("run", "method")},
         "documents": lambda row: from_to(row.grid.num_documents),
         "n": lambda row: str(len(row.grid.examples)),
         "computed": lambda row: str(row.grid.num_computed(row.method)),

@@ -21,7 +21,7 @@ from pine_engine.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.evaluation.report.parts import report_parts
 from pine_engine.evaluation.report.published import gains, published, published_model
 from pine_engine.evaluation.report.runs import MeasuredRun, read_runs, repeat_command, run_labels
-from pine_engine.evaluation.report.tables import HEADS, Part, Table, pivot, task_label
+from pine_engine.evaluation.report.tables import HEADS, Part, Table, pivot, quantity, task_label
 from tests.support.commands import Run
 from tests.support.errors import has_field
 from tests.support.records import run_info, write_run
@@ -54,6 +54,13 @@ def page(parts: list[Part]) -> str:
 def test_report_equals_the_golden_report(parts: list[Part]) -> None:
     """All texts and numbers. `python -m tests.support.report_runs` writes the file."""
     assert golden_text([*parts, *edge_parts()]) == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_shares_have_two_digits_and_0_and_100_are_exact() -> None:
+    shares = (0, 1e-9, 0.0044, 0.0994, 0.0996, 0.625, 0.996, 1 - 1e-9, 1)
+    assert list(map(quantity, shares)) == ["0", "0", "0.44", "9.9", "10", "62", ">99", "100", "100"]
+    signed = [quantity(share, is_signed=True) for share in (-1e-9, -0.011, 0.02, 0.996)]
+    assert signed == ["0", "-1.1", "+2.0", "+100"]
 
 
 def cells_of(table: Table) -> list[str]:

@@ -13,6 +13,7 @@ import viz
 from pine_engine.engine.engine import Engine
 from tests.support.runs import THREE, finish, swapped, telling_queries
 from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html
+from viz.drawing.text import format_percent
 from viz.export.packed import packed_json
 from viz.figures.answer_attention import NO_TOKENS
 from viz.figures.answer_tokens import AnswerTokens, comparison_step
@@ -436,4 +437,6 @@ def test_weights_of_a_first_pass_are_shown(run: FinishedRun, method: str) -> Non
     html = draw_importance(run, replace(first_selection(run), method=method)).html
     weights = run.result.traces[method].document_weights
     assert weights is not None
-    assert all(f"{name} {weight:.0%}" in html for name, weight in zip("BAC", weights, strict=True))
+    assert all(
+        f"{name} {format_percent(weight)}" in html for name, weight in zip("BAC", weights, strict=True)
+    )
