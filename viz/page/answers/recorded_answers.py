@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from viz.cards.answers import AnswerCard
 from viz.cards.shuffle import InOrders
@@ -20,11 +20,7 @@ from viz.page.form.form import Form
 ANSWERS_FILE = Path(__file__).parents[3] / "assets" / "recorded" / "answers.json"
 
 
-class _RecordedModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class RecordedAnswer(_RecordedModel):
+class RecordedAnswer(BaseModel, frozen=True, extra="forbid"):
     """Answer of one method."""
 
     method: str
@@ -36,7 +32,7 @@ class RecordedAnswer(_RecordedModel):
     """First position of each document, in input order, for the last question token, in each order."""
 
 
-class RecordedAnswers(_RecordedModel):
+class RecordedAnswers(BaseModel, frozen=True, extra="forbid"):
     """Answers to one example."""
 
     asked: str  # `fingerprint` of the example

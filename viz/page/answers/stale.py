@@ -9,6 +9,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import render
+from viz.drawing.text import join_words
 from viz.page.form.form import Form
 from viz.page.jobs.model_pool import Choice
 
@@ -46,7 +47,7 @@ def changes(origin: Origin, form: Form, model: Choice | None) -> list[str]:
     edited = [document_letter(letter) for letter in sorted(then.keys() & now) if then[letter] != now[letter]]
     different = {
         f"number of {nouns.documents}": len(then) != len(now),
-        f"text of {_listed(edited)}": bool(edited),
+        f"text of {join_words(edited)}": bool(edited),
         "order": not origin.is_for_all_orders and len(then) == len(now) and before.order != form.order,
         nouns.question: before.question.strip() != form.question.strip(),
         "instruction": _instruction(before) != _instruction(form),
@@ -68,15 +69,10 @@ def stale_html(origin: Origin | None, form: Form, model: Choice | None, *, press
         order=[document_letter(letter) for letter in before.order],
         question=before.question.strip() if before.row.needs_question else "",
         methods=[METHODS[name].label for name in before.methods],
-        changed=_listed(changed),
+        changed=join_words(changed),
         press=press,
     )
 
 
 def _instruction(form: Form) -> str:
     return form.instruction.strip() or TASKS[form.task].instruction.strip()
-
-
-def _listed(words: list[str]) -> str:
-    """Join words with commas and a final "and"."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

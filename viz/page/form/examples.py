@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, field_validator
+from pydantic import BaseModel, Field, StringConstraints, TypeAdapter, field_validator
 
 from pine_engine.prompts.tasks import TASKS
 from viz.page.common.bounds import MAX_DOCUMENTS
@@ -16,18 +16,14 @@ EXAMPLES_FILE = Path(__file__).parents[3] / "assets" / "examples.json"
 NonEmpty = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
-class _ExampleModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ExampleDocument(_ExampleModel):
+class ExampleDocument(BaseModel, frozen=True, extra="forbid"):
     """One document of an example; the title may be empty."""
 
     text: NonEmpty
     title: str = ""
 
 
-class FormExample(_ExampleModel):
+class FormExample(BaseModel, frozen=True, extra="forbid"):
     """One example."""
 
     name: NonEmpty
