@@ -1,5 +1,6 @@
 """The page: what is asked on the left, and a tab for everything that can be seen of it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import gradio as gr
 
 from viz.cards.tutorial import explanations_html
 from viz.drawing.markup import empty_panel
+from viz.page.answers.answering import FinishedRun
 from viz.page.answers.cards import Shown
 from viz.page.answers.choosing import bind_choices
 from viz.page.answers.recordings import tutorial_recording
@@ -22,12 +24,14 @@ from viz.page.files.reading_files import FileReader
 from viz.page.form.examples import load_examples
 from viz.page.form.read_only import NOTE, freeze
 from viz.page.gradio_patches.blocks import GuardedBlocks
-from viz.page.internals import internals_tab
+from viz.page.internals import LAB, Internals, View, internals_tab, opened_label
+from viz.page.jobs.job_bar import Updates
 from viz.page.jobs.loading import Status
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 from viz.page.model_choice import OPEN, model_picker
 from viz.page.position_sweep import sweep_tab
+from viz.page.selection import first_selection
 from viz.page.serving.sessions import on_unload
 from viz.page.share import share_tab
 from viz.page.shuffle import shuffle_tab
@@ -35,6 +39,7 @@ from viz.page.tutorial import tutorial_tab
 from viz.page.why import why_html
 
 TITLE = "PINE Explorer"
+WHY = "Why"  # label of a tab
 QUESTION = "Same documents, another order. Does the answer change?"
 
 HEADER_BUTTONS = '<button type="button" class="page-header-button" data-projector>Present</button>'
@@ -63,13 +68,13 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         chosen = model_picker(toggle, pool, ready)
         if settings.read_only:
             gr.HTML(notice(NOTE, kind="note"), elem_id="read-only")
-        with gr.Tabs(elem_id="tabs", overflow_behavior="wrap"):
+        with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as tabs:
             with gr.Tab("See it") as see_it:
                 workspace = Workspace(examples, settings)
                 shuffle_event, certificate = shuffle_tab(workspace, sources, chosen, settings, disk)
-            with gr.Tab("Why"):
+            with gr.Tab(WHY):
                 why = gr.HTML(empty_panel("Loading figures…"), elem_id="why")
-            with gr.Tab("Lab"), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
+            with gr.Tab(LAB), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
                 with gr.Tab("Internals"):
                     stale = gr.HTML("", elem_id="internals-stale")
                     inside = internals_tab(workspace.finished, sources, chosen)
@@ -102,9 +107,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             runs = [run_event, shuffle_event]
             opened = share_tab(workspace, inside, page, settings, disk, certificate, runs)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
-        for event in (recorded, run_event, shuffle_event):
-            inside.follow(event)
-            event.then(why_html, workspace.finished, why, **PRIVATE_EVENT)
+        _bind_drawings(tabs, [recorded, *runs], why, inside, workspace.finished)
         _bind_status(page, timer, model, ready, sources, chosen)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.unload(on_unload(page, workspace.finished))
@@ -119,6 +122,33 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
 def status_html(status: Status) -> str:
     """HTML of the line that says how far the model is."""
     return notice(status.sentence, kind="error" if status.stage == "failed" else status.stage)
+
+
+def _bind_drawings(
+    tabs: gr.Tabs, runs: Sequence[Any], why: gr.HTML, inside: Internals, finished: gr.State
+) -> None:
+    """Draw the last run in Why and Internals once their tab is open: when it is opened, or after the run."""
+
+    def show_open(run: FinishedRun | None, view: View, wanted: dict[str, Any]) -> Updates:
+        if view.page_tab not in view.stale:
+            return {}
+        view.stale.discard(view.page_tab)
+        return {why: why_html(run)} if view.page_tab == WHY else inside.show_run(run, view, wanted)
+
+    def after_run(run: FinishedRun | None, view: View, wanted: dict[str, Any]) -> Updates:
+        view.stale, view.selection = {WHY, LAB}, None
+        selection = None if run is None else first_selection(run).picked(wanted, run)
+        return {inside.selection: selection} | show_open(run, view, wanted)
+
+    # gradio reads the hints of functions that take an event, so these name no type that is not imported.
+    def open_page_tab(event: gr.EventData, run: Any, view: View, wanted: dict[str, Any]) -> Any:
+        view.page_tab = opened_label(event)
+        return show_open(run, view, wanted) or gr.skip()
+
+    inputs, outputs = [finished, inside.view, inside.wanted], [why, *inside.outputs]
+    for event in runs:
+        inside.follow(event.then(after_run, inputs, outputs, **PRIVATE_EVENT))
+    inside.follow(tabs.select(open_page_tab, inputs, outputs, **PRIVATE_EVENT))
 
 
 def _bind_status(

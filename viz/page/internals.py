@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import gradio as gr
@@ -38,6 +38,7 @@ NO_RUN = (
 
 WHAT_IS_COMPUTED = "Runs two more prefills for the selected layer and head."
 
+LAB = "Lab"  # label of the tab of the page with this one
 FIRST_TAB = "masks"  # initial tab, which needs no job
 MEAN = "mean"  # choice of layer or head for the mean
 MAX_SELECTIONS = 20  # maximum number of events handled at once
@@ -67,6 +68,8 @@ _PICKS = TypeAdapter(Annotated[list[tuple[int, dict[str, Any]]], Field(max_lengt
 class View:
     """Selection of a session. Events update it at once; a drawing is dropped if a newer event has started."""
 
+    page_tab: str = ""  # label of the open tab of the page; "" for the first one
+    stale: set[str] = field(default_factory=set)  # tabs of the page that show an earlier run
     tab: str = FIRST_TAB
     selection: Selection | None = None  # None before a run
     heard: int = 0  # number of the last selection handled
@@ -81,7 +84,9 @@ class Internals:
     view: gr.State  # view, mutated in place
     selection: gr.State  # selection of the view; None before a run
     wanted: gr.State  # selection of an opened session, for the next run
-    follow: Callable[[Any], None]  # draw the finished run after this event, which has set it
+    outputs: list[Any]  # widgets that `show_run` updates
+    show_run: Callable[..., Updates]  # return the updates that show a run, without drawings
+    follow: Callable[[Any], None]  # draw the tab after this event if it is open
 
 
 def new_picks(sent: str, heard: int) -> list[tuple[int, dict[str, Any]]]:
@@ -115,6 +120,11 @@ def after_control(
     place = {"layer": layer, "head": head}
     indices = {name: None if value == MEAN else int(value) for name, value in place.items()}
     return selection.picked({"method": method, "query": query, **indices}, run)
+
+
+def opened_label(event: gr.EventData) -> str:
+    """Return the label of the tab that an event (untrusted) opens; "" for an invalid one."""
+    return str(event._data.get("value", "")) if isinstance(event._data, dict) else ""
 
 
 def spoken(label: str) -> str:
@@ -180,9 +190,9 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
             head: _shown(selection.head),
         }
 
-    def show_run(run: FinishedRun | None, view: View, wanted_now: dict[str, Any]) -> Any:
+    def show_run(run: FinishedRun | None, view: View, wanted_now: dict[str, Any]) -> Updates:
         if run is None:
-            return gr.skip()
+            return {}
         first = first_selection(run).picked(wanted_now, run)
         view.selection, view.begun = first, view.begun + 1
         methods = [(METHODS[name].label, name) for name in run.result.traces]
@@ -208,11 +218,12 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
             updates[figures[place]] = figure_value(made.figures.get(place))
         return updates if view.begun == begun else gr.skip()
 
+    def draw_if_open(run: FinishedRun | None, view: View, attended: AttentionView | None) -> Any:
+        return draw(run, view, attended) if view.page_tab == LAB else gr.skip()
+
     def follow(event: Any) -> None:
         # Drawn once the old pictures are away: a tab that was opened in between would be emptied and stay so.
-        event.then(
-            show_run, [finished, state, wanted], [summary, body, wanted, *shown], **PRIVATE_EVENT
-        ).then(draw, read, shown, **PRIVATE_EVENT)
+        event.then(draw_if_open, read, shown, **PRIVATE_EVENT)
 
     def take_picks(sent: str, run: FinishedRun | None, view: View, attended: AttentionView | None) -> Any:
         picks = new_picks(sent, view.heard)
@@ -238,8 +249,7 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
 
     # gradio reads the hints of functions that take an event, so these name no type that is not imported.
     def open_tab(event: gr.EventData, run: Any, view: View, attended: Any) -> Any:
-        what = event._data if isinstance(event._data, dict) else {}
-        view.tab = next((name for name, label in TABS if label == what.get("value")), view.tab)
+        view.tab = next((name for name, label in TABS if label == opened_label(event)), view.tab)
         return draw(run, view, attended)
 
     newest = {"trigger_mode": "always_last", **PRIVATE_EVENT}
@@ -265,7 +275,7 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
 
     computed = bind_job(bar, begin, [finished, selected], [attended], sources, chosen)
     computed.then(draw, read, shown, **PRIVATE_EVENT)
-    return Internals(tabs, state, selected, wanted, follow)
+    return Internals(tabs, state, selected, wanted, [summary, body, wanted, *shown], show_run, follow)
 
 
 def _numbered(word: str, count: int) -> list[tuple[str, str]]:

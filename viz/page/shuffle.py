@@ -43,7 +43,7 @@ def shuffle_tab(
     """
     with gr.Accordion(
         "Shuffle test: logits, log-probabilities, positions", open=False, elem_id="shuffle-section"
-    ):
+    ) as section:
         verdict = gr.HTML(empty_panel(EMPTY_TEXT), elem_id="shuffle-verdict")
         matrix = build_figure("shuffle-matrix", picks_itself=True)
         answer = gr.HTML("", elem_id="shuffle-answer")
@@ -60,6 +60,7 @@ def shuffle_tab(
             certificate = gr.DownloadButton("Download JSON", elem_id="certificate", size="sm")
             sheet = gr.DownloadButton("Download printable page", elem_id="certificate-page", size="sm")
     drawn, kept = gr.State(None), gr.State(None, delete_callback=remove_folder)
+    panel = gr.State({"is_open": False})  # updated in place, also during a run
     figures = [drawn, verdict, matrix, played, spread]
 
     def announce(documents: str, count: int) -> Updates:
@@ -77,7 +78,9 @@ def shuffle_tab(
         **PRIVATE_EVENT,
     )
 
-    def draw(tried: OrdersTried, task: str, accepted: str | None) -> Updates:
+    def draw(panel: dict[str, bool], tried: OrdersTried, task: str, accepted: str | None) -> Updates:
+        if not panel["is_open"]:
+            return {drawn: tried}
         is_correct = is_correct_by(task, accepted_answers(accepted))
         labels = {method.name: method.label for method in tried.methods}
         rows, placed = tried.rows, tried.placed
@@ -89,12 +92,20 @@ def shuffle_tab(
             spread: figure_value(plot_logprob_by_order(rows, labels=labels) if rows else None),
         }
 
-    def judge(tried: Any, task: str, accepted: str | None) -> Any:
-        return gr.skip() if tried is None else draw(tried, task, accepted)
+    def judge(panel: dict[str, bool], tried: Any, task: str, accepted: str | None) -> Any:
+        return gr.skip() if tried is None else draw(panel, tried, task, accepted)
 
-    page.accepted.change(
-        judge, [drawn, page.task, page.accepted], figures, trigger_mode="always_last", **PRIVATE_EVENT
-    )
+    def expand(panel: dict[str, bool], *values: Any) -> Any:
+        panel["is_open"] = True
+        return judge(panel, *values)
+
+    def collapse(panel: dict[str, bool]) -> None:
+        panel["is_open"] = False
+
+    judged = [panel, drawn, page.task, page.accepted]
+    page.accepted.change(judge, judged, figures, trigger_mode="always_last", **PRIVATE_EVENT)
+    section.expand(expand, judged, figures, **PRIVATE_EVENT)
+    section.collapse(collapse, panel, **PRIVATE_EVENT)
 
     # gradio reads the hints of functions that take an event, so these name no type that is not imported.
     def show_answer(event: gr.EventData, tried: Any) -> Any:
@@ -118,6 +129,7 @@ def shuffle_tab(
         }
 
     def begin(
+        panel: dict[str, bool],
         before: Path | None,
         choice: Choice | None,
         accepted: str | None,
@@ -135,7 +147,7 @@ def shuffle_tab(
                 return {}
             shown = Shown(tried.cards, form.task, in_orders=tried.in_orders, order=form.order)
             updates = show(page, shown, accepted) | {page.results.origin: origin}
-            return updates | draw(tried, form.task, accepted) if tried.rows else updates
+            return updates | draw(panel, tried, form.task, accepted) if tried.rows else updates
 
         return Job(
             what="shuffle",
@@ -165,7 +177,7 @@ def shuffle_tab(
     outputs: list[Any] = [*figures, answer, offer, certificate, sheet, kept]
     outputs += [page.results.origin, page.results.note, page.finished, page.bar.status]
     outputs += [page.answers, page.order_table, page.shown]
-    inputs = [kept, chosen, page.accepted, page.num_orders, page.seed, page.controls, *page.inputs]
+    inputs = [panel, kept, chosen, page.accepted, page.num_orders, page.seed, page.controls, *page.inputs]
     return bind_job(page.shuffle_bar, begin, inputs, outputs, sources, chosen), kept
 
 

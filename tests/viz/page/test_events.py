@@ -6,10 +6,9 @@ import gradio as gr
 import pytest
 
 from tests.support.viz_reading import read_html
-from tests.support.widgets import built, whole_page
-from viz.page.internals import internals_tab
-from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.sources import Sources
+from tests.support.widgets import whole_page
+from viz.page.answers.recordings import tutorial_recording
+from viz.page.internals import View
 
 
 @pytest.fixture(scope="module")
@@ -60,21 +59,28 @@ def test_what_writes_a_state_that_others_follow_tells_them(page: gr.Blocks) -> N
     assert {event.name for event in writers} == {"look", "load"}
 
 
-def test_functions_that_take_an_event_get_it(source: EngineSource) -> None:
+def test_functions_that_take_an_event_get_it(page: gr.Blocks) -> None:
     """gradio reads their hints, and one that it cannot resolve hides the event from it, without a word."""
+    names = {"open_tab", "open_page_tab", "show_answer"}
+    taking = [gr.utils.get_type_hints(one.fn)["event"] for one in page.fns.values() if one.name in names]
+    assert len(taking) == 4 and set(taking) == {gr.EventData}
 
-    def build() -> Any:
-        with gr.Blocks() as page:
-            sources = Sources(source)
-            internals_tab(gr.State(None), sources, gr.State(None))
-        return page
 
-    taking = {
-        function.name: gr.utils.get_type_hints(function.fn).get("event")
-        for function in built(build).fns.values()
-        if function.name == "open_tab"
-    }
-    assert taking == {"open_tab": gr.EventData}
+def test_why_and_internals_are_drawn_while_their_tab_is_open(page: gr.Blocks) -> None:
+    functions: dict[str, Any] = {event.name: event.fn for event in page.fns.values()}
+    view, run = View(), tutorial_recording().run
+
+    def drawn(name: str, *event: Any) -> set[str]:
+        updates = functions[name](*event, run, view, {})
+        return {block.elem_id for block in updates if getattr(block, "elem_id", None)}
+
+    def opened(label: str) -> set[str]:
+        return drawn("open_page_tab", gr.EventData(None, {"value": label}))
+
+    assert opened("Why") == set() and drawn("after_run") == {"why"}
+    assert opened("See it") == drawn("after_run") == drawn("draw_if_open") == set()
+    assert opened("Why") == {"why"} and opened("See it") == opened("Why") == set()
+    assert "internals-summary" in opened("Lab") & drawn("after_run") and "masks-html" in drawn("draw_if_open")
 
 
 def test_a_panel_away_from_its_button_offers_it_and_no_button_is_there_twice(page: gr.Blocks) -> None:

@@ -36,6 +36,7 @@ from viz.page.shuffle_job import OrdersTried, caption_of, orders_for, shuffle
 
 FIGURES = ("shuffle-matrix", "shuffle-positions", "shuffle-spread")
 B_A_C = swapped(THREE, 0)
+PANEL = {"is_open": True}  # section of the figures
 
 
 @pytest.fixture(scope="module")
@@ -107,16 +108,9 @@ def test_cell_shows_its_answer_beside_the_first(last: OrdersTried) -> None:
 
 @pytest.mark.parametrize(
     "what",
-    [
-        {},
-        {"clear": True},
-        {"tried": 6, "method": "pine"},
-        {"tried": -1, "method": "pine"},
-        {"tried": "0", "method": "pine"},
-        {"tried": True, "method": "pine"},
-        {"tried": 0, "method": []},
-    ],
-)
+    [{}, {"clear": True}, {"tried": 0, "method": []},
+     *({"tried": tried, "method": "pine"} for tried in (6, -1, "0", True))],
+)  # fmt: skip
 def test_invalid_cell_shows_nothing(last: OrdersTried, what: dict[str, Any]) -> None:
     assert answer_behind(last, what) == ""
 
@@ -201,8 +195,8 @@ def test_status_caption_and_log_show_invariance_warning(
 
 
 @pytest.fixture(scope="module")
-def event(source: EngineSource, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The page's shuffle: the function behind its button, and the widgets that it writes."""
+def events(source: EngineSource, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Events of the page's shuffle by the name of their function."""
     disk = Disk(tmp_path_factory.mktemp("disk"), 1e6)
 
     def build() -> Any:
@@ -210,18 +204,25 @@ def event(source: EngineSource, tmp_path_factory: pytest.TempPathFactory) -> Any
             page = Workspace(load_examples())
             sources = Sources(source, queue=FairQueue(4))
             pressed, _ = shuffle_tab(page, sources, gr.State(None), DEFAULTS, disk)
-        return blocks, pressed, page, page.shuffle_bar.run
+        return blocks, pressed, page
 
-    blocks, pressed, page, button = built(build)
-    (found,) = [function for function in blocks.fns.values() if (button._id, "click") in function.targets]
-    assert page.finished in found.outputs and callable(pressed.then)
+    blocks, pressed, page = built(build)
+    found = {function.name: function for function in blocks.fns.values()}
+    assert page.finished in found["run"].outputs and callable(pressed.then)
+    assert (page.shuffle_bar.run._id, "click") in found["run"].targets
     return found
+
+
+@pytest.fixture(scope="module")
+def event(events: dict[str, Any]) -> Any:
+    """The page's shuffle: the function behind its button, and the widgets that it writes."""
+    return events["run"]
 
 
 def press(event: Any, stop: StopFlag, kept: Path | None, controls: bool, entries: Entries = B_A_C) -> Any:
     """Presses Shuffle with these documents."""
     values = ("retrieval_qa", "Which?", "Answer.", ["pine"], 3, entries_json(entries))
-    return event.fn(stop, None, kept, None, "No such answer", 6, 0, controls, *values)
+    return event.fn(stop, None, PANEL, kept, None, "No such answer", 6, 0, controls, *values)
 
 
 def last_values(views: list[dict[Any, Any]]) -> dict[str, Any]:
@@ -262,6 +263,19 @@ def test_the_page_offers_certificate_and_pictures_after_a_shuffle(event: Any) ->
     next(again)
     assert not folder.exists()
     again.close()
+
+
+def test_figures_are_drawn_while_their_section_is_open(
+    events: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PANEL, "is_open", False)
+    ended = last_values(list(press(events["run"], StopFlag(), None, False)))
+    assert not ended.keys() & set(FIGURES) and len(ended["OrdersTried"].rows) == 6
+    for name in ("judge", "expand", "judge"):
+        shown = last_values([events[name].fn(PANEL, ended["OrdersTried"], "retrieval_qa", None)])
+        assert (set(FIGURES) <= shown.keys()) == PANEL["is_open"]
+    events["collapse"].fn(PANEL)
+    assert not PANEL["is_open"]
 
 
 def test_shuffle_joined_late_shows_all_orders(event: Any) -> None:
@@ -308,6 +322,6 @@ def test_a_shuffle_that_fails_says_so_and_offers_nothing(event: Any) -> None:
 
 def test_invalid_values_clear_no_results(event: Any) -> None:
     values = ("retrieval_qa", "Which?", "Answer.", ["pine"], 3, "no JSON")
-    (view,) = event.fn(StopFlag(), None, None, None, "", 6, 0, False, *values)
+    (view,) = event.fn(StopFlag(), None, PANEL, None, None, "", 6, 0, False, *values)
     assert {widget.elem_id for widget in view} == {"shuffle-status", "stop-shuffle"}
     assert "Invalid documents" in last_values([view])["shuffle-status"]
