@@ -47,14 +47,11 @@ class AttentionView:
     done: Work | None = None
 
     @property
-    def content(self) -> bool:
-        """Return True if the weights are there."""
-        return self.is_complete
-
-    @property
     def is_complete(self) -> bool:
         """Return True if the weights are there."""
         return bool(self.weights)
+
+    content = is_complete
 
 
 def attention_request(run: FinishedRun, selection: Selection) -> AttentionRequest:

@@ -108,13 +108,6 @@ def finished_cards(result: RunResult) -> tuple[AnswerCard, ...]:
     return tuple(advance(card, pine.GenerationFinished(result.answers[card.method])) for card in cards)
 
 
-def method_of(event: Event) -> str | None:
-    """Return the method of an event; None for the end of the run."""
-    if isinstance(event, pine.RunFinished):
-        return None
-    return event.answer.method if isinstance(event, pine.GenerationFinished) else event.method
-
-
 def progress_sentence(event: Event) -> str:
     """Describe the progress of the engine in one line."""
     match event:
@@ -138,9 +131,9 @@ def answer(
     with closing(events):
         for event in events:
             meter.see(event)
-            method = method_of(event)
-            if method is None:
+            if isinstance(event, pine.RunFinished):
                 continue
+            method = event.answer.method if isinstance(event, pine.GenerationFinished) else event.method
             cards[method] = advance(cards[method], event)
             if time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()

@@ -121,14 +121,8 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             and bitwise identity; and each order with the answer of every method.
         """
         form = _form(settings, question, documents, methods, max_new_tokens, instruction)
-        run: dict[str, Any] = {
-            "form": form,
-            "count": orders,
-            "seed": seed,
-            "controls": False,
-            "settings": settings,
-            "trace": False,
-        }
+        run = {"form": form, "settings": settings, "trace": False}
+        run |= {"count": orders, "seed": seed, "controls": False}
         report = partial(shuffled, accepted=tuple(answers or ()))
         return _answer(sources, "api shuffle", form.methods, run_orders, plan_shuffle, report, run)
 

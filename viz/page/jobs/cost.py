@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from math import ceil
 from operator import add
 
@@ -24,7 +24,7 @@ class Work:
     tokens_at_once: int = 0  # prompt and new tokens that are in memory at the same time; 0 if unknown
 
     def __add__(self, other: "Work") -> "Work":
-        total = Work(*map(add, astuple(self), astuple(other)))
+        total = Work(*map(add, vars(self).values(), vars(other).values()))
         return replace(total, tokens_at_once=max(self.tokens_at_once, other.tokens_at_once))
 
     def times(self, factor: float) -> "Work":

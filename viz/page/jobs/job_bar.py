@@ -1,7 +1,7 @@
 """Job of the page or the API: start button, Stop, and the run: queue -> engine -> work -> views."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
@@ -18,7 +18,7 @@ from viz.page.jobs.cost import Work
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.run_log import LoggedRun, StopFlag
-from viz.page.jobs.shared_runs import Subscription
+from viz.page.jobs.shared_runs import SharedRun
 from viz.page.jobs.sources import Sources
 from viz.page.jobs.zerogpu import compute
 
@@ -189,11 +189,16 @@ def run_on_model(
         with sources.runs.watched(run), lease as source:
             if not source.for_all:  # before the queue, so that later runs do not wait for it
                 yield from _until_loaded(source, run)
-            subscription = Subscription(sources.shared_runs, (source, work, arguments))
+            request, leaving = (source, work, arguments), ExitStack()
             plan = partial(plan, **arguments)
-            size = _size(source, plan)
-            joined = sources.queue.join(current_client(), listener_check(), subscription.follow, size)
-            with joined as ticket, subscription:
+
+            def follow() -> SharedRun[Any] | None:
+                if found := sources.shared_runs.find(request):
+                    leaving.callback(found.leave)
+                return found
+
+            joined = sources.queue.join(current_client(), listener_check(), follow, _size(source, plan))
+            with joined as ticket, leaving:
                 while not run.over() and (ahead := ticket.wait(WAIT_S)):
                     stop_if_disconnected()
                     yield ticket.sentence(ahead)
@@ -201,11 +206,12 @@ def run_on_model(
                 engine = None if run.over() else source.wait(0)
                 if engine is None:
                     return
-                shared = subscription.run or subscription.start(
-                    compute(engine, partial(work, **arguments), plan=plan)
-                )
-                ticket.computation = shared
-                run.is_follower = subscription.is_follower
+                shared = ticket.computation
+                if not isinstance(shared, SharedRun):
+                    views = compute(engine, partial(work, **arguments), plan=plan)
+                    ticket.computation = shared = sources.shared_runs.start(request, views)
+                    leaving.callback(shared.leave)
+                run.is_follower = ticket.is_follower
                 run.start(engine, shared.began)
                 for view in shared.views():
                     yield view

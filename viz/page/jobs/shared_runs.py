@@ -3,8 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 from pine_engine.server.fair_queue import FairQueue
@@ -127,33 +126,3 @@ class SharedRuns:
                 self._runs.add(run)
             self._queue.wake()
         return run
-
-
-class Subscription:
-    """Part of one request in a run, which it starts or follows; its block ends with leaving the run."""
-
-    def __init__(self, runs: SharedRuns, request: RunRequest) -> None:
-        self._runs = runs
-        self._request = request
-        self.run: SharedRun[Any] | None = None
-        self.is_follower = False
-
-    def follow(self) -> SharedRun[Any] | None:
-        """Subscribe to the active run of an equal request and return it; None if there is none."""
-        self.run = self._runs.find(self._request)
-        self.is_follower = self.run is not None
-        return self.run
-
-    def start(self, views: Generator[Any, None, None]) -> SharedRun[Any]:
-        """Start the run."""
-        self.run = self._runs.start(self._request, views)
-        return self.run
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.run is not None:
-            self.run.leave()
