@@ -1,4 +1,5 @@
-/* Buttons that nobody sees, pressed when a visitor pauses: at each letter they would hold up the typing. */
+/* Timers. Buttons that nobody sees are pressed when a visitor pauses: at each letter they would hold up the typing. The
+   status line of a run counts the seconds since its last message. */
 (() => {
   "use strict";
   const PAUSES_MS = { "count-form": 250, "keep-draft": 800 };
@@ -11,4 +12,10 @@
     }
   };
   for (const kind of ["input", "change"]) document.addEventListener(kind, typed);
+
+  setInterval(() => {
+    for (const { dataset } of document.querySelectorAll(".page-notice-running")) {
+      dataset.seconds = Number(dataset.seconds ?? 0) + 1;
+    }
+  }, 1000);
 })();

@@ -27,6 +27,9 @@ View = TypeVar("View")
 WAIT_S = 0.8  # seconds between two messages to a waiting client, which cost the server some milliseconds each
 Updates = dict[Any, Any]  # updates of widgets
 
+running = partial(notice, kind="running")
+"""Render the status line of a run, to which assets/typing.js adds the seconds since its last change."""
+
 
 class JobView(Protocol):
     """Progress of a job, with the results so far."""
@@ -138,7 +141,7 @@ def bind_job(
             return
         current = sources.runs.new(job.what, job.methods, stop)
         last: Any = None
-        yield {bar.status: notice("Starting…"), bar.stop: gr.update(interactive=True)} | job.cleared
+        yield {bar.status: running("Starting…"), bar.stop: gr.update(interactive=True)} | job.cleared
         lease = sources.lease(job.task, choice)
         steps: Generator[str | JobView, None, None] = run_on_model(
             sources, current, lease, job.work, job.plan, job.arguments
@@ -146,10 +149,10 @@ def bind_job(
         with closing(steps):
             for step in steps:
                 if isinstance(step, str):
-                    yield {bar.status: notice(step)}
+                    yield {bar.status: running(step)}
                 else:
                     is_new = last is None or step.content != last.content
-                    yield {bar.status: notice(step.sentence)} | (job.show(step) if is_new else {})
+                    yield {bar.status: running(step.sentence)} | (job.show(step) if is_new else {})
                     last, current.done = step, step.done or current.done
         if current.failure:
             yield idle(notice(current.failure, kind="error"))
@@ -213,6 +216,8 @@ def run_on_model(
                     leaving.callback(shared.leave)
                 run.is_follower = ticket.is_follower
                 run.start(engine, shared.began)
+                if not run.is_follower and sources.runs.open - sources.queue.waiting > 1:
+                    yield "Started. The prefill takes turns with those of other runs."
                 for view in shared.views():
                     yield view
                     stop_if_disconnected()

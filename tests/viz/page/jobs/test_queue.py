@@ -13,7 +13,7 @@ from pine_engine.errors import PineError
 from pine_engine.server.fair_queue import Client, FairQueue, QueueFullError, Ticket
 from tests.support.running import one_run, run_views
 from tests.support.runs import form_of
-from viz.page.answers.answering import answer, plan_answers
+from viz.page.answers.answering import RunView, answer, plan_answers
 from viz.page.jobs.job_bar import run_on_model
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
@@ -291,10 +291,10 @@ def test_runs_of_two_visitors_are_computed_together(source: EngineSource) -> Non
     questions = ("Which is green?", "Which is red, and why?")
     alone = [answers(start(question)) for question in questions]
     first, second, third = map(start, (*questions, "Which is white?"))
-    begun = [next(first), next(second)]
-    assert not any(isinstance(view, str) for view in begun)
+    begun, sentence = next(first), next(second)
+    assert isinstance(begun, RunView) and sentence.startswith("Started.")
     assert next(third).startswith("Queued: 2 runs ahead of you")
-    assert [answers([begun[1], *second]), answers([begun[0], *first])] == alone[::-1]
+    assert [answers(second), answers([begun, *first])] == alone[::-1]
     assert answers(third) not in alone
 
 
