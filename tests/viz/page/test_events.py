@@ -53,10 +53,12 @@ def test_what_shows_no_progress_names_no_widget_for_it(page: gr.Blocks) -> None:
 
 def test_what_writes_a_state_that_others_follow_tells_them(page: gr.Blocks) -> None:
     followed = followed_states(page)
-    assert len(followed) == 2  # is the model there, and which was chosen
+    assert len(followed) == 4  # is the model there, which was chosen, and the inputs of answers and sweep
     writers = [event for event in page.fns.values() if followed & {output._id for output in event.outputs}]
-    assert [event.name for event in writers if not event.queue] == []
-    assert {event.name for event in writers} == {"look", "load"}
+    assert {event.name for event in writers if event.queue} == {"look", "load", "run"}
+    # These change the form, too, whose change is followed.
+    others = {event.name for event in writers if not event.queue}
+    assert others == {"pick_example", "pick_again", "restore", "open_file"}
 
 
 def test_functions_that_take_an_event_get_it(page: gr.Blocks) -> None:
@@ -67,7 +69,7 @@ def test_functions_that_take_an_event_get_it(page: gr.Blocks) -> None:
 
 
 def test_why_and_internals_are_drawn_while_their_tab_is_open(page: gr.Blocks) -> None:
-    functions: dict[str, Any] = {event.name: event.fn for event in page.fns.values()}
+    functions: dict[str | None, Any] = {event.name: event.fn for event in page.fns.values()}
     view, run = View(), tutorial_recording().run
 
     def drawn(name: str, *event: Any) -> set[str]:
