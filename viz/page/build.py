@@ -1,6 +1,6 @@
 """The page: what is asked on the left, and a tab for everything that can be seen of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from viz.page.files.reading_files import FileReader
 from viz.page.form.examples import load_examples
 from viz.page.form.read_only import NOTE, freeze
 from viz.page.gradio_patches.blocks import GuardedBlocks
-from viz.page.internals import LAB, Internals, View, internals_tab, opened_label
+from viz.page.internals import LAB, TUTORIAL, Internals, View, internals_tab, opened_label
 from viz.page.jobs.job_bar import Updates
 from viz.page.jobs.loading import Status
 from viz.page.jobs.model_pool import Choice
@@ -82,8 +82,8 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                     sweep = sweep_tab(workspace, examples, sources, chosen, settings)
                 with gr.Tab("Evaluate"):
                     evaluate_tab(page, sources, chosen, settings, disk, reader)
-            with gr.Tab("Tutorial"):
-                tutorial_tab(page, workspace.finished)
+            with gr.Tab(TUTORIAL):
+                tutorial = tutorial_tab(workspace.finished)
         gr.HTML(explanations_html())
         timer = gr.Timer(1.0)
         stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js
@@ -107,7 +107,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             runs = [run_event, shuffle_event]
             opened = share_tab(workspace, inside, page, settings, disk, certificate, runs)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
-        _bind_drawings(tabs, [recorded, *runs], why, inside, workspace.finished)
+        _bind_drawings(tabs, [recorded, *runs], why, inside, tutorial, workspace.finished)
         _bind_status(page, timer, model, ready, sources, chosen)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.unload(on_unload(page, workspace.finished))
@@ -125,18 +125,25 @@ def status_html(status: Status) -> str:
 
 
 def _bind_drawings(
-    tabs: gr.Tabs, runs: Sequence[Any], why: gr.HTML, inside: Internals, finished: gr.State
+    tabs: gr.Tabs,
+    runs: Sequence[Any],
+    why: gr.HTML,
+    inside: Internals,
+    tutorial: Mapping[gr.HTML, Callable[[], str]],
+    finished: gr.State,
 ) -> None:
-    """Draw the last run in Why and Internals once their tab is open: when it is opened, or after the run."""
+    """Draw the tutorial once, and the last run in Why and Internals, while their tab is open."""
 
     def show_open(run: FinishedRun | None, view: View, wanted: dict[str, Any]) -> Updates:
         if view.page_tab not in view.stale:
             return {}
         view.stale.discard(view.page_tab)
+        if view.page_tab == TUTORIAL:
+            return {widget: draw() for widget, draw in tutorial.items()}
         return {why: why_html(run)} if view.page_tab == WHY else inside.show_run(run, view, wanted)
 
     def after_run(run: FinishedRun | None, view: View, wanted: dict[str, Any]) -> Updates:
-        view.stale, view.selection = {WHY, LAB}, None
+        view.stale, view.selection = view.stale | {WHY, LAB}, None
         selection = None if run is None else first_selection(run).picked(wanted, run)
         return {inside.selection: selection} | show_open(run, view, wanted)
 
@@ -145,7 +152,7 @@ def _bind_drawings(
         view.page_tab = opened_label(event)
         return show_open(run, view, wanted) or gr.skip()
 
-    inputs, outputs = [finished, inside.view, inside.wanted], [why, *inside.outputs]
+    inputs, outputs = [finished, inside.view, inside.wanted], [why, *tutorial, *inside.outputs]
     for event in runs:
         inside.follow(event.then(after_run, inputs, outputs, **PRIVATE_EVENT))
     inside.follow(tabs.select(open_page_tab, inputs, outputs, **PRIVATE_EVENT))

@@ -38,7 +38,7 @@ NO_RUN = (
 
 WHAT_IS_COMPUTED = "Runs two more prefills for the selected layer and head."
 
-LAB = "Lab"  # label of the tab of the page with this one
+LAB, TUTORIAL = "Lab", "Tutorial"  # labels of tabs of the page
 FIRST_TAB = "masks"  # initial tab, which needs no job
 MEAN = "mean"  # choice of layer or head for the mean
 MAX_SELECTIONS = 20  # maximum number of events handled at once
@@ -69,7 +69,7 @@ class View:
     """Selection of a session. Events update it at once; a drawing is dropped if a newer event has started."""
 
     page_tab: str = ""  # label of the open tab of the page; "" for the first one
-    stale: set[str] = field(default_factory=set)  # tabs of the page that show an earlier run
+    stale: set[str] = field(default_factory=lambda: {TUTORIAL})  # tabs that show nothing or an earlier run
     tab: str = FIRST_TAB
     selection: Selection | None = None  # None before a run
     heard: int = 0  # number of the last selection handled

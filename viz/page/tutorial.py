@@ -1,6 +1,6 @@
 """Tab "Tutorial", of the recorded run or the last run; the texts are in viz/cards/tutorial.toml."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -45,8 +45,8 @@ CLICK_SAVE = "() => document.querySelector('#tutorial-file').click()"
 Shapes = list[dict[str, Any]]
 
 
-def tutorial_tab(page: gr.Blocks, finished: gr.State) -> None:
-    """Build the tab and connect its events; its figures are drawn when the page is opened."""
+def tutorial_tab(finished: gr.State) -> dict[gr.HTML, Callable[[], str]]:
+    """Build the tab and connect its events; return what draws its figures, by widget."""
     with gr.Column(elem_id="tutorial-section", elem_classes="page-section"):
         tutorial = gr.HTML(empty_panel("Loading tutorial…"), elem_id="tutorial")
         with gr.Row(elem_classes="page-row"):
@@ -68,8 +68,7 @@ def tutorial_tab(page: gr.Blocks, finished: gr.State) -> None:
     download.click(create, finished, file, **PRIVATE_EVENT).success(
         None, None, None, js=CLICK_SAVE, **PRIVATE_EVENT
     )
-    page.load(running_example_html, None, example, **PRIVATE_EVENT)
-    page.load(tutorial_html, None, tutorial, **PRIVATE_EVENT)
+    return {tutorial: tutorial_html, example: running_example_html}
 
 
 def tutorial_file(run: FinishedRun | None, folder: str) -> str:

@@ -82,6 +82,7 @@ def test_why_and_internals_are_drawn_while_their_tab_is_open(page: gr.Blocks) ->
     assert opened("Why") == set() and drawn("after_run") == {"why"}
     assert opened("See it") == drawn("after_run") == drawn("draw_if_open") == set()
     assert opened("Why") == {"why"} and opened("See it") == opened("Why") == set()
+    assert opened("Tutorial") == {"tutorial", "running-example"} and opened("Tutorial") == set()
     assert "internals-summary" in opened("Lab") & drawn("after_run") and "masks-html" in drawn("draw_if_open")
 
 
