@@ -74,5 +74,5 @@ def _sample(tensors: list[Tensor]) -> Tensor:
     """Return the first weights along the last dimension of each tensor, as bytes."""
     # Subclasses of tensors, such as quantized weights, may refuse to be indexed.
     plain = [one for one in tensors if type(one) in (Tensor, nn.Parameter) and one.device.type == "cpu"]
-    rows = [one[(0,) * (one.dim() - 1)] for one in plain if one.dim() and one.numel()]
-    return torch.cat(rows).view(torch.uint8) if rows else torch.empty(0)
+    rows = [one[(0,) * (one.dim() - 1)].contiguous() for one in plain if one.dim() and one.numel()]
+    return torch.cat([row.view(torch.uint8) for row in rows]) if rows else torch.empty(0)

@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from pine_engine import METHODS, Engine, ModelError, build_plan
 from pine_engine.attention.state import input_device, new_state, strategy_on
 from pine_engine.network.model_patching import clone_with_shared_weights, freeze_rope_frequencies
+from pine_engine.network.model_snapshot import ModelSnapshot
 from tests.support.families import FAMILIES, LAYOUT, longrope, make
 from tests.support.forward import prefill_logits
 from tests.support.tiers import first_daily
@@ -187,6 +188,15 @@ def test_changed_model_is_supported(change: Callable[[PreTrainedModel], Any]) ->
     vanilla = prefill_logits(Engine(model), LAYOUT, "vanilla")
     torch.testing.assert_close(vanilla, expected[0, -len(vanilla) :], rtol=1e-4, atol=1e-4)
     assert torch.equal(model(IDS).logits, expected)
+
+
+def test_float8_weights_are_compared() -> None:
+    model = make("llama")
+    model.scale = nn.Parameter(torch.ones(3).to(torch.float8_e4m3fn), requires_grad=False)
+    before = ModelSnapshot.of(model)
+    assert ModelSnapshot.of(model).is_same(before)
+    model.scale.data = torch.zeros(3).to(torch.float8_e4m3fn)
+    assert not ModelSnapshot.of(model).is_same(before)
 
 
 def test_modules_that_cannot_be_copied_are_refused() -> None:
