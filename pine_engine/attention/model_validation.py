@@ -1,7 +1,7 @@
 """Validation of a loaded model: PINE's rotation and attention must agree with the model's own."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from pine_engine.errors import ModelError, one_line
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS
 from pine_engine.models.packed import PackedWeight
-from pine_engine.models.support import ADVICE, lengths_of_change, refusal, sliding_window
+from pine_engine.models.support import ADVICE, lengths_of_change, quantization_of, refusal, sliding_window
 from pine_engine.network import model_patching as patching
 from pine_engine.network.batch_invariant_ops import OpCallerRecorder, patch_op_callers
 from pine_engine.network.model_patching import PatchedModel
@@ -57,8 +57,10 @@ def validate_model(
     )
 
 
-def _unsupported(model: nn.Module, reason: str) -> ModelError:
-    return ModelError(f"{type(model).__name__}: {reason}; {ADVICE}")
+def _unsupported(model: PreTrainedModel, reason: str) -> ModelError:
+    method = quantization_of(model.config).get("quant_method")
+    advice = f"use weights without its {method} quantization, which can be the reason" if method else ADVICE
+    return ModelError(f"{type(model).__name__}: {reason}; {advice}")
 
 
 @torch.no_grad()
@@ -76,6 +78,7 @@ def _validate_range(
     patching.patch_attention(network, packed)
     with OpCallerRecorder() as callers:
         _capture(network, ids, range(PROBE_TOKENS))
+    _check_kernels(network, callers.modules)
     patch_op_callers(network, callers.modules)
     patched_model = PatchedModel(network, _find_rotation(network, ids), longest)
     parts = ids.split([PREFIX_TOKENS, DOCUMENT_TOKENS, SUFFIX_TOKENS])
@@ -106,6 +109,17 @@ def _check_adapters(model: nn.Module) -> None:
                     f"{type(model).__name__}: adapter {name!r} ({kind}) adds tokens, or depends on others"
                 )
                 raise ModelError(f"{message}; use one that changes each token on its own, such as LoRA")
+
+
+def _check_kernels(network: PreTrainedModel, callers: Iterable[nn.Module]) -> None:
+    """Raise ModelError on the CPU for a layer with packed weights whose kernel cannot be replaced."""
+    types = {*map(type, callers)}
+    for module in network.modules() if network.device.type == "cpu" else ():
+        weight = getattr(module, "weight", None)
+        is_dense = isinstance(weight, Tensor) and weight.is_floating_point()
+        if hasattr(module, "in_features") and not is_dense and type(module) not in types:
+            reason = f"its {type(module).__name__} layers have a kernel that can depend on the batch"
+            raise _unsupported(network, reason)
 
 
 def _check_finite(network: PreTrainedModel, logits: Tensor) -> None:

@@ -21,12 +21,17 @@ from transformers.utils.hub import cached_file
 
 from pine_engine.errors import ModelError
 from pine_engine.models.dtypes import LOADED_IN, Dtype, RequestedDtype, resolve_dtype, stored_dtype
-from pine_engine.models.support import check_sizes, model_errors, refusal
+from pine_engine.models.support import check_sizes, model_errors, quantization_of, refusal
 
 if TYPE_CHECKING:  # huggingface_hub exports it for types only
     from huggingface_hub import SafetensorsRepoMetadata
 
 MAX_WEIGHTS_PER_BYTE = 8  # weights of 1 bit in one byte of a checkpoint
+
+UNREADABLE = {"hqq": "transformers 5 cannot read it"}
+CPU_KERNELS = "PINE has no batch-invariant replacement for the CPU kernels of gptqmodel"
+UNREADABLE_ON_CPU = UNREADABLE | {"gptq": CPU_KERNELS, "awq": CPU_KERNELS}
+"""Reasons by name of a quantization, whichever packages are installed."""
 
 Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 
@@ -55,14 +60,17 @@ def check_quantization(config: PreTrainedConfig) -> None:
 
     transformers loads weights of an unknown quantization as they are, without their scales.
     """
-    quantization = getattr(config, "quantization_config", None)
+    quantization = quantization_of(config)
     if not quantization:
         return
     method = str(quantization.get("quant_method", "unnamed"))
     advice = "use weights that are not quantized"
     with model_errors(f"its {method} quantization", advice, field="quantization_config"):
-        if not AutoHfQuantizer.supports_quant_method(quantization):
-            raise ModelError(f"transformers does not know it; {advice}", field="quantization_config")
+        reason = (UNREADABLE if torch.cuda.is_available() else UNREADABLE_ON_CPU).get(method)
+        if not reason and not AutoHfQuantizer.supports_quant_method(quantization):
+            reason = "transformers does not know it"
+        if reason:
+            raise ModelError(f"{reason}; {advice}", field="quantization_config")
         device_map = {"": "cuda"} if torch.cuda.is_available() else None
         AutoHfQuantizer.from_config(quantization).validate_environment(device_map=device_map)
 
@@ -123,6 +131,13 @@ def read_safetensors(
         kind: Any = transformers.AutoModelForCausalLM
         if config.model_type in with_images:
             kind = transformers.AutoModelForImageTextToText
+        method = quantization_of(config).get("quant_method")
+        if method == "compressed-tensors":
+            # Otherwise the first forward pass decompresses the weights, and each pass may round activations.
+            config.quantization_config["dequantize"] = True
+            options["config"] = config
+        if method in ("bitsandbytes", "torchao") and dtype == "auto":
+            dtype = stored_dtype(config)  # transformers keeps it
         resolved = resolve_dtype(dtype, device, stored=stored_dtype(config))
         return _read(where, kind, resolved, use_safetensors=True, source=source, **options)
 

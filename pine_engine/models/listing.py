@@ -164,7 +164,8 @@ def _with_config(model: LoadableModel, where: Path | str, **source: Any) -> Load
             limit = context_limit(config)
             model = replace(model, family=config.model_type, context=limit and limit[0])
             model = replace(model, state_values=state_values(config), stored=stored_dtype(config))
-            check_quantization(config)
+            if not refusal(config):
+                check_quantization(config)
     except ModelError as error:
         return replace(model, reason=str(error))
     reason = refusal(config) or (NO_CONTEXT if model.context is None else "")

@@ -92,7 +92,7 @@ def _packable_weights(model: PreTrainedModel) -> list[nn.Parameter]:
     output_layer = model.get_output_embeddings()
     layers = [layer for layer in model.modules() if type(layer) is nn.Linear and layer is not output_layer]
     # A weight that is no parameter is computed in each forward pass, as by torch.nn.utils.prune.
-    weights = [each.weight for each in layers if is_packable(each) and isinstance(each.weight, nn.Parameter)]
+    weights = [each.weight for each in layers if is_packable(each) and type(each.weight) is nn.Parameter]
     return list(dict.fromkeys(weights))
 
 

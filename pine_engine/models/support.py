@@ -73,8 +73,21 @@ def check_sizes(stated: Any, name: str = "") -> None:
             raise ModelError(f"{message}; use the config of the weights", field="config")
 
 
+def quantization_of(config: "PretrainedConfig") -> dict[str, Any]:
+    """Return the quantization that a config states for the weights; empty for plain weights."""
+    stated: Any = getattr(config, "quantization_config", None) or {}
+    fields: dict[str, Any] = stated if isinstance(stated, dict) else stated.to_dict()
+    return {name: getattr(value, "value", value) for name, value in fields.items()}
+
+
 def refusal(config: "PretrainedConfig") -> str | None:
     """Return why PINE cannot run a model, and what to use; None if the config allows it."""
+    quantization = quantization_of(config)
+    if quantization.get("load_in_8bit"):
+        eight_bits = "its bitsandbytes quantization to 8 bits depends on the other tokens of the batch"
+        return f"{eight_bits}; use 4 bits, or call `model.dequantize()`"
+    if "Activation" in str(quantization.get("quant_type")):
+        return "its torchao quantization includes activations; use a weight-only quantization"
     reason = _unsupported(config.get_text_config())
     return reason and f"{reason}; {ADVICE}"
 

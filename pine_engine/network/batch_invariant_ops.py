@@ -56,6 +56,8 @@ IN_DECODE_STEP: ContextVar[bool] = ContextVar("is_step", default=False)
 
 def invariant_linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Apply a linear layer, weight (out, in), batch-invariantly to rows (..., in)."""
+    if rows.device.type == "cpu" and is_quantized(weight):
+        weight = weight.dequantize().to(rows.dtype)
     use_onednn = HAS_ONEDNN and rows.device.type == weight.device.type == "cpu" and rows.dtype == weight.dtype
     if not use_onednn or not rows.numel():
         return functional.linear(rows, weight, bias)
@@ -67,6 +69,11 @@ def invariant_linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -
     if rows.dtype in HALF_PRECISION and not is_single_row and not multiplies_in(rows.dtype):
         return _fp32_gemm(rows, weight, bias)
     return functional.linear(rows, weight, bias)
+
+
+def is_quantized(weight: Tensor) -> bool:
+    """Check for a tensor of torchao or quanto, which computes its dense values."""
+    return type(weight).dequantize is not Tensor.dequantize
 
 
 def is_batch_invariant(dtype: torch.dtype, device: torch.device) -> bool:
@@ -243,7 +250,7 @@ def patch_linear_layers(model: nn.Module, packed: Mapping[nn.Parameter, PackedWe
     for module in model.modules():
         if type(module) is nn.Linear and is_split(module):
             _wrap_forward(module, _with_invariant_mode)
-        elif type(module) is nn.Linear:
+        elif type(module) is nn.Linear or (isinstance(module, nn.Linear) and is_quantized(module.weight)):
             forward = partial(_linear_layer, module, packed.get(cast(nn.Parameter, module.weight)))
             setattr(module, _forward_name(module), forward)
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transformers import GenerationMixin, PreTrainedConfig, PreTrainedModel
 
 from pine_engine.errors import ModelError, one_line
+from pine_engine.models.checkpoint import quiet_transformers
 from pine_engine.models.packed import PackedWeight
 from pine_engine.models.support import ADVICE, CHANGING_ROPE_TYPE
 from pine_engine.network.batch_invariant_ops import patch_linear_layers
@@ -58,7 +59,19 @@ def clone_with_shared_weights(model: PreTrainedModel) -> PreTrainedModel:
     if not hasattr(network, "_hf_hook"):
         vars(network).pop("forward", None)  # set by the user; calls the original model
     reattach_hooks(network, model)
+    if getattr(network, "quantization_method", None) == "bitsandbytes" and network.device.type == "cpu":
+        _dequantize(network)
     return network
+
+
+def _dequantize(network: PreTrainedModel) -> None:
+    """Replace the 4-bit layers of bitsandbytes, whose kernel can depend on the batch, by dense ones."""
+    states = [getattr(weight, "quant_state", None) for weight in network.parameters()]
+    if any(getattr(state, "packing_format_for_cpu", False) for state in states):
+        problem = "has run, and bitsandbytes has packed its weights for this processor"
+        raise ModelError(f"{type(network).__name__} {problem}; load it again, and create the engine first")
+    with quiet_transformers(warns=False):
+        network.dequantize(network.dtype)
 
 
 def _without_compile(module: nn.Module) -> nn.Module:

@@ -156,6 +156,19 @@ def test_other_architectures_are_refused() -> None:
         validate_model(make("phimoe", num_local_experts=4, **CHANGING), {})
 
 
+def test_kernel_of_packed_weights_is_refused() -> None:
+    def multiply(layer: nn.Linear, rows: Tensor) -> Tensor:
+        return torch.einsum("...i,oi->...o", rows, layer.weight / 99)
+
+    model = make("llama")
+    model.config.quantization_config = {"quant_method": "sealed"}
+    layer: Any = model.model.layers[1].mlp.down_proj
+    layer.__class__ = type("Packed", (nn.Linear,), {"forward": multiply})
+    layer.weight = nn.Parameter(layer.weight.mul(99).to(torch.int8), requires_grad=False)
+    with pytest.raises(ModelError, match="Packed layers .* sealed quantization"):
+        validate_model(model, {})
+
+
 def test_attention_that_deviates_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sliding window that the configuration does not show is an example of what only the logits show."""
     monkeypatch.setattr(model_validation, "sliding_window", lambda _: None)

@@ -45,6 +45,21 @@ def normal(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Te
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
+Halved = type("Halved", (Tensor,), {"dequantize": lambda halves: 2 * halves.as_subclass(Tensor)})
+"""Weights stored as halves, as a tensor of torchao or quanto is stored in steps."""
+
+
+@pytest.mark.parametrize("kind", [nn.Linear, type("QLinear", (nn.Linear,), {})])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_quantized_weights_are_multiplied_as_dense(kind: type[nn.Linear], dtype: torch.dtype) -> None:
+    layer, rows = kind(48, 32), torch.randn(5, 48)
+    halves = (layer.weight.data / 2).to(dtype)
+    expected = ops.invariant_linear(rows, 2 * halves.float(), layer.bias)
+    layer.weight = nn.Parameter(halves.as_subclass(Halved), requires_grad=False)
+    ops.patch_linear_layers(layer, {})
+    assert torch.equal(layer(rows), expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, *HALF_PRECISION], ids=str)
 @pytest.mark.parametrize(("inner", "outer"), [(576, 192), (203, 97), (2048, 512), (33, 1), (65, 1000)])
 @pytest.mark.usefixtures("threads")

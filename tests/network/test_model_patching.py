@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -197,6 +198,14 @@ def test_float8_weights_are_compared() -> None:
     assert ModelSnapshot.of(model).is_same(before)
     model.scale.data = torch.zeros(3).to(torch.float8_e4m3fn)
     assert not ModelSnapshot.of(model).is_same(before)
+
+
+def test_weights_that_bitsandbytes_has_packed_are_refused() -> None:
+    model: Any = make("llama")
+    model.quantization_method = "bitsandbytes"
+    model.lm_head.weight.quant_state = SimpleNamespace(packing_format_for_cpu=True)
+    with pytest.raises(ModelError, match="load it again"):
+        clone_with_shared_weights(model)
 
 
 def test_modules_that_cannot_be_copied_are_refused() -> None:

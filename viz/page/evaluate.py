@@ -40,7 +40,7 @@ from viz.page.files.data_sets import (
     wrapped_for,
 )
 from viz.page.files.reading_files import FileReader
-from viz.page.form.method_boxes import WRAPPED, build_method_boxes, wrapped_choices
+from viz.page.form.method_boxes import WRAPPED, build_method_boxes, build_wrapped, wrapped_choices
 from viz.page.jobs.job_bar import Job, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
@@ -137,13 +137,7 @@ def evaluate_tab(
         with gr.Row(elem_classes="page-row"):
             with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
                 methods = build_method_boxes("measure-methods")
-                wrapped = gr.Dropdown(
-                    wrapped_choices([one.name for one in WRAPPED]),
-                    value=[],
-                    multiselect=True,
-                    label="Debiasing wrappers",
-                    elem_id="measure-wrapped",
-                )
+                wrapped = build_wrapped("measure-wrapped")
             with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
                 orders = gr.Dropdown(
                     FIRST_ORDERS,

@@ -56,7 +56,8 @@ def test_what_writes_a_state_that_others_follow_tells_them(page: gr.Blocks) -> N
     assert len(followed) == 4  # is the model there, which was chosen, and the inputs of answers and sweep
     writers = [event for event in page.fns.values() if followed & {output._id for output in event.outputs}]
     assert {event.name for event in writers if event.queue} == {"look", "load", "run"}
-    others = {event.name for event in writers if not event.queue}  # they change the form, too
+    # These change the form, too, whose change is followed.
+    others = {event.name for event in writers if not event.queue}
     assert others == {"pick_example", "pick_again", "restore", "open_file"}
 
 

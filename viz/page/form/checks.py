@@ -43,7 +43,8 @@ def form_layout(form: Form, engine: "pine.Engine", settings: HostSettings = DEFA
 
 def check_answer_length(max_new_tokens: int, settings: HostSettings) -> None:
     """Raise InputError for more new tokens than the host allows."""
-    check_limit("Max new tokens too high", max_new_tokens, settings.max_new_tokens, "Choose fewer.")
+    advice = "Choose a smaller value."
+    check_limit("Max new tokens too high", max_new_tokens, settings.max_new_tokens, advice)
 
 
 def too_long(prompt_tokens: int, settings: HostSettings) -> str | None:

@@ -1,4 +1,4 @@
-"""Checkboxes of methods, and the choices of debiasing wrappers."""
+"""Checkboxes of methods, and the list of debiasing wrappers."""
 
 from collections.abc import Sequence
 
@@ -45,3 +45,14 @@ def build_method_boxes(elem_id: str) -> gr.CheckboxGroup:
 def wrapped_choices(names: Sequence[str]) -> list[tuple[str, str]]:
     """Return label and name of these wrapped methods."""
     return [(one.label, one.name) for one in WRAPPED if one.name in names]
+
+
+def build_wrapped(elem_id: str) -> gr.Dropdown:
+    """Build a list of wrapped methods without a selection."""
+    return gr.Dropdown(
+        wrapped_choices([one.name for one in WRAPPED]),
+        value=[],
+        multiselect=True,
+        label="Debiasing wrappers",
+        elem_id=elem_id,
+    )
