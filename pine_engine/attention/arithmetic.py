@@ -23,7 +23,10 @@ QUERY_CHUNK = 256
 SCORE_BLOCK = 400_000
 """Scores per block of the importance computation; a float32 block fits in the cache of a core."""
 
-MIN_BLOCK_ROWS = 96
+MAX_SQUARE = 8192
+"""Tokens up to which a fused causal call computes all heads."""
+
+MIN_BLOCK_ROWS = 160
 """Queries per block for long prompts, because products of few rows are slow."""
 
 NEGATIVE_INFINITY = float("-inf")
@@ -36,12 +39,18 @@ def copied(rows: Tensor) -> Tensor:
 
 
 def causal_tail(
-    query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams, bias: Tensor | None = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scoring: AttentionParams,
+    bias: Tensor | None = None,
+    later: Tensor | None = None,
 ) -> Tensor:
     """Return causal attention of queries (H, Q, d) that are the last tokens of the keys.
 
     Shape:
         key, value: (G, K, d) or (H, K, d) with K >= Q. bias: (K,), added to the scores of each key.
+        later: mask of tail_mask for at least K keys and as many queries as a chunk has, to use a part of.
         Returns: (H, Q, d).
     """
     num_queries, num_keys = query.shape[1], key.shape[1]
@@ -53,12 +62,14 @@ def causal_tail(
     can_fuse = is_plain and (num_queries > 1 or query.device.type != "cpu")
     attend = _fused if can_fuse else _weighted
     if num_queries == num_keys and can_fuse and bias is None:
-        return _fused(query, key, value, None, scoring)
+        return _fused_square(query, key, value, scoring)
+    if later is None:
+        later = tail_mask(query[:, :QUERY_CHUNK], num_keys)
     outputs = []
     for first in range(0, num_queries, QUERY_CHUNK):
         chunk = query[:, first : first + QUERY_CHUNK]
         visible = num_keys - num_queries + first + chunk.shape[1]
-        mask = tail_mask(chunk, visible, bias)
+        mask = tail_mask(chunk, visible, bias, later)
         outputs.append(attend(chunk, key[:, :visible], value[:, :visible], mask, scoring))
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
 
@@ -79,6 +90,16 @@ def scattered_rows(
         mask = chunk.new_zeros(is_later.shape).masked_fill_(is_later, NEGATIVE_INFINITY)
         outputs.append(attend(chunk, key, value, mask, scoring))
     return torch.cat(outputs, dim=1)
+
+
+def _fused_square(query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams) -> Tensor:
+    """Return causal attention of all tokens, one head at a time if that takes long."""
+    group, outputs = len(query) // len(key), []
+    num_heads = 1 if query.device.type == "cpu" and query.shape[1] > MAX_SQUARE else len(query)
+    for head in range(0, len(query), num_heads):
+        kv = slice(head // group, (head + num_heads - 1) // group + 1)
+        outputs.append(_fused(query[head : head + num_heads], key[kv], value[kv], None, scoring))
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
 def _fused(
@@ -122,13 +143,20 @@ def attention_weights(query: Tensor, key: Tensor, scoring: AttentionParams, mask
     return (scores if mask is None else scores + mask).softmax(-1)
 
 
-def tail_mask(query: Tensor, num_keys: int, bias: Tensor | None = None) -> Tensor | None:
-    """Return the additive causal mask, (Q or 1, num_keys), of the last queries (H, Q, d), or None."""
+def tail_mask(
+    query: Tensor, num_keys: int, bias: Tensor | None = None, larger: Tensor | None = None
+) -> Tensor | None:
+    """Return the additive causal mask, (Q or 1, num_keys), of the last queries (H, Q, d), or None.
+
+    `larger` is such a mask for more queries and keys, whose last ones are used.
+    """
     num_queries = query.shape[1]
     mask = None if bias is None else bias[None, :num_keys]
     if num_queries == 1:
         return mask
-    later = query.new_full((num_queries, num_keys), NEGATIVE_INFINITY).triu_(num_keys - num_queries + 1)
+    if larger is None:
+        larger = query.new_full((num_queries, num_keys), NEGATIVE_INFINITY).triu_(num_keys - num_queries + 1)
+    later = larger[-num_queries:, -num_keys:]
     return later if mask is None else later + mask
 
 
@@ -156,7 +184,9 @@ def document_importance(
     reduced = keys.new_empty(num_kv_heads, rows, len(blocks.lengths))
     for head in range(num_kv_heads):
         for first in range(0, rows, chunk):
-            weights = invariant_linear(query[head, first : first + chunk], keys[head], bias).softmax(-1)
+            weights = invariant_linear(query[head, first : first + chunk], keys[head], bias)
+            # In place, because a second block of this size is returned to the system after each use.
+            torch.softmax(weights, -1, out=weights)
             reduced[head, first : first + chunk] = reduce_by_document(weights, blocks, kind)
     per_head = reduced.view(num_kv_heads, -1, num_queries, reduced.shape[-1]).sum(2).flatten(0, 1)
     return per_length(per_head, blocks, kind)
@@ -207,15 +237,16 @@ def rank_for_documents(
     count = len(queries)
     # The softmax weights on the only other document sum to 1 for each query.
     is_certain = count == 1 or (count == 2 and kind != "max")
+    num_heads = queries[0].shape[0] * queries[0].shape[1] // int(blocks.lengths[0])
     if is_certain:
-        num_heads = queries[0].shape[0] * queries[0].shape[1] // int(blocks.lengths[0])
         others = 1 - torch.eye(count, dtype=keys.dtype, device=keys.device)
         importance = per_length(others * blocks.lengths[:, None], blocks, kind)[:, None]
         importance = importance.expand(-1, num_heads, -1)
     else:
-        importance = torch.stack(
-            [document_importance(query, keys, index, blocks, kind) for index, query in enumerate(queries)]
-        )
+        # Allocated first: results between the blocks of scores would keep their memory from being reused.
+        importance = keys.new_empty(count, num_heads, count)
+        for index, query in enumerate(queries):
+            importance[index] = document_importance(query, keys, index, blocks, kind)
     rankings = [
         rank_documents(of_document, own=index, reverse=reverse)
         for index, of_document in enumerate(importance[:, :1] if is_certain else importance)

@@ -11,12 +11,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from pine_engine.attention.arithmetic import causal_tail, copied, lay_out
+from pine_engine.attention.arithmetic import QUERY_CHUNK, causal_tail, copied, lay_out, tail_mask
 from pine_engine.attention.blocks import build_blocks
 from pine_engine.attention.kv_cache import LayerCache
 from pine_engine.attention.strategy import KeysValues, PromptState
 from pine_engine.network.registration import LayerInput
 from pine_engine.network.rope import as_pairs, from_pairs
+
+KEY_BLOCK = 2**20
+"""Complex numbers in the keys that are arranged at a time on the CPU, at least those of one head: 8 MB."""
 
 
 class Placement:
@@ -80,12 +83,14 @@ class Placement:
 
         For each document, keys are arranged from the farthest to the closest, the prefix first and the
         document itself last, so that one fused call computes its attention. If heads rank differently, each
-        head has its own arrangement. `starts` (D, H, D) is the start of document b for document a in block
-        order; (D, 1, D) if all heads agree.
+        head has its own arrangement. Heads of long prompts are arranged one after the other, in the same
+        memory. `starts` (D, H, D) is the start of document b for document a in block order; (D, 1, D) if all
+        heads agree.
         """
         blocks, table = self.blocks, self.rotations[documents.layer].table
         first, end, dtype = self.layout.prefix_length, self.layout.documents_end, documents.query.dtype
         rotated = from_pairs(slots.query * table[self.positions[blocks.token_index]]).to(dtype)
+        later = tail_mask(rotated[:, : min(QUERY_CHUNK, int(blocks.lengths.max()))], end)
 
         # (key heads, prefix + slots) vectors, the prefix rotated already.
         source = torch.cat((as_pairs(prefix[0]), slots.key), dim=1)
@@ -96,33 +101,40 @@ class Placement:
         offset_of_head = offset_of_head[:, None] * source.shape[1]
         prefix_index = torch.arange(first, device=device).expand(num_arrangements, -1)
         no_turn = torch.ones_like(table[:first])
-        keys_out, values_out = source.new_empty(0), values.new_empty(0)
+        turn = torch.cat((no_turn, table[first:end]))
+        size = num_arrangements * end
+        if device.type == "cpu":
+            size = min(size, max(end, KEY_BLOCK // source.shape[-1]))
+        keys_out = source.new_empty(size, source.shape[-1])
+        values_out = values.new_empty(size, values.shape[-1])
+        physical = torch.cat((prefix_index[0], blocks.token_index))
         outputs: dict[int, Tensor] = {}
         for document, slot in enumerate(blocks.order.tolist()):
-            query = copied(rotated[:, blocks.rows[document]])
+            query = copied(rotated[:, blocks.rows[document]]).unflatten(0, (num_arrangements, -1))
             slots_of_keys = lay_out(starts[document], document, self.visible[document], blocks)
             index = torch.cat((prefix_index, (slots_of_keys + first).expand(num_arrangements, -1)), dim=1)
-            index = (index + offset_of_head).flatten()
-            if len(index) != len(keys_out):  # this document attends to another number of keys
-                keys_out = source.new_empty(len(index), source.shape[-1])
-                values_out = values.new_empty(len(index), values.shape[-1])
-            torch.index_select(source.flatten(0, 1), 0, index, out=keys_out)
-            torch.index_select(values.flatten(0, 1), 0, index, out=values_out)
-            if self.is_contiguous:
-                turn = torch.cat((no_turn, table[first:end]))
-            else:
+            if not self.is_contiguous:
                 starts_of_keys = starts[document].gather(1, blocks.document[slots_of_keys])
                 turn = table[starts_of_keys + blocks.offset[slots_of_keys]]
                 turn = torch.cat((no_turn.expand(len(turn), -1, -1), turn), dim=1)
-            keys = from_pairs(keys_out.view(num_arrangements, -1, source.shape[-1]).mul_(turn)).to(dtype)
-            outputs[slot] = causal_tail(
-                query, keys, values_out.view(num_arrangements, -1, values.shape[-1]), documents.scoring
-            )
-            if self.recorder:
-                index = torch.cat(
-                    (prefix_index[: len(slots_of_keys)], blocks.token_index[slots_of_keys]), dim=1
-                )
-                index = index.expand(num_arrangements, -1)
-                first_query = self.layout.document_slice(slot).start
-                self.recorder.record_tokens(replace(documents, query=query), first_query, keys, index)
+            turn_of_head, num_keys = turn.expand(num_arrangements, -1, -1), index.shape[1]
+            of_heads = []
+            for head in range(0, num_arrangements, size // num_keys):
+                part = slice(head, head + size // num_keys)
+                places = (index[part] + offset_of_head[part]).flatten()
+                keys, arranged = keys_out[: len(places)], values_out[: len(places)]
+                torch.index_select(source.flatten(0, 1), 0, places, out=keys)
+                torch.index_select(values.flatten(0, 1), 0, places, out=arranged)
+                keys = from_pairs(keys.view(-1, num_keys, keys.shape[-1]).mul_(turn_of_head[part])).to(dtype)
+                arranged, own = arranged.view(len(keys), num_keys, -1), query[part].flatten(0, 1)
+                of_heads.append(causal_tail(own, keys, arranged, documents.scoring, later=later))
+                if self.recorder:
+                    first_query, of_part = (
+                        self.layout.document_slice(slot).start,
+                        replace(documents, query=own),
+                    )
+                    self.recorder.record_tokens(
+                        of_part, first_query, keys, physical[index[part]], first_head=head * query.shape[1]
+                    )
+            outputs[slot] = of_heads[0] if len(of_heads) == 1 else torch.cat(of_heads)
         return [outputs[slot] for slot in range(len(outputs))]

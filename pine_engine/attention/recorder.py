@@ -93,9 +93,17 @@ class TraceRecorder:
         continued.queries.append(query)
 
     def record_tokens(
-        self, inputs: LayerInput, first: int, keys: Tensor, key_index: Tensor, bias: Tensor | None = None
+        self,
+        inputs: LayerInput,
+        first: int,
+        keys: Tensor,
+        key_index: Tensor,
+        bias: Tensor | None = None,
+        first_head: int = 0,
     ) -> None:
         """Compute and record requested attention weights of tokens from `first` on, the last of the keys.
+
+        The heads are those of the model from `first_head` on.
 
         Shape:
             keys: (G, K, head_dim) or (H, K, head_dim).
@@ -103,8 +111,10 @@ class TraceRecorder:
         """
         query = inputs.query
         for token_range, part in self._requested(inputs.layer, first, query.shape[1]):
-            head = token_range.head // (query.shape[0] // keys.shape[0])
-            of_head = query[token_range.head : token_range.head + 1]
+            own = token_range.head - first_head
+            if not 0 <= own < len(query):
+                continue
+            head, of_head = own // (query.shape[0] // keys.shape[0]), query[own : own + 1]
             mask = tail_mask(of_head, keys.shape[1], bias)
             weights = attention_weights(of_head, keys[head : head + 1], inputs.scoring, mask)[0, part]
             index = key_index if key_index.dim() == 1 else key_index[head]

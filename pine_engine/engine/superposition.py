@@ -60,7 +60,13 @@ class QuestionRecorder(TraceRecorder):
         self.shares: dict[int, list[Tensor]] = defaultdict(list)
 
     def record_tokens(
-        self, inputs: LayerInput, first: int, keys: Tensor, key_index: Tensor, bias: Tensor | None = None
+        self,
+        inputs: LayerInput,
+        first: int,
+        keys: Tensor,
+        key_index: Tensor,
+        bias: Tensor | None = None,
+        first_head: int = 0,
     ) -> None:
         """See TraceRecorder."""
         prefix, question = self.plan.layout.prefix_length, self.plan.question_length
