@@ -14,6 +14,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from pine_engine.attention.blocks import BlockLayout
 from pine_engine.methods.table import ImportanceKind
 from pine_engine.network.batch_invariant_ops import invariant_linear
+from pine_engine.network.layer_progress import add_flop
 from pine_engine.network.registration import AttentionParams
 from pine_engine.network.rope import from_pairs
 
@@ -71,6 +72,7 @@ def causal_tail(
         visible = num_keys - num_queries + first + chunk.shape[1]
         mask = tail_mask(chunk, visible, bias, later)
         outputs.append(attend(chunk, key[:, :visible], value[:, :visible], mask, scoring))
+        add_flop(4 * chunk.numel() * visible)
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
 
 
@@ -99,6 +101,7 @@ def _fused_square(query: Tensor, key: Tensor, value: Tensor, scoring: AttentionP
     for head in range(0, len(query), num_heads):
         kv = slice(head // group, (head + num_heads - 1) // group + 1)
         outputs.append(_fused(query[head : head + num_heads], key[kv], value[kv], None, scoring))
+        add_flop(2 * outputs[-1].numel() * key.shape[1])
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
@@ -188,6 +191,7 @@ def document_importance(
             # In place, because a second block of this size is returned to the system after each use.
             torch.softmax(weights, -1, out=weights)
             reduced[head, first : first + chunk] = reduce_by_document(weights, blocks, kind)
+            add_flop(2 * weights.numel() * keys.shape[-1])
     per_head = reduced.view(num_kv_heads, -1, num_queries, reduced.shape[-1]).sum(2).flatten(0, 1)
     return per_length(per_head, blocks, kind)
 

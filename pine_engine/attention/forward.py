@@ -1,6 +1,6 @@
 """Attention of both forward passes: prefill of a prompt, and decode of tokens that follow it."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,13 +12,14 @@ from torch.nn import functional
 from pine_engine.attention.kv_cache import BatchedKVCache, LayerCache
 from pine_engine.attention.state import SequenceState, strategy_on
 from pine_engine.network.batch_invariant_ops import decode_attention_threads
+from pine_engine.network.layer_progress import LAYER_PROGRESS, LayerProgress
 from pine_engine.network.registration import Attend, AttentionParams, LayerInput
-from pine_engine.network.thread_tuner import torch_num_threads
+from pine_engine.network.thread_tuner import OnLayer, torch_num_threads
 
 
 def prefill_attention(
     sequence: SequenceState,
-    on_layer: Callable[[int], None],
+    on_layer: OnLayer,
     prefix_of: SequenceState | None = None,
     threads: int | None = None,
 ) -> Attend:
@@ -28,10 +29,13 @@ def prefill_attention(
     """
     layout = sequence.state.plan.layout
     count = layout.num_tokens - (layout.prefix_length if prefix_of else 0)
+    num_pairs = sequence.state.plan.num_pairs
 
     def attend(layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams) -> Tensor:
         """Return the attention output of one layer, zero for padding; the batch size is 1."""
         on_layer(layer)
+        flop = 4 * query.shape[1] * query.shape[3] * num_pairs
+        LAYER_PROGRESS.set(LayerProgress(on_layer, layer, flop))
         strategy, prefix = strategy_on(sequence.state, query.device), None
         if prefix_of:
             source = strategy_on(prefix_of.state, query.device)
@@ -115,7 +119,7 @@ def _as_index(places: Sequence[int]) -> slice | Tensor:
     return torch.tensor(places)
 
 
-def decode_attention(sequences: Sequence[SequenceState | None], on_layer: Callable[[int], None]) -> Attend:
+def decode_attention(sequences: Sequence[SequenceState | None], on_layer: OnLayer) -> Attend:
     """Return the attention for tokens that follow prefilled prompts; None and missing ones are finished."""
     groups = _group(sequences)
 

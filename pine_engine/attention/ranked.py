@@ -14,6 +14,7 @@ from pine_engine.attention.kv_cache import DocumentBlocks, LayerCache, heads_of,
 from pine_engine.attention.placement import Placement
 from pine_engine.attention.recorder import StoredKeys
 from pine_engine.attention.strategy import KeysValues, PromptState, Strategy
+from pine_engine.network.layer_progress import add_flop
 from pine_engine.network.registration import LayerInput
 from pine_engine.network.rope import from_pairs
 
@@ -97,6 +98,7 @@ class RankedAttention(Strategy):
                 inputs.scoring.softcap,
             )
             outputs.append(arithmetic.apply_weights(weights, cache.blocks.values, cache.values[:, :visible]))
+            add_flop(12 * weights.numel() * pairs.shape[-1])  # d = 2 * pairs
             for index, member in enumerate(members):
                 if member and member.recorder:
                     *ranked, own_weights = (heads_of(one, index, len(members)) for one in (*ranking, weights))

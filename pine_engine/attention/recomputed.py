@@ -6,8 +6,6 @@ recomputed ones with new keys and values, the others with those of the first pas
 DerekHJH/epic (LegoLink); Yao et al. 2025, YaoJiayi/CacheBlend.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -17,6 +15,7 @@ from pine_engine.attention.state import SequenceState, strategy_on
 from pine_engine.methods.plan import AttentionPlan
 from pine_engine.network.parallel import num_processes
 from pine_engine.network.registration import Attend, AttentionParams, LayerInput
+from pine_engine.network.thread_tuner import OnLayer
 
 MEASURED_LAYER = 1
 """Layer whose values decide which tokens are recomputed in all later ones; up to it, all are (CacheBlend)."""
@@ -55,9 +54,7 @@ def _part(plan: AttentionPlan, document: int) -> slice:
     return slice(part.start - first, part.stop - first)
 
 
-def recompute_attention(
-    sequence: SequenceState, source: SequenceState, on_layer: Callable[[int], None]
-) -> Attend:
+def recompute_attention(sequence: SequenceState, source: SequenceState, on_layer: OnLayer) -> Attend:
     """Return the attention of a pass over the tokens to recompute and the suffix; it fills the cache.
 
     `source` has the documents read alone, at their positions in the input.

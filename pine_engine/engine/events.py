@@ -21,11 +21,15 @@ if TYPE_CHECKING:  # this module loads without torch
 
 @dataclass(frozen=True)
 class PrefillProgress:
-    """Start of a layer in the prefill of one method; layers_done counts the layers before it."""
+    """Start of a layer in the prefill of one method; layers_done counts the layers before it.
+
+    Within a long layer, further events have the share of the layer that is done.
+    """
 
     method: str
     layers_done: int
     num_layers: int
+    layer_share: float = 0.0  # at least 0, below 1
 
 
 @dataclass(frozen=True)

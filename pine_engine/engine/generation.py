@@ -70,7 +70,7 @@ class DecodeStep:
 
     rows: Sequence[SequenceState | None]  # None: a free slot, which stays in the batch
     tokens: Sequence[Sequence[int]]  # last token of each row
-    on_layer: Callable[[int], None]
+    on_layer: Callable[[float], None]
     logits: Tensor = field(init=False)  # (rows, 1, V)
     seconds: float = 0.0
 

@@ -82,7 +82,7 @@ def score_answers(
     logits: Sequence[Tensor],
     text: str,
     ids: tuple[int, ...],
-    on_layer: Callable[[int], None] = lambda _: None,
+    on_layer: Callable[[float], None] = lambda _: None,
 ) -> list[Score]:
     """Return the scores of an answer after several prompts in one batch, under torch.inference_mode.
 

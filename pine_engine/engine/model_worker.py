@@ -25,7 +25,8 @@ Channel = queue.SimpleQueue[Item | BaseException | None]
 
 
 BETWEEN_LAYERS: ContextVar[Callable[[float], None] | None] = ContextVar("between_layers", default=None)
-"""Function that is called between two layers of a prefill with the share of the prefill that is left."""
+"""Function that is called between two layers of a prefill, and between parts of a long layer, with the share
+of the prefill that is left."""
 
 
 def raise_if_cancelled(cancelled: threading.Event) -> None:
@@ -46,14 +47,14 @@ class RunControl:
         if self.emit:
             self.emit(event)
 
-    def check(self, _: int = 0) -> None:
+    def check(self, _: float = 0) -> None:
         """Raise Cancelled if the flag is set; called at the start of each layer."""
         raise_if_cancelled(self.cancelled)
 
-    def begin_layer(self, method: str, num_layers: int, layer: int) -> None:
+    def begin_layer(self, method: str, num_layers: int, layer: float) -> None:
         """Emit the progress of a prefill, or raise Cancelled."""
         self.check()
-        self.report(PrefillProgress(method, layer, num_layers))
+        self.report(PrefillProgress(method, int(layer), num_layers, layer % 1))
         if compute_others := BETWEEN_LAYERS.get():
             compute_others(1 - layer / num_layers)
 

@@ -2,8 +2,8 @@
 
 Decode steps of different runs are computed in one batch (continuous batching), which changes no logit for
 batch sizes from 2 on. Prefills alternate with decode steps: each gets half of the time. Between two layers of
-a long prefill, decode steps and short prefills of other runs are computed in the same thread, inside the
-forward pass. A second thread would need a second team of OpenMP threads.
+a long prefill, and between parts of a long layer, decode steps and short prefills of other runs are computed
+in the same thread, inside the forward pass. A second thread would need a second team of OpenMP threads.
 """
 
 import os

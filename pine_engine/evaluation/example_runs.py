@@ -28,7 +28,7 @@ from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.tasks import TASKS
 
-OnLayer = Callable[[Method, int], None]
+OnLayer = Callable[[Method, float], None]
 """Called at the start of each layer, with the method. An exception stops the prefill."""
 
 

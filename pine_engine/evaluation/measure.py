@@ -279,7 +279,7 @@ class _ExampleRun:
         record = blank_record(self._example, method.name, order)
         self._emit(record.model_copy(update=fields))
 
-    def _on_layer(self, method: Method, layer: int) -> None:
+    def _on_layer(self, method: Method, layer: float) -> None:
         self._control.begin_layer(method.name, self._engine.num_layers, layer)
 
 

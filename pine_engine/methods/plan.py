@@ -51,6 +51,16 @@ class AttentionPlan:
         suffix = layout.documents[0][ends[0] :] + layout.suffix
         return TokenLayout(layout.prefix, documents, suffix, layout.suffix_length)
 
+    @property
+    def num_pairs(self) -> float:
+        """Estimated pairs of a query and a key that attention computes; a score to rank is half of one."""
+        layout = self.layout
+        lengths, count = layout.lengths, layout.documents_end - layout.prefix_length
+        by_documents = lengths @ (layout.prefix_length + self.visible @ lengths)
+        ranked = count * (layout.num_tokens - layout.prefix_length) / 2 if self.is_ranked else 0
+        causal = layout.prefix_length**2 / 2 + layout.suffix_length * layout.num_tokens
+        return float(by_documents + ranked + causal)
+
     @cached_property
     def segments(self) -> IntArray:
         """Segment of each token, (n,): 0 prefix, 1 .. D documents, D + 1 suffix, also a repeated question."""

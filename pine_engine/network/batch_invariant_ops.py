@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_
 
 from pine_engine.models.dtypes import multiplies_in
 from pine_engine.models.packed import PackedWeight
+from pine_engine.network.layer_progress import add_flop
 from pine_engine.network.parallel import is_split
 from pine_engine.network.thread_tuner import torch_num_threads
 
@@ -287,6 +288,7 @@ def _forward_name(module: nn.Module) -> str:
 
 def _linear_layer(module: nn.Linear, packed: PackedWeight | None, rows: Tensor) -> Tensor:
     if packed is None or not IN_DECODE_STEP.get():
+        add_flop(2 * rows.numel() * len(module.weight))
         return invariant_linear(rows, module.weight, module.bias)
     result = packed.multiply(rows)
     return result if module.bias is None else result + module.bias

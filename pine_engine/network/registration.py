@@ -19,6 +19,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 
 from pine_engine.errors import ModelError
 from pine_engine.network.batch_invariant_ops import IN_DECODE_STEP, SINGLE_ROW_PASS
+from pine_engine.network.layer_progress import LAYER_PROGRESS
 from pine_engine.network.rope import aligned_head_dim
 
 NAME = "pine_engine"  # name of the attention function in the registry of transformers
@@ -97,6 +98,7 @@ def run_pass(
         _RUNNING.set(attend)
         SINGLE_ROW_PASS.set(ids.numel() == 1)
         IN_DECODE_STEP.set(is_step)
+        LAYER_PROGRESS.set(None)
         logits: Tensor = network(input_ids=ids, position_ids=position_ids, use_cache=False, **options).logits
         return logits
 

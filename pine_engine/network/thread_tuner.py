@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-OnLayer = Callable[[int], None]  # function that is called with the index of each layer when the layer begins
+OnLayer = Callable[[float], None]
+"""Function that is called with the index of each layer when the layer begins. Within a layer of a long
+prompt, it is called with a fraction: 3.5 in the middle of the layer with index 3."""
 
 MAX_SINGLE_THREAD_PROMPT = 256
 """Prompt length in tokens up to which attention gains nothing from a second thread."""
@@ -131,9 +133,13 @@ class ThreadTuner:
         started: float | None = None
         use_all = True
 
-        def begin_layer(layer: int) -> None:
+        def begin_layer(layer: float) -> None:
             nonlocal started, use_all
             now = self._clock()
+            if started is not None and layer % 1:
+                on_layer(layer)
+                started += self._clock() - now
+                return
             if started is not None:
                 policy.record(use_all, now - started, now)
             if use_all != policy.should_use_all(now):

@@ -305,7 +305,7 @@ def test_layers_are_timed_and_threads_restored(two_threads: None) -> None:
     """Every layer takes a second with one thread and half a second with two."""
     now = 0.0
     tuner = ThreadTuner(lambda: now)
-    layers: list[int] = []
+    layers: list[float] = []
     threads: list[list[int]] = []
     for _ in range(2):
         with tuner.step(4, layers.append) as begin_layer:
@@ -332,7 +332,7 @@ def test_layers_are_timed_and_threads_restored(two_threads: None) -> None:
     [(MAX_SINGLE_THREAD_PROMPT, NUM_BASELINE_LAYERS), (MAX_SINGLE_THREAD_PROMPT + 1, 0)],
 )
 def test_long_prompt_begins_with_all_threads(two_threads: None, num_tokens: int, num_baseline: int) -> None:
-    now, threads, layers = 0.0, list[int](), list[int]()
+    now, threads, layers = 0.0, list[int](), list[float]()
     with ThreadTuner(lambda: now).prompt("pine", num_tokens, layers.append) as begin_layer:
         for layer in range(30):
             begin_layer(layer)

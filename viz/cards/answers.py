@@ -39,7 +39,7 @@ class AnswerCard:
     is_order_invariant: bool
     state: AnswerState = "waiting"
     text: str = ""  # untrusted
-    layers_done: int = 0
+    layers_done: float = 0
     num_layers: int = 0
     num_tokens: int = 0
     prefill_s: float | None = None
@@ -79,7 +79,7 @@ class AnswerCard:
         if self.state == "finished" and self.finish_reason == "length":
             return "Stopped at the token limit"
         has_layers = self.state == "reading" and self.num_layers
-        layers = f": layer {self.layers_done} of {self.num_layers}" if has_layers else ""
+        layers = f": layer {self.layers_done:g} of {self.num_layers}" if has_layers else ""
         return _STATUS[self.state] + layers
 
 
