@@ -1,0 +1,112 @@
+"""Prefill of long prompts: processor time per floating-point operation, memory, and time between reports.
+
+    python -m tools.long_prompts --tokens 8192,32768 --rounds 3
+
+One layer of the embedded model's shape with random weights, one thread, documents of 160 tokens. The sizes
+are measured in turns; ratios are to the first size in the same round. Prints JSON.
+"""
+
+import argparse
+import json
+import resource
+import time
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from pine_engine import METHODS, Engine, TokenLayout
+from pine_engine.engine import passes
+from pine_engine.methods.plan import build_plan
+from pine_engine.network.thread_tuner import torch_num_threads
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 1000,
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "initializer_range": 0.1,  # with 0.02 all documents are almost equally important
+}
+NUM_PREFIX, NUM_SUFFIX = 30, 28
+
+
+def load_engine(max_tokens: int, shape: dict[str, Any]) -> Engine:
+    """Return an engine with random weights."""
+    torch.manual_seed(0)
+    config = AutoConfig.for_model("llama", max_position_embeddings=max_tokens, **shape)
+    return Engine(AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval())
+
+
+def random_prompt(num_tokens: int, document_tokens: int, vocab_size: int) -> TokenLayout:
+    """Return a prompt of at most this number of random tokens."""
+    generator = torch.Generator().manual_seed(0)
+    num_documents = (num_tokens - NUM_PREFIX - NUM_SUFFIX) // document_tokens
+    lengths = [NUM_PREFIX, *[document_tokens] * num_documents, NUM_SUFFIX]
+    prefix, *documents, suffix = (
+        tuple(torch.randint(vocab_size, (length,), generator=generator).tolist()) for length in lengths
+    )
+    return TokenLayout(prefix, tuple(documents), suffix)
+
+
+def num_flop(engine: Engine, layout: TokenLayout, method: str) -> float:
+    """Return the floating-point operations of linear layers, attention and ranking of a prefill."""
+    config = engine.model.config
+    head_dim = config.hidden_size // config.num_attention_heads
+    layers = engine.model.get_submodule("model.layers").parameters()
+    linear = 2 * layout.num_tokens * sum(parameter.numel() for parameter in layers)
+    pairs = build_plan(METHODS[method], layout).num_pairs
+    return float(linear + config.num_hidden_layers * 4 * config.num_attention_heads * head_dim * pairs)
+
+
+@torch.inference_mode()
+def measure(engine: Engine, layout: TokenLayout, method: str) -> dict[str, float]:
+    """Return the measurements of one prefill."""
+    reports = [time.perf_counter()]
+    began = time.process_time()
+    sequence, _ = passes.prefill(
+        engine.patched_models,
+        layout,
+        METHODS[method],
+        reserved_tokens=1,
+        logits_to_keep=1,
+        on_layer=lambda _: reports.append(time.perf_counter()),
+    )
+    seconds = time.process_time() - began
+    reports.append(time.perf_counter())
+    return {
+        "cpu_s": round(seconds, 2),
+        "ps_per_flop": round(seconds / num_flop(engine, layout, method) * 1e12, 2),
+        "cache_bytes_per_token": round(sequence.cache.num_bytes / layout.num_tokens),
+        "longest_silence_s": round(max(after - before for before, after in pairwise(reports)), 2),
+        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure all sizes in turns, and print a JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--tokens", default="8192,32768", help="prompt lengths, separated by commas")
+    parser.add_argument("--document-tokens", type=int, default=160)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--method", default="pine", choices=METHODS)
+    options = parser.parse_args(arguments)
+    sizes = [int(size) for size in options.tokens.split(",")]
+    engine = load_engine(max(sizes), SHAPE)
+    layouts = [random_prompt(size, options.document_tokens, SHAPE["vocab_size"]) for size in sizes]
+    before = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    with torch_num_threads(1):
+        rounds = [[measure(engine, each, options.method) for each in layouts] for _ in range(options.rounds)]
+    report = []
+    for index, layout in enumerate(layouts):
+        ratios = [one[index]["ps_per_flop"] / one[0]["ps_per_flop"] for one in rounds]
+        size = {"tokens": layout.num_tokens, "documents": layout.num_documents}
+        report.append({**size, "ratio": round(median(ratios), 3), "rounds": [one[index] for one in rounds]})
+    print(json.dumps({"rss_before_mb": before, "sizes": report}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
