@@ -155,7 +155,8 @@ def _bind_drawings(
     inputs, outputs = [finished, inside.view, inside.wanted], [why, *tutorial, *inside.outputs]
     for event in runs:
         inside.follow(event.then(after_run, inputs, outputs, **PRIVATE_EVENT))
-    inside.follow(tabs.select(open_page_tab, inputs, outputs, **PRIVATE_EVENT))
+    # With another mode, a tab that is opened while one is drawn would be dropped, or taken for that one.
+    inside.follow(tabs.select(open_page_tab, inputs, outputs, trigger_mode="multiple", **PRIVATE_EVENT))
 
 
 def _bind_status(
