@@ -129,10 +129,8 @@ class Placement:
                 arranged, own = arranged.view(len(keys), num_keys, -1), query[part].flatten(0, 1)
                 of_heads.append(causal_tail(own, keys, arranged, documents.scoring, later=later))
                 if self.recorder:
-                    first_query, of_part = (
-                        self.layout.document_slice(slot).start,
-                        replace(documents, query=own),
-                    )
+                    first_query = self.layout.document_slice(slot).start
+                    of_part = replace(documents, query=own)
                     self.recorder.record_tokens(
                         of_part, first_query, keys, physical[index[part]], first_head=head * query.shape[1]
                     )
