@@ -7,6 +7,7 @@ pass; the task, which follows the question, and the answer attend to the best pa
 
 import math
 from collections import defaultdict
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,15 +60,7 @@ class QuestionRecorder(TraceRecorder):
         # Of each layer, by path: (H, question, 3), attention to prefix, document and question.
         self.shares: dict[int, list[Tensor]] = defaultdict(list)
 
-    def record_tokens(
-        self,
-        inputs: LayerInput,
-        first: int,
-        keys: Tensor,
-        key_index: Tensor,
-        bias: Tensor | None = None,
-        first_head: int = 0,
-    ) -> None:
+    def record_tokens(self, inputs: LayerInput, first: int, keys: Tensor, *_: Any, **__: Any) -> None:
         """See TraceRecorder."""
         prefix, question = self.plan.layout.prefix_length, self.plan.question_length
         if first < prefix or not inputs.query.shape[1]:
