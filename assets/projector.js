@@ -4,6 +4,7 @@
   "use strict";
   const STEPS = ["See it", "Why", "Tutorial"];
   const TIMEOUT_MS = 3000;
+  const FITTING = { width: 1067, height: 600 }; // window in CSS pixels that the first step fits into
 
   let shown = 0;
   let opening = Promise.resolve(); // of quick steps the last one is opened last
@@ -55,7 +56,8 @@
 
   const turn = (on) => {
     if (on) wasDark = document.body.classList.contains("dark");
-    document.body.style.setProperty("--page-zoom", Math.min(Math.max(window.innerHeight / 600, 1.1), 1.6));
+    const zoom = Math.min(window.innerHeight / FITTING.height, window.innerWidth / FITTING.width, 1.6);
+    document.body.style.setProperty("--page-zoom", Math.max(zoom, 1.1));
     document.body.classList.toggle("pine-projector", on);
     document.body.classList.toggle("dark", !on && wasDark);
     bar().hidden = !on;

@@ -208,3 +208,14 @@ def test_by_keyboard_in_the_dark_why_has_three_steps(page: Page) -> None:
     page.set_viewport_size(PHONE)
     assert cut_off(page) == 0
     page.emulate_media(color_scheme="light", reduced_motion="reduce")
+
+
+def test_in_the_presentation_the_table_fits_every_projector(page: Page) -> None:
+    for width, height in ((1280, 720), (1440, 900), (1920, 1080)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.get_by_role("button", name="Present").click()
+        row = page.locator("#order-table [data-method=pine]").bounding_box()
+        assert row and row["y"] + row["height"] <= height
+        ticks = page.locator("#order-table [data-method=pine] .page-ticks span").evaluate_all(BOXES)
+        assert len({tick["top"] for tick in ticks}) == 1
+        page.keyboard.press("Escape")
