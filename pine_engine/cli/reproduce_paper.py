@@ -37,6 +37,7 @@ def reproduce_paper(
     output_dir: Annotated[Path, typer.Option()],
     sets: Annotated[list[str] | None, typer.Argument(metavar="SET...")] = None,
     data: Path = Path("data"),
+    methods: str | None = None,
     limit: Limit = None,
     sample_seed: int | None = None,
     max_new_tokens: Limit = None,
@@ -51,6 +52,7 @@ def reproduce_paper(
         output_dir: Folder for one run per dataset, and for their report.
         sets: Names of datasets, of those that `download-data` lists. Default: all datasets of the paper.
         data: Folder into which `download-data` wrote the datasets.
+        methods: Methods and wrappers, as for evaluate; all for every method. Default: those of the paper.
         limit: Maximum number of examples per dataset. Default: all.
         sample_seed: Seed of a random sample of examples. Default: the first examples.
         max_new_tokens: Maximum length of an answer, in tokens. Default: that of the task.
@@ -67,11 +69,11 @@ def reproduce_paper(
     for name in names:
         run = output_dir / name
         output.print_note(f"{name}, to {run}")
-        methods, orders = STUDIES[name]
+        methods_of_paper, orders = STUDIES[name]
         result = evaluate(
             data / f"{name}.jsonl",
             run,
-            methods=methods,
+            methods=methods or methods_of_paper,
             orders=orders,
             limit=limit,
             sample_seed=sample_seed,

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -306,6 +307,15 @@ def test_runs_are_those_of_evaluate_and_are_resumed(folder: Path, pine: Run) -> 
         assert {record.key for record in read_records(run)} == {record.key for record in read_records(alone)}
         assert read_run(run).methods == read_run(alone).methods
     assert (folder / "runs" / "report" / "report.html").stat().st_size > 0
+
+
+def test_other_methods_replace_those_of_the_paper(folder: Path, pine: Run) -> None:
+    name = "lost-in-the-middle-10"
+    options = "--max-new-tokens 1 --limit 1 --methods rotor,nbce"
+    line = f"reproduce-paper {name} --data . --output-dir runs {options}"
+    assert pine(*line.split()).status == 0
+    found = {(record.method, record.order_name) for record in read_records(folder / "runs" / name)}
+    assert found == set(product(("rotor", "nbce"), STUDIES[name][1].split(",")))
 
 
 def test_report_leaves_out_unfinished_dataset(folder: Path, pine: Run) -> None:
