@@ -25,7 +25,6 @@ from viz.page.form.examples import load_examples
 from viz.page.form.read_only import NOTE, freeze
 from viz.page.gradio_patches.blocks import GuardedBlocks
 from viz.page.internals import LAB, TUTORIAL, Internals, View, internals_tab, opened_label
-from viz.page.jobs.job_bar import Updates
 from viz.page.jobs.loading import Status
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
@@ -134,27 +133,27 @@ def _bind_drawings(
 ) -> None:
     """Draw the tutorial once, and the last run in Why and Internals, while their tab is open."""
 
-    def show_open(run: FinishedRun | None, view: View, wanted: dict[str, Any]) -> Updates:
+    def show_open(run: FinishedRun | None, view: View) -> Any:
         if view.page_tab not in view.stale:
-            return {}
+            return gr.skip()
         view.stale.discard(view.page_tab)
         if view.page_tab == TUTORIAL:
             return {widget: draw() for widget, draw in tutorial.items()}
-        return {why: why_html(run)} if view.page_tab == WHY else inside.show_run(run, view, wanted)
+        return {why: why_html(run)} if view.page_tab == WHY else inside.show_run(run, view) or gr.skip()
 
-    def after_run(run: FinishedRun | None, view: View, wanted: dict[str, Any]) -> Updates:
-        view.stale, view.selection = view.stale | {WHY, LAB}, None
-        selection = None if run is None else first_selection(run).picked(wanted, run)
-        return {inside.selection: selection} | show_open(run, view, wanted)
+    def after_run(run: FinishedRun | None, view: View, wanted: dict[str, Any]) -> Any:
+        view.stale |= {WHY, LAB}
+        view.selection = None if run is None else first_selection(run).picked(wanted, run)
+        return show_open(run, view)
 
     # gradio reads the hints of functions that take an event, so these name no type that is not imported.
-    def open_page_tab(event: gr.EventData, run: Any, view: View, wanted: dict[str, Any]) -> Any:
+    def open_page_tab(event: gr.EventData, run: Any, view: View) -> Any:
         view.page_tab = opened_label(event)
-        return show_open(run, view, wanted) or gr.skip()
+        return show_open(run, view)
 
-    inputs, outputs = [finished, inside.view, inside.wanted], [why, *tutorial, *inside.outputs]
+    inputs, outputs = [finished, inside.view], [why, *tutorial, *inside.outputs]
     for event in runs:
-        inside.follow(event.then(after_run, inputs, outputs, **PRIVATE_EVENT))
+        inside.follow(event.then(after_run, [*inputs, inside.wanted], outputs, **PRIVATE_EVENT))
     # With another mode, a tab that is opened while one is drawn would be dropped, or taken for that one.
     inside.follow(tabs.select(open_page_tab, inputs, outputs, trigger_mode="multiple", **PRIVATE_EVENT))
 

@@ -82,7 +82,6 @@ class Internals:
 
     tabs: gr.Tabs
     view: gr.State  # view, mutated in place
-    selection: gr.State  # selection of the view; None before a run
     wanted: gr.State  # selection of an opened session, for the next run
     outputs: list[Any]  # widgets that `show_run` updates
     show_run: Callable[..., Updates]  # return the updates that show a run, without drawings
@@ -147,7 +146,7 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
     """Build the tab, empty, and connect its events; `finished` has the last run."""
     pictures: dict[str, gr.HTML] = {}
     figures: dict[str, gr.HTML] = {}
-    state, selected, wanted, attended = gr.State(View()), gr.State(None), gr.State({}), gr.State(None)
+    state, wanted, attended = gr.State(View()), gr.State({}), gr.State(None)
     with gr.Column(elem_id="internals-section", elem_classes="page-section"):
         bridge = gr.HTML(
             "", elem_id="pick-bridge", html_template="<span hidden>${value}</span>", js_on_load=BRIDGE
@@ -178,23 +177,21 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
     controls: list[Any] = [method, query, layer, head]
     drawings = [*pictures.values(), *figures.values()]
     read = [finished, state, attended]
-    shown = [selected, *controls, *drawings]
+    shown = [*controls, *drawings]
 
     def controls_of(run: FinishedRun, selection: Selection) -> Updates:
         queries = query_choices(run, selection.method)
         return {
-            selected: selection,
             method: selection.method,
             query: gr.update(choices=queries, value=str(selection.query)),
             layer: _shown(selection.layer),
             head: _shown(selection.head),
         }
 
-    def show_run(run: FinishedRun | None, view: View, wanted_now: dict[str, Any]) -> Updates:
-        if run is None:
+    def show_run(run: FinishedRun | None, view: View) -> Updates:
+        if run is None or view.selection is None:
             return {}
-        first = first_selection(run).picked(wanted_now, run)
-        view.selection, view.begun = first, view.begun + 1
+        first, view.begun = view.selection, view.begun + 1
         methods = [(METHODS[name].label, name) for name in run.result.traces]
         num_layers, num_heads = layers_and_heads(run)
         return controls_of(run, first) | {
@@ -237,7 +234,7 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
             view.selection, label = after_pick(run, view.selection, what)
             announced |= {announcement: spoken(label)} if label else {}
         updates = draw(run, view, attended)
-        return updates | announced if isinstance(updates, dict) and selected in updates else updates
+        return updates | announced if isinstance(updates, dict) and method in updates else updates
 
     def take_controls(
         run: FinishedRun | None, view: View, attended: AttentionView | None, *values: Any
@@ -257,10 +254,10 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
     gr.on([widget.input for widget in controls], take_controls, [*read, *controls], shown, **newest)
     tabs.select(open_tab, read, shown, trigger_mode="multiple", **PRIVATE_EVENT)
 
-    def begin(run: FinishedRun | None, selection: Selection | None) -> Job:
-        if run is None or selection is None:
+    def begin(run: FinishedRun | None, view: View) -> Job:
+        if run is None or view.selection is None:
             raise InputError("No run yet. Click Run first.")
-        request = attention_request(run, selection)
+        request = attention_request(run, view.selection)
         return Job(
             what="attention",
             methods=request.methods,
@@ -273,9 +270,9 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
             kept="The previous figure is kept.",
         )
 
-    computed = bind_job(bar, begin, [finished, selected], [attended], sources, chosen)
+    computed = bind_job(bar, begin, [finished, state], [attended], sources, chosen)
     computed.then(draw, read, shown, **PRIVATE_EVENT)
-    return Internals(tabs, state, selected, wanted, [summary, body, wanted, *shown], show_run, follow)
+    return Internals(tabs, state, wanted, [summary, body, wanted, *shown], show_run, follow)
 
 
 def _numbered(word: str, count: int) -> list[tuple[str, str]]:

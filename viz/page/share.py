@@ -21,7 +21,7 @@ from viz.page.form.read_only import check_shipped
 from viz.page.internals import FIRST_TAB, Internals, View
 from viz.page.internals_figures import TABS
 from viz.page.jobs.job_bar import Updates
-from viz.page.selection import Selection, as_picks, first_selection
+from viz.page.selection import as_picks, first_selection
 from viz.page.session import MAX_LINK_CHARACTERS, Session, from_code, from_file, session_of, to_code, to_json
 
 CALL = "(...values) => window.pineSharing.{}(...values)"  # script that calls a function of assets/sharing.js
@@ -110,16 +110,14 @@ def share_tab(
 
     # Links and files
 
-    def session(
-        accepted: str | None, run: Any, selection: Selection | None, view: View, *values: Any
-    ) -> Session:
+    def session(accepted: str | None, run: Any, view: View, *values: Any) -> Session:
         is_own = run is not None and not run.recorded
         return session_of(
             read_form(*values),
             accepted=accepted or "",
             ran=is_own,
             model=f"{run.model} in {run.dtype}" if is_own else "",
-            selection=as_picks(selection),
+            selection=as_picks(view.selection),
             tab=view.tab,
         )
 
@@ -141,7 +139,7 @@ def share_tab(
         except Exception as error:
             return failed(error) | {handed: ""}
 
-    inputs = [page.accepted, page.finished, internals.selection, internals.view, *page.inputs]
+    inputs = [page.accepted, page.finished, internals.view, *page.inputs]
     copy.click(copy_link, inputs, [handed, link, message], **PRIVATE_EVENT).success(
         None, [handed, message], [link, message], js=CALL.format("copy"), **PRIVATE_EVENT
     )
@@ -207,7 +205,7 @@ def share_tab(
 
     def make(
         run: FinishedRun | None,
-        selection: Selection | None,
+        view: View,
         accepted: str | None,
         certificate: Path | None,
         before: Path | None,
@@ -216,7 +214,7 @@ def share_tab(
             raise gr.Error("No results yet. Click Run first.", print_exception=False)
         remove_folder(before)
         # A run that has just ended may not be the one that the selection is of.
-        shown = first_selection(run).picked(as_picks(selection), run)
+        shown = first_selection(run).picked(as_picks(view.selection), run)
         try:
             new = disk.new_folder()
             file = new / NAME
@@ -227,7 +225,7 @@ def share_tab(
 
     download.click(
         make,
-        [page.finished, internals.selection, page.accepted, certificate, folder],
+        [page.finished, internals.view, page.accepted, certificate, folder],
         [run_file, folder],
         trigger_mode="once",
         **PRIVATE_EVENT,

@@ -72,18 +72,22 @@ def test_why_and_internals_are_drawn_while_their_tab_is_open(page: gr.Blocks) ->
     functions: dict[str | None, Any] = {event.name: event.fn for event in page.fns.values()}
     view, run = View(), tutorial_recording().run
 
-    def drawn(name: str, *event: Any) -> set[str]:
-        updates = functions[name](*event, run, view, {})
+    def drawn(name: str, *values: Any) -> set[str]:
+        updates = functions[name](*values)
         return {block.elem_id for block in updates if getattr(block, "elem_id", None)}
 
-    def opened(label: str) -> set[str]:
-        return drawn("open_page_tab", gr.EventData(None, {"value": label}))
+    def after_run() -> set[str]:
+        return drawn("after_run", run, view, {})
 
-    assert opened("Why") == set() and drawn("after_run") == {"why"}
-    assert opened("See it") == drawn("after_run") == drawn("draw_if_open") == set()
+    def opened(label: str) -> set[str]:
+        return drawn("open_page_tab", gr.EventData(None, {"value": label}), run, view)
+
+    assert opened("Why") == set() and after_run() == {"why"}
+    assert opened("See it") == after_run() == drawn("draw_if_open", run, view, None) == set()
     assert opened("Why") == {"why"} and opened("See it") == opened("Why") == set()
     assert opened("Tutorial") == {"tutorial", "running-example"} and opened("Tutorial") == set()
-    assert "internals-summary" in opened("Lab") & drawn("after_run") and "masks-html" in drawn("draw_if_open")
+    assert "internals-summary" in opened("Lab") & after_run()
+    assert "masks-html" in drawn("draw_if_open", run, view, None)
 
 
 def test_a_panel_away_from_its_button_offers_it_and_no_button_is_there_twice(page: gr.Blocks) -> None:
