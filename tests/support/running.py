@@ -17,8 +17,8 @@ from viz.page.jobs.sources import Sources
 
 
 def new_views(views: Iterable[Any]) -> list[Any]:
-    """Return the views whose content differs from that of the view before, which update the panel."""
-    return [view for _, (view, *_) in groupby(views, key=lambda view: view.content)]
+    """Return the views that differ from the view before, which update the panel."""
+    return [view for view, _ in groupby(views)]
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> dict[str, Any]:

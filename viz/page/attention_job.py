@@ -41,17 +41,15 @@ class AttentionView:
         weights: float16 (N, N) of the N prompt tokens by method, queries first, NaN where masked.
     """
 
-    sentence: str
+    sentence: str = field(compare=False)
     request: AttentionRequest
     weights: dict[str, NDArray[np.float16]] = field(default_factory=dict)
-    done: Work | None = None
+    done: Work = field(default=Work(), compare=False)
 
     @property
     def is_complete(self) -> bool:
         """Return True if the weights are there."""
         return bool(self.weights)
-
-    content = is_complete
 
 
 def attention_request(run: FinishedRun, selection: Selection) -> AttentionRequest:

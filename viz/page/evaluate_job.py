@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -84,15 +84,10 @@ class MeasureRequest:
 class MeasureView:
     """Records of an evaluation so far."""
 
-    sentence: str
+    sentence: str = field(compare=False)
     info: RunInfo
     planned: tuple[Key, ...]
     records: tuple[Record, ...] = ()
-
-    @property
-    def content(self) -> int:
-        """Return the number of records."""
-        return len(self.records)
 
     @property
     def done(self) -> Work:

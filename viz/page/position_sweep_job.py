@@ -6,7 +6,7 @@ Nothing is cached between slots.
 import time
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pine_engine as pine
 from pine_engine.errors import InputError
@@ -33,17 +33,12 @@ class SweepView:
         effects: Split of vanilla, at the end.
     """
 
-    sentence: str
+    sentence: str = field(compare=False)
     slots: int
     steps: "tuple[pine.SlotScored, ...]" = ()
     finding: str = ""
     effects: "pine.OrderEffects | None" = None
-    done: Work | None = None
-
-    @property
-    def content(self) -> tuple[int, bool]:
-        """Return the number of scores, and True if the split is there."""
-        return len(self.steps), self.is_complete
+    done: Work = field(default=Work(), compare=False)
 
     @property
     def is_complete(self) -> bool:

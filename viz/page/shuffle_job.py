@@ -6,7 +6,7 @@ Nothing is cached between orders.
 import time
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pine_engine as pine
 from pine_engine.engine.events import Event
@@ -45,21 +45,16 @@ class OrdersTried:
         certificate: Certificate of the finished orders.
     """
 
-    sentence: str
+    sentence: str = field(compare=False)
     methods: "tuple[pine.Method, ...]"
     caption: str
     orders: tuple[tuple[int, ...], ...]
     cards: tuple[AnswerCard, ...]
     rows: "tuple[pine.OrderResult, ...]" = ()
     placed: tuple[DocumentPositions, ...] = ()
-    finished: FinishedRun | None = None
-    certificate: "pine.Certificate | None" = None
-    done: Work | None = None
-
-    @property
-    def content(self) -> object:
-        """Return the number of finished orders; before, the answers in the first one."""
-        return len(self.rows) or self.cards
+    finished: FinishedRun | None = field(default=None, compare=False)
+    certificate: "pine.Certificate | None" = field(default=None, compare=False)
+    done: Work = field(default=Work(), compare=False)
 
     @property
     def progress(self) -> tuple[int, int]:

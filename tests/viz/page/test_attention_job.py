@@ -31,7 +31,6 @@ def selection() -> Selection:
 
 def computed(engine: Engine, request: AttentionRequest) -> AttentionView:
     *_, last = attend(engine, request)
-    assert last.done is not None
     # The estimate before the computation equals its cost.
     plan = plan_attention(engine, request)
     assert (last.done.prompts, last.done.prompt_tokens) == (plan.prompts, plan.prompt_tokens)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pine_engine as pine
 from pine_engine.engine.events import Event, RunResult
@@ -58,14 +58,9 @@ class RunView:
     """State of the page during a run."""
 
     cards: tuple[AnswerCard, ...]
-    sentence: str  # progress of the run, in one line
-    done: Work  # work so far
+    sentence: str = field(compare=False)  # progress of the run, in one line
+    done: Work = field(compare=False)  # work so far
     finished: FinishedRun | None = None  # finished run, in the last view
-
-    @property
-    def content(self) -> tuple[tuple[AnswerCard, ...], bool]:
-        """Return the cards, and True if the run is finished."""
-        return self.cards, self.is_complete
 
     @property
     def progress(self) -> tuple[int, int]:

@@ -32,23 +32,19 @@ running = partial(notice, kind="running")
 
 
 class JobView(Protocol):
-    """Progress of a job, with the results so far."""
+    """Progress of a job, with the results so far; views with the same results are equal."""
 
     @property
     def sentence(self) -> str:
         """Return the progress in words."""
 
     @property
-    def content(self) -> Any:
-        """Return a value that changes with the results, so that the panel must be updated."""
-
-    @property
     def is_complete(self) -> bool:
         """Return True if all results are there."""
 
     @property
-    def done(self) -> Work | None:
-        """Return the work so far; None if unknown."""
+    def done(self) -> Work:
+        """Return the work so far."""
 
 
 @dataclass(frozen=True)
@@ -151,9 +147,8 @@ def bind_job(
                 if isinstance(step, str):
                     yield {bar.status: running(step)}
                 else:
-                    is_new = last is None or step.content != last.content
-                    yield {bar.status: running(step.sentence)} | (job.show(step) if is_new else {})
-                    last, current.done = step, step.done or current.done
+                    yield {bar.status: running(step.sentence)} | (job.show(step) if step != last else {})
+                    last, current.done = step, step.done
         if current.failure:
             yield idle(notice(current.failure, kind="error"))
         elif current.why:

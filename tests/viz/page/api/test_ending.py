@@ -1,7 +1,7 @@
 """A call that must end before it is done answers with what it has, and says why."""
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import gradio as gr
@@ -31,10 +31,9 @@ class Counted:
 
     number: int
     is_complete: bool = False
-    content: int = 0
     sentence: str = "counting"
     progress: tuple[int, int] = (0, 1)
-    done: Work | None = None
+    done: Work = field(default_factory=Work)
 
     def result(self) -> Count | None:
         return Count(model="tiny", dtype="float32", number=self.number) if self.number else None
