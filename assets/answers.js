@@ -4,8 +4,8 @@
    the names of their methods, and follows. */
 (() => {
   "use strict";
-  const OVER = ["finished", "stopped", "failed"];
-  // A word or a sign, with the blanks behind it; the same as viz/figures/change.py.
+  const OVER = ["finished", "stopped"];
+  // A word or a sign, with the blanks behind it; the same as viz/cards/compare.py.
   const WORD = /(?:(?:(?![\u2e80-\u9fff])[\p{L}\p{N}_])+|\S)\s*|^\s+/gu;
 
   const cards = () => [...document.querySelectorAll("#answers .pine-answer")];

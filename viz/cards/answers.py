@@ -6,7 +6,7 @@ from typing import Literal
 
 from viz.drawing.markup import render
 
-AnswerState = Literal["waiting", "reading", "writing", "finished", "stopped", "failed"]
+AnswerState = Literal["waiting", "reading", "writing", "finished", "stopped"]
 
 _STATUS: dict[AnswerState, str] = {
     "waiting": "Queued",
@@ -14,7 +14,6 @@ _STATUS: dict[AnswerState, str] = {
     "writing": "Generating",
     "finished": "Done",
     "stopped": "Stopped",
-    "failed": "Failed",
 }
 
 
@@ -45,7 +44,6 @@ class AnswerCard:
     prefill_s: float | None = None
     decode_s_per_token: float | None = None
     finish_reason: str = ""  # "stop" or "length"
-    message: str = ""  # what to do next, for state "failed"
     recorded: bool = False  # not computed now
     model: str = ""  # "" if it is the only one
     reading: Reading | None = None

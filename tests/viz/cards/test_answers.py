@@ -34,7 +34,6 @@ def card(state: AnswerState = "waiting", **changes: Any) -> AnswerCard:
         (card("writing", text="Par"), "Generating"),
         (card("finished", finish_reason="stop"), "Done"),
         (card("finished", finish_reason="length"), "Stopped at the token limit"),
-        (card("failed", message="Shorten a document."), "Failed"),
     ],
 )
 def test_status_is_the_progress(shown: AnswerCard, status: str) -> None:
@@ -45,7 +44,6 @@ def test_status_is_the_progress(shown: AnswerCard, status: str) -> None:
     assert root.all("article")[0].attributes["aria-busy"] == busy
     layers = [(bar.attributes["value"], bar.attributes["max"]) for bar in root.all("progress")]
     assert layers == ([("3", "30")] if shown.layers_done else [])
-    assert [error.text for error in root.with_class("pine-error")] == [shown.message] * (status == "Failed")
 
 
 def test_measurements_have_units() -> None:
