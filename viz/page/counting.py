@@ -108,9 +108,9 @@ def bind_counting(
             why = explain(error)
         note = stale_html(origin, form, choice, press=page.shuffle_bar.run.elem_id or "")
         updates |= problem(why, len(form.entries)) | {
-            page.results.note: note,
+            page.stale: note,
             stale: note,
-            sweep.results.note: stale_html(swept, form, choice, press=sweep.bar.run.elem_id or ""),
+            sweep.stale: stale_html(swept, form, choice, press=sweep.bar.run.elem_id or ""),
         }
         if note:
             updates[page.note] = ""  # a remark about the example
@@ -118,13 +118,13 @@ def bind_counting(
             updates[page.accepted] = ""  # they are those of the example's question
         return updates
 
-    inputs = [chosen, page.num_orders, page.controls, page.accepted, page.results.origin]
-    inputs += [sweep.results.origin, *page.inputs]
+    inputs = [chosen, page.num_orders, page.controls, page.accepted, page.origin]
+    inputs += [sweep.origin, *page.inputs]
     outputs = [page.total, page.editor.cards, page.problem, page.bar.run, page.shuffle_bar.run, page.note]
-    outputs += [*(bar.estimate for bar in bars), page.results.note, sweep.results.note, page.accepted, stale]
+    outputs += [*(bar.estimate for bar in bars), page.stale, sweep.stale, page.accepted, stale]
     paused = gr.Button(visible="hidden", elem_id="count-form")  # pressed by assets/typing.js
     picked: list[Any] = [page.task, page.instruction, page.methods, page.length]
-    picked += [page.num_orders, page.controls, ready, page.results.origin, sweep.results.origin]
+    picked += [page.num_orders, page.controls, ready, page.origin, sweep.origin]
     gr.on(
         [paused.click, page.editor.cards.input, *(widget.change for widget in picked)],
         follow,

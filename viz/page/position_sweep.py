@@ -12,7 +12,7 @@ from viz.drawing.identity import document_letter
 from viz.drawing.markup import empty_panel
 from viz.figures.order_effects import plot_order_effects
 from viz.figures.position_sweep import plot_position_sweep
-from viz.page.answers.stale import Origin, Results, build_results
+from viz.page.answers.stale import Origin
 from viz.page.answers.workspace import Workspace
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
@@ -42,7 +42,8 @@ class SweepTab:
     """Widgets of the tab that follow changes of the form, and the event of a sweep."""
 
     bar: JobBar
-    results: Results
+    stale: gr.HTML  # notice that the sweep is out of date
+    origin: gr.State  # inputs of the sweep; None before
     event: Any
 
 
@@ -108,7 +109,7 @@ def sweep_tab(
         with gr.Row(elem_classes="page-row"):
             buttons = build_buttons("Run position sweep", run_id="sweep-run", stop_id="sweep-stop")
         bar = build_bar(buttons, work_sentence(num_documents, DEFAULT_METHODS), status_id="sweep-status")
-        results = build_results()
+        stale, origin = gr.HTML(""), gr.State(None)
         finding = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="sweep-finding")
         lines = build_figure("sweep-lines", picks_itself=True)
         effects = build_figure("sweep-effects", picks_itself=True)
@@ -144,11 +145,11 @@ def sweep_tab(
 
     def begin(choice: Choice | None, moved: int | None, reference: str | None, *values: Any) -> Job:
         form = read_form(*values)
-        origin = Origin(form, choice)
+        swept = Origin(form, choice)
         form = replace(form, methods=compared_methods(form.methods))
 
         def show(view: SweepView) -> Updates:
-            shown: Updates = {results.origin: origin}
+            shown: Updates = {origin: swept}
             if view.finding:
                 drawn = plot_position_sweep(view.steps, slots=view.slots, labels=LABELS)
                 shown |= {finding: notice(view.finding, kind="note"), lines: figure_value(drawn)}
@@ -168,12 +169,12 @@ def sweep_tab(
                 finding: empty_panel(NOTHING_YET),
                 lines: "",
                 effects: "",
-                results.origin: None,
-                results.note: "",
+                origin: None,
+                stale: "",
             },
             kept="Completed slots are kept.",
         )
 
     inputs = [chosen, document, answer, *page.inputs]
-    outputs = [finding, lines, effects, results.origin, results.note]
-    return SweepTab(bar, results, bind_job(bar, begin, inputs, outputs, sources, chosen))
+    outputs = [finding, lines, effects, origin, stale]
+    return SweepTab(bar, stale, origin, bind_job(bar, begin, inputs, outputs, sources, chosen))

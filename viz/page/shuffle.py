@@ -146,7 +146,7 @@ def shuffle_tab(
             if not has_text(tried.cards):
                 return {}
             shown = Shown(tried.cards, form.task, in_orders=tried.in_orders, order=form.order)
-            updates = show(page, shown, accepted) | {page.results.origin: origin}
+            updates = show(page, shown, accepted) | {page.origin: origin}
             return updates | draw(panel, tried, form.task, accepted) if tried.rows else updates
 
         return Job(
@@ -167,7 +167,7 @@ def shuffle_tab(
                 answer: "",
                 offer: gr.update(visible=False),
                 kept: None,
-                page.results.note: "",
+                page.stale: "",
                 page.bar.status: notice(""),
             },
             kept="Completed orders are kept.",
@@ -175,7 +175,7 @@ def shuffle_tab(
         )
 
     outputs: list[Any] = [*figures, answer, offer, certificate, sheet, kept]
-    outputs += [page.results.origin, page.results.note, page.finished, page.bar.status]
+    outputs += [page.origin, page.stale, page.finished, page.bar.status]
     outputs += [page.answers, page.order_table, page.shown]
     inputs = [panel, kept, chosen, page.accepted, page.num_orders, page.seed, page.controls, *page.inputs]
     return bind_job(page.shuffle_bar, begin, inputs, outputs, sources, chosen), kept

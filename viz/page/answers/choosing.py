@@ -66,7 +66,7 @@ def filled(
             page.accepted: accepted,
             page.bar.status: notice(""),
         }
-        | {page.results.origin: origin, page.results.note: ""}
+        | {page.origin: origin, page.stale: ""}
         | show(page, shown, accepted)
     )
 

@@ -1,9 +1,6 @@
 """Out-of-date results: their inputs, and the changes since."""
 
 from dataclasses import dataclass
-from typing import Any
-
-import gradio as gr
 
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS
@@ -23,19 +20,6 @@ class Origin:
     recorded: bool = False  # True for recorded results, whose methods and length are fixed
     is_for_all_orders: bool = False
     """True if results are shown per order, so that reordering the documents does not outdate them."""
-
-
-@dataclass(frozen=True)
-class Results:
-    """Widgets above results."""
-
-    origin: gr.State  # origin; None without results
-    note: gr.HTML  # notice that results are out of date; the results below it are gray
-
-
-def build_results(origin: Origin | None = None, **options: Any) -> Results:
-    """Build the widgets for results of this origin."""
-    return Results(gr.State(origin), gr.HTML("", **options))
 
 
 def changes(origin: Origin, form: Form, model: Choice | None) -> list[str]:

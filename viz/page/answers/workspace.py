@@ -13,7 +13,7 @@ from viz.page.answers.base_rate import base_rate_html
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards
 from viz.page.answers.order_table import build_order_table, order_table_json, with_run
 from viz.page.answers.recorded_answers import recorded_of
-from viz.page.answers.stale import Origin, build_results, changes
+from viz.page.answers.stale import Origin, changes
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
@@ -36,8 +36,9 @@ class Workspace:
     """Widgets of the tab, filled with the first example.
 
     `bar` runs the order of the form and `shuffle_bar` all orders; `sample` is visible where only some of them
-    are run. `problem` is the reason why the form cannot be run, `finished` the last finished run or None, and
-    `shown` has the cards of the answers.
+    are run. `problem` is the reason why the form cannot be run, and `stale` the notice that the answers are
+    out of date, below which the stylesheet shows them in gray. `finished` is the last finished run or None,
+    `shown` has the cards of the answers, and `origin` their inputs, None before a run.
     """
 
     def __init__(self, examples: Sequence[FormExample], settings: HostSettings = DEFAULTS) -> None:
@@ -83,7 +84,7 @@ class Workspace:
                     self.shuffle_bar = build_bar(shuffle_buttons, "", status_id="shuffle-status")
                     self.bar = build_bar(buttons, "", status_id="run-status")
                     self.problem = gr.HTML("", elem_id="form-problem", min_width=0)
-            self.results = build_results(origin, elem_id="answers-stale")
+            self.stale = gr.HTML("", elem_id="answers-stale")
             self.order_table = build_order_table(shown, first.answers)
             self.note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
             with gr.Accordion("Paste, upload, settings", open=False, elem_id="settings"):
@@ -98,7 +99,7 @@ class Workspace:
                 gr.HTML(base_rate_html())
             with gr.Accordion("Full answers", open=False, elem_id="answers-in-full"):
                 self.answers = gr.HTML(shown_html(shown, first.answers), elem_id="answers")
-        self.finished, self.shown = gr.State(None), gr.State(shown)
+        self.finished, self.shown, self.origin = gr.State(None), gr.State(shown), gr.State(origin)
 
     def _build_settings(self, first: FormExample, settings: HostSettings) -> None:
         longest = min(MAX_NEW_TOKENS, settings.max_new_tokens)
@@ -217,7 +218,7 @@ def _bind_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
             run = view.finished
             in_orders = with_run(before, run) if run else before
             shown = Shown(cards, form.task, in_orders=in_orders, order=form.order)
-            updates = show(page, shown, accepted) | {page.results.origin: now}
+            updates = show(page, shown, accepted) | {page.origin: now}
             return updates | {page.finished: run} if run else updates
 
         return Job(
@@ -228,7 +229,7 @@ def _bind_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
             arguments={"form": form, "settings": settings},
             show=show_view,
             task=form.task,
-            cleared={page.results.note: "", page.shuffle_bar.status: notice("")},
+            cleared={page.stale: "", page.shuffle_bar.status: notice("")},
             kept="Partial answers are kept.",
             after_stop=partial(show_view, is_stopped=True),
         )
@@ -238,9 +239,9 @@ def _bind_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
         page.order_table,
         page.shown,
         page.finished,
-        page.results.origin,
-        page.results.note,
+        page.origin,
+        page.stale,
         page.shuffle_bar.status,
     ]
-    inputs = [page.shown, page.results.origin, chosen, page.accepted, *page.inputs]
+    inputs = [page.shown, page.origin, chosen, page.accepted, *page.inputs]
     return bind_job(page.bar, begin, inputs, outputs, sources, chosen)
