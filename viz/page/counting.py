@@ -36,12 +36,11 @@ def too_many_tokens(count: TokenCount, max_new_tokens: int, settings: HostSettin
 
 def planned_jobs(
     form: Form, tokens: int, *, orders: int, controls: bool, settings: HostSettings
-) -> tuple[Work, Work, Work]:
-    """Plan a run of the form, a shuffle test and a position sweep, without a model."""
+) -> tuple[Work, Work]:
+    """Plan a shuffle test and a position sweep of the form, without a model."""
     documents = len(form.entries)
     shuffled = with_controls(form.methods) if controls else form.methods
     return (
-        planned(tokens=tokens, methods=len(form.methods), new_tokens=form.max_new_tokens),
         planned(
             tokens=tokens,
             methods=len(shuffled),
@@ -65,7 +64,7 @@ def bind_counting(
     runs: Sequence[Any],
 ) -> None:
     """Connect the token count and the estimates to each change and to the events of a run."""
-    bars = (page.bar, page.shuffle_bar, sweep.bar)
+    bars = (page.shuffle_bar, sweep.bar)
     questions = {"\n".join(example.answers): example.question for example in examples if example.answers}
 
     def problem(why: str, num_documents: int) -> dict[Any, Any]:

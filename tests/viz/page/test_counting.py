@@ -21,7 +21,7 @@ from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form, TokenCount
-from viz.page.jobs.cost import Work
+from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.sources import Sources
 from viz.page.position_sweep_job import plan_sweep
@@ -40,8 +40,8 @@ def form(count: int = 3, methods: tuple[str, ...] = ("vanilla", "nia", "pine")) 
 def test_the_estimate_is_of_the_work_that_is_planned(count: int, controls: bool, engine: Engine) -> None:
     request = form(count)
     tokens = form_layout(request, engine).num_tokens
-    run, shuffled, moved = planned_jobs(request, tokens, orders=6, controls=controls, settings=DEFAULTS)
-    assert run == plan_answers(engine, request)
+    shuffled, moved = planned_jobs(request, tokens, orders=6, controls=controls, settings=DEFAULTS)
+    assert plan_answers(engine, request) == planned(tokens=tokens, methods=3, new_tokens=5)
     assert shuffled == plan_shuffle(engine, request, count=6, seed=0, controls=controls)
     with_answer = plan_sweep(
         engine, request, document=0, answer="g"
@@ -101,17 +101,16 @@ def counted(
 
 
 def test_estimate_shows_work_first_and_time_later(page: gr.Blocks, sources: Sources) -> None:
-    ids = ["run-status-estimate", "shuffle-status-estimate", "sweep-status-estimate"]
+    ids = ["shuffle-status-estimate", "sweep-status-estimate"]
     before = counted(page, form())
     assert [re.sub(r"[\d,]+ tokens", "n tokens", re.sub("<[^>]+>", "", before[name])) for name in ids] == [
-        "3 prompts, n tokens; up to 15 new tokens.",
         "18 prompts, n tokens; up to 90 new tokens.",
         "9 prompts, n tokens.",
     ]
     with sources.runs.watched(sources.runs.new("compare", ("pine",))) as run:
         run.model, run.done = "tiny", Work(1, 10, 1, 1, read_s=1.0, write_s=1.0)
     after = counted(page, form())
-    for name, most in zip(ids, ("up to ", "up to ", ""), strict=True):
+    for name, most in zip(ids, ("up to ", ""), strict=True):
         assert re.search(rf">Estimated time: {most}[\d,]+ (s|min)\.<", after[name])
     assert sources.runs.speed("another").seconds(Work(prompt_tokens=1)) is None
 
