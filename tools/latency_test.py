@@ -19,7 +19,7 @@ from tests.support.chromium import chromium_path, started_chromium
 from tests.support.serving import ServedApp, started_app
 from tools.record import example_form
 from viz.page.form.examples import FormExample
-from viz.page.form.form import form_prompt
+from viz.page.form.form import form_request
 
 TIMES = 7
 """How often each step is done; the median and the slowest are told."""
@@ -107,7 +107,7 @@ def tell_run(page: Page) -> None:
     """Prints how long the default example runs, in turns with the stock model, which writes as many tokens as
     the longest of its answers has."""
     engine, form = Engine.load(dtype="float32"), example_form(DEFAULT.name)
-    layout = engine.tokenize(form_prompt(form, form.entries, engine.tokenizer))
+    layout = form_request(form).tokenize(engine)
     pick(page, DEFAULT)
     set_length(page, MAX_ANSWER_TOKENS)
     runs, stock, longest = [], [], 0

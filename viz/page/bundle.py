@@ -23,10 +23,10 @@ from viz.export.packed import packed_json
 from viz.export.standalone import pictures_page
 from viz.figures.answer_tokens import AnswerTokens
 from viz.page.answers.answering import FinishedRun
-from viz.page.certificate_files import PAGE_NAME, form_request
+from viz.page.certificate_files import PAGE_NAME
 from viz.page.common.theme import PLOTLY
 from viz.page.form.documents import entries_from
-from viz.page.form.form import Form
+from viz.page.form.form import Form, form_request
 from viz.page.internals_figures import DRAWING, TABS, TabContent
 from viz.page.selection import Selection, as_picks
 from viz.page.session import session_of, to_json

@@ -7,20 +7,8 @@ from pine_engine.invariance.certificate import FILE_NAME
 from pine_engine.invariance.platform_facts import ASPECTS
 from viz.cards.certificate import certificate_page
 from viz.drawing.markup import figure_styles
-from viz.page.form.form import Form
 
 PAGE_NAME = "certificate.html"
-
-
-def form_request(form: Form) -> "pine.Request":
-    """Return the request of the form, with documents in the order of their letters."""
-    lettered = sorted(form.entries, key=lambda entry: entry.letter)
-    return pine.Request(
-        question=form.question,
-        documents=[pine.Document(entry.text, title=form.title(entry)) for entry in lettered],
-        instruction=form.instruction,
-        task=form.task,
-    )
 
 
 def write_certificate(certificate: "pine.Certificate", folder: Path) -> tuple[Path, Path]:

@@ -24,10 +24,9 @@ from viz.page.answers.answering import (
     read_answers,
 )
 from viz.page.answers.cards import waiting_cards
-from viz.page.certificate_files import form_request
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import check_orders, form_layout
-from viz.page.form.form import Form
+from viz.page.form.form import Form, form_request
 from viz.page.form.orders import tries_all, with_controls
 from viz.page.jobs.cost import Meter, Work, planned
 

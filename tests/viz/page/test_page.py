@@ -13,7 +13,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import TokenGenerated
 from pine_engine.errors import InputError, ModelError
 from tests.support.running import one_run, run_views
-from tests.support.runs import THREE, form_of
+from tests.support.runs import THREE, form_of, swapped
 from viz.page.answers.answering import RunView, answer
 from viz.page.answers.cards import stopped_cards, waiting_cards
 from viz.page.answers.workspace import instruction_for
@@ -109,6 +109,8 @@ def test_tokens_are_counted_while_the_form_is_unfinished(engine: Engine) -> None
     assert partly.documents == (whole.documents[0], None, whole.documents[2])
     counted = whole.documents[1]
     assert whole.total is not None and counted is not None and partly.total == whole.total - counted
+    moved = count_tokens(form_of(swapped(THREE, 0)), engine)
+    assert moved.documents == (whole.documents[1], whole.documents[0], whole.documents[2])
     nothing = count_tokens(form_of((Entry(0),)), engine)
     assert nothing.documents == (None,)
     assert nothing.total == layout.prefix_length + layout.suffix_length

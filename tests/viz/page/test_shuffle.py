@@ -20,13 +20,13 @@ from tests.support.viz_reading import read_html
 from tests.support.widgets import built
 from viz.page.answers.answering import FinishedRun
 from viz.page.answers.workspace import Workspace
-from viz.page.certificate_files import form_request
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.form import orders
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import Entries, entries_from, entries_json
 from viz.page.form.examples import load_examples
+from viz.page.form.form import form_request
 from viz.page.form.orders import with_controls
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag

@@ -7,7 +7,7 @@ from viz.drawing.identity import document_letter
 from viz.page.common.bounds import check_limit
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.documents import capital
-from viz.page.form.form import Form, form_prompt
+from viz.page.form.form import Form, form_request
 from viz.page.form.read_only import check_shipped
 
 MAX_TEXT_CHARACTERS = 200_000  # maximum characters of one text; tokenizing a longer one takes too long
@@ -34,8 +34,7 @@ def form_layout(form: Form, engine: "pine.Engine", settings: HostSettings = DEFA
     """
     form.check()
     check_form(form, settings)
-    lettered = sorted(form.entries, key=lambda entry: entry.letter)
-    layout = engine.tokenize(form_prompt(form, lettered, engine.tokenizer))
+    layout = form_request(form).tokenize(engine)
     if why := too_long(layout.num_tokens, settings):
         raise InputError(why)
     return layout.reorder(form.order)

@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pine_engine as pine
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.prompt import Document, Prompt
 from pine_engine.prompts.tasks import TASKS, Task
 from viz.drawing.identity import document_letter
 from viz.page.common.bounds import check_limit
@@ -105,22 +103,23 @@ def count_tokens(form: Form, engine: "pine.Engine") -> TokenCount:
     Raises InputError for texts that are too long to tokenize.
     """
     check_size(form.entries, form.question, form.instruction)
-    filled = [entry for entry in form.entries if entry.text.strip()]
-    shown = filled or [Entry(0, "", ".")]
+    filled = tuple(entry for entry in form.entries if entry.text.strip())
     question = form.question if form.question.strip() else "?"
-    prompt = form_prompt(replace(form, question=question), shown, engine.tokenizer)
-    layout = engine.tokenize(prompt)
-    lengths = iter(layout.lengths.tolist())
-    documents = tuple(next(lengths) if entry.text.strip() else None for entry in form.entries)
+    complete = replace(form, question=question, entries=filled or (Entry(0, "", "."),))
+    layout = form_request(complete).tokenize(engine)
+    letters = sorted(entry.letter for entry in filled)
+    lengths = dict(zip(letters, layout.lengths.tolist(), strict=False))  # without the placeholder
+    documents = tuple(lengths.get(entry.letter) for entry in form.entries)
     total = layout.num_tokens - (0 if filled else int(layout.lengths.sum()))
     return TokenCount(documents, total, engine.max_context_length)
 
 
-def form_prompt(form: Form, entries: Sequence[Entry], tokenizer: Any) -> Prompt:
-    """Return the prompt of the form with these documents."""
-    return form.row.prompt(
-        tokenizer,
+def form_request(form: Form) -> "pine.Request":
+    """Return the request of the form, with documents in the order of their letters."""
+    lettered = sorted(form.entries, key=lambda entry: entry.letter)
+    return pine.Request(
         question=form.question,
-        documents=[Document(entry.text, form.title(entry)) for entry in entries],
+        documents=[pine.Document(entry.text, title=form.title(entry)) for entry in lettered],
         instruction=form.instruction,
+        task=form.task,
     )
