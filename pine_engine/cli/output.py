@@ -60,8 +60,7 @@ def progress(total: int, done: int = 0) -> Iterator[Callable[..., None]]:
 def event_text(event: object) -> str:
     """Return the progress within a step: the layer of a prefill, or the token of an answer."""
     if isinstance(event, pine.PrefillProgress):
-        share = f", {event.layer_share:.0%}" if event.layer_share else ""
-        return f"{event.method}: prefill, layer {event.layers_done + 1} of {event.num_layers}{share}"
+        return f"{event.method}: prefill, {event.place}"
     return f"{event.method}: token {event.step + 1}" if isinstance(event, pine.TokenGenerated) else ""
 
 

@@ -23,13 +23,22 @@ if TYPE_CHECKING:  # this module loads without torch
 class PrefillProgress:
     """Start of a layer in the prefill of one method; layers_done counts the layers before it.
 
-    Within a long layer, further events have the share of the layer that is done.
+    Within a long layer, further events have the share of the layer that is done. Methods with several forward
+    passes begin with the first layer again.
     """
 
     method: str
     layers_done: int
     num_layers: int
     layer_share: float = 0.0  # at least 0, below 1
+    pass_number: int = 1
+
+    @property
+    def place(self) -> str:
+        """Current layer, with the pass from the second one on: "pass 2, layer 4 of 30, 50%"."""
+        number = f"pass {self.pass_number}, " if self.pass_number > 1 else ""
+        share = f", {self.layer_share:.0%}" if self.layer_share else ""
+        return f"{number}layer {self.layers_done + 1} of {self.num_layers}{share}"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ bitwise identical for every batch size and neighbor. A batch of one uses another
 import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Self, TypeVar
 
 import torch
@@ -192,7 +191,7 @@ def prefill_answer(
         reserved_tokens=reserved_tokens,
         logits_to_keep=layout.suffix_length if return_logits else 1,
         recorder=recorder,
-        on_layer=partial(control.begin_layer, method.name, model.num_layers),
+        on_layer=control.prefill_progress(method.name, model.num_layers),
         cached_sequences=cached_sequences,
     )
     synchronize(logits)

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -64,7 +63,7 @@ def score_methods(
             method,
             reserved_tokens=reserved_tokens,
             logits_to_keep=1,
-            on_layer=partial(control.begin_layer, method.name, model.num_layers),
+            on_layer=control.prefill_progress(method.name, model.num_layers),
             cached_sequences=rows,
         )
         rows.append(row)

@@ -51,12 +51,19 @@ class RunControl:
         """Raise Cancelled if the flag is set; called at the start of each layer."""
         raise_if_cancelled(self.cancelled)
 
-    def begin_layer(self, method: str, num_layers: int, layer: float) -> None:
-        """Emit the progress of a prefill, or raise Cancelled."""
-        self.check()
-        self.report(PrefillProgress(method, int(layer), num_layers, layer % 1))
-        if compute_others := BETWEEN_LAYERS.get():
-            compute_others(1 - layer / num_layers)
+    def prefill_progress(self, method: str, num_layers: int) -> Callable[[float], None]:
+        """Return a function of the layer that emits the progress of a prefill, or raises Cancelled."""
+        num_passes = 0
+
+        def begin_layer(layer: float) -> None:
+            nonlocal num_passes
+            self.check()
+            num_passes += layer == 0
+            self.report(PrefillProgress(method, int(layer), num_layers, layer % 1, num_passes))
+            if compute_others := BETWEEN_LAYERS.get():
+                compute_others(1 - layer / num_layers)
+
+        return begin_layer
 
 
 NO_CONTROL = RunControl()  # control of a run that has no receiver and is not stopped

@@ -6,7 +6,7 @@ same method are computed once, and an order-invariant method once for all orders
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import product
@@ -20,6 +20,7 @@ from pine_engine.debias.table import DEFAULT_BASE, MeasuredMethod, Steps
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import ActiveGeneration, synchronize
+from pine_engine.engine.model_worker import RunControl
 from pine_engine.errors import InputError
 from pine_engine.evaluation.document_orders import DocumentOrder, arrange, in_slots, names_of
 from pine_engine.evaluation.examples import Example
@@ -27,9 +28,6 @@ from pine_engine.evaluation.settings import Key, Settings
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.tasks import TASKS
-
-OnLayer = Callable[[Method, float], None]
-"""Called at the start of each layer, with the method. An exception stops the prefill."""
 
 
 @dataclass(eq=False)
@@ -231,9 +229,9 @@ class SharedPrefill:
     """
 
     def __init__(
-        self, engine: Engine, prefills: Collection[Prefill], *, reserved_tokens: int, on_layer: OnLayer
+        self, engine: Engine, prefills: Collection[Prefill], *, reserved_tokens: int, control: RunControl
     ) -> None:
-        self._engine, self._reserved_tokens, self._on_layer = engine, reserved_tokens, on_layer
+        self._engine, self._reserved_tokens, self._control = engine, reserved_tokens, control
         self._num_prefills = len(prefills)
         self._num_reusing = Counter(map(_source, prefills))
         self._remaining = self._num_reusing.copy()
@@ -281,7 +279,7 @@ class SharedPrefill:
             method,
             reserved_tokens=self._reserved_tokens,
             logits_to_keep=1,
-            on_layer=lambda layer: self._on_layer(prefill.method, layer),
+            on_layer=self._control.prefill_progress(prefill.method.name, self._engine.num_layers),
             cached_sequences=cached,
         )
         synchronize(logits)

@@ -39,7 +39,6 @@ from pine_engine.evaluation.example_runs import (
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Record, blank_record
 from pine_engine.evaluation.settings import Key, Settings, choose
-from pine_engine.methods.table import Method
 from pine_engine.prompts.tasks import TASKS
 
 Emit = Callable[[Event | Record], None]
@@ -186,9 +185,7 @@ class _ExampleRun:
         """Compute everything that the results need, and emit the finished ones after each part."""
         prefills, generations = distinct_parts(results)
         reserved_tokens = max(map(self._reserved_tokens, results), default=0)
-        shared = SharedPrefill(
-            self._engine, prefills, reserved_tokens=reserved_tokens, on_layer=self._on_layer
-        )
+        shared = SharedPrefill(self._engine, prefills, reserved_tokens=reserved_tokens, control=self._control)
         continued = Counter(prefill for generation in generations for prefill in generation.prefills)
         held: dict[Prefill, tuple[SequenceState, torch.Tensor]] = {}
 
@@ -278,9 +275,6 @@ class _ExampleRun:
     def _emit_record(self, method: MeasuredMethod, order: DocumentOrder, **fields: Any) -> None:
         record = blank_record(self._example, method.name, order)
         self._emit(record.model_copy(update=fields))
-
-    def _on_layer(self, method: Method, layer: float) -> None:
-        self._control.begin_layer(method.name, self._engine.num_layers, layer)
 
 
 def _num_prompt_tokens(result: PlannedResult) -> int:

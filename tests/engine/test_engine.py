@@ -136,12 +136,14 @@ def test_score_is_log_probability_of_answer(engine: Engine, method: str) -> None
 
 
 def test_generate_yields_events_in_order(engine: Engine) -> None:
-    events = list(engine.generate(LAYOUT, methods=["vanilla", "pine"], max_new_tokens=3, stop_at_eos=False))
-    progress = [event for event in events if isinstance(event, pine.PrefillProgress)]
-    assert [(event.method, event.layers_done, event.num_layers) for event in progress] == [
-        ("vanilla", 0, 2), ("vanilla", 1, 2), ("pine", 0, 2), ("pine", 1, 2)
-    ]  # fmt: skip
-    assert [event.method for event in events if isinstance(event, pine.PrefillDone)] == ["vanilla", "pine"]
+    methods = ["vanilla", "pine", "nbce"]
+    events = list(engine.generate(LAYOUT, methods=methods, max_new_tokens=3, stop_at_eos=False))
+    num_streams = LAYOUT.num_documents + 1  # each document, and none
+    passes = [("vanilla", 1), ("pine", 1), *(("nbce", number + 1) for number in range(num_streams))]
+    assert [event for event in events if isinstance(event, pine.PrefillProgress)] == [
+        pine.PrefillProgress(method, layer, 2, 0.0, number) for method, number in passes for layer in (0, 1)
+    ]
+    assert [event.method for event in events if isinstance(event, pine.PrefillDone)] == methods
     assert isinstance(events[-1], pine.RunFinished)
     answers = [event.answer for event in events if isinstance(event, pine.GenerationFinished)]
     assert {answer.method: answer for answer in answers} == events[-1].result.answers

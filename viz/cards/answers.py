@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pine_engine.engine.events import PrefillProgress
 from viz.drawing.markup import render
 
 AnswerState = Literal["waiting", "reading", "writing", "finished", "stopped"]
@@ -38,8 +39,7 @@ class AnswerCard:
     is_order_invariant: bool
     state: AnswerState = "waiting"
     text: str = ""  # untrusted
-    layers_done: float = 0
-    num_layers: int = 0
+    prefill: PrefillProgress | None = None
     num_tokens: int = 0
     prefill_s: float | None = None
     decode_s_per_token: float | None = None
@@ -73,12 +73,11 @@ class AnswerCard:
 
     @property
     def status(self) -> str:
-        """Progress in one line: "Prefill: layer 3 of 30"."""
+        """Progress in one line: "Prefill: layer 4 of 30"."""
         if self.state == "finished" and self.finish_reason == "length":
             return "Stopped at the token limit"
-        has_layers = self.state == "reading" and self.num_layers
-        layers = f": layer {self.layers_done:g} of {self.num_layers}" if has_layers else ""
-        return _STATUS[self.state] + layers
+        place = f": {self.prefill.place}" if self.state == "reading" and self.prefill else ""
+        return _STATUS[self.state] + place
 
 
 def answer_grid(cards: Sequence[AnswerCard]) -> str:

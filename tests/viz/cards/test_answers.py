@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pine_engine import METHODS, OrderComparison
+from pine_engine import METHODS, OrderComparison, PrefillProgress
 from tests.support.figure_records import answer_with, cell, order_row
 from tests.support.viz_reading import read_html
 from tests.viz.figures.test_answers import EMPTY, LEFT, RIGHT, SAME
@@ -29,7 +29,11 @@ def card(state: AnswerState = "waiting", **changes: Any) -> AnswerCard:
     ("shown", "status"),
     [
         (card(), "Queued"),
-        (card("reading", layers_done=3, num_layers=30), "Prefill: layer 3 of 30"),
+        (card("reading", prefill=PrefillProgress("pine", 3, 30)), "Prefill: layer 4 of 30"),
+        (
+            card("reading", prefill=PrefillProgress("pine", 3, 30, 0.5, 2)),
+            "Prefill: pass 2, layer 4 of 30, 50%",
+        ),
         (card("reading"), "Prefill"),
         (card("writing", text="Par"), "Generating"),
         (card("finished", finish_reason="stop"), "Done"),
@@ -42,8 +46,8 @@ def test_status_is_the_progress(shown: AnswerCard, status: str) -> None:
     assert (line.text, line.attributes["aria-live"]) == (status, "polite")
     busy = "true" if shown.state in ("reading", "writing") else "false"
     assert root.all("article")[0].attributes["aria-busy"] == busy
-    layers = [(bar.attributes["value"], bar.attributes["max"]) for bar in root.all("progress")]
-    assert layers == ([("3", "30")] if shown.layers_done else [])
+    layers = [(float(bar.attributes["value"]), bar.attributes["max"]) for bar in root.all("progress")]
+    assert layers == [(one.layers_done + one.layer_share, "30") for one in [shown.prefill] if one]
 
 
 def test_measurements_have_units() -> None:

@@ -76,8 +76,8 @@ class RunView:
 def advance(card: AnswerCard, event: Event) -> AnswerCard:
     """Return the card after one more event of its method."""
     match event:
-        case pine.PrefillProgress(layers_done=done, num_layers=total, layer_share=share):
-            return replace(card, state="reading", layers_done=round(done + share, 1), num_layers=total)
+        case pine.PrefillProgress():
+            return replace(card, state="reading", prefill=event)
         case pine.PrefillDone(seconds=seconds):
             # It waits for the others: all answers are written together.
             return replace(card, state="waiting", prefill_s=seconds)
@@ -106,8 +106,8 @@ def finished_cards(result: RunResult) -> tuple[AnswerCard, ...]:
 def progress_sentence(event: Event) -> str:
     """Describe the progress of the engine in one line."""
     match event:
-        case pine.PrefillProgress(method=method, layers_done=done, num_layers=total, layer_share=share):
-            return f"{METHODS[method].label}: prefill, layer {round(done + share, 1):g} of {total}"
+        case pine.PrefillProgress(method=method, place=place):
+            return f"{METHODS[method].label}: prefill, {place}"
         case pine.PrefillDone(method=method):
             return f"{METHODS[method].label}: prefill done"
         case _:
