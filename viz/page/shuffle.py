@@ -15,8 +15,9 @@ from viz.figures.logprob_by_order import plot_logprob_by_order
 from viz.figures.positions_by_order import plot_document_positions
 from viz.figures.shuffle import plot_shuffle
 from viz.page.answers.cards import Shown, accepted_answers, is_correct_by
+from viz.page.answers.order_table import with_orders
 from viz.page.answers.stale import Origin
-from viz.page.answers.workspace import Workspace, has_text, show
+from viz.page.answers.workspace import Workspace, has_text, orders_before, show
 from viz.page.certificate_files import write_certificate
 from viz.page.common.disk import Disk, remove_folder
 from viz.page.common.event_options import PRIVATE_EVENT
@@ -130,7 +131,9 @@ def shuffle_tab(
 
     def begin(
         panel: dict[str, bool],
-        before: Path | None,
+        folder: Path | None,
+        shown: Shown,
+        origin: Origin | None,
         choice: Choice | None,
         accepted: str | None,
         count: float,
@@ -139,14 +142,16 @@ def shuffle_tab(
         *values: Any,
     ) -> Job:
         form = read_form(*values)
-        origin = Origin(form, choice, is_for_all_orders=True)
-        remove_folder(before)
+        now = Origin(form, choice, is_for_all_orders=True)
+        before = orders_before(shown, origin, now)
+        remove_folder(folder)
 
         def show_view(tried: OrdersTried) -> Updates:
             if not has_text(tried.cards):
                 return {}
-            shown = Shown(tried.cards, form.task, in_orders=tried.in_orders, order=form.order)
-            updates = show(page, shown, accepted) | {page.origin: origin}
+            in_orders = with_orders(before, tried.in_orders)
+            shown = Shown(tried.cards, form.task, in_orders=in_orders, order=form.order)
+            updates = show(page, shown, accepted) | {page.origin: now}
             return updates | draw(panel, tried, form.task, accepted) if tried.rows else updates
 
         return Job(
@@ -177,7 +182,8 @@ def shuffle_tab(
     outputs: list[Any] = [*figures, answer, offer, certificate, sheet, kept]
     outputs += [page.origin, page.stale, page.finished, page.bar.status]
     outputs += [page.answers, page.order_table, page.shown]
-    inputs = [panel, kept, chosen, page.accepted, page.num_orders, page.seed, page.controls, *page.inputs]
+    inputs = [panel, kept, page.shown, page.origin, chosen, page.accepted]
+    inputs += [page.num_orders, page.seed, page.controls, *page.inputs]
     return bind_job(page.shuffle_bar, begin, inputs, outputs, sources, chosen), kept
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.support.runs import THREE, form_of, swapped
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
 from viz.page.answers.answering import FinishedRun
+from viz.page.answers.cards import Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS
@@ -37,6 +39,7 @@ from viz.page.shuffle_job import OrdersTried, caption_of, orders_for, shuffle
 FIGURES = ("shuffle-matrix", "shuffle-positions", "shuffle-spread")
 B_A_C = swapped(THREE, 0)
 PANEL = {"is_open": True}  # section of the figures
+NOTHING = (Shown((), "retrieval_qa"), None)  # answers on the page, and their origin
 
 
 @pytest.fixture(scope="module")
@@ -219,10 +222,17 @@ def event(events: dict[str, Any]) -> Any:
     return events["run"]
 
 
-def press(event: Any, stop: StopFlag, kept: Path | None, controls: bool, entries: Entries = B_A_C) -> Any:
+def press(
+    event: Any,
+    stop: StopFlag,
+    kept: Path | None,
+    controls: bool,
+    entries: Entries = B_A_C,
+    shown: tuple[Any, ...] = NOTHING,
+) -> Any:
     """Presses Shuffle with these documents."""
     values = ("retrieval_qa", "Which?", "Answer.", ["pine"], 3, entries_json(entries))
-    return event.fn(stop, None, PANEL, kept, None, "No such answer", 6, 0, controls, *values)
+    return event.fn(stop, None, PANEL, kept, *shown, None, "No such answer", 6, 0, controls, *values)
 
 
 def last_values(views: list[dict[Any, Any]]) -> dict[str, Any]:
@@ -304,6 +314,22 @@ def test_what_was_tried_before_stop_is_handed_on(event: Any) -> None:
     assert len(ended["FinishedRun"].tried) == 1
 
 
+def test_answers_in_the_orders_after_stop_are_those_before_the_shuffle(event: Any) -> None:
+    before = last_values(list(press(event, StopFlag(), None, False)))
+    marked = replace(before["Shown"].in_orders, answers={"pine": tuple("abcdef")})
+    shown = (replace(before["Shown"], in_orders=marked), before["Origin"])
+    stop, views = StopFlag(), []
+    for view in press(event, stop, None, False, THREE, shown):
+        views.append(view)
+        stop.requested = stop.requested or "Order 1 done" in str(last_values([view]).get("shuffle-status"))
+    table = last_values(views)["Shown"].in_orders
+    assert table.orders == marked.orders and [one.order for one in table.positions] == list(table.orders)
+    changed = [
+        order for order, text in zip(table.orders, table.answers["pine"], strict=True) if len(text) > 1
+    ]
+    assert changed == [(0, 1, 2)]
+
+
 def test_a_shuffle_stopped_before_its_first_order_hands_on_nothing(event: Any) -> None:
     stop = StopFlag()
     views = press(event, stop, None, False)
@@ -322,6 +348,6 @@ def test_a_shuffle_that_fails_says_so_and_offers_nothing(event: Any) -> None:
 
 def test_invalid_values_clear_no_results(event: Any) -> None:
     values = ("retrieval_qa", "Which?", "Answer.", ["pine"], 3, "no JSON")
-    (view,) = event.fn(StopFlag(), None, PANEL, None, None, "", 6, 0, False, *values)
+    (view,) = event.fn(StopFlag(), None, PANEL, None, *NOTHING, None, "", 6, 0, False, *values)
     assert {widget.elem_id for widget in view} == {"shuffle-status", "stop-shuffle"}
     assert "Invalid documents" in last_values([view])["shuffle-status"]

@@ -142,29 +142,35 @@ def _count(method: Mapping[str, Any]) -> str:
 
 
 def with_run(before: InOrders | None, run: FinishedRun) -> InOrders:
-    """Return the answers with one more run, which replaces the same order; other methods are dropped."""
-    texts = {method: answer.text for method, answer in run.result.answers.items()}
+    """Return the answers with those of one more run."""
+    texts = {method: (answer.text,) for method, answer in run.result.answers.items()}
     traces = run.result.traces
     positions = document_positions(run.order, traces, *default_head(traces.values()))
-    if before is None or set(before.answers) != set(texts):
-        return InOrders((run.order,), {method: (text,) for method, text in texts.items()}, (positions,))
-    count = len(next(iter(before.answers.values())))
-    done, later = before.orders[:count], [one for one in before.orders[count:] if one != run.order]
-    place = done.index(run.order) if run.order in done else count
+    return with_orders(before, InOrders((run.order,), texts, (positions,)))
 
-    def with_value(values: Sequence[Any], value: Any) -> tuple[Any, ...]:
-        return (*values[:place], value, *values[place + 1 :])
 
-    recorded = {order: source for order, source in before.recorded.items() if order != run.order}
+def with_orders(before: InOrders | None, new: InOrders) -> InOrders:
+    """Return the answers with new ones, which replace those of the same orders; other methods are dropped."""
+    if before is None or set(before.answers) != set(new.answers):
+        return new
+
+    def merged(old: Sequence[Any], values: Sequence[Any]) -> dict[tuple[int, ...], Any]:
+        return dict(zip(before.orders, old, strict=False)) | dict(zip(new.orders, values, strict=False))
+
+    answers = {method: merged(texts, new.answers[method]) for method, texts in before.answers.items()}
+    done = next(iter(answers.values()))
+    live = new.orders[: len(next(iter(new.answers.values())))]
+    recorded = {order: source for order, source in before.recorded.items() if order not in live}
     changed = {
-        (method, run.order)
-        for method, text in texts.items()
-        if run.order in before.recorded and text != before.answers[method][place]
+        (method, order)
+        for method, texts in before.answers.items()
+        for order, text in zip(before.orders, texts, strict=False)
+        if order in before.recorded and text != answers[method][order]
     }
     return InOrders(
-        (*with_value(done, run.order), *later),
-        {method: with_value(before.answers[method], text) for method, text in texts.items()},
-        with_value(before.positions, positions),
+        tuple(dict.fromkeys((*done, *before.orders, *new.orders))),
+        {method: tuple(texts.values()) for method, texts in answers.items()},
+        tuple(merged(before.positions, new.positions).values()),
         recorded,
         before.replaced | changed if recorded else frozenset(),
     )

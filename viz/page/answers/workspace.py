@@ -8,6 +8,7 @@ import gradio as gr
 
 from pine_engine.prompts.tasks import TASKS
 from viz.cards.answers import AnswerCard
+from viz.cards.shuffle import InOrders
 from viz.page.answers.answering import RunView, answer, plan_answers
 from viz.page.answers.base_rate import base_rate_html
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards
@@ -181,6 +182,11 @@ def show(page: Workspace, shown: Shown, accepted: str | None) -> dict[Any, Any]:
     }
 
 
+def orders_before(shown: Shown, origin: Origin | None, now: Origin) -> InOrders | None:
+    """Return the answers on the page if a run of these inputs adds to them."""
+    return shown.in_orders if origin and not changes(origin, now.form, now.model) else None
+
+
 def has_text(cards: Sequence[AnswerCard]) -> bool:
     """Check whether an answer has begun; before, the results of an earlier run stay."""
     return any(card.text for card in cards)
@@ -209,7 +215,7 @@ def _bind_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
     ) -> Job:
         form = read_form(*values)
         now = Origin(form, choice, is_for_all_orders=True)
-        before = shown.in_orders if origin and not changes(origin, form, choice) else None
+        before = orders_before(shown, origin, now)
 
         def show_view(view: RunView, *, is_stopped: bool = False) -> Updates:
             if not has_text(view.cards):
