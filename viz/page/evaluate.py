@@ -4,6 +4,7 @@ button -> bind_job (queue, model) -> measure_rows(engine, request) yields Measur
 """
 
 from collections.abc import Generator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -272,12 +273,14 @@ def evaluate_tab(
         curves = slot_curves(run) if run else []
         return {
             tables: results_html(view, run),
+            offer: gr.update(visible=False),
             curve: figure_value(plot_bias_curve(curves) if curves else None),
         }
 
-    def hand_over(view: MeasureView) -> Updates:
+    def hand_over(before: Path | None, view: MeasureView) -> Updates:
         if not view.records:
             return {}
+        remove_folder(before)
         folder = disk.new_folder()
         records_file, report_file = write_files(view, folder)
         return {
@@ -289,8 +292,7 @@ def evaluate_tab(
 
     def begin(before: Path | None, *values: Any) -> Job:
         request = read_request(*values)
-        request.settings(settings)  # raises InputError for an invalid request before results are cleared
-        remove_folder(before)
+        request.settings(settings)  # raises InputError for an invalid request
         return Job(
             what="measure",
             methods=request.methods,
@@ -299,14 +301,9 @@ def evaluate_tab(
             arguments={"request": request, "host": settings},
             show=show,
             task=request.rows.task.name,
-            cleared={
-                tables: empty_panel("No results yet."),
-                curve: "",
-                offer: gr.update(visible=False),
-                kept: None,
-            },
+            cleared={},
             kept="Completed records are kept.",
-            end=hand_over,
+            end=partial(hand_over, before),
         )
 
     shown = [tables, curve, offer, records, report, kept]

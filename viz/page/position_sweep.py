@@ -31,7 +31,6 @@ from viz.page.position_sweep_job import SweepView, plan_sweep, sweep
 LABELS = {row.name: row.label for row in METHODS.values()}
 
 ALWAYS_COMPARED = ("vanilla", "nia")  # explanation of the split of vanilla by NIA
-NOTHING_YET = "No sweep yet."
 WHAT_WILL_BE = (
     "Click “Run position sweep” to plot the log-probability of the answer against the document’s slot."
 )
@@ -149,13 +148,14 @@ def sweep_tab(
         form = replace(form, methods=compared_methods(form.methods))
 
         def show(view: SweepView) -> Updates:
-            shown: Updates = {origin: swept}
-            if view.finding:
-                drawn = plot_position_sweep(view.steps, slots=view.slots, labels=LABELS)
-                shown |= {finding: notice(view.finding, kind="note"), lines: figure_value(drawn)}
-            if view.effects is not None:
-                shown[effects] = figure_value(plot_order_effects(view.effects))
-            return shown
+            if not view.finding:
+                return {}
+            return {
+                origin: swept,
+                finding: notice(view.finding, kind="note"),
+                lines: figure_value(plot_position_sweep(view.steps, slots=view.slots, labels=LABELS)),
+                effects: figure_value(plot_order_effects(view.effects) if view.effects else None),
+            }
 
         return Job(
             what="sweep",
@@ -165,13 +165,7 @@ def sweep_tab(
             arguments={"form": form, "document": moved or 0, "answer": reference or "", "settings": settings},
             show=show,
             task=form.task,
-            cleared={
-                finding: empty_panel(NOTHING_YET),
-                lines: "",
-                effects: "",
-                origin: None,
-                stale: "",
-            },
+            cleared={stale: ""},
             kept="Completed slots are kept.",
         )
 

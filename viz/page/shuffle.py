@@ -4,6 +4,7 @@ button -> bind_job (queue, model) -> shuffle(engine, form) yields OrdersTried ->
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from viz.figures.positions_by_order import plot_document_positions
 from viz.figures.shuffle import plot_shuffle
 from viz.page.answers.cards import Shown, accepted_answers, is_correct_by
 from viz.page.answers.order_table import with_orders
-from viz.page.answers.stale import Origin
+from viz.page.answers.stale import Origin, changes
 from viz.page.answers.workspace import Workspace, has_text, orders_before, show
 from viz.page.certificate_files import write_certificate
 from viz.page.common.disk import Disk, remove_folder
@@ -61,6 +62,7 @@ def shuffle_tab(
             certificate = gr.DownloadButton("Download JSON", elem_id="certificate", size="sm")
             sheet = gr.DownloadButton("Download printable page", elem_id="certificate-page", size="sm")
     drawn, kept = gr.State(None), gr.State(None, delete_callback=remove_folder)
+    shuffled = gr.State(None)  # origin of the figures
     panel = gr.State({"is_open": False})  # updated in place, also during a run
     figures = [drawn, verdict, matrix, played, spread]
 
@@ -108,6 +110,16 @@ def shuffle_tab(
     section.expand(expand, judged, figures, **PRIVATE_EVENT)
     section.collapse(collapse, panel, **PRIVATE_EVENT)
 
+    def forget(folder: Path | None, before: Origin | None, origin: Origin | None) -> Any:
+        if before is None or (origin and not changes(before, origin.form, origin.model)):
+            return gr.skip()
+        remove_folder(folder)
+        cleared: Updates = {verdict: empty_panel(EMPTY_TEXT), offer: gr.update(visible=False), answer: ""}
+        return cleared | dict.fromkeys((drawn, kept, shuffled)) | dict.fromkeys((matrix, played, spread), "")
+
+    forgotten = [*figures, answer, offer, kept, shuffled]
+    page.origin.change(forget, [kept, shuffled, page.origin], forgotten, **PRIVATE_EVENT)
+
     # gradio reads the hints of functions that take an event, so these name no type that is not imported.
     def show_answer(event: gr.EventData, tried: Any) -> Any:
         what = event._data if isinstance(event._data, dict) else {}
@@ -116,9 +128,10 @@ def shuffle_tab(
     for figure in (matrix, spread):
         figure.select(show_answer, drawn, answer, **PRIVATE_EVENT)
 
-    def hand_over(tried: OrdersTried) -> Updates:
+    def hand_over(before: Path | None, tried: OrdersTried) -> Updates:
         if tried.certificate is None:
             return {}
+        remove_folder(before)
         folder = disk.new_folder()
         file, printable = write_certificate(tried.certificate, folder)
         return {
@@ -144,7 +157,6 @@ def shuffle_tab(
         form = read_form(*values)
         now = Origin(form, choice, is_for_all_orders=True)
         before = orders_before(shown, origin, now)
-        remove_folder(folder)
 
         def show_view(tried: OrdersTried) -> Updates:
             if not has_text(tried.cards):
@@ -152,7 +164,10 @@ def shuffle_tab(
             in_orders = with_orders(before, tried.in_orders)
             shown = Shown(tried.cards, form.task, in_orders=in_orders, order=form.order)
             updates = show(page, shown, accepted) | {page.origin: now}
-            return updates | draw(panel, tried, form.task, accepted) if tried.rows else updates
+            if not tried.rows:
+                return updates
+            cleared = {answer: "", offer: gr.update(visible=False), shuffled: now}
+            return updates | cleared | draw(panel, tried, form.task, accepted)
 
         return Job(
             what="shuffle",
@@ -168,19 +183,12 @@ def shuffle_tab(
             },
             show=show_view,
             task=form.task,
-            cleared={
-                answer: "",
-                offer: gr.update(visible=False),
-                kept: None,
-                page.stale: "",
-                page.bar.status: notice(""),
-            },
+            cleared={page.stale: "", page.bar.status: notice("")},
             kept="Completed orders are kept.",
-            end=hand_over,
+            end=partial(hand_over, folder),
         )
 
-    outputs: list[Any] = [*figures, answer, offer, certificate, sheet, kept]
-    outputs += [page.origin, page.stale, page.finished, page.bar.status]
+    outputs = [*forgotten, certificate, sheet, page.origin, page.stale, page.finished, page.bar.status]
     outputs += [page.answers, page.order_table, page.shown]
     inputs = [panel, kept, page.shown, page.origin, chosen, page.accepted]
     inputs += [page.num_orders, page.seed, page.controls, *page.inputs]

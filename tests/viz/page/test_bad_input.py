@@ -28,8 +28,6 @@ from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_CHARACTERS, Form
 from viz.page.gradio_patches.blocks import NOT_FROM_THE_PAGE, GuardedBlocks, refuse_files
 from viz.page.jobs.loading import EngineSource
-from viz.page.session import LARGEST_BYTES, session_of, to_code
-from viz.page.share import own_draft
 
 ROOT = Path(__file__).parents[3]
 
@@ -188,18 +186,6 @@ def test_texts_that_take_too_long_to_count_are_refused() -> None:
         Form("retrieval_qa", "?", "", ("pine",), 8, entries).check()
     with pytest.raises(InputError, match="No question"):
         Form("retrieval_qa", "", "", ("pine",), 8, entries).check()
-
-
-def test_what_could_not_be_opened_again_is_not_saved() -> None:
-    form = Form("retrieval_qa", "?", "", ("pine",), 8, (Entry(0, "", "\x01" * 190_000),))
-    with pytest.raises(InputError, match=f"Session too large: .*limit: {LARGEST_BYTES:,}"):
-        to_code(session_of(form, accepted=""))
-
-
-@pytest.mark.parametrize("draft", [7, {"a": 1}, ["x"], True])
-def test_a_draft_that_is_no_text_is_not_opened(draft: object) -> None:
-    with pytest.raises(InputError, match="The saved draft is from another version"):
-        own_draft(draft)
 
 
 def test_a_long_problem_is_split_in_seconds() -> None:

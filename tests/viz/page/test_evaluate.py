@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from viz.page.files.data_sets import (
     wrapped_for,
 )
 from viz.page.files.reading_files import FileReader, without_progress
+from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.method_boxes import OFFERED, WRAPPED, wrapped_choices
 from viz.page.jobs.run_log import RunLog, StopFlag
 
@@ -106,10 +108,17 @@ def test_invalid_row_is_named_by_file_and_line(tmp_path: Path) -> None:
         read_set(rows_file(tmp_path, ROW, ROW | {"id": "b", "task": "kv_retrieval"}))
 
 
-def test_invalid_request_clears_no_results() -> None:
+def test_invalid_and_beginning_jobs_clear_no_results() -> None:
     page = whole_page()
-    button = next(one for one in page.blocks.values() if getattr(one, "elem_id", "") == "measure-run")
-    (run,) = [event.fn for event in page.fns.values() if (button._id, "click") in event.targets]
-    assert run is not None
-    (view,) = run(StopFlag(), None, None, "retrieval_qa", None, 2, [], [], ["as-is"], ["generate"], 8)
-    assert {widget.elem_id for widget in view} == {"measure-status", "measure-stop"}
+
+    def first_updates(name: str, *values: Any) -> set[str]:
+        button = next(one for one in page.blocks.values() if getattr(one, "elem_id", "") == f"{name}-run")
+        (run,) = [event.fn for event in page.fns.values() if (button._id, "click") in event.targets]
+        assert run is not None
+        return {widget.elem_id for widget in next(run(StopFlag(), None, *values))} - {None}
+
+    for methods in ([], ["pine"]):
+        request = ("retrieval_qa", None, 2, methods, [], ["as-is"], ["generate"], 8)
+        assert first_updates("measure", None, *request) == {"measure-status", "measure-stop"}
+    form = ("retrieval_qa", "Which?", "", ["pine"], 8, entries_json(entries_from([("", "a"), ("", "b")])))
+    assert first_updates("sweep", None, 0, "", *form) == {"sweep-status", "sweep-stop"}

@@ -190,10 +190,7 @@ def test_ending_a_run_closes_the_engine(how: str, engine: Engine) -> None:
     endless: Any = _EndlessEngine(engine)
     source = EngineSource(lambda: endless, "tiny")
     source.start()
-    request, stop = (
-        form_of(methods=("pine",)),
-        StopFlag(requested=True),
-    )  # of an earlier run, so without effect
+    request, stop = form_of(methods=("pine",)), StopFlag(requested=True)  # by an earlier run
     views: Generator[RunView | str, None, None] = run_views(
         source, lambda engine: answer(engine, request), **one_run(stop)
     )

@@ -21,7 +21,7 @@ from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.method_boxes import OFFERED
 from viz.page.internals import View
 from viz.page.session import LARGEST_BYTES, Session, from_code, from_file, session_of, to_code, to_json
-from viz.page.share import opened_sentence, own_draft
+from viz.page.share import opened_sentence
 
 FORM = Form(
     "retrieval_qa", "Why?", "", ("vanilla", "pine"), 48, (Entry(1, "Sun", "It shines."), Entry(0, "", "x"))
@@ -113,12 +113,6 @@ def test_no_file_breaks_the_page(content: bytes) -> None:
         from_code(packed(content))
 
 
-def test_a_draft_that_cannot_be_read_is_not_called_a_link() -> None:
-    assert own_draft(to_code(SESSION)) == SESSION
-    with pytest.raises(InputError, match="The saved draft is from another version"):
-        own_draft(packed(changed(version=2)))
-
-
 @pytest.fixture(scope="module")
 def restore() -> Callable[[str | None, str | None], str]:
     """Return a function that opens a page with the codes of a link and a draft."""
@@ -155,6 +149,8 @@ def test_what_no_file_can_hold_is_refused() -> None:
     half = replace(FORM, entries=(Entry(0, "", "\ud800"),))
     with pytest.raises(InputError, match="Cannot save the session: .*invalid json"):
         session_of(half, accepted="", ran=False, selection={})
+    with pytest.raises(InputError, match="Session too large"):
+        to_json(session_of(replace(FORM, question="\x01" * 190_000), accepted=""))
     many = replace(FORM, question="x" * 200_001)
     with pytest.raises(InputError, match="Cannot save the session: question: string should have at most"):
         session_of(many, accepted="", ran=False, selection={})

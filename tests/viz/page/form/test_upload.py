@@ -24,7 +24,5 @@ def test_texts_that_are_too_long_together_are_refused() -> None:
 
 
 def test_upload_message_names_added_documents() -> None:
-    assert "Added 1 document from a.txt." in added_sentence(1, [Path("/tmp/x/a.txt")])
-    assert "Added 3 documents from 2 files." in added_sentence(3, [Path("a.txt"), Path("b.csv")])
     assert "&lt;b&gt;.txt" in added_sentence(1, [Path("<b>.txt")])
     assert f"10 MB each, {MAX_DOCUMENTS} documents in total" in limits_html(MAX_DOCUMENTS)
