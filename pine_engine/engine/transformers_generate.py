@@ -32,8 +32,10 @@ from pine_engine.prompts.prompt import Prompt
 RESERVED_TOKENS = 64
 """Initial space for new tokens of a sequence. It is doubled when it is used up."""
 
-IGNORED_ARGUMENTS = {"attention_mask", "position_ids", "logits_to_keep", "return_dict", "use_cache"}
-"""Arguments of forward whose values the layouts define."""
+IGNORED_ARGUMENTS = {
+    *("attention_mask", "position_ids", "logits_to_keep", "return_dict", "use_cache", "tokenizer")
+}
+"""Arguments of forward whose values the layouts define, and the tokenizer of stop strings."""
 
 
 @contextmanager
@@ -183,8 +185,9 @@ class _MethodForward:
         count, length = self.input_ids.shape
         repeats, rest = divmod(len(input_ids), count)
         if rest or not torch.equal(input_ids[:, :length], self.input_ids.repeat_interleave(repeats, dim=0)):
-            shape = tuple(input_ids.shape)
-            message = f"invalid input_ids: got {shape} tokens, expected the {count} prompts of `with`."
+            found, shape = tuple(input_ids.shape), tuple(self.input_ids.shape)
+            advice = "Pass its inputs, and no option that runs other tokens, such as guidance_scale."
+            message = f"invalid input_ids: got {found}, expected those of `with`, {shape}. {advice}"
             raise InputError(message, field="input_ids")
         return repeats
 

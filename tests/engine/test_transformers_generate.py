@@ -23,6 +23,7 @@ from tests.network.test_model_patching import state_of
 from tests.support.families import TinyLlama
 from tests.support.reference import reference_logits
 from tests.support.tiers import first_daily
+from tests.support.tokenizers import letter_tokenizer
 
 LAYOUTS = [*WITH_PREFIX, TokenLayout((), LAYOUT.documents, LAYOUT.suffix)]
 
@@ -77,8 +78,9 @@ def test_greedy_answers_equal_engine(engine: Engine, monkeypatch: pytest.MonkeyP
         {"num_beams": 3, "do_sample": True, "length_penalty": 0.5},
         {"do_sample": True, "num_return_sequences": 4, "top_k": 20},
         {"do_sample": False, "repetition_penalty": 1.3},
+        {"do_sample": False, "stop_strings": list("CDEFGHIJKLMNOP"), "tokenizer": letter_tokenizer()},
     ],
-    ids=["beams", "sampled beams", "samples", "greedy"],
+    ids=["beams", "sampled beams", "samples", "greedy", "stop strings"],
 )
 @pytest.mark.parametrize("method", ["vanilla", "pine"])
 def test_one_document_equals_stock_generate(model: Model, method: str, options: dict[str, Any]) -> None:

@@ -47,7 +47,8 @@ def test_answer_equals_that_of_the_engine(model: Any, method: str) -> None:
 
 def test_options_of_generate_work_as_in_patch_generate(model: Any) -> None:
     options: dict[str, Any] = {
-        "num_beams": 3, "return_dict_in_generate": True, "max_new_tokens": 5, "min_new_tokens": 5
+        "num_beams": 3, "return_dict_in_generate": True, "max_new_tokens": 5, "min_new_tokens": 5,
+        "stop_strings": list("CDEFGHIJKLMNOP"), "tokenizer": TOKENIZER,
     }  # fmt: skip
     with patch_generate(model, LAYOUT, method="pine") as inputs:
         expected = model.generate(**inputs, **options, do_sample=False).sequences

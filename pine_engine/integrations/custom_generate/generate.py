@@ -30,7 +30,7 @@ def generate(
         prompt: Prompt of text or token ids. Alternatively, pass its parts, see Engine.run: question and
             documents, or messages and documents.
         method: Method of the answer.
-        tokenizer: Tokenizer of the model; not needed for a TokenLayout.
+        tokenizer: Tokenizer of the model; for a TokenLayout, only stop_strings need it.
         return_prompt: False to return new tokens only.
         **options: Parts of the prompt, and arguments of `generate`, see patch_generate.
 
@@ -50,7 +50,7 @@ def generate(
     engine = Engine(model, tokenizer)
     layout = tokenize_request(engine, prompt, **parts)
     with patch_generate(engine, layout, method=method) as inputs:
-        output = model.generate(**inputs, **options)
+        output = model.generate(**inputs, tokenizer=tokenizer, **options)
     if return_prompt:
         return output
     num_prompt_tokens = inputs["input_ids"].shape[1]
