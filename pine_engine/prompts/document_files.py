@@ -103,7 +103,7 @@ def _from_csv(path: Path) -> Iterator[Document]:
 
 def _from_text(path: Path) -> Iterator[Document]:
     is_pdf = path.suffix.lower() == ".pdf"
-    text = read_pdf(path) if is_pdf else read_text(path).removeprefix("\ufeff").strip()
+    text = read_pdf(path) if is_pdf else read_text(path).strip()
     if not text:
         raise _unusable(path, NO_TEXT)
     yield Document(text, path.stem)
@@ -131,8 +131,7 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], Iterator[tuple[int, list[str]
 
 
 def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    # Spreadsheets write a byte order mark before the name of the first column.
-    reader = csv.reader(io.StringIO(read_text(path).removeprefix("\ufeff")), strict=True)
+    reader = csv.reader(io.StringIO(read_text(path)), strict=True)
     start, count = 1, 0
     try:
         for cells in reader:

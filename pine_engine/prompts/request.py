@@ -220,9 +220,9 @@ def _numbered_lines(text: str, path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file, or of stdin for "-". Raises InputError that names the file."""
+    """Return UTF-8 text of a file, of stdin for "-", without byte order mark. Raises InputError."""
     try:
-        return sys.stdin.buffer.read().decode() if path == STDIN else path.read_text(encoding="utf-8")
+        return sys.stdin.buffer.read().decode("utf-8-sig") if path == STDIN else path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         problem = "is not UTF-8 text; save it as UTF-8"
         if isinstance(error, OSError):

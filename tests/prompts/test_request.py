@@ -36,7 +36,7 @@ def file(tmp_path: Path) -> Path:
 
 def write(file: Path, *lines: Any) -> Path:
     texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
-    file.write_text("\n".join(texts), encoding="utf-8")
+    file.write_text("\n".join(texts), encoding="utf-8-sig")  # some editors write a byte order mark
     return file
 
 
