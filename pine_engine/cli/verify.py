@@ -13,8 +13,8 @@ from pine_engine.cli import output
 from pine_engine.cli.options import Limit, Methods, ModelOptions, Positive, method_names, parse_numbers
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
+from pine_engine.evaluation.examples import read_examples
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.request import DataRow, read_rows
 
 STATISTICS = ("orders", "num_distinct_answers", "max_abs_logit_diff", "bitwise_identical")
 
@@ -33,7 +33,7 @@ def verify(
     """Compare all logits across document orders; exit 1 if an order-invariant method changes.
 
     Args:
-        data: JSONL file, one example per line.
+        data: File or folder of examples as in evaluate, or - for JSONL on stdin.
         self_test: Test this machine and model instead. Needs no data.
         threads: With --self-test: numbers of threads to test, separated by commas.
         limit: Maximum number of examples. Default: all.
@@ -51,7 +51,7 @@ def verify(
         thread_counts = None if threads is None else parse_numbers(threads, "--threads")
         return _self_test(model, thread_counts, num_orders, seed)
     names = method_names(methods)
-    examples = list(read_rows(data, DataRow, limit).values())
+    examples = read_examples(data, limit)
     engine = model.load(needs_tokenizer=True)
     layouts = [example.comparison().tokenize(engine) for example in examples]
     for layout in layouts:

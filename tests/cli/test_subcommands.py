@@ -58,6 +58,7 @@ def folder(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(tmp_path / "labeled.json", {**COMPARISON, "task": "judge_pair", "instruction": "Judge."})
     write_rows(tmp_path / "data.jsonl", EXAMPLES)
     write_rows(tmp_path / "one.jsonl", EXAMPLES[1:])
+    (tmp_path / "data.csv").write_text("question,document1,document2\nWho?,red,green\n", encoding="utf-8")
     write_rows(tmp_path / "train.jsonl", map(row, SMILES))
     write_rows(tmp_path / "molecules.jsonl", map(row, ("CC(C)CO", "CC(C)CN")))
     (tmp_path / "no_case").mkdir()
@@ -75,7 +76,7 @@ JOBS = "--model random:tiny --documents 3 --document-tokens 5 --max-new-tokens 2
 RUNS = [
     ("compare request.json --max-new-tokens 2", "model dtype results", "prefill, s"),
     ("compare one.jsonl --max-new-tokens 2", "model dtype requests", "a-2"),
-    ("verify data.jsonl --num-orders 2 --max-new-tokens 1", "model dtype rows summary", "invariance held"),
+    ("verify data.csv --num-orders 2 --max-new-tokens 1", "model dtype rows summary", "invariance held"),
     (f"conformance {GOLDEN / 's1_llama_k2'}", "cases conforms", "s1_llama_k2"),
     ("debias labeled.json --wrapper permutation_cyclic --labels A,B",
      "model dtype wrapper base prompts results", "Vanilla alone"),
