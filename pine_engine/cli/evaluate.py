@@ -237,6 +237,10 @@ def _summarize(
         "summary": nested(tasks) if tasks else None,
     }
     rows = [row for task in tasks for row in _rows(MeasuredRun(output_dir.name, info, (task,)))]
+    if not rows and not reasons:
+        notes.append(
+            f"{output_dir} has records without metrics; give examples with answers, or more --orders"
+        )
     return CommandResult(report, rows, notes + reasons, output.FAILED if reasons else 0)
 
 

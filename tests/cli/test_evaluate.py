@@ -182,6 +182,9 @@ def test_examples_with_errors_are_counted(case: Case) -> None:
     write_rows(case.data, [long])
     outcome = case.moved("none").run()
     assert (outcome.status, outcome.json["summary"]) == (1, None)
+    write_rows(case.data, [{**EXAMPLES[0], "answers": []}])
+    outcome = case.moved("unscored").run()
+    assert outcome.status == 0 and outcome.json["folder"] in outcome.stderr
 
 
 def test_task_option_overrides_task_of_examples(case: Case) -> None:
