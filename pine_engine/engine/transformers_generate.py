@@ -32,9 +32,7 @@ from pine_engine.prompts.prompt import Prompt
 RESERVED_TOKENS = 64
 """Initial space for new tokens of a sequence. It is doubled when it is used up."""
 
-IGNORED_ARGUMENTS = {
-    *("attention_mask", "position_ids", "logits_to_keep", "return_dict", "use_cache", "tokenizer")
-}
+IGNORED = {"attention_mask", "position_ids", "logits_to_keep", "return_dict", "use_cache", "tokenizer"}
 """Arguments of forward whose values the layouts define, and the tokenizer of stop strings."""
 
 
@@ -158,7 +156,7 @@ class _MethodForward:
         """Return logits (sequences, tokens, V) and cache; of prompts, from their last token on."""
         self.num_calls += 1
         used = [name for name, value in options.items() if value is not None and value is not False]
-        unsupported = [name for name in used if name not in IGNORED_ARGUMENTS]
+        unsupported = [name for name in used if name not in IGNORED]
         unsupported += ["use_cache=False"] * (options.get("use_cache") is False)
         cache = past_key_values
         is_new = type(cache) is DynamicCache and not cache.offloading and not cache.get_seq_length()

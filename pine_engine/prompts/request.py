@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -168,16 +169,12 @@ def read_requests(path: Path, limit: int | None = None) -> list[tuple[str, Reque
         return [(str(path), read_request(path, Request))]
     text = read_text(path)
     first, _, rest = text.strip().partition("\n")
-    lines = [(1, text)] if is_stdin and not (rest and _is_json(first)) else _numbered_lines(text, path)
+    lines = [(1, text)] if is_stdin and not (rest and _content(first)) else _numbered_lines(text, path)
     return list(islice((row for _, row in rows_or_mistakes(path, lines, _read_request_line)), limit))
 
 
 def _read_request_line(line: int, text: str) -> tuple[str, Request]:
-    if (
-        _is_json(text)
-        and isinstance(fields := json.loads(text), dict)
-        and fields.keys() - Request.model_fields
-    ):
+    if isinstance(fields := _content(text), dict) and fields.keys() - Request.model_fields:
         row = read_row(DataRow, line, text)
         return row.id, row.comparison()
     request = parse_json(Request, text, is_line=True)
@@ -185,12 +182,10 @@ def _read_request_line(line: int, text: str) -> tuple[str, Request]:
     return f"line {line}", request
 
 
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+def _content(text: str) -> Any:
+    """Return the content of JSON, None for other text."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(text)
 
 
 def read_rows(path: Path, model: type[Row], limit: int | None = None) -> dict[int, Row]:
