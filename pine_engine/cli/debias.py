@@ -26,7 +26,7 @@ def debias(
     max_orders: int = MAX_ORDERS,
     model: ModelOptions = ModelOptions(),
 ) -> CommandResult:
-    """Answer questions with a wrapper around one method: permutation, PriDe or contextual calibration.
+    """Answer questions with a wrapper around one method: permutation, PriDe, calibration or routing.
 
     Args:
         files: JSON files as for compare, optionally with "labels". The wrapper pride needs several.

@@ -38,7 +38,7 @@ def molecules(
         orders: Number of random orders of each request's properties.
         limit: Maximum number of rows. Default: all.
         seed: Seed of the orders.
-        dtype: float32, bfloat16, float16, 4bit, or auto: the dtype of the stored weights where it is fast.
+        dtype: float32, bfloat16, float16, 4bit, or auto: that of the stored weights if the CPU supports it.
         device: cpu, cuda, ...
     """
     names = method_names(methods)

@@ -87,7 +87,7 @@ class Certificate(BaseModel):
         if not isinstance(content, dict):
             return content
         if content.get("format") != FORMAT:
-            button = "save one with the button 'Certificate (JSON)', which the page shows after a shuffle"
+            button = "save one with the button 'Download JSON', which the page shows after a shuffle test"
             raise ValueError(f"not a certificate of PINE Explorer; {button}")
         if content.get("version") == 1:
             return _convert_version_1(content)
