@@ -16,14 +16,12 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.server.fair_queue import FairQueue
 from tests.support.running import unplanned
-from tests.support.runs import THREE, form_of
 from tests.support.tiers import first_daily
 from viz.page.jobs import shared_runs
 from viz.page.jobs.job_bar import run_on_model
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import LoggedRun, RunLog
 from viz.page.jobs.sources import Sources
-from viz.page.shuffle_job import shuffle
 
 Work = Callable[..., Generator[Any, None, None]]
 
@@ -212,18 +210,3 @@ def test_time_limit_counts_from_start_of_computation(source: EngineSource, count
     time.sleep(0.25)
     late, second = start(sources, count_up, to=3)
     assert numbers(second) == [1] and late.outcome == "timeout"
-
-
-def test_shuffle_joined_late_has_all_rows(sources: Sources) -> None:
-    arguments: dict[str, Any] = {"form": form_of(THREE, methods=("vanilla", "pine")), "count": 6, "seed": 0}
-    _, first = start(sources, shuffle, controls=False, **arguments)
-    while len(next(first).rows) < 3:
-        pass
-    _, second = start(sources, shuffle, controls=False, **arguments)
-    joined, *_, last = second
-    assert len(joined.rows) == 3
-    *_, led = first
-    assert led is last
-    *_, alone = start(sources, shuffle, controls=False, **arguments)[1]
-    assert last.in_orders.answers == alone.in_orders.answers and len(last.rows) == 6
-    assert last.certificate.hashes == alone.certificate.hashes
