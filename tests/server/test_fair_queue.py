@@ -1,0 +1,225 @@
+"""Queue for the model: fairness, followers, and several active runs."""
+
+import threading
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack
+
+import pytest
+
+from pine_engine.errors import PineError
+from pine_engine.server.fair_queue import Client, FairQueue, QueueFullError, Ticket
+
+
+def test_queue_runs_all_one_at_a_time() -> None:
+    queue, inside, most, turns = FairQueue(50), [0], [0], []
+
+    def visit(number: int) -> None:
+        with queue.join() as ticket:
+            while ticket.wait(0.01):
+                pass
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+            turns.append(number)
+            inside[0] -= 1
+
+    threads = [threading.Thread(target=visit, args=(number,)) for number in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert most == [1] and sorted(turns) == list(range(40))
+
+
+# fairness
+
+PAGES = [Client("10.0.0.1", "page a"), Client("10.0.0.1", "page b"), Client("10.0.0.2", "page c")]
+SCRIPTS = [Client("10.0.0.3"), Client("10.0.0.4"), Client("10.0.0.5"), Client("10.0.0.6")]
+
+
+def served(queue: FairQueue, tickets: dict[str, AbstractContextManager[Ticket]]) -> str:
+    """Lets all that wait have the model in turn; their names in that order."""
+    entered = {name: ticket.__enter__() for name, ticket in tickets.items()}
+    order = ""
+    while entered:
+        name = next(name for name, ticket in entered.items() if ticket.wait(0) == 0)
+        del entered[name]
+        tickets[name].__exit__(None, None, None)
+        order += name
+    return order
+
+
+def test_queue_alternates_between_addresses_and_pages() -> None:
+    queue = FairQueue(20)
+    a, b, c = PAGES
+    request = {"1": a, "2": a, "3": a, "4": b, "5": c, "6": SCRIPTS[0], "7": c}
+    assert served(queue, {name: queue.join(visitor) for name, visitor in request.items()}) == "1564723"
+
+
+def test_announced_places_match_the_order_of_runs() -> None:
+    queue = FairQueue(20)
+    with ExitStack() as there:
+        tickets = [there.enter_context(queue.join(visitor)) for visitor in (PAGES[0], PAGES[0], PAGES[2])]
+        assert [ticket.wait(0) for ticket in tickets] == [0, 2, 1]
+
+
+def test_disconnected_client_lets_others_pass() -> None:
+    queue, is_ready = FairQueue(20), [False]
+    with ExitStack() as there:
+        deaf = there.enter_context(queue.join(SCRIPTS[0], lambda: is_ready[0]))
+        assert deaf.wait(0) == 1
+        other = there.enter_context(queue.join(PAGES[0]))
+        assert other.wait(0) == 0 and deaf.wait(0) == 2
+        is_ready[0] = True
+        assert deaf.wait(0) == 1
+    with queue.join(SCRIPTS[0], lambda: True) as ticket:
+        assert ticket.wait(0) == 0
+
+
+@pytest.mark.parametrize("visitor", [PAGES[0], SCRIPTS[0]])
+def test_one_visitor_has_a_share(visitor: Client) -> None:
+    queue = FairQueue(20, share=3)
+    with ExitStack() as there:
+        for _ in range(3):
+            there.enter_context(queue.join(visitor))
+        with pytest.raises(PineError, match="Too many runs"):
+            there.enter_context(queue.join(visitor))
+        there.enter_context(queue.join(PAGES[1]))
+        there.enter_context(queue.join(SCRIPTS[1]))
+
+
+def test_scripts_leave_half_of_the_places_to_pages() -> None:
+    queue = FairQueue(4, share=20)
+    with ExitStack() as there:
+        for script in SCRIPTS[:3]:  # one has the model
+            there.enter_context(queue.join(script))
+        with pytest.raises(PineError, match="full for scripts"):
+            there.enter_context(queue.join(SCRIPTS[3]))
+        for page in PAGES[:2]:
+            there.enter_context(queue.join(page))
+
+
+def test_full_queue_removes_a_run_of_the_largest_user() -> None:
+    queue = FairQueue(3)
+    greedy, other, third = Client("10.0.0.1", "a"), Client("10.0.0.2", "b"), Client("10.0.0.3", "c")
+    with ExitStack() as there:
+        tickets = [there.enter_context(queue.join(greedy)) for _ in range(4)]
+        assert tickets[0].wait(0) == 0
+        assert there.enter_context(queue.join(other)).wait(0) == 1
+        assert there.enter_context(queue.join(third)).wait(0) == 2
+        for ticket in tickets[2:]:
+            with pytest.raises(PineError, match="removed from the queue"):
+                ticket.wait(0)
+        assert tickets[1].wait(0) == 3
+        with pytest.raises(PineError, match="full: 3 waiting"):
+            there.enter_context(queue.join(other))  # would have as many as the others
+    assert queue.waiting == 0
+
+
+# followers
+
+
+def test_follower_takes_no_place_but_is_limited() -> None:
+    queue, computation = FairQueue(1, share=2), object()
+    with ExitStack() as there:
+        active = there.enter_context(queue.join(PAGES[0]))
+        assert active.wait(0) == 0
+        active.computation = computation
+        waiting = there.enter_context(queue.join(PAGES[1]))
+        assert there.enter_context(queue.join(PAGES[0], follow=lambda: computation)).wait(0) == 0
+        with pytest.raises(QueueFullError, match="Too many runs: got 2"):
+            there.enter_context(queue.join(PAGES[0], follow=lambda: True))
+        with pytest.raises(QueueFullError, match="is full"):  # as many followers as places
+            there.enter_context(queue.join(PAGES[1], follow=lambda: True))
+        assert queue.waiting == 1 == waiting.wait(0)
+
+
+def test_disconnected_client_does_not_follow() -> None:
+    queue, is_ready = FairQueue(2), [False]
+    with queue.join(), queue.join(SCRIPTS[0], lambda: is_ready[0], lambda: True) as ticket:
+        assert ticket.wait(0) == 2
+        is_ready[0] = True
+        assert ticket.wait(0) == 0 and ticket.is_follower
+
+
+def test_full_queue_removes_no_follower() -> None:
+    queue = FairQueue(3)
+    greedy, other = Client("10.0.0.1", "a"), Client("10.0.0.2", "b")
+    with ExitStack() as there:
+        first, *_, last = [there.enter_context(queue.join(greedy)) for _ in range(4)]
+        assert first.wait(0) == 0
+        follower = there.enter_context(queue.join(greedy, follow=lambda: True))
+        there.enter_context(queue.join(other))
+        with pytest.raises(QueueFullError, match="removed"):
+            last.wait(0)
+        assert follower.wait(0) == 0
+
+
+def test_waiting_run_is_woken_to_follow() -> None:
+    queue, can_follow, ahead = FairQueue(2), threading.Event(), []
+    with queue.join() as first, queue.join(follow=can_follow.is_set) as second:
+        assert first.wait(0) == 0
+        waiter = threading.Thread(target=lambda: ahead.append(second.wait(60)))
+        waiter.start()
+        waiter.join(0.1)
+        assert waiter.is_alive()
+        can_follow.set()
+        queue.wake()
+        waiter.join(10)
+    assert ahead == [0]
+
+
+# several active runs
+
+
+def started(tickets: Iterable[Ticket]) -> list[bool]:
+    """Return for each run whether it may start, or has started."""
+    return [ticket.wait(0) == 0 for ticket in tickets]
+
+
+def test_runs_start_while_their_sizes_fit() -> None:
+    queue = FairQueue(20, max_active=10)
+    with ExitStack() as there:
+        leaves = ExitStack()
+        small = leaves.enter_context(queue.join(PAGES[0], size=0.5))
+        tickets = [there.enter_context(queue.join(PAGES[1], size=size)) for size in (0.25, 0.5, 0.25, 1.0)]
+        assert started([small, *tickets]) == [True, True, False, False, False]
+        assert [ticket.wait(0) for ticket in tickets] == [0, 2, 3, 4]
+        leaves.close()
+        assert started(tickets) == [True, True, True, False]
+        assert queue.waiting == 1
+
+
+def test_large_run_is_not_passed_by_small_ones() -> None:
+    queue = FairQueue(20, max_active=10)
+    with ExitStack() as there:
+        with queue.join(PAGES[0], size=0.1) as active:
+            assert active.wait(0) == 0
+            runs = [there.enter_context(queue.join(PAGES[1], size=size)) for size in (1.0, 0.1)]
+            assert started(runs) == [False, False]
+        assert started(runs) == [True, False]
+
+
+def test_memory_is_occupied_until_the_last_follower_leaves() -> None:
+    queue, computation = FairQueue(20, max_active=10), object()
+    with ExitStack() as there:
+        with queue.join(PAGES[0], size=0.6) as active:
+            assert active.wait(0) == 0
+            active.computation = computation
+            follower = ExitStack()
+            ticket = follower.enter_context(queue.join(PAGES[1], follow=lambda: computation, size=0.6))
+            other = there.enter_context(queue.join(PAGES[2], size=0.4))
+            third = there.enter_context(queue.join(PAGES[2], size=0.1))
+            assert started([ticket, other, third]) == [True, True, False]
+        assert third.wait(0) == 2
+        follower.close()
+        assert third.wait(0) == 0
+
+
+def test_active_runs_take_no_place_in_the_queue() -> None:
+    queue = FairQueue(1, max_active=2)
+    with ExitStack() as there:
+        tickets = [there.enter_context(queue.join(PAGES[0], size=0.5)) for _ in range(3)]
+        assert started(tickets) == [True, True, False]
+        with pytest.raises(QueueFullError, match="is full: 1 waiting"):
+            there.enter_context(queue.join(PAGES[0], size=0.5))
+        assert started(tickets) == [True, True, False]
