@@ -3,18 +3,15 @@
 import threading
 from collections.abc import Generator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import TokenGenerated
 from pine_engine.errors import InputError, ModelError
 from tests.support.running import one_run, run_views
 from tests.support.runs import THREE, form_of, swapped
-from viz.page.answers.answering import RunView, answer
 from viz.page.answers.cards import stopped_cards, waiting_cards
 from viz.page.answers.workspace import instruction_for
 from viz.page.form.checks import form_layout
@@ -164,43 +161,6 @@ def test_a_model_that_cannot_be_loaded_is_a_sentence(error: Exception, sentence:
     [message] = run_views(source, lambda _: pytest.fail("there is no engine to work with"), **one_run())
     assert message.startswith(f"failed: {sentence}") and "secret" not in message
     assert source.status.stage == "failed"
-
-
-class _EndlessEngine:
-    """Stands in for an engine whose answer never ends; says when its generator was closed."""
-
-    def __init__(self, real: Engine) -> None:
-        self.real, self.closed = real, False
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.real, name)
-
-    def generate(self, *args: object, **options: object) -> Generator[Any, None, None]:
-        try:
-            step = 0
-            while True:
-                yield TokenGenerated("pine", step, 0, "a" * step)
-                step += 1
-        finally:
-            self.closed = True
-
-
-@pytest.mark.parametrize("how", ["stop", "close"])
-def test_ending_a_run_closes_the_engine(how: str, engine: Engine) -> None:
-    endless: Any = _EndlessEngine(engine)
-    source = EngineSource(lambda: endless, "tiny")
-    source.start()
-    request, stop = form_of(methods=("pine",)), StopFlag(requested=True)  # by an earlier run
-    views: Generator[RunView | str, None, None] = run_views(
-        source, lambda engine: answer(engine, request), **one_run(stop)
-    )
-    first = next(views)
-    assert isinstance(first, RunView) and first.cards[0].text and not endless.closed
-    if how == "stop":
-        stop.requested = True
-        assert list(views) == ["Stopped."]
-    views.close()
-    assert endless.closed
 
 
 def test_stop_keeps_what_was_written() -> None:
