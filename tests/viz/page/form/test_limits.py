@@ -114,26 +114,6 @@ def call(page: gr.Blocks, name: str) -> Callable[..., dict[str, Any]]:
     return found.fn
 
 
-@pytest.mark.parametrize(
-    ("name", "large_form", "sentence"),
-    [("compare", *TOO_MUCH[0]), ("shuffle", *TOO_MUCH[1]), ("trace", *TOO_MUCH[0])],
-)
-def test_the_calls_say_the_same(name: str, large_form: Form, sentence: str, page: gr.Blocks) -> None:
-    texts = [entry.text for entry in large_form.entries]
-    with pytest.raises(gr.Error, match=sentence) as refused:
-        call(page, name)(large_form.question, texts, ["pine"], large_form.max_new_tokens)
-    assert refused.value.print_exception is False  # a refusal is no traceback in the log
-
-
-def test_the_calls_limit_orders_and_rows(page: gr.Blocks) -> None:
-    with pytest.raises(gr.Error, match="Too many orders: 24 .limit: 4."):
-        call(page, "shuffle")("Which?", TEXTS, ["pine"], 3, orders=24)
-    row = {"task": "retrieval_qa", "question": "Who?", "documents": [{"text": "a"}, {"text": "b"}]}
-    rows = [{**row, "id": str(index), "answers": ["a"]} for index in range(3)]
-    with pytest.raises(gr.Error, match="Dataset too large: 3 examples"):
-        call(page, "measure")(rows, ["pine"])
-
-
 def test_calls_have_the_time_limit(source: EngineSource, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "REDRAW_S", 0.0)
     hurried = built(lambda: build_app(source, settings=HostSettings(max_seconds=1e-9)))

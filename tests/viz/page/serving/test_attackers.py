@@ -7,7 +7,7 @@ import secrets
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -267,39 +267,20 @@ def test_api_call_with_file_object_is_rejected(app: ServedApp) -> None:
 # files
 
 
-def event_of_file(http: httpx.Client, name: str, content: bytes) -> dict[str, Any]:
-    """The body of the event that brings a file of that content."""
-    events = http.get("../config").json()["dependencies"]
-    (event,) = (one for one in events if one["api_name"] == name)
-    (path,) = http.post("upload", files={"files": ("a.pdf", content)}).json()
-    file = {"path": path, "meta": {"_type": "gradio.FileData"}}
-    data = [[file] if name == "upload" else file]
-    return {"fn_index": event["id"], "data": data, "session_hash": name}
-
-
-@pytest.fixture
-def http(app: ServedApp) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"{app.url}gradio_api/", timeout=60) as client:
-        yield client
-
-
-def test_closed_page_ends_parsing(app: ServedApp, http: httpx.Client) -> None:
+def test_closed_page_ends_parsing(app: ServedApp) -> None:
     page = psutil.Process(app.process.pid)
-    body = event_of_file(http, "upload", pdf_of_comments())
-    assert http.post("queue/join", json=body).status_code == 200
-    with http.stream("GET", "queue/data", params={"session_hash": "upload"}):
-        while not page.children():
-            time.sleep(0.05)
+    with httpx.Client(base_url=f"{app.url}gradio_api/", timeout=60) as http:
+        events = http.get("../config").json()["dependencies"]
+        (event,) = (one for one in events if one["api_name"] == "upload")
+        (path,) = http.post("upload", files={"files": ("a.pdf", pdf_of_comments())}).json()
+        body = {"fn_index": event["id"], "data": [[FILE | {"path": path}]], "session_hash": "upload"}
+        assert http.post("queue/join", json=body).status_code == 200
+        with http.stream("GET", "queue/data", params={"session_hash": "upload"}):
+            while not page.children():
+                time.sleep(0.05)
     left = time.monotonic()
     while page.children():
         assert time.monotonic() - left < Limits().cpu_s / 2
         time.sleep(0.05)
     while ("read documents", "client_disconnected") not in outcomes(app):
         time.sleep(0.05)
-
-
-@pytest.mark.parametrize("name", ["upload", "upload_rows"])
-def test_no_file_is_parsed_outside_the_queue(http: httpx.Client, name: str) -> None:
-    """The end of such a request is not noticed."""
-    answer = http.post("run/predict", json=event_of_file(http, name, b"text\na\n"))
-    assert answer.status_code == 404 and "join the queue" in answer.text
