@@ -1,7 +1,7 @@
-"""Documents that were read alone, of which some tokens are read again: LegoLink and CacheBlend.
+"""Documents that were prefilled alone, of which some tokens are recomputed: LegoLink and CacheBlend.
 
-Keys and values of the documents come from a first pass, in which each is read alone, and are rotated to
-their positions in the input. In the second pass, recomputed tokens and the suffix see all earlier tokens:
+Keys and values of the documents come from a first pass, in which each is alone, and are rotated to their
+positions in the input. In the second pass, recomputed tokens and the suffix attend to all earlier tokens:
 recomputed ones with new keys and values, the others with those of the first pass. Sources: Hu et al. 2025,
 DerekHJH/epic (LegoLink); Yao et al. 2025, YaoJiayi/CacheBlend.
 """
@@ -22,7 +22,7 @@ MEASURED_LAYER = 1
 
 
 def tokens_to_recompute(plan: AttentionPlan) -> Tensor:
-    """Return the physical indices of the document tokens that the second pass reads, in ascending order."""
+    """Return the physical indices of the document tokens that the second pass computes, ascending."""
     layout, method = plan.layout, plan.method
     spans = [range(one.start, one.stop) for one in map(layout.document_slice, range(layout.num_documents))]
     if method.recomputed == "first":
@@ -31,7 +31,7 @@ def tokens_to_recompute(plan: AttentionPlan) -> Tensor:
 
 
 def deviating_tokens(new: Tensor, cached: Tensor, plan: AttentionPlan, processes: int) -> Tensor:
-    """Return which document tokens have values that differ most from those read alone, as sorted indices.
+    """Return the sorted indices of document tokens whose values differ most from those of the first pass.
 
     Shape:
         new, cached: (G, document tokens, d), values. Returns: (n,), counted from the first document token.
@@ -57,7 +57,7 @@ def _part(plan: AttentionPlan, document: int) -> slice:
 def recompute_attention(sequence: SequenceState, source: SequenceState, on_layer: OnLayer) -> Attend:
     """Return the attention of a pass over the tokens to recompute and the suffix; it fills the cache.
 
-    `source` has the documents read alone, at their positions in the input.
+    `source` has the documents of the first pass, at their positions in the input.
     """
     plan, processes = sequence.state.plan, num_processes(sequence.state.patched_model.network)
     end, first = plan.layout.documents_end, plan.layout.prefix_length

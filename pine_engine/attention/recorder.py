@@ -185,7 +185,7 @@ class TraceRecorder:
         return np.asarray(weights / weights.sum())
 
     def _mean_of_streams(self, plan: AttentionPlan, num_decoded: int) -> Trace:
-        """Return a trace with the mean attention of the streams, which read each document alone, or all."""
+        """Return a trace with the mean attention of the streams, which have one document each, or all."""
         documents, count = plan.layout.documents, len(plan.layout.documents)
         by_ids = sorted(range(count), key=documents.__getitem__)
         starts, suffix_starts = plan.document_starts, plan.suffix_document_starts

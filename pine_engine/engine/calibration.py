@@ -1,4 +1,4 @@
-"""Calibrated attention: a first pass tells how much attention each document gets beyond that of its place.
+"""Calibrated attention: a first pass measures the attention to each document beyond that of its place.
 
 Source: Hsieh et al. 2024, "Found in the Middle: Calibrating Positional Attention Bias" (no code released).
 """

@@ -56,7 +56,7 @@ class PendingPrefill:
 
     @classmethod
     def of(cls, model: PreparedModel, num_tokens: int) -> Self:
-        """Return the prefill of a prompt of this length; hooks see no layers of others in between."""
+        """Return the prefill of a prompt of this length; no layers of other runs come between hooks."""
         return cls(num_tokens, not has_hooks(model.patched_models[0].network))
 
     def compute(self) -> None:

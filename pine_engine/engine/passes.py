@@ -206,7 +206,7 @@ def _prefill_paths(
 def _recompute(
     source: SequenceState, row: SequenceState, logits_to_keep: int, on_layer: OnLayer
 ) -> tuple[SequenceState, Tensor]:
-    """Read some document tokens again and the suffix, after documents that were read alone."""
+    """Compute some document tokens again and the suffix, after documents that were prefilled alone."""
     state, layout = row.state, row.state.plan.layout
     device = input_device(state.patched_model.network)
     tokens = torch.cat(

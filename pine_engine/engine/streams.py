@@ -1,7 +1,7 @@
 """Streams: several vanilla runs of a prompt, whose next-token distributions are merged.
 
-Either each reads prefix, one document and suffix, the first prefix and suffix; or each reads the whole prompt
-with a RoPE base of its own. All are continued with the same answer. Sources: Su et al. 2024, bojone/NBCE
+Either each has prefix, one document and suffix, the first prefix and suffix; or each has the whole prompt and
+another RoPE base. All are continued with the same answer. Sources: Su et al. 2024, bojone/NBCE
 (`least_entropy`, and the rule `naive_bayes` after which the method is named); Shi et al. 2023, REPLUG with
 equal weights (`mean`); Chen et al. 2024, attention-buckets (`logits`).
 """
@@ -151,7 +151,7 @@ def _mean(logits: Tensor, method: Method, last: int | None) -> tuple[Tensor, int
 
 
 def _naive_bayes(logits: Tensor, method: Method, last: int | None) -> tuple[Tensor, int | None]:
-    """Return the product of all documents over the prior to the power of their number minus 1."""
+    """Multiply all documents' probabilities; divide by the prior to the power of their number minus 1."""
     logprobs = logits.log_softmax(-1)
     return logprobs[1:].sum(0) - (len(logprobs) - 2) * logprobs[0], None
 

@@ -1,4 +1,4 @@
-"""Superposition prompting: the question is read after each document apart, and the likely ones are kept.
+"""Superposition prompting: a copy of the question after each document apart; the likely ones are kept.
 
 A path is a document with its copy of the question. Its score is the log-probability of both, from a first
 pass; the task, which follows the question, and the answer attend to the best paths only. Source: Merth et al.

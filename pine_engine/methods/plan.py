@@ -207,10 +207,10 @@ def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
         "none": (zeros, 0, zeros, zeros),
     }[method.positions]
     if method.mask == "alone" and method.recomputed == "nothing":
-        # Read after the first prefix token, then placed for the suffix.
+        # Prefilled after the first prefix token, then placed for the suffix.
         query_starts = document_starts = np.full(count, min(1, layout.prefix_length))
     visible = {"causal": np.tril(all_pairs), "none": is_own, "alone": is_own, "bidirectional": all_pairs}
-    mask = method.mask if method.recomputed == "nothing" else "causal"  # of the tokens read again
+    mask = method.mask if method.recomputed == "nothing" else "causal"  # of the recomputed tokens
     if document_starts is not None:
         document_starts = np.broadcast_to(document_starts, all_pairs.shape)
     starts = (query_starts, suffix_start, document_starts, suffix_document_starts)

@@ -60,7 +60,7 @@ KeyWeighting = Literal["nothing", "documents", "documents_and_prefix", "adaptive
 """
 
 QuestionPlace = Literal["once", "in_every_document"]
-"""Place of the question: after all documents, or after each of them and read with it."""
+"""Place of the question: after all documents, or after each of them, in one prefill with it."""
 
 ScoreKind = Literal["content", "likelihood", "attention", "rerank"]
 """Score by which the documents are reordered before the run.
@@ -75,11 +75,11 @@ Arrangement = Literal["best_first", "best_last", "ends"]
 """Places of the documents by score; `ends`: the best first, the second last, the third second, and so on."""
 
 MergeKind = Literal["least_entropy", "mean", "naive_bayes", "logits", "probabilities"]
-"""Merging of the next-token distributions of streams, which read one document or have one RoPE base each.
+"""Merging of the next-token distributions of streams, which have one document or one RoPE base each.
 
 - `least_entropy`: that of the document with the least entropy, in contrast to no document (NBCE).
 - `mean`: mean probability.
-- `naive_bayes`: product of the documents' probabilities, divided by the prior.
+- `naive_bayes`: the documents' probabilities multiplied, divided by the prior.
 - `logits`: mean of the logits, weighted by a softmax over the streams' largest logits (Attention Buckets).
 - `probabilities`: mean of the probabilities, weighted by the largest of each stream.
 """
@@ -95,9 +95,9 @@ HeadOrder = Literal["released", "inverse"]
 """
 
 RecomputedKind = Literal["nothing", "first", "deviating"]
-"""Document tokens that are read again at vanilla's positions: none, the first ones, or those that differ.
+"""Document tokens that are recomputed at vanilla's positions: none, the first ones, or those that differ.
 
-- `deviating`: those whose values in an early layer differ most from the values read alone.
+- `deviating`: those whose values in an early layer differ most from those of the documents alone.
 """
 
 Role = Literal["method", "other", "variant", "control"]
@@ -123,9 +123,9 @@ class Method:
         top_k: Number of documents that are kept, for saliency.
         question: Place of the question.
         sorting: Order of the documents, for rotated positions.
-        recomputed: Document tokens that are read again after the documents were read alone.
-        num_recomputed: Number of tokens of each document that are read again, for `first`.
-        share_recomputed: Share of all document tokens that are read again, for `deviating`.
+        recomputed: Document tokens that are recomputed after the documents were prefilled alone.
+        num_recomputed: Number of recomputed tokens of each document, for `first`.
+        share_recomputed: Share of recomputed tokens among all document tokens, for `deviating`.
         importance: Reduction of attention to importance, for ranked positions.
         position_scale: Ratio that divides the positions.
         min_ratio: Smallest ratio, for a ratio per head.
@@ -136,8 +136,8 @@ class Method:
         arrangement: Places of the documents by score.
         rounds: Number of times that scores are computed and documents reordered.
         rope_base: Factor of the model's RoPE base.
-        rope_bases: Factors of the model's RoPE base of streams that read all documents.
-        merge: Merging of streams, which read one document each unless there are rope_bases; None for one run.
+        rope_bases: Factors of the model's RoPE base of streams that have all documents.
+        merge: Merging of streams, which have one document each unless there are rope_bases; None for one run.
         beta: Strength of the contrast to no document, for `least_entropy`.
         eta: Advantage of the document chosen for the token before, in nats, for `least_entropy`.
         top_p: Probability of the tokens that count, for `least_entropy`.
@@ -204,7 +204,7 @@ class Method:
 
     @property
     def splits_documents(self) -> bool:
-        """True if each stream reads one document."""
+        """True if each stream has one document."""
         return self.merge is not None and not self.rope_bases
 
     @property

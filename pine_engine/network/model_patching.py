@@ -1,6 +1,6 @@
 """Patched copy of a model: the same weights, with PINE's attention and batch-invariant operations.
 
-The original model is not changed. It answers with its own attention at any time, also while the copy runs.
+The original model is not changed and keeps its own attention, also while the copy runs.
 """
 
 import copy

@@ -86,7 +86,7 @@ class Document:
     Args:
         text: Text of the document.
         title: Title; may be empty.
-        metadata: Other facts about the document, such as its source. The model does not read them, and two
+        metadata: Other facts about the document, such as its source. They are not in the prompt, and two
             documents that differ in nothing else are equal.
 
     Raises:

@@ -1,1 +1,1 @@
-"""Tables and sentences of several measured runs, beside the numbers of the paper."""
+"""Tables and sentences of several measured runs, next to the numbers of the paper."""

@@ -1,4 +1,4 @@
-"""Published numbers of the paper as tables: beside local numbers of the same model, or else on their own."""
+"""Published numbers of the paper as tables: next to local numbers of the same model, or else alone."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain

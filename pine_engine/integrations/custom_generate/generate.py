@@ -38,7 +38,7 @@ def generate(
         Tokens, int64 (sequences, tokens), or what `generate` returns with return_dict_in_generate.
 
     Raises:
-        InputError: As Engine.run and patch_generate, and for input_ids beside a prompt.
+        InputError: As Engine.run and patch_generate, and for input_ids together with a prompt.
         ModelError: As patch_generate.
     """
     options = {name: value for name, value in options.items() if value is not None}
