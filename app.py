@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-# Read by gradio: the page makes no request to anyone else, and after each event no statistics of the last ten
-# thousand, which take pandas longer than the event; /metrics has its own.
+# Read by gradio: no requests to other hosts, and no statistics of the last ten thousand events, which take
+# longer than an event. /metrics has other statistics.
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
 os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(sys.maxsize)
@@ -125,7 +125,7 @@ def own_sources(device: str) -> dict[str, EngineSource]:
 
 def place_on_zerogpu(sources: Iterable[EngineSource]) -> None:
     """Load the models before the launch, as ZeroGPU requires. Raises PineError if one fails."""
-    # ZeroGPU stands in for CUDA in this thread alone, and transformers would load weights in others.
+    # ZeroGPU replaces CUDA in this thread only, and transformers would load weights in others.
     os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
     for source in sources:
         zerogpu.place(source.load_here())

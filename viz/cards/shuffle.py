@@ -95,7 +95,7 @@ def verdict_sentence(methods: Methods, rows: Rows) -> str:
 
 
 def shuffle_answer(method: "pine.Method", row: "pine.OrderResult", reference: "pine.OrderResult") -> str:
-    """Render a method's answer beside that in the reference order, with the words that differ marked."""
+    """Render a method's answer next to that in the reference order, with different words marked."""
     cell = row.comparisons[method.name]
     before, after = word_diff(reference.comparisons[method.name].text, cell.text)
     is_reference = row is reference

@@ -29,7 +29,7 @@ def plot_masks(
     Args:
         source: Result of `Engine.run`, for its methods; a token layout, for all methods; one attention plan;
             or several of the same prompt. Methods with equal masks share a panel. Methods that reorder the
-            documents or read each alone have no mask over the prompt, and are left out.
+            documents or prefill each alone have no mask over the prompt, and are left out.
         query: Index of a token whose row is marked.
         order: Document, as entered, in each slot.
 

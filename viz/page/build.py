@@ -1,4 +1,4 @@
-"""The page: what is asked on the left, and a tab for everything that can be seen of it."""
+"""Composition of the page: header, tabs, API and the events between tabs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -46,9 +46,9 @@ HEADER_BUTTONS = '<button type="button" class="page-header-button" data-projecto
 
 
 def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
-    """The Blocks of the page, ready to launch. The engine is asked for when it is first needed.
+    """Return the Blocks of the page, ready to launch.
 
-    sources: with a pool. settings: what the host allows.
+    `sources` has a model pool. The engine is loaded later.
     """
     source, pool = sources.main, sources.pool
     assert pool is not None
@@ -110,7 +110,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         _bind_status(page, timer, model, ready, sources, chosen)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.unload(on_unload(page, workspace.finished))
-        # Of who calls past the queue nobody hears that they have left.
+        # A disconnect is not reported for calls outside of the queue.
         page.queue(api_open=False)
     assert isinstance(page, GuardedBlocks)
     if settings.read_only:
@@ -119,7 +119,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
 
 
 def status_html(status: Status) -> str:
-    """HTML of the line that says how far the model is."""
+    """Render the line with the progress of loading the model."""
     return notice(status.sentence, kind="error" if status.stage == "failed" else status.stage)
 
 
@@ -170,11 +170,11 @@ def _bind_status(
 
 
 def _open_stream() -> None:
-    """Does nothing: that it goes through the queue opens a stream of answers."""
+    """Do nothing: an event in the queue opens a stream of answers."""
 
 
 def _recorded_run(shown: Shown) -> Any:
-    """The run behind the first example's recorded answers, for a page that shows them."""
+    """Return the run of the first example's recorded answers, if the page shows them."""
     if not shown.recorded:
         return gr.skip()
     return tutorial_recording().run

@@ -12,7 +12,7 @@ PAGE_NAME = "certificate.html"
 
 
 def write_certificate(certificate: "pine.Certificate", folder: Path) -> tuple[Path, Path]:
-    """Write JSON, which `reproduce` reads, and page into a folder of their own; return their paths."""
+    """Write the JSON file for `reproduce` and the page to print into a folder; return their paths."""
     file, page = folder / FILE_NAME, folder / PAGE_NAME
     file.write_text(certificate.model_dump_json(indent=2) + "\n", encoding="utf-8")
     platform = certificate.platform

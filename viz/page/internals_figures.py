@@ -139,7 +139,7 @@ def draw_masks(run: FinishedRun, selection: Selection) -> TabContent:
     if without := [row.label for row in rows if not row.has_plan]:
         remarks.append(
             f"Not applicable: {join_words(without)}. "
-            "These reorder the documents, read each of them alone, or read tokens twice."
+            "These reorder the documents, prefill each of them alone, or recompute tokens."
         )
     return TabContent("".join(map(notice, remarks)), {"token-masks": figure})
 
@@ -221,7 +221,7 @@ def draw_importance(run: FinishedRun, selection: Selection) -> TabContent:
         names = document_labels(len(run.order), run.order)
         shares = zip(names, trace.document_weights, strict=True)
         shown = join_words([f"{name} {format_percent(weight)}" for name, weight in shares])
-        weighed.append(f"A first pass of {label} weighed the documents: {shown}.")
+        weighed.append(f"Document weights from a first pass of {label}: {shown}.")
     return TabContent(
         _importance_switches(selection, trace) + "".join([*map(notice, weighed), *map(empty_panel, missing)]),
         {name: of_method(figure, label) for name, figure in figures.items()},

@@ -114,8 +114,8 @@ def sweep_tab(
         effects = build_figure("sweep-effects", picks_itself=True)
         gr.HTML(how_to_read("sweep"))
 
-    # Under which example which document was picked. The list itself is not read where its choices change:
-    # another answer of the server may have changed them meanwhile, and gradio would refuse its value.
+    # Example and selected document. The value of the dropdown is no input where its choices change: another
+    # event may have changed the choices, and gradio would refuse the value.
     picked = gr.State((None, 0))
     document.input(lambda name, document: (name, document), [page.example, document], picked, **PRIVATE_EVENT)
 

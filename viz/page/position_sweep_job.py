@@ -1,4 +1,4 @@
-"""Position sweep: a form goes in, curves that grow slot by slot come out.
+"""Position sweep: from a form to scores of each slot.
 
 Nothing is cached between slots.
 """
@@ -51,7 +51,7 @@ def sweep(
 ) -> Generator[SweepView, None, None]:
     """Move a document through all slots; closing the generator stops the model.
 
-    The methods of the form include vanilla and NIA; an empty answer stands for that of PINE. Raises
+    The methods of the form include vanilla and NIA; an empty answer is replaced by that of PINE. Raises
     InputError for an invalid form.
     """
     layout = form_layout(form, engine, settings)

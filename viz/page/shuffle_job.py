@@ -1,4 +1,4 @@
-"""Shuffle test: a form goes in, the answers in one document order after the other come out.
+"""Shuffle test: from a form to the answers in each document order.
 
 Nothing is cached between orders.
 """

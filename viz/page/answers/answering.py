@@ -64,7 +64,7 @@ class RunView:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Return the number of methods that have read the prompt, and of all."""
+        """Return the number of methods whose prefill is done, and of all."""
         return self.done.prompts, len(self.cards)
 
     @property
@@ -79,7 +79,7 @@ def advance(card: AnswerCard, event: Event) -> AnswerCard:
         case pine.PrefillProgress():
             return replace(card, state="reading", prefill=event)
         case pine.PrefillDone(seconds=seconds):
-            # It waits for the others: all answers are written together.
+            # Until the prefill of all methods is done: all answers are decoded in one batch.
             return replace(card, state="waiting", prefill_s=seconds)
         case pine.TokenGenerated(step=step, text=text):
             return replace(card, state="writing", num_tokens=step + 1, text=text)

@@ -203,7 +203,7 @@ def _checked(call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any
                 f"Invalid argument {'; '.join(map(str, format_validation_errors(error)[:MAX_SHOWN]))}."
             ) from error
 
-    # What gradio describes: it knows nothing of what a Document is read from.
+    # For the schema of gradio, which has no description of the inputs of a Document.
     if "documents" in call.__annotations__:
         validated.__annotations__ = call.__annotations__ | {
             "documents": list[str | TitledDocument],

@@ -36,7 +36,7 @@ _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 PLOTLY = ASSETS / "plotly" / "plotly-cartesian.min.js"
 
 PLOTLY_ADDRESS = f"/static/plotly-{get_plotlyjs_version()}.js"
-"""URL of plotly.js; see viz/page/serving/plotly_script.py."""
+"""URL of plotly.js; see viz/page/serving/server.py."""
 
 
 def page_head() -> str:

@@ -29,7 +29,7 @@ class FileReader:
         self, runs: RunLog, limits: Limits | None = None, max_waiting: int = MAX_WAITING_UPLOADS
     ) -> None:
         self._runs, self._limits = runs, limits or Limits()
-        self._queue = FairQueue(max_waiting, what="for files to be read")
+        self._queue = FairQueue(max_waiting, what="for uploads")
 
     def read(
         self,

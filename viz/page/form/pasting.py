@@ -7,7 +7,7 @@ from pine_engine.prompts.prompt import Document
 from viz.page.common.bounds import check_limit
 
 MAX_PASTED_CHARACTERS = 500_000  # maximum characters of a pasted text
-# A rule on a line of its own, or at least one blank line, stands between pasted documents.
+# Pasted documents are separated by a line with a rule, or by at least one blank line.
 _RULE = re.compile(r"^[ \t]*-{3,}[ \t]*$", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
 

@@ -52,7 +52,7 @@ def bind_upload(editor: Editor, reader: FileReader) -> None:
         else:
             yield {uploaded: (documents, added_sentence(len(documents), paths)), button: None}
 
-    # What was typed while the files were read is there by now.
+    # The documents include edits that were made while the files were parsed.
     def put(added: tuple[Any, ...], documents: str) -> Any:
         if not added:
             return gr.skip()

@@ -180,7 +180,7 @@ def run_on_model(
     """Yield sentences while the run waits for the model, then the views of its work.
 
     While an equal request is computed, its views are yielded; some may be skipped, but not the last one.
-    `failure` or `why` of the run tell its outcome; without both it is done or has no client. Closing the
+    `failure` or `why` of the run states its end; without both it is done or has no client. Closing the
     generator leaves the queue and stops the model.
     """
     try:

@@ -99,7 +99,7 @@ class EngineSource:
     def _run(self) -> None:
         try:
             engine = self._load()
-            # Now, because on ZeroGPU other threads do not see that it is on a GPU.
+            # In this thread, because in others the device on ZeroGPU is not a GPU.
             self._described = (
                 f"{engine.model_name} · {engine.dtype} · {engine.device} · "
                 f"{engine.max_context_length:,} tokens"

@@ -80,8 +80,8 @@ class RequestFilter:
     """Middleware that rejects requests before gradio reads them, and removes forged headers of proxies.
 
     Only `Host` names the host for gradio. If the page is not public, requests through a proxy are rejected. A
-    Space is reached only through its proxies, which check names. Starlette's TrustedHostMiddleware knows
-    neither IPv6, origins nor the names that a proxy forwards.
+    Space is reached only through its proxies, which check names. Starlette's TrustedHostMiddleware
+    supports neither IPv6, origins nor the names that a proxy forwards.
     """
 
     def __init__(self, settings: HostSettings) -> None:
