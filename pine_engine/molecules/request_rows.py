@@ -67,7 +67,7 @@ def read_molecules(path: Path, limit: int | None = None) -> tuple[list[Molecule]
         molecule = _molecule(row, f"{path}, line {number}")
         molecules.setdefault(molecule.smiles, molecule)
     sources = {
-        f"{row.source or 'unnamed source'} ({row.license or 'no licence given'})" for row in rows.values()
+        f"{row.source or 'unnamed source'} ({row.license or 'no license given'})" for row in rows.values()
     }
     return list(molecules.values()), tuple(sorted(sources))
 

@@ -65,7 +65,7 @@ def test_read_molecules_returns_each_molecule_once(tmp_path: Path) -> None:
     molecules, sources = read_molecules(path)
     assert molecules == [Molecule(f"m-{one}", one, values(one)) for one in ("CCO", "CCN")]
     assert molecules[0].properties == tuple(map(float, values("CCO")))
-    assert sources == ("written for tests (CC0-1.0)", "written for tests (no licence given)")
+    assert sources == ("written for tests (CC0-1.0)", "written for tests (no license given)")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def generate(engine: Engine, method: str, orders: list[tuple[int, ...]]) -> list
 def test_shipped_model_is_small_with_card() -> None:
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 10e6
     card = (FOLDER / "README.md").read_text(encoding="utf-8")
-    for words in ("QM9 (CC0", "| licence |", "| held-out loss | 0.", "| valid | 9", "train-molecules"):
+    for words in ("QM9 (CC0", "| license |", "| held-out loss | 0.", "| valid | 9", "train-molecules"):
         assert words in card
     assert not list(FOLDER.glob("*.pt"))
 
