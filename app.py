@@ -94,13 +94,12 @@ def all_sources(
 
     host = Choice(settings.model or EMBEDDED_NAME, settings.dtype)
     return Sources(
-        source,
+        ModelPool(host, source, load=load, device=settings.device, allowed=allowed),
         own,
         queue=FairQueue(
             settings.queue_size, settings.max_runs_per_client, max_active=settings.max_active_runs
         ),
         runs=RunLog(max_seconds=settings.time_limit_s),
-        pool=ModelPool(host, source, load=load, device=settings.device, allowed=allowed),
         share_equal_runs=settings.share_equal_runs and not zerogpu.IS_ZEROGPU,
     )
 

@@ -1,7 +1,7 @@
 """Runs of the page's jobs, as its buttons begin them."""
 
 import json
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from typing import Any
@@ -12,6 +12,7 @@ from pine_engine.server.fair_queue import FairQueue
 from viz.page.jobs.cost import Work
 from viz.page.jobs.job_bar import run_on_model
 from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.model_pool import Choice, ModelPool
 from viz.page.jobs.run_log import LoggedRun, RunLog, StopFlag
 from viz.page.jobs.sources import Sources
 
@@ -50,12 +51,18 @@ def run_views(
     """
     main = source if isinstance(source, EngineSource) else EngineSource(_unloaded, "none")
     lease = (lambda: nullcontext(source)) if isinstance(source, EngineSource) else source
-    sources = Sources(main, queue=queue, runs=runs)
+    sources = sources_of(main, queue=queue, runs=runs)
     yield from run_on_model(sources, run, lease(), work, unplanned, {})
     if run.failure:
         yield f"failed: {run.failure}"
     elif run.why:
         yield run.why
+
+
+def sources_of(main: EngineSource, own: Mapping[str, EngineSource] | None = None, **options: Any) -> Sources:
+    """Return the engines of a page whose model is `main`."""
+    pool = ModelPool(Choice("main", "float32"), main, load=lambda *_: pytest.fail("no other model is needed"))
+    return Sources(pool, own, **options)
 
 
 def _unloaded() -> Any:

@@ -26,7 +26,7 @@ from viz.page.form.read_only import NOTE, freeze
 from viz.page.gradio_patches.blocks import GuardedBlocks
 from viz.page.internals import LAB, TUTORIAL, Internals, View, internals_tab, opened_label
 from viz.page.jobs.loading import Status
-from viz.page.jobs.model_pool import Choice
+from viz.page.jobs.model_pool import Choice, ModelPool
 from viz.page.jobs.sources import Sources
 from viz.page.model_choice import OPEN, model_picker
 from viz.page.position_sweep import sweep_tab
@@ -46,12 +46,7 @@ HEADER_BUTTONS = '<button type="button" class="page-header-button" data-projecto
 
 
 def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
-    """Return the Blocks of the page, ready to launch.
-
-    `sources` has a model pool. The engine is loaded later.
-    """
-    source, pool = sources.main, sources.pool
-    assert pool is not None
+    """Build the Blocks of the page, ready to launch. An engine is loaded when it is first needed."""
     examples = [one for one in load_examples() if len(one.documents) <= settings.max_documents]
     with GuardedBlocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
         disk = Disk(Path(page.GRADIO_CACHE), settings.max_disk_mb * 1e6)
@@ -60,11 +55,11 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         add_api(sources, settings, reader)  # first, so that no private event takes one of their names
         with gr.Row(elem_id="header"):
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
-            model = gr.HTML(status_html(source.status), elem_id="model-status", min_width=220)
+            model = gr.HTML(status_html(sources.main.status), elem_id="model-status", min_width=220)
             toggle = gr.Button(OPEN, size="sm", elem_id="choose-model", scale=0, min_width=130)
             gr.HTML(HEADER_BUTTONS, elem_id="header-buttons", min_width=0)
-        ready = gr.State((None, source.status.stage))
-        chosen = model_picker(toggle, pool, ready)
+        ready = gr.State((None, sources.main.status.stage))
+        chosen = model_picker(toggle, sources.pool, ready)
         if settings.read_only:
             gr.HTML(notice(NOTE, kind="note"), elem_id="read-only")
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as tabs:
@@ -107,7 +102,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             opened = share_tab(workspace, inside, page, settings, disk, certificate, runs)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
         _bind_drawings(tabs, [recorded, *runs], why, inside, tutorial, workspace.finished)
-        _bind_status(page, timer, model, ready, sources, chosen)
+        _bind_status(page, timer, model, ready, sources.pool, chosen)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.unload(on_unload(page, workspace.finished))
         # A disconnect is not reported for calls outside of the queue.
@@ -159,10 +154,10 @@ def _bind_drawings(
 
 
 def _bind_status(
-    page: gr.Blocks, timer: gr.Timer, model: gr.HTML, ready: gr.State, sources: Sources, chosen: gr.State
+    page: gr.Blocks, timer: gr.Timer, model: gr.HTML, ready: gr.State, pool: ModelPool, chosen: gr.State
 ) -> None:
     def look(choice: Choice | None) -> tuple[Any, Any, Any]:
-        status = sources.status(choice)
+        status = pool.status(choice or pool.host)
         return status_html(status), (choice, status.stage), gr.Timer(active=status.stage == "loading")
 
     for trigger in (page.load, timer.tick, chosen.change):

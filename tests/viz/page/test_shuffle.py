@@ -15,7 +15,7 @@ from pine_engine.engine.orders import ALL_ORDERS_UP_TO
 from pine_engine.invariance.certificate import Certificate, read_certificate
 from pine_engine.methods.table import METHODS
 from pine_engine.server.fair_queue import FairQueue
-from tests.support.running import new_views
+from tests.support.running import new_views, sources_of
 from tests.support.runs import THREE, form_of, swapped
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
@@ -34,7 +34,6 @@ from viz.page.form.form import form_request
 from viz.page.form.orders import with_controls
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
-from viz.page.jobs.sources import Sources
 from viz.page.shuffle import answer_behind, shuffle_tab
 from viz.page.shuffle_job import OrdersTried, caption_of, orders_for, shuffle
 
@@ -183,7 +182,7 @@ def events(source: EngineSource, tmp_path_factory: pytest.TempPathFactory) -> di
     def build() -> Any:
         with gr.Blocks() as blocks:
             page = Workspace(load_examples())
-            sources = Sources(source, queue=FairQueue(4))
+            sources = sources_of(source, queue=FairQueue(4))
             pressed, _ = shuffle_tab(page, sources, gr.State(None), DEFAULTS, disk)
         return blocks, pressed, page
 

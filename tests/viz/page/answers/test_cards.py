@@ -12,7 +12,7 @@ import app
 from pine_engine.extras import how_to_install
 from pine_engine.models.load import SHIPPED
 from pine_engine.prompts.tasks import TASKS
-from tests.support.running import one_run, run_views
+from tests.support.running import one_run, run_views, sources_of
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
 from viz.page.answers import choosing
@@ -22,7 +22,6 @@ from viz.page.form.documents import Entry
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.sources import Sources
 
 
 def shown(text: str, task: str) -> Shown:
@@ -154,17 +153,16 @@ def test_task_model_is_loaded_once_on_first_use() -> None:
 
         return EngineSource(load, name)
 
-    sources = Sources(source("main"), {"molecules": source("own")})
-    assert sources.of("judge_pair") is sources.main and loaded == []
-    assert sources.now("judge_pair") is None  # not started
+    sources = sources_of(source("main"), {"molecules": source("own")})
+    assert sources.now("judge_pair") is None and loaded == []  # not started
     own = sources.now("qm9")
     assert own is not None and own.model_name == "own"
-    assert sources.now("qm9") is sources.now("qm9") and sources.of("qm9") is sources.of("qm9")
+    assert sources.now("qm9") is sources.now("qm9")
     assert loaded == ["own"]
 
 
 def test_missing_task_model_fails_with_its_name() -> None:
-    sources = Sources(EngineSource(lambda: pytest.fail("not needed"), "main"))
+    sources = sources_of(EngineSource(lambda: pytest.fail("not needed"), "main"))
     (view,) = run_views(
         lambda: sources.lease("qm9"), lambda _: pytest.fail("there is no engine to work with"), **one_run()
     )

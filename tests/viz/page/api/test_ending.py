@@ -9,12 +9,12 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
+from tests.support.running import sources_of
 from viz.page.api.calls import _answer
 from viz.page.api.results import ApiResult
 from viz.page.jobs.cost import Work
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import RunLog
-from viz.page.jobs.sources import Sources
 
 NO_TIME = 1e-9  # seconds that are over at the first look
 
@@ -49,7 +49,7 @@ def counted(_: Engine, to: int, of: int) -> Generator[Counted, None, None]:
 def request(
     source: EngineSource, work: Callable[..., Any], max_seconds: float | None = None, **values: int
 ) -> Any:
-    sources = Sources(source, runs=RunLog(max_seconds))
+    sources = sources_of(source, runs=RunLog(max_seconds))
     return _answer(sources, "api count", ("pine",), work, lambda engine, **_: Work(), Counted.result, values)
 
 

@@ -235,7 +235,7 @@ def test_a_precision_that_does_not_exist_is_refused(machine: Machine) -> None:
 def test_task_with_own_model_ignores_choice(machine: Machine) -> None:
     models = pool(machine)
     own = EngineSource(lambda: engine(Choice("molecules", "float32")), "molecules")
-    sources = Sources(models.main, {"molecules": own}, pool=models)
+    sources = Sources(models, {"molecules": own})
     with sources.lease("qm9", A) as source:
         assert source is own
     with sources.lease("judge_pair", A) as source:

@@ -9,13 +9,12 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.server.fair_queue import FairQueue
-from tests.support.running import one_run, run_views
+from tests.support.running import one_run, run_views, sources_of
 from tests.support.runs import form_of
 from viz.page.answers.answering import RunView, answer, plan_answers
 from viz.page.jobs.job_bar import run_on_model
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import StopFlag
-from viz.page.jobs.sources import Sources
 
 
 def views(
@@ -60,7 +59,7 @@ def test_waiting_run_can_leave(how: str, source: EngineSource) -> None:
 
 
 def test_runs_of_two_visitors_are_computed_together(source: EngineSource) -> None:
-    sources = Sources(source, queue=FairQueue(4, max_active=2))
+    sources = sources_of(source, queue=FairQueue(4, max_active=2))
 
     def start(question: str) -> Generator[Any, None, None]:
         run, form = sources.runs.new("compare", ["pine"]), form_of(question=question)

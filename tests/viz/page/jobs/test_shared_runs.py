@@ -15,7 +15,7 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.server.fair_queue import FairQueue
-from tests.support.running import unplanned
+from tests.support.running import sources_of, unplanned
 from tests.support.tiers import first_daily
 from viz.page.jobs import shared_runs
 from viz.page.jobs.job_bar import run_on_model
@@ -34,7 +34,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sources(source: EngineSource) -> Sources:
-    return Sources(source, queue=FairQueue(20), runs=RunLog())
+    return sources_of(source, queue=FairQueue(20), runs=RunLog())
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_other_requests_are_computed_alone(
         return count_up(engine, to=to)
 
     if what == "off":
-        sources = Sources(source, queue=FairQueue(20), share_equal_runs=False)
+        sources = sources_of(source, queue=FairQueue(20), share_equal_runs=False)
     model = EngineSource(lambda: engine, "tiny")
     model.load_here()
     _, first = start(sources, count_up, to=3)
@@ -204,7 +204,7 @@ def test_waiting_requests_follow_when_one_of_them_starts(
 
 
 def test_time_limit_counts_from_start_of_computation(source: EngineSource, count_up: Work) -> None:
-    sources = Sources(source, queue=FairQueue(20), runs=RunLog(max_seconds=0.2))
+    sources = sources_of(source, queue=FairQueue(20), runs=RunLog(max_seconds=0.2))
     _, first = start(sources, count_up, to=3)
     next(first)
     time.sleep(0.25)

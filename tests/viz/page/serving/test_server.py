@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 import pine_engine
 from pine_engine.errors import ModelError, PineError
 from pine_engine.server.fair_queue import FairQueue
+from tests.support.running import sources_of
 from viz.page.common.theme import PLOTLY, page_head
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import RunLog
@@ -28,7 +29,7 @@ from viz.page.serving.server import add_routes
 def served(load: Callable[[], Any]) -> tuple[Sources, TestClient]:
     """Return the engines and a client of an app that, like gradio's, answers any path."""
     app = Starlette(routes=[Route("/{path:path}", lambda _: PlainTextResponse("gradio"))])
-    sources = Sources(EngineSource(load, "tiny"), queue=FairQueue(3), runs=RunLog())
+    sources = sources_of(EngineSource(load, "tiny"), queue=FairQueue(3), runs=RunLog())
     add_routes(app, sources, lambda: 7)
     return sources, TestClient(app)
 
