@@ -186,7 +186,7 @@ def model_picker(toggle: gr.Button, pool: ModelPool, ready: gr.State) -> gr.Stat
                 f"Model changed to {choice.name} ({engine.dtype}). Earlier results keep their model name."
             )
             shown = show_facts(choice.name, choice.dtype)
-            yield ended(notice(sentence)) | {chosen: choice, facts: shown}
+            yield ended(notice(sentence)) | {chosen: None if choice == host else choice, facts: shown}
         except Exception as error:
             reason = explain(error).rstrip(".")
             yield ended(notice(f"{reason}. Current model unchanged.", kind="error"))

@@ -132,10 +132,13 @@ def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(folders: dic
     assert [name for _, name in model.choices] == ["first", "org/listed"] and not model.allow_custom_value
     assert secret not in str(page.get_config_file())
 
-    def last_message(name: str) -> str:
+    def last_update(name: str) -> dict[Any, Any]:
         assert event.fn is not None
         *_, last = event.fn(StopFlag(), name, dtype.value)
-        return str(last[event.outputs[0]])
+        return dict(last)
+
+    def last_message(name: str) -> str:
+        return str(last_update(name)[event.outputs[0]])
 
     for name in (str(folders["second"]), secret, "/etc/passwd", "org/other", "~/x.gguf", ""):
         with pytest.raises(gr.Error, match="not in the list of choices"):
@@ -143,6 +146,7 @@ def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(folders: dic
         assert "Available: first, org/listed." in last_message(name)
     assert "&#39;org/listed&#39; is not on this machine" in last_message("org/listed")
     assert "Model changed to first (float32)." in last_message("first")
+    assert last_update("first")[event.outputs[2]] is None, "results of the host's model stay current"
 
 
 def test_facts_state_the_memory_of_each_dtype() -> None:
