@@ -119,8 +119,9 @@ def report(text: str) -> str:
 
 
 DRAWINGS: dict[str, Callable[[str], str]] = {
-    "answer": lambda text: answer_grid([card("finished", text=text, reading=Reading(text, text, 1.0))]),
-    "failure": lambda text: answer_grid([card("failed", message=text, model=text)]),
+    "answer": lambda text: answer_grid(
+        [card("finished", text=text, model=text, reading=Reading(text, text, 1.0))]
+    ),
     "certificate": certificate,
     "compare": lambda text: answers_picture(
         [answer_with(text, [text]), answer_with("b", [text, text])], dtype=text, queries=[text]
