@@ -1,6 +1,6 @@
-# The page with its embedded model, which is unpacked here and not at each start. docs/hosting.md says how to run it.
-# The base is named by its digest, which stands for its bytes on every architecture; the tag is for readers.
-# Debian's fixes come with a newer digest, which `docker buildx imagetools inspect python:3.12-slim` tells.
+# The page with its embedded model, which is unpacked here and not at each start. docs/hosting.md describes its use.
+# The digest pins the base image on every architecture; the tag is for readers. Fixes of Debian come with a newer
+# digest, which `docker buildx imagetools inspect python:3.12-slim` prints.
 ARG BASE=python:3.12-slim@sha256:05cda9777409a9c3ffddd94a4c476b79f0769a0b4857f0c7ed9226b6800b0d6f
 FROM $BASE
 

@@ -1,11 +1,11 @@
-# Everything runs in .venv, which is made here with PYTHON. Each step leaves a stamp in it and is done
-# again only when the file it depends on has changed.
+# Everything runs in .venv, which is created with PYTHON. Each step leaves a stamp in it and is repeated only
+# if the file that it depends on has changed.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# Two at a time, of one thread each: most tests wait for Python or for the page, not for a product.
+# Two processes of one thread each: most tests wait for Python or for the page, not for a GEMM.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 # Python files are compiled once, not by every worker and every process that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
@@ -44,7 +44,7 @@ check: $(VENV)/.stamp-dev ## Check format, lint, imports, types and the limits o
 	$(BIN)/mypy
 	$(BIN)/python -m tools.counts
 
-format: $(VENV)/.stamp-dev ## Put all files into the one format
+format: $(VENV)/.stamp-dev ## Format all files
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -57,7 +57,7 @@ bench: $(VENV)/.stamp-run ## Measure speed on this machine (ARGS="..." is passed
 load: $(VENV)/.stamp-dev ## Test the server with 50 clients for 5 minutes (ARGS="..." is passed on)
 	$(BIN)/python -m tools.load_test $(ARGS)
 
-record: $(VENV)/.stamp-run ## Record the answers that the page shows before a run
+record: $(VENV)/.stamp-run ## Record the answers and the tutorial's run that the page shows before a run
 	$(BIN)/python -m tools.record $(ARGS)
 
 golden: $(VENV)/.stamp-dev ## Compare outputs with tests/golden/outputs (ARGS="a b" compares two parts)
@@ -68,7 +68,7 @@ golden: $(VENV)/.stamp-dev ## Compare outputs with tests/golden/outputs (ARGS="a
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --annotation-style line --custom-compile-command 'make lock' $(ARGS)
 
-lock: $(VENV)/.stamp-venv ## Lock anew what the image installs (ARGS=--upgrade for newer versions)
+lock: $(VENV)/.stamp-venv ## Lock the dependencies of the image (ARGS=--upgrade for newer versions)
 	$(PIP) install uv==0.13.9
 	echo torch | $(LOCK) -c requirements.txt -o requirements-torch-cuda.txt -
 	grep -oE '^(cuda|nvidia|triton)[a-z0-9-]*' requirements-torch-cuda.txt | \
