@@ -47,7 +47,7 @@
         const bar = kept.get(document) ?? lane.appendChild(window.document.createElement("span"));
         const { color, ink } = props.documents[document];
         bar.dataset.document = document;
-        bar.textContent = letter(document);
+        bar.textContent = height < 0.3 ? "" : letter(document); // for which a thinner bar has no room
         Object.assign(bar.style, {
           background: color,
           color: ink,

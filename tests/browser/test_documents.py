@@ -29,6 +29,7 @@ from tests.browser.driving import (
     unfold,
     wait_for_model,
 )
+from viz.page.form.examples import NO_EXAMPLE
 
 MATH = next(example for example in EXAMPLES if example.task == "math_reasoning")
 PROBLEM = (
@@ -100,6 +101,7 @@ def test_own_documents_are_checked_before_the_queue_and_answered_in_two_orders(p
     pine = page.locator("#order-table [data-method=pine]")
     ticks = pine.locator(".page-ticks span")
     expect(ticks).to_have_count(1)
+    expect(page.get_by_label("Example", exact=True)).to_have_value(NO_EXAMPLE)
     text(page, 1).focus()
     page.keyboard.press("Alt+ArrowRight")
     expect(page.locator("#order-table [role=status]")).to_have_text("This order is not computed.")
@@ -113,6 +115,9 @@ def test_own_documents_are_checked_before_the_queue_and_answered_in_two_orders(p
     expect(pine).to_contain_text("1 answer")  # nothing is erased
     page.locator(QUESTION).fill("Another?")
     expect(page.locator(".page-stale")).to_contain_text("You changed: question.")
+    for part, opacity in (("#order-table", "0.5"), ("#shuffle-section", "0.5"), ("#settings", "1")):
+        expect(page.locator(part)).to_have_css("opacity", opacity)
+    expect(page.locator("#run-status")).not_to_have_css("display", "none")
     expect(page.locator("#run")).to_be_enabled()
 
 

@@ -43,6 +43,7 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     unfold(page)
     select_options(page, "#methods", "Vanilla", "PINE")
     set_length(page, 16)
+    page.locator("#accepted textarea").fill("A")
     run(page)
     unfold(page, "#answers-in-full")
     readings = page.locator("#answers .pine-reading")

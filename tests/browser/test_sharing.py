@@ -32,6 +32,7 @@ from tests.browser.driving import (
 )
 from tests.support.serving import ServedApp
 from viz.page.form.documents import Entry
+from viz.page.form.examples import NO_EXAMPLE
 from viz.page.form.form import Form
 from viz.page.session import session_of, to_code
 
@@ -118,7 +119,7 @@ def test_a_session_is_saved_opened_again_and_kept_as_a_draft(page: Page, tmp_pat
     give(page, "#open-session", file)
     assert_prepared(page)
     expect(page.locator("#example-note")).to_contain_text("Loaded from pine-explorer-session.json.")
-    expect(examples).to_have_value("")
+    expect(examples).to_have_value(NO_EXAMPLE)
     broken = tmp_path / "broken.json"
     broken.write_text('{"task": "retrieval_qa"}')
     give(page, "#open-session", broken)

@@ -7,6 +7,7 @@ import gradio as gr
 
 import pine_engine as pine
 from pine_engine.errors import PineError
+from viz.page.answers.recorded_answers import example_of
 from viz.page.answers.stale import Origin, stale_html
 from viz.page.answers.workspace import Workspace
 from viz.page.common.event_options import PRIVATE_EVENT
@@ -20,6 +21,8 @@ from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 from viz.page.position_sweep import SweepTab, compared_methods
+
+ONE_ORDER = "One document has one order. Add a document to run others."
 
 
 def total_sentence(count: TokenCount, max_new_tokens: int) -> str:
@@ -68,8 +71,9 @@ def bind_counting(
     questions = {"\n".join(example.answers): example.question for example in examples if example.answers}
 
     def problem(why: str, num_documents: int) -> dict[Any, Any]:
+        alone = "" if num_documents > 1 else notice(ONE_ORDER, kind="note")
         return {
-            page.problem: notice(why, kind="error") if why else "",
+            page.problem: notice(why, kind="error") if why else alone,
             page.bar.run: gr.update(interactive=not why),
             page.shuffle_bar.run: gr.update(interactive=not why and num_documents > 1),
         }
@@ -105,7 +109,8 @@ def bind_counting(
             form.check()
         except PineError as error:
             why = explain(error)
-        note = stale_html(origin, form, choice, press=page.shuffle_bar.run.elem_id or "")
+        job = page.shuffle_bar if len(form.entries) > 1 else page.bar
+        note = stale_html(origin, form, choice, press="" if why else job.run.elem_id or "")
         updates |= problem(why, len(form.entries)) | {
             page.stale: note,
             stale: note,
@@ -113,6 +118,8 @@ def bind_counting(
         }
         if note:
             updates[page.note] = ""  # a remark about the example
+        elif (example := example_of(form)) and example.note:
+            updates[page.note] = notice(example.note, kind="note")
         if form.question.strip() != questions.get(accepted or "", form.question).strip():
             updates[page.accepted] = ""  # they are those of the example's question
         return updates

@@ -14,7 +14,9 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import USUAL_TASK
 from viz.drawing.identity import legend
 from viz.drawing.markup import empty_panel
+from viz.drawing.text import shorten
 from viz.page.answers.answering import FinishedRun
+from viz.page.answers.recordings import question_of, tutorial_recording
 from viz.page.attention_job import AttentionView, attend, attention_request, plan_attention
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import first_problem, notice
@@ -136,8 +138,9 @@ def summary_html(run: FinishedRun) -> str:
     documents = run_documents(run)
     titles = [title or segment.name for segment, title in zip(documents, run.titles, strict=True)]
     tokens = f"{run.result.layout.num_tokens:,} prompt tokens"
-    live = f"Last run: {run.model}, {run.dtype}, {tokens}."
-    sentence = f"{run.recorded}: {tokens}." if run.recorded else live
+    source = run.recorded or f"Last run: {run.model}, {run.dtype}"
+    question = shorten(question_of(run, tutorial_recording()), 80)
+    sentence = f"{f'“{question}” ' if question else ''}{source}: {tokens}."
     content = legend(documents, titles) + notice(sentence, kind="count")
     return f'<div class="page-summary">{content}</div>'
 

@@ -16,6 +16,7 @@ from viz.page.common.disk import Disk, remove_folder
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
+from viz.page.form.examples import NO_EXAMPLE
 from viz.page.form.form import read_form
 from viz.page.form.read_only import check_shipped
 from viz.page.internals import FIRST_TAB, Internals, View
@@ -157,7 +158,7 @@ def share_tab(
         if length < session.max_new_tokens:
             note += f" Max new tokens was reduced from {session.max_new_tokens} to {length}."
         return filled(page, session.form, accepted=session.accepted, note=note) | {
-            page.example: None,
+            page.example: NO_EXAMPLE,
             page.methods: list(session.methods),
             page.length: length,
             internals.wanted: session.selection,

@@ -18,7 +18,7 @@ from viz.figures.shuffle import plot_shuffle
 from viz.page.answers.cards import Shown, accepted_answers, is_correct_by
 from viz.page.answers.order_table import with_orders
 from viz.page.answers.stale import Origin, changes
-from viz.page.answers.workspace import Workspace, has_text, orders_before, show
+from viz.page.answers.workspace import Workspace, has_text, orders_before, run_begun, show
 from viz.page.certificate_files import write_certificate
 from viz.page.common.disk import Disk, remove_folder
 from viz.page.common.event_options import PRIVATE_EVENT
@@ -183,12 +183,13 @@ def shuffle_tab(
             },
             show=show_view,
             task=form.task,
-            cleared={page.stale: "", page.bar.status: notice("")},
+            cleared=run_begun(page, form) | {page.bar.status: notice("")},
             kept="Completed orders are kept.",
             end=partial(hand_over, folder),
         )
 
     outputs = [*forgotten, certificate, sheet, page.origin, page.stale, page.finished, page.bar.status]
+    outputs += [page.example]
     outputs += [page.answers, page.order_table, page.shown]
     inputs = [panel, kept, page.shown, page.origin, chosen, page.accepted]
     inputs += [page.num_orders, page.seed, page.controls, *page.inputs]

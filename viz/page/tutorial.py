@@ -28,7 +28,7 @@ from viz.drawing.markup import empty_panel, figure_styles, render
 from viz.figures.shuffle import plot_answers
 from viz.page.answers.answering import FinishedRun, TriedOrder
 from viz.page.answers.cards import is_correct_by
-from viz.page.answers.recordings import Recording, tutorial_recording
+from viz.page.answers.recordings import Recording, question_of, tutorial_recording
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.theme import PLOTLY, SCRIPTS
 from viz.page.form.examples import load_examples
@@ -129,11 +129,6 @@ def tutorial_steps(recording: Recording, run: FinishedRun | None = None) -> tupl
 def source_of(run: FinishedRun) -> str:
     """Return the origin of a run: the date of the recording, or model and dtype."""
     return run.recorded or f"{run.model}, {run.dtype}"
-
-
-def question_of(run: FinishedRun, recording: Recording) -> str:
-    """Return the question of a run; the recorded one has no form."""
-    return run.form.question if run.form else recording.question
 
 
 def document_texts(run: FinishedRun) -> list[tuple[Segment, str]]:

@@ -14,10 +14,11 @@ import pine_engine as pine
 import viz
 from viz.cards.tutorial import figure_html
 from viz.drawing.markup import render
+from viz.drawing.text import shorten
 from viz.figures.answer_tokens import quoted
 from viz.figures.frame import FloatArray, answer_queries, plain
 from viz.page.answers.answering import FinishedRun
-from viz.page.answers.recordings import tutorial_recording
+from viz.page.answers.recordings import question_of, tutorial_recording
 from viz.page.internals_figures import of_method
 from viz.page.selection import first_selection, query_of_step, run_documents, shown_place
 from viz.page.tutorial import importance_figure, mask_figure, source_of
@@ -60,6 +61,7 @@ def _html(run: FinishedRun | None) -> str:
         "why.html",
         steps=[(name, text, figure_html(figures[name], label="Method")) for name, text in STEPS.items()],
         documents=run_documents(shown),
+        question=shorten(question_of(shown, tutorial_recording()), 120),
         answers=answers,
         place=f"layer {place.layer}, head {place.head}",
         source=source_of(shown),

@@ -21,6 +21,7 @@ from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form, TokenCount
+from viz.page.form.method_boxes import DEFAULT_METHODS
 from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.sources import Sources
@@ -43,9 +44,7 @@ def test_the_estimate_is_of_the_work_that_is_planned(count: int, controls: bool,
     shuffled, moved = planned_jobs(request, tokens, orders=6, controls=controls, settings=DEFAULTS)
     assert plan_answers(engine, request) == planned(tokens=tokens, methods=3, new_tokens=5)
     assert shuffled == plan_shuffle(engine, request, count=6, seed=0, controls=controls)
-    with_answer = plan_sweep(
-        engine, request, document=0, answer="g"
-    )  # the one token of the answer is read as well
+    with_answer = plan_sweep(engine, request, document=0, answer="g")  # one more token is read
     assert (moved.prompts, moved.orders) == (with_answer.prompts, with_answer.orders)
     assert moved.prompt_tokens == with_answer.prompt_tokens - moved.prompts
     assert plan_sweep(engine, request, document=0, answer="").new_tokens == request.max_new_tokens
@@ -88,13 +87,8 @@ def counted(
 ) -> dict[str, str]:
     """Return what the page shows of a form, by the ids of the widgets; origin: of the answers."""
     event = next(event for event in page.fns.values() if event.name == "follow")
-    values: list[Any] = [
-        request.task,
-        request.question,
-        request.instruction,
-        request.methods,
-        request.max_new_tokens,
-    ]
+    values: list[Any] = [request.task, request.question, request.instruction, request.methods]
+    values.append(request.max_new_tokens)
     assert event.fn is not None
     shown = event.fn(None, 6, False, accepted, origin, None, *values, entries_json(request.entries))
     return {widget.elem_id: html for widget, html in shown.items() if widget.elem_id}
@@ -118,7 +112,7 @@ def test_estimate_shows_work_first_and_time_later(page: gr.Blocks, sources: Sour
 def test_a_form_that_cannot_be_run_disables_its_buttons_and_states_why(page: gr.Blocks) -> None:
     assert states(page, form()) == (True, True, False)
     assert states(page, replace(form(), question=" ")) == (False, False, True)
-    assert states(page, replace(form(), entries=form().entries[:1])) == (True, False, False)
+    assert states(page, replace(form(), entries=form().entries[:1])) == (True, False, True)
     assert states(page, replace(form(), max_new_tokens=100_000)) == (False, False, True)
 
 
@@ -137,8 +131,18 @@ def test_results_of_another_question_are_stale_and_accepted_answers_cleared(page
     other = replace(request, question="Another?")
     shown = counted(page, other, Origin(request), accepted=accepted)
     assert shown["answers-stale"] == shown["internals-stale"] != ""
-    assert shown["example-note"] == shown["accepted"] == ""
+    assert shown["example-note"] == shown["accepted"] == "" and "Rerun" in shown["answers-stale"]
+    assert "Rerun" not in counted(page, replace(other, question=""), Origin(request))["answers-stale"]
+    alone = counted(page, replace(other, entries=other.entries[:1]), Origin(request))
+    assert 'data-click-target="run"' in alone["answers-stale"]
     assert "accepted" not in counted(page, other, Origin(request), accepted="typed by the visitor")
+
+
+def test_remark_of_an_example_is_shown_beside_its_results(page: gr.Blocks) -> None:
+    example = next(one for one in load_examples() if one.note)
+    request = example.form(DEFAULT_METHODS)
+    assert example.note in counted(page, request)["example-note"]
+    assert counted(page, request, Origin(form()))["example-note"] == ""
 
 
 def test_what_was_broken_off_is_no_measure() -> None:

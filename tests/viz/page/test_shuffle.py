@@ -29,7 +29,7 @@ from viz.page.common.host_settings import DEFAULTS
 from viz.page.form import orders
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from, entries_json
-from viz.page.form.examples import load_examples
+from viz.page.form.examples import NO_EXAMPLE, load_examples
 from viz.page.form.form import form_request
 from viz.page.form.orders import with_controls
 from viz.page.jobs.loading import EngineSource
@@ -220,6 +220,7 @@ def test_the_page_offers_certificate_and_pictures_after_a_shuffle(event: Any) ->
     views = list(press(event, StopFlag(), None, True))
     began, ended = last_values(views[:1]), last_values(views)
     assert not {"certificate-offer", "order-table", "shuffle-answer"} & began.keys(), "results stay"
+    assert began["example"] == NO_EXAMPLE
     assert all(json.loads(ended[name])["data"] for name in FIGURES)
     assert ended["certificate-offer"]["visible"] is True
     assert "Done: 6 orders" in ended["shuffle-status"]

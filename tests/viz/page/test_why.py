@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from viz.page.answers.answering import FinishedRun
 from viz.page.answers.recordings import tutorial_recording
+from viz.page.internals import summary_html
 from viz.page.selection import first_selection, shown_place
 from viz.page.why import (
     METHODS,
@@ -99,6 +100,7 @@ def test_a_run_without_a_method_or_with_one_document_is_replaced() -> None:
         assert not can_explain(run)
         assert "The last run lacks" in why_html(run)
     assert can_explain(RUN) and "The last run lacks" not in why_html(RUN)
+    assert all(tutorial_recording().question in html for html in (why_html(RUN), summary_html(RUN)))
 
 
 def test_hostile_text_stays_text() -> None:

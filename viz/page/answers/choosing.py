@@ -23,8 +23,8 @@ def bind_choices(page: Workspace, examples: Sequence[FormExample]) -> None:
     picked = gr.State(examples[0].name)
 
     def pick_example(name: str | None, task: str) -> dict[Any, Any]:
-        if name is None:
-            return {picked: None}
+        if name not in by_name:
+            return {picked: name}
         example = by_name[name]
         form, accepted = example.form(DEFAULT_METHODS), "\n".join(example.answers)
         return {picked: name} | filled(page, form, accepted=accepted, note=example.note, named=task)

@@ -68,7 +68,7 @@ def recorded_of(form: Form) -> tuple[Shown, Origin | None]:
     The origin has the order of the example, and is None for cards that wait.
     """
     cards = waiting_cards(form.methods)
-    example = next((one for one in load_examples() if _is_of(form, one)), None)
+    example = example_of(form)
     recorded = recorded_answers().get(example.name) if example else None
     if example is None or recorded is None or recorded.asked != fingerprint(example):
         return Shown(cards, form.task), None
@@ -86,6 +86,11 @@ def recorded_of(form: Form) -> tuple[Shown, Origin | None]:
         recorded.orders[0],
     )
     return shown, Origin(example.form(form.methods), recorded=True, is_for_all_orders=True)
+
+
+def example_of(form: Form) -> FormExample | None:
+    """Return the example that the form holds, in any order of its documents; None for own documents."""
+    return next((one for one in load_examples() if _is_of(form, one)), None)
 
 
 def _is_of(form: Form, example: FormExample) -> bool:

@@ -108,3 +108,8 @@ def _record(plain: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
             return tuple(_record(value, arrays) for value in plain)
         case _:
             return plain
+
+
+def question_of(run: FinishedRun, recording: Recording) -> str:
+    """Return the question of a run; the recorded one has no form."""
+    return run.form.question if run.form else recording.question

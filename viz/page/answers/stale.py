@@ -50,7 +50,7 @@ def stale_html(origin: Origin | None, form: Form, model: Choice | None, *, press
     before = origin.form
     return render(
         "stale.html",
-        order=[document_letter(letter) for letter in before.order],
+        order=[] if origin.is_for_all_orders else [document_letter(letter) for letter in before.order],
         question=before.question.strip() if before.row.needs_question else "",
         methods=[METHODS[name].label for name in before.methods],
         changed=join_words(changed),

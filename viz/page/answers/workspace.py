@@ -13,15 +13,15 @@ from viz.page.answers.answering import RunView, answer, plan_answers
 from viz.page.answers.base_rate import base_rate_html
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards
 from viz.page.answers.order_table import build_order_table, order_table_json, with_run
-from viz.page.answers.recorded_answers import recorded_of
+from viz.page.answers.recorded_answers import example_of, recorded_of
 from viz.page.answers.stale import Origin, changes
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.reading_files import FileReader
 from viz.page.form.editor import Editor, bind_editor, build_cards, documents_heading, question_words
-from viz.page.form.examples import FormExample
-from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, read_form
+from viz.page.form.examples import NO_EXAMPLE, FormExample
+from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.form.orders import DEFAULT_ORDERS, build_orders, orders_label
 from viz.page.form.splitting_panel import splitting_panel
@@ -60,7 +60,7 @@ class Workspace:
                     **question_words(nouns),
                 )
                 self.example = gr.Dropdown(
-                    [example.name for example in examples],
+                    [NO_EXAMPLE, *(example.name for example in examples)],
                     value=first.name,
                     label="Example",
                     elem_id="example",
@@ -187,6 +187,11 @@ def orders_before(shown: Shown, origin: Origin | None, now: Origin) -> InOrders 
     return shown.in_orders if origin and not changes(origin, now.form, now.model) else None
 
 
+def run_begun(page: Workspace, form: Form) -> Updates:
+    """Return the updates at the start of a run: no example is named beside answers to own documents."""
+    return {page.stale: ""} | ({} if example_of(form) else {page.example: NO_EXAMPLE})
+
+
 def has_text(cards: Sequence[AnswerCard]) -> bool:
     """Check whether an answer has begun; before, the results of an earlier run stay."""
     return any(card.text for card in cards)
@@ -235,7 +240,7 @@ def _bind_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
             arguments={"form": form, "settings": settings},
             show=show_view,
             task=form.task,
-            cleared={page.stale: "", page.shuffle_bar.status: notice("")},
+            cleared=run_begun(page, form) | {page.shuffle_bar.status: notice("")},
             kept="Partial answers are kept.",
             after_stop=partial(show_view, is_stopped=True),
         )
@@ -247,6 +252,7 @@ def _bind_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
         page.finished,
         page.origin,
         page.stale,
+        page.example,
         page.shuffle_bar.status,
     ]
     inputs = [page.shown, page.origin, chosen, page.accepted, *page.inputs]

@@ -11,6 +11,7 @@ from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.form.documents import entries_from
 from viz.page.form.form import MAX_NEW_TOKENS, Form
 
+NO_EXAMPLE = "Examples"  # first choice of the list, shown beside own documents
 EXAMPLES_FILE = Path(__file__).parents[3] / "assets" / "examples.json"
 
 NonEmpty = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]

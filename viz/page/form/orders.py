@@ -25,6 +25,8 @@ def number_of_orders(num_documents: int, count: int, most: int) -> int:
 def orders_label(num_documents: int, count: int, most: int) -> str:
     """Return the label of the button that runs the orders."""
     orders = number_of_orders(num_documents, count, most)
+    if num_documents < 2:
+        return "Run all orders"
     return f"Run all {orders} orders" if tries_all(num_documents, most) else f"Run {orders} orders"
 
 

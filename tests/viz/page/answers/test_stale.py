@@ -54,6 +54,8 @@ def test_a_note_says_what_the_results_belong_to_and_runs_again() -> None:
     text = note.with_class("page-stale")[0].all("p")[0].text
     parts = ("order B A C", "“Which is green?”", "Vanilla, PINE", "You changed: order.")
     assert [part for part in parts if part not in text] == []
+    question = replace(FORM, question="Why?")
+    assert "order" not in stale_html(replace(origin, is_for_all_orders=True), question, None, press="run")
     assert note.all("button")[0].attributes["data-click-target"] == "run"
 
 

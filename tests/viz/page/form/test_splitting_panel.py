@@ -52,28 +52,17 @@ def content(text: str) -> Content:
     return Content("i", "q", text)
 
 
-def test_undo_goes_back_to_what_was_there_before_several_cuts() -> None:
-    typed, first, second = map(content, ("typed", "first cut", "second cut"))
+def test_undo_brings_back_what_was_typed_last() -> None:
+    typed, first, second, corrected = map(content, ("typed", "first cut", "second cut", "corrected"))
     once = remember(None, typed, first)
     assert remember(once, first, second) == Replaced(typed, second)
-
-
-def test_what_was_typed_after_a_cut_is_what_undo_brings_back() -> None:
-    once = remember(None, content("typed"), content("first cut"))
-    assert remember(once, content("corrected"), content("second cut")) == Replaced(
-        content("corrected"), content("second cut")
-    )
+    assert remember(once, corrected, second) == Replaced(corrected, second)
 
 
 def test_the_preview_marks_the_parts() -> None:
     root = read_html(preview_html(split_problem(PROBLEM)))
-    assert [name.text for name in root.all("dt")] == [
-        "Instruction",
-        "Condition 1",
-        "Condition 2",
-        "Condition 3",
-        "Question",
-    ]
+    names = "Instruction,Condition 1,Condition 2,Condition 3,Question"
+    assert ",".join(name.text for name in root.all("dt")) == names
     assert len(root.with_class("pine-split-premise")) == 3
     without = read_html(preview_html(split_problem("One has 2 pens. Two have 3. How many?")))
     assert "Instruction" not in without.text
