@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pine_engine.engine.events import PrefillProgress
+import pine_engine as pine
 from viz.drawing.markup import render
 
 AnswerState = Literal["waiting", "reading", "writing", "finished", "stopped"]
@@ -39,7 +39,7 @@ class AnswerCard:
     is_order_invariant: bool
     state: AnswerState = "waiting"
     text: str = ""  # untrusted
-    prefill: PrefillProgress | None = None
+    prefill: "pine.PrefillProgress | None" = None
     num_tokens: int = 0
     prefill_s: float | None = None
     decode_s_per_token: float | None = None
