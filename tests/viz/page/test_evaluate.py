@@ -118,7 +118,7 @@ def test_invalid_and_beginning_jobs_clear_no_results() -> None:
         return {widget.elem_id for widget in next(run(StopFlag(), None, *values))} - {None}
 
     for methods in ([], ["pine"]):
-        request = ("retrieval_qa", None, 2, methods, [], ["as-is"], ["generate"], 8)
+        request: tuple[Any, ...] = ("retrieval_qa", None, 2, methods, [], ["as-is"], ["generate"], 8)
         assert first_updates("measure", None, *request) == {"measure-status", "measure-stop"}
     form = ("retrieval_qa", "Which?", "", ["pine"], 8, entries_json(entries_from([("", "a"), ("", "b")])))
     assert first_updates("sweep", None, 0, "", *form) == {"sweep-status", "sweep-stop"}
