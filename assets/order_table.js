@@ -215,7 +215,10 @@
     const read = () => {
       const before = state;
       state = JSON.parse(props.value);
-      if (!isSame(before.orders.flat(), state.orders.flat()) || shown < 0) shown = state.shown;
+      const isOther = !isSame(before.orders.flat(), state.orders.flat());
+      if (isOther) clearInterval(timer);
+      if (isOther) timer = null;
+      if (isOther || shown < 0) shown = state.shown;
       const current = state.orders.findIndex((order) => isSame(order, entered));
       if (current >= 0) shown = current;
       draw();

@@ -32,8 +32,9 @@
 
   const draftCaption = () => caption(isKept ? KEPT : NOT_KEPT);
 
+  /* What the animation of the example does is nobody's draft, and would replace the one that is not open yet. */
   const keep = (code) => {
-    if (code) stored((storage) => storage.setItem(DRAFT, code));
+    if (code && isUsed) stored((storage) => storage.setItem(DRAFT, code));
     return [draftCaption()];
   };
 
@@ -81,7 +82,7 @@
 
   let isUsed = false; // has the visitor pressed or typed anything
   const used = (event) => (isUsed ||= event.isTrusted);
-  for (const kind of ["click", "input"]) document.addEventListener(kind, used, { capture: true });
+  for (const kind of ["click", "input", "keydown"]) document.addEventListener(kind, used, { capture: true });
 
   // A link that is pasted into an open tab changes the address and nothing else. What was done here is not lost unasked.
   window.addEventListener("hashchange", () => {

@@ -265,6 +265,19 @@ def test_a_browser_without_storage_opens_an_older_link_and_says_that_there_is_no
     expect(page).to_have_url(f"{app.url}?other=1")
 
 
+def test_a_link_ends_the_animation_which_keeps_no_draft(open_page: OpenPage, app: ServedApp) -> None:
+    with open_page("about:blank") as page:
+        page.emulate_media(reduced_motion="no-preference")
+        page.goto(f"{app.url}#session={CODE}")
+        expect(text(page, 1)).to_have_value(LINKED)
+        expect(page.locator("#order-table [name=play]")).to_be_hidden()
+        page.wait_for_timeout(1500)  # a step of the animation
+        keep = "window.pineSharing.keep('AAAA'); localStorage.getItem('pine-explorer-draft') === 'AAAA'"
+        assert not page.evaluate(keep)
+        page.keyboard.press("Tab")
+        assert page.evaluate(keep)
+
+
 @pytest.mark.slow
 def test_without_clipboard_the_link_is_shown_and_an_old_draft_is_passed_over(
     page_with: Callable[..., Page], app: ServedApp
