@@ -249,3 +249,23 @@ def test_parts_become_prompt_of_task(engine: Engine) -> None:
 def test_run_signature_lists_all_options() -> None:
     options = {"self", "prompt", "unknown", *RunOptions.__annotations__}
     assert options == set(inspect.signature(Engine.run).parameters)
+
+
+def test_a_fork_waits_for_the_tokenizer(
+    tiny_llama: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks: dict[str, Callable[[], Any]] = {}
+    monkeypatch.setattr("os.register_at_fork", lambda **values: hooks.update(values))
+    engine = Engine(tiny_llama(), letter_tokenizer())
+    engine.allow_forks()
+    hooks["before"]()
+    reading = threading.Thread(target=engine.tokenize_answer, args=("abc",))
+    reading.start()
+    reading.join(0.2)
+    assert reading.is_alive()
+    hooks["after_in_parent"]()
+    reading.join(10)
+    assert not reading.is_alive()
+    hooks["before"]()
+    hooks["after_in_child"]()
+    assert engine.tokenize_answer("abc")

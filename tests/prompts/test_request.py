@@ -16,13 +16,16 @@ from pypdf import PdfWriter
 from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
 from pine_engine import TASKS, Document, Engine, InputError, Request
+from pine_engine.evaluation.examples import read_examples
 from pine_engine.prompts import document_files
 from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.parse_errors import MAX_SHOWN, ValidationErrors
 from pine_engine.prompts.request import DataRow, read_request, read_rows
 from tests.support.errors import has_field
 from tests.support.families import TinyLlama
+from tests.support.tiers import first_daily
 from tests.support.tokenizers import letter_tokenizer
+from tools.fuzz import corpus
 
 DOCUMENTS = ["one", {"title": "Two", "text": "two"}]
 REQUEST: dict[str, Any] = {"question": "Why?", "documents": DOCUMENTS}
@@ -317,3 +320,37 @@ def test_without_pypdf_other_files_are_read(put: Write, monkeypatch: pytest.Monk
     for paths, field in (([put("b.pdf", pdf_bytes("Text."))], "pypdf"), ([], "paths")):
         with pytest.raises(InputError, check=has_field(field)):
             read_documents(paths)
+
+
+@pytest.mark.slow
+def test_slow_pdf_stops_at_the_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document_files, "MAX_SECONDS", 0.2)
+    file = tmp_path / "bomb.pdf"
+    file.write_bytes(corpus.PDF)
+    assert document_files.read_pdf(file) == "hello"
+    file.write_bytes(corpus.PDF_OF_BOMBS)
+    assert len(corpus.PDF_OF_BOMBS) < 4_000
+    with pytest.raises(InputError, match="takes more than 0 s to read"):
+        document_files.read_pdf(file)
+
+
+@pytest.mark.parametrize(("name", "count"), first_daily([("document", 560_000), ("x", 1_000_000)]))
+def test_wide_file_is_rejected_in_linear_time(tmp_path: Path, name: str, count: int) -> None:
+    """Comparing each of so many names with all others would take days."""
+    file = tmp_path / "wide.csv"
+    header = ",".join(["id", "question", "answers", *(f"{name}{10**7 + number}" for number in range(count))])
+    file.write_text(f"{header}\n1\n")
+    assert 8e6 < file.stat().st_size < 11e6
+    with pytest.raises(InputError):
+        read_documents([file])
+    with pytest.raises(InputError):
+        read_examples(file)
+
+
+@pytest.mark.parametrize("rows", ["text\na\nb\n\nc,d\n", '{"text": "a"}\n{"text": "b"}\n{\n'])
+def test_rows_after_the_limit_are_not_parsed(tmp_path: Path, rows: str) -> None:
+    file = tmp_path / ("rows.csv" if rows.startswith("text") else "rows.jsonl")
+    file.write_text(rows)
+    assert [document.text for document in read_documents([file], 2)] == ["a", "b"]
+    with pytest.raises(InputError):
+        read_documents([file])

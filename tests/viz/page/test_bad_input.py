@@ -8,7 +8,6 @@ import math
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,7 @@ import pytest
 
 import app
 from pine_engine.errors import InputError
-from pine_engine.prompts import document_files
-from pine_engine.prompts.math_premises import split_problem, split_sentences
 from tests.support.widgets import built
-from tools.fuzz import corpus
 from tools.fuzz.over_http import usual_value
 from tools.fuzz.served import tiny_engine
 from viz.page.common.disk import Disk
@@ -186,24 +182,3 @@ def test_texts_that_take_too_long_to_count_are_refused() -> None:
         Form("retrieval_qa", "?", "", ("pine",), 8, entries).check()
     with pytest.raises(InputError, match="No question"):
         Form("retrieval_qa", "", "", ("pine",), 8, entries).check()
-
-
-def test_a_long_problem_is_split_in_seconds() -> None:
-    text = "Mr. " * 15_000
-    began = time.thread_time()
-    assert split_problem(text).suffix == text
-    assert time.thread_time() - began < 5
-    sentences = ("He met Prof. Ek. ", "Then xprof. ", "Ek left.")
-    assert split_sentences("".join(sentences)) == sentences
-
-
-@pytest.mark.slow
-def test_slow_pdf_stops_at_the_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document_files, "MAX_SECONDS", 0.2)
-    file = tmp_path / "bomb.pdf"
-    file.write_bytes(corpus.PDF)
-    assert document_files.read_pdf(file) == "hello"
-    file.write_bytes(corpus.PDF_OF_BOMBS)
-    assert len(corpus.PDF_OF_BOMBS) < 4_000
-    with pytest.raises(InputError, match="takes more than 0 s to read"):
-        document_files.read_pdf(file)

@@ -12,13 +12,11 @@ import psutil
 import pytest
 
 from pine_engine.errors import Cancelled, InputError, PineError
-from pine_engine.evaluation.examples import read_examples
 from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.prompt import Document
 from pine_engine.server.fair_queue import Client
 from tests.support import apart
 from tests.support.running import logged
-from tests.support.tiers import first_daily
 from tools.fuzz.corpus import pdf_bomb, pdf_of_comments
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.files import reading_files
@@ -143,33 +141,11 @@ def test_bombs_are_parsed_one_at_a_time(tmp_path: Path) -> None:
     assert most_memory - before < 50 * MB
 
 
-@pytest.mark.parametrize(("name", "count"), first_daily([("document", 560_000), ("x", 1_000_000)]))
-def test_wide_file_is_rejected_in_linear_time(tmp_path: Path, name: str, count: int) -> None:
-    """Comparing each of so many names with all others would take days."""
-    file = tmp_path / "wide.csv"
-    header = ",".join(["id", "question", "answers", *(f"{name}{10**7 + number}" for number in range(count))])
-    file.write_text(f"{header}\n1\n")
-    assert 8 * MB < file.stat().st_size < 11 * MB
-    with pytest.raises(InputError):
-        read_documents([file])
-    with pytest.raises(InputError):
-        read_examples(file)
-
-
 def test_long_file_is_read_up_to_limit(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     file.write_text("text\n" + "a\n" * 4_900_000)
     found = without_progress(read(FileReader(RunLog(), Limits(memory=150 * MB)), file))
     assert len(found) == MAX_DOCUMENTS + 1
-
-
-@pytest.mark.parametrize("rows", ["text\na\nb\n\nc,d\n", '{"text": "a"}\n{"text": "b"}\n{\n'])
-def test_rows_after_the_limit_are_not_parsed(tmp_path: Path, rows: str) -> None:
-    file = tmp_path / ("rows.csv" if rows.startswith("text") else "rows.jsonl")
-    file.write_text(rows)
-    assert [document.text for document in read_documents([file], 2)] == ["a", "b"]
-    with pytest.raises(InputError):
-        read_documents([file])
 
 
 # clients that wait or disconnect

@@ -1,8 +1,6 @@
 """Models that users select: loaded once, unloaded for others, kept during a run, and only if allowed."""
 
 import threading
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -14,6 +12,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.models.embedded import Progress
 from pine_engine.models.listing import LoadableModel
+from tests.support.api_server import wait_until
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.model_pool import Choice, ModelPool, shown
 from viz.page.jobs.sources import Sources
@@ -161,7 +160,7 @@ def test_loading_shows_progress_and_stops_without_waiters(machine: Machine) -> N
     with models.lease(A) as source:
         with models.lease(A) as other:
             assert other is source
-            until(lambda: "half of it" in source.status.sentence)
+            wait_until(lambda: "half of it" in source.status.sentence)
             assert source.status.sentence.startswith("Loading a: half of it (")
         assert source.wait(0.1) is None and source.status.stage == "loading"
     with pytest.raises(PineError, match="cancelled"):
@@ -174,9 +173,9 @@ def test_one_model_is_loaded_after_the_other(machine: Machine) -> None:
     machine.gates["a"] = threading.Event()
     models = pool(machine)
     with models.lease(A) as first:
-        until(lambda: "half of it" in first.status.sentence)  # begun: of two at once either may be the first
+        wait_until(lambda: "half of it" in first.status.sentence)  # of two at once either may be the first
         with models.lease(B) as second:
-            until(lambda: "waiting for another model" in second.status.sentence)
+            wait_until(lambda: "waiting for another model" in second.status.sentence)
             assert second.wait(0.1) is None
             machine.gates["a"].set()
             assert first.wait(10) and second.wait(10)
@@ -221,7 +220,7 @@ def test_the_host_s_model_comes_first(machine: Machine) -> None:
     models.main = EngineSource(load, "host")
     models.main.start()
     with models.lease(A) as source:
-        until(lambda: "waiting for the default model" in source.status.sentence)
+        wait_until(lambda: "waiting for the default model" in source.status.sentence)
         assert not models.is_open and machine.described == []
         gate.set()
         assert name_of(source.wait(10)) == "a" and models.is_open
@@ -245,10 +244,3 @@ def test_task_with_own_model_ignores_choice(machine: Machine) -> None:
     assert name_of(sources.now("qm9", A)) == "molecules"
     with sources.lease("judge_pair") as source:
         assert source is models.main
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

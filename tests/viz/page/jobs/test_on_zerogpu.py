@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
@@ -16,6 +15,7 @@ from gradio_client.exceptions import AppError
 from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.examples import Example
 from pine_engine.prompts.prompt import as_documents
+from tests.support.api_server import wait_until
 from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.visiting import visiting
@@ -48,7 +48,6 @@ ROWS = [
         "answers": ["Ada"],
     }
 ]
-PATIENCE_S = 60.0
 
 pytestmark = pytest.mark.slow
 
@@ -80,13 +79,6 @@ def client(app: ServedApp) -> Iterator[Client]:
     client = Client(app.url, verbose=False)
     yield client
     client.close()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < PATIENCE_S
-        time.sleep(0.1)
 
 
 def message(app: ServedApp) -> list[str]:
@@ -161,7 +153,7 @@ def test_page_stop_or_disconnect_ends_gpu_process(app: ServedApp, how: str) -> N
 
     status = asyncio.run(interrupt())
     assert how == "leave" or "Stopped" in status
-    wait_until(lambda: message(app)[-1].startswith("spaces: process ended"))
+    wait_until(lambda: message(app)[-1].startswith("spaces: process ended"), 60)
     request, stopped, ended = message(app)[before:]
     assert request.startswith("spaces: asked for")
     assert re.fullmatch(r"spaces: stopped after \d+ values, in [0-4]\.\d s", stopped)

@@ -3,8 +3,7 @@
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,6 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, ModelError, PineError
-from tests.support.tokenizers import letter_tokenizer
 from viz.page.jobs import zerogpu
 from viz.page.jobs.cost import Speed, Work, planned
 
@@ -147,23 +145,3 @@ def test_gpu_speed_is_learned_from_completed_work(
         compute(engine, last=0, work=work, error=InputError("no"))
     assert lent[0] == zerogpu.START_S + 8 + 2
     assert zerogpu._speed.seconds(work) == pytest.approx(3.0)
-
-
-def test_a_fork_waits_for_the_tokenizer(
-    tiny_llama: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hooks: dict[str, Callable[[], Any]] = {}
-    monkeypatch.setattr("os.register_at_fork", lambda **values: hooks.update(values))
-    engine = Engine(tiny_llama(), letter_tokenizer())
-    engine.allow_forks()
-    hooks["before"]()
-    reading = threading.Thread(target=engine.tokenize_answer, args=("abc",))
-    reading.start()
-    reading.join(0.2)
-    assert reading.is_alive()
-    hooks["after_in_parent"]()
-    reading.join(10)
-    assert not reading.is_alive()
-    hooks["before"]()
-    hooks["after_in_child"]()
-    assert engine.tokenize_answer("abc")
