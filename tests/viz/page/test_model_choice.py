@@ -1,8 +1,7 @@
 """Visitors of one page who choose models: each has his own, and only what the host allows."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.models.dtypes import BYTES
 from pine_engine.models.listing import LoadableModel
 from pine_engine.models.resources import in_words
-from tests.support.serving import Serve, ServedApp
+from tests.support.serving import Serve
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
@@ -47,32 +46,12 @@ def folders(tiny_llama: Callable[..., Any], tmp_path_factory: pytest.TempPathFac
     return {name: where / name for name in ("first", "second")}
 
 
-@pytest.fixture(scope="module")
-def app(
-    serve: Serve, folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ServedApp]:
-    log = tmp_path_factory.mktemp("app") / "app.log"
-    with serve(log, "--model", str(folders["first"]), "--dtype", "float32") as served:
-        yield served
-
-
 def answers_alone(folder: Path) -> dict[str, str]:
     """Return the answers of the model by method."""
     entries = entries_from([("", text) for text in QUESTION.documents])
     request = Form(FIRST.task, QUESTION.question, "", QUESTION.methods, QUESTION.tokens, entries)
     *_, last = answer(Engine.load(str(folder)), request)
     return {card.method: card.text.strip() for card in last.cards}
-
-
-@asynccontextmanager
-async def visitors(app: ServedApp, count: int) -> AsyncIterator[tuple[Page, list[Visitor]]]:
-    """So many visitors who have opened the page."""
-    async with httpx.AsyncClient(base_url=app.url, timeout=60) as client:
-        page = Page.of((await client.get("/config")).json())
-        all_of_them = [Visitor(client, page) for _ in range(count)]
-        for visitor in all_of_them:
-            await visitor.open()
-        yield page, all_of_them
 
 
 async def load(page: Page, visitor: Visitor, name: object, dtype: str = "float32") -> str:
@@ -87,13 +66,17 @@ async def load(page: Page, visitor: Visitor, name: object, dtype: str = "float32
 
 @pytest.mark.slow
 def test_visitors_on_two_models_at_once_get_what_each_gives_alone(
-    app: ServedApp, folders: dict[str, Path]
+    serve: Serve, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     expected = {name: answers_alone(folder) for name, folder in folders.items()}
     assert expected["first"] != expected["second"]
 
-    async def visit() -> None:
-        async with visitors(app, 3) as (page, (one, two, three)):
+    async def visit(address: str) -> None:
+        async with httpx.AsyncClient(base_url=address, timeout=60) as client:
+            page = Page.of((await client.get("/config")).json())
+            one, two, three = visitors = [Visitor(client, page) for _ in range(3)]
+            for visitor in visitors:
+                await visitor.open()
             loaded = await load(page, two, folders["second"])
             assert f"Model changed to {folders['second']} (float32)." in loaded
             for dtype in ("bfloat16", "float16"):  # chosen by another while the two run
@@ -104,18 +87,8 @@ def test_visitors_on_two_models_at_once_get_what_each_gives_alone(
                     assert f"({name})." in heard.status and heard.by_method == texts
                 assert f"({dtype})" in other
 
-    asyncio.run(visit())
-
-
-def test_failed_load_keeps_the_current_model(app: ServedApp) -> None:
-    async def visit() -> None:
-        async with visitors(app, 1) as (page, (visitor,)):
-            for name in ("no/such-model", "/no/such/folder", ""):
-                message = await load(page, visitor, name)
-                assert f"'{name}' is not" in message and "Current model unchanged." in message
-            assert "(first)." in (await visitor.run(QUESTION)).status
-
-    asyncio.run(visit())
+    with serve(tmp_path / "app.log", "--model", str(folders["first"]), "--dtype", "float32") as app:
+        asyncio.run(visit(app.url))
 
 
 def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(folders: dict[str, Path]) -> None:
@@ -144,6 +117,7 @@ def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(folders: dic
         with pytest.raises(gr.Error, match="not in the list of choices"):
             model.preprocess(name)
         assert "Available: first, org/listed." in last_message(name)
+        assert event.outputs[2] not in last_update(name), "the current model stays"
     assert "&#39;org/listed&#39; is not on this machine" in last_message("org/listed")
     assert "Model changed to first (float32)." in last_message("first")
     assert last_update("first")[event.outputs[2]] is None, "results of the host's model stay current"
