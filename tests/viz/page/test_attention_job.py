@@ -14,7 +14,7 @@ from tests.support.runs import THREE, finish
 from tests.support.viz_reading import read_html
 from viz.page import attention_job
 from viz.page.answers.answering import FinishedRun
-from viz.page.attention_job import AttentionRequest, AttentionView, attend, attention_request, plan_attention
+from viz.page.attention_job import AttentionView, attend, attention_request, plan_attention
 from viz.page.internals_figures import draw_attention
 from viz.page.selection import Query, Selection, first_selection
 
@@ -29,17 +29,14 @@ def selection() -> Selection:
     return Selection("pine", Query("document", 1), 1, 2)
 
 
-def computed(engine: Engine, request: AttentionRequest) -> AttentionView:
+@pytest.fixture(scope="module")
+def attended(engine: Engine, run: FinishedRun) -> AttentionView:
+    request = attention_request(run, Selection("pine", Query("document", 1), 1, 2))
     *_, last = attend(engine, request)
     # The estimate before the computation equals its cost.
     plan = plan_attention(engine, request)
     assert (last.done.prompts, last.done.prompt_tokens) == (plan.prompts, plan.prompt_tokens)
     return last
-
-
-@pytest.fixture(scope="module")
-def attended(engine: Engine, run: FinishedRun) -> AttentionView:
-    return computed(engine, attention_request(run, Selection("pine", Query("document", 1), 1, 2)))
 
 
 def test_weights_are_those_of_the_trace(engine: Engine, run: FinishedRun, attended: AttentionView) -> None:

@@ -57,14 +57,6 @@ def run_of(engine: Engine, methods: tuple[str, ...] = ("vanilla", "pine")) -> Fi
     return last.finished
 
 
-def in_order(run: FinishedRun, order: tuple[int, ...], **texts: str) -> TriedOrder:
-    """Return the run's answers as those in another order, with other texts by method."""
-    answers = {
-        method: replace(one, text=texts.get(method, one.text)) for method, one in run.answer_records.items()
-    }
-    return TriedOrder(order, answers)
-
-
 def sources(steps: Iterable[Step]) -> dict[str, str]:
     """Return the origin of each figure of the tutorial."""
     return {step.name: step.source for step in steps if step.picture}
@@ -163,7 +155,8 @@ def test_run_of_one_order_leaves_the_orders_recorded(run: FinishedRun, steps: di
 
 
 def test_run_of_several_orders_replaces_the_quizzes(run: FinishedRun) -> None:
-    tried = in_order(run, (2, 1, 0), vanilla="changed <b>")
+    changed = replace(run.answer_records["vanilla"], text="changed <b>")
+    tried = TriedOrder((2, 1, 0), run.answer_records | {"vanilla": changed})
     steps = {step.name: step for step in tutorial_steps(RECORDING, replace(run, tried=(tried,)))}
     assert truths(steps["quiz"].picture) == {"Vanilla": "different", "PINE": "same"}
     assert "changed <b>" in read_html(steps["bias"].picture).text

@@ -21,12 +21,8 @@ MB = 1_000_000
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits memory")
 
 
-def go_on() -> None:
-    """Never ends the process."""
-
-
 def computed(function: Callable[..., Any], *arguments: Any, **limits: Any) -> Any:
-    return run_in_subprocess(function, *arguments, limits=Limits(**limits), look=go_on)
+    return run_in_subprocess(function, *arguments, limits=Limits(**limits), look=lambda: None)
 
 
 def test_subprocess_returns_result_or_input_error() -> None:

@@ -1,6 +1,5 @@
 """Limits of the host: the page and the API refuse more, and name the limit and a remedy."""
 
-from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
@@ -104,17 +103,12 @@ def page(source: EngineSource) -> gr.Blocks:
     return built(lambda: build_app(source, settings=LIMITED))
 
 
-def call(page: gr.Blocks, name: str) -> Callable[..., dict[str, Any]]:
-    (found,) = [function for function in page.fns.values() if function.api_name == name]
-    assert found.fn is not None
-    return found.fn
-
-
 def test_calls_have_the_time_limit(source: EngineSource, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "REDRAW_S", 0.0)
     hurried = built(lambda: build_app(source, settings=HostSettings(max_seconds=1e-9)))
+    compare: Any = next(event.fn for event in hurried.fns.values() if event.api_name == "compare")
     with pytest.raises(gr.Error, match="Timeout: the run exceeded 1e-09 s"):
-        call(hurried, "compare")("Which?", TEXTS, ["pine"], 3)
+        compare("Which?", TEXTS, ["pine"], 3)
 
 
 def test_widgets_offer_no_more_than_is_allowed(page: gr.Blocks) -> None:

@@ -143,14 +143,10 @@ def test_run_time_excludes_wait_for_model(engine: Engine) -> None:
 
     source = EngineSource(load, "tiny")
     source.start()
-    views = run_views(source, lambda _: iter_once("ran"), **one_run(max_seconds=0.5))
+    views = run_views(source, lambda _: iter(["ran"]), **one_run(max_seconds=0.5))
     assert next(views).startswith("Loading")  # half a second has passed
     loading.set()
     assert [view for view in views if not view.startswith("Loading")] == ["ran"]
-
-
-def iter_once(view: str) -> Generator[str, None, None]:
-    yield view
 
 
 def test_shutdown_stops_runs_and_rejects_new_ones(source: EngineSource) -> None:

@@ -20,10 +20,6 @@ LOCAL = ("127.0.0.1", 1234)
 LOCAL_PAGE = HostSettings()
 
 
-def with_settings(**settings: Any) -> HostSettings:
-    return HostSettings.model_validate(settings)
-
-
 def send(
     headers: dict[str, str],
     settings: HostSettings = LOCAL_PAGE,
@@ -160,7 +156,7 @@ CLAIMS = {
 def test_only_trusted_proxy_names_client_and_host(
     peer: tuple[str, int], proxies: tuple[str, ...], is_trusted: bool
 ) -> None:
-    settings = with_settings(trusted_proxies=proxies)
+    settings = HostSettings.model_validate({"trusted_proxies": proxies})
     status, record = send({"Host": "real.example"} | CLAIMS, settings, variables=PUBLIC, peer=peer)
     assert status == 200 and record["host"] == ("claimed.example" if is_trusted else "real.example")
     passed = {"x-forwarded-for", "x-forwarded-proto"} if is_trusted else set()
