@@ -72,8 +72,9 @@ def answer_tokens(
 
 
 def quoted(text: str) -> str:
-    """Quote a token in a sentence: blanks made visible, shortened."""
-    return f"\u201c{shorten(visible_text(text), MAX_TOKEN_CHARACTERS)}\u201d"
+    """Quote a token in a sentence: blanks made visible, shortened; not ASCII: isolated."""
+    shown = shorten(visible_text(text), MAX_TOKEN_CHARACTERS)
+    return f"\u201c{shown}\u201d" if text.isascii() else f"\u201c\u2068{shown}\u2069\u201d"
 
 
 def is_reordered(answers: Sequence[AnswerTokens]) -> bool:

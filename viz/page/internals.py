@@ -140,7 +140,8 @@ def summary_html(run: FinishedRun) -> str:
     tokens = f"{run.result.layout.num_tokens:,} prompt tokens"
     source = run.recorded or f"Last run: {run.model}, {run.dtype}"
     question = shorten(question_of(run, tutorial_recording()), 80)
-    sentence = f"{f'“{question}” ' if question else ''}{source}: {tokens}."
+    quoted = f"“\u2068{question}\u2069” " if question else ""  # isolated from the rest of the line
+    sentence = f"{quoted}{source}: {tokens}."
     content = legend(documents, titles) + notice(sentence, kind="count")
     return f'<div class="page-summary">{content}</div>'
 

@@ -13,7 +13,7 @@ import viz
 from pine_engine import ShuffleResult
 from tests.support.figure_records import answer_with
 from viz.figures.answer_attention import _answer_attention_info
-from viz.figures.answer_tokens import AnswerTokens, answer_tokens, comparison_step, first_difference
+from viz.figures.answer_tokens import AnswerTokens, answer_tokens, comparison_step, first_difference, quoted
 from viz.figures.next_token_candidates import _likely_tokens, _next_token_candidates_info
 
 LEFT = answer_with(
@@ -64,6 +64,10 @@ def test_step_is_first_difference_or_gap(other: AnswerTokens, difference: int | 
     assert first_difference(LEFT, other) == first_difference(other, LEFT) == difference
     assert comparison_step(LEFT, other) == comparison_step(other, LEFT) == step
     assert comparison_step(EMPTY, EMPTY) == 0
+
+
+def test_quoted_isolates_a_token_from_right_to_left() -> None:
+    assert quoted("\u0645") == "\u201c\u2068\u0645\u2069\u201d" and "\u2068" not in quoted(" to")
 
 
 def test_candidates_are_sorted_by_the_larger_probability() -> None:
