@@ -62,14 +62,22 @@ def plot_importance(
 def _importance_info(
     trace: "pine.Trace", layer: int | None, head: int | None, normalization: Normalization
 ) -> FloatArray:
-    assert trace.document_importance is not None, "a method that does not rank"
-    return normalize(select_importance(trace.document_importance, layer, head), normalization)
+    importance = require_importance(trace.document_importance, trace)
+    return normalize(select_importance(importance, layer, head), normalization)
+
+
+def require_importance(importance: FloatArray | None, trace: "pine.Trace") -> FloatArray:
+    """Return the importances of a trace. Raises InputError for a method that ranks no documents."""
+    if importance is None:
+        message = f"{trace.method} ranks no documents: pass the trace of another method, such as pine"
+        raise pine.InputError(message, field="trace")
+    return importance
 
 
 def select_importance(importance: FloatArray, layer: int | None, head: int | None) -> FloatArray:
     """Select a layer and head of (A, H, ...), None for the mean over them; NaN stays NaN."""
-    layers = importance if layer is None else importance[layer : layer + 1]
-    heads = layers if head is None else layers[:, head : head + 1]
+    layers = importance if layer is None else importance[[layer]]
+    heads = layers if head is None else layers[:, [head]]
     return np.asarray(heads.mean(axis=(0, 1), dtype=np.float64), dtype=np.float32)
 
 

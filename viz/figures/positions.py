@@ -85,7 +85,7 @@ def query_positions(trace: "pine.Trace", query: int, document: int | None) -> tu
 def at_place(starts: IntArray, layer: int, head: int) -> IntArray:
     """Select a layer and head of (A, H, ...), or the only one where positions do not depend on them."""
     layers, heads = starts.shape[:2]
-    return np.asarray(starts[min(layer, layers - 1), min(head, heads - 1)])
+    return np.asarray(starts[layer if layers > 1 else 0, head if heads > 1 else 0])
 
 
 def document_bars(

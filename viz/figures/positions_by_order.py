@@ -43,6 +43,8 @@ def plot_positions_by_order(
         head: Head; default the most decisive of the first order.
         labels: Labels of the methods.
     """
+    if not all(row.result.traces for row in rows):
+        raise pine.InputError("orders have no traces: pass trace=True to Engine.shuffle", field="rows")
     if layer is None or head is None:
         layer, head = default_head(rows[0].result.traces.values())
     positions = [document_positions(row.order, row.result.traces, layer, head) for row in rows]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import viz
 from pine_engine import METHODS, InputError, ShuffleResult, TokenLayout, Trace, build_plan
+from tests.support.errors import has_field
 from viz.figures.answer_importance import _answer_importance_info
 from viz.figures.attention import _attention_info
 from viz.figures.attention_shares import _attention_shares_info
@@ -318,3 +319,22 @@ def test_head_decisiveness_outlines_the_selected_head(trace: Trace) -> None:
     assert heat.meta["x"][1] == {"layer": 1} and heat.meta["y"][3] == {"head": 3}
     (outline,) = figure.layout.shapes
     assert (outline.x0 + outline.x1, outline.y0 + outline.y1) == (2, 6)
+
+
+@pytest.mark.parametrize("plot", [viz.plot_importance, viz.plot_head_decisiveness])
+def test_trace_without_importance_raises(tiny_shuffle: ShuffleResult, plot: Any) -> None:
+    with pytest.raises(InputError, check=has_field("trace")):
+        plot(tiny_shuffle.first.traces["vanilla"])
+
+
+def test_orders_without_traces_raise(tiny_shuffle: ShuffleResult) -> None:
+    bare = replace(tiny_shuffle.results[0], result=replace(tiny_shuffle.first, traces={}))
+    with pytest.raises(InputError, check=has_field("rows")):
+        viz.plot_positions_by_order([bare])
+
+
+@pytest.mark.parametrize("plot", [viz.plot_importance, viz.plot_position_map])
+def test_layer_and_head_of_no_model_raise(trace: Trace, plot: Any) -> None:
+    for place in ({"layer": 99, "head": 0}, {"layer": 0, "head": 99}):
+        with pytest.raises(IndexError):
+            plot(trace, **place)
