@@ -9,6 +9,7 @@ from transformers import AutoModelForCausalLM, Pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from pine_engine.engine.engine import Engine
+from pine_engine.methods.table import get_method
 
 TASK = "pine-text-generation"
 
@@ -38,10 +39,10 @@ class PinePipeline(Pipeline):
         Args:
             inputs: Question, chat, or dictionary of arguments of `Engine.run`; or a list of these.
             *args: As in transformers' Pipeline.
-            **options: As those of the pipeline.
+            **options: As those of the pipeline; batch_size is ignored.
         """
         untyped: Any = super()
-        return untyped.__call__(inputs, *args, **options)
+        return untyped.__call__(inputs, *args, **options | {"batch_size": 1})
 
     def _sanitize_parameters(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         return {}, options, {}
@@ -58,9 +59,9 @@ class PinePipeline(Pipeline):
         return {"messages": input_.messages} if hasattr(input_, "messages") else dict(input_)
 
     def _forward(self, input_tensors: Any, **options: Any) -> Any:
-        method = options.pop("method", "pine")
-        (answer,) = self.engine.run(**{**options, **input_tensors}, methods=method).answers.values()
-        return {"answer": answer.text}
+        options = {"methods": options.pop("method", "pine"), **options, **input_tensors}
+        method = get_method(options.pop("methods"))
+        return {"answer": self.engine.run(**options, methods=method).answers[method.name].text}
 
     def postprocess(self, model_outputs: Any, **options: Any) -> Any:
         """Return the answer.

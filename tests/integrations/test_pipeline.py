@@ -28,7 +28,9 @@ def answer_of(pipe: PinePipeline, method: str = "pine", **parts: Any) -> dict[st
 def test_questions_and_chats_have_answers_of_engine(pipe: Any, method: str) -> None:
     questions = ["Who?", "Where is it?"]
     expected = [answer_of(pipe, method, question=question) for question in questions]
-    assert pipe(questions, documents=DOCUMENTS, method=method) == expected
+    for batch_size in (1, 2):
+        found = pipe(questions, documents=DOCUMENTS, method=method, batch_size=batch_size)
+        assert found == expected
     assert pipe(questions[1], documents=DOCUMENTS, method=method) == expected[1]
     chat = [{"role": "system", "content": "Brief."}, {"role": "user", "content": "Who?"}]
     assert pipe(chat, documents=DOCUMENTS, method=method) == answer_of(pipe, method, messages=chat)
@@ -40,7 +42,13 @@ def test_request_of_own_documents_precedes_options(pipe: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "field"), [({}, "documents"), ({"documents": DOCUMENTS, "temperature": 1}, "temperature")]
+    ("options", "field"),
+    [
+        ({}, "documents"),
+        ({"documents": DOCUMENTS, "temperature": 1}, "temperature"),
+        ({"documents": DOCUMENTS, "method": ["vanilla", "pine"]}, "method"),
+        ({"documents": DOCUMENTS, "methods": ["pine"]}, "method"),
+    ],
 )
 def test_wrong_option_raises(pipe: Any, options: dict[str, Any], field: str) -> None:
     with pytest.raises(InputError) as raised:
