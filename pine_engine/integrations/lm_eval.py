@@ -21,9 +21,9 @@ from pine_engine.engine.orders import ALL_ORDERS_UP_TO, sample_orders
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_method
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.marked import MARK, MarkedText, split_documents, tokenize_marked
-from pine_engine.prompts.messages import Message, read_chat
-from pine_engine.prompts.prompt import Piece, Prompt, build_prompt
+from pine_engine.prompts.marked import MARK, chat_prompt, tokenize_marked
+from pine_engine.prompts.messages import read_chat
+from pine_engine.prompts.prompt import Piece, Prompt
 
 MAX_NEW_TOKENS = 256  # limit of tasks that set none, as in lm-evaluation-harness
 CHAT = "\ue000chat"  # begins a context that is a chat in JSON
@@ -153,20 +153,13 @@ class PineLM(LM):  # type: ignore[misc]  # lm_eval has no types
 
     def _chat_layout(self, history: list[dict[str, str]]) -> tuple[TokenLayout, int]:
         beginning = history.pop()["content"] if history[-1]["role"] == "assistant" else ""
-        chat = read_chat(history)
-        marked = split_documents(chat.question, ignores_earlier=True)
-        prefix, documents, suffix = marked or MarkedText("", [chat.question], "")
-        prompt = build_prompt(
-            self.engine.tokenizer,
-            prefix=prefix,
-            documents=documents,
-            suffix=suffix,
-            system=chat.system,
-            turns=[Message(turn.role, MARK.sub("", turn.content)) for turn in chat.turns],
-        )
+        *earlier, question = history
+        unmarked = [{**turn, "content": MARK.sub("", turn["content"])} for turn in earlier]
+        chat = read_chat([*unmarked, question])
+        prompt, num_documents = chat_prompt(self.engine.tokenizer, chat, ignores_earlier=True)
         answer = (Piece(beginning),) if beginning else ()
         layout = self.engine.tokenize(Prompt(prompt.prefix, prompt.documents, prompt.suffix + answer))
-        return layout, len(documents) if marked else 0
+        return layout, num_documents
 
 
 def nth_order(num_documents: int, number: int, seed: int = 0) -> tuple[int, ...]:

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.prompt import Piece, Prompt
+from pine_engine.prompts.messages import Chat
+from pine_engine.prompts.prompt import Piece, Prompt, build_prompt
 
 MARKED = re.compile(r"<document>(.*?)</document>", re.DOTALL)
 MARK = re.compile(r"</?document>")
@@ -46,6 +47,17 @@ def split_documents(text: str, *, ignores_earlier: bool = False) -> MarkedText |
     return marked
 
 
+def chat_prompt(tokenizer: Any, chat: Chat, *, ignores_earlier: bool = False) -> tuple[Prompt, int]:
+    """Return the prompt of a chat, and the number of documents marked in its question, 0 for a plain one.
+
+    A plain question is one document, under which every method equals vanilla. Raises InputError.
+    """
+    marked = split_documents(chat.question, ignores_earlier=ignores_earlier)
+    parts = (marked or MarkedText("", [chat.question], ""))._asdict()
+    prompt = build_prompt(tokenizer, **parts, system=chat.system, turns=chat.turns)
+    return prompt, len(marked.documents) if marked else 0
+
+
 def tokenize_marked(engine: Any, text: str, *, ignores_earlier: bool = False) -> tuple[TokenLayout, int]:
     """Return the tokens of a text, and the number of marked documents, 0 for a plain text.
 
@@ -56,8 +68,8 @@ def tokenize_marked(engine: Any, text: str, *, ignores_earlier: bool = False) ->
         prompt = Prompt((Piece(marked.prefix),), segments, (Piece(marked.suffix),))
         return engine.tokenize(prompt), len(segments)
     # The text is one document, whose last token is the suffix instead of this letter.
-    whole = engine.tokenize(Prompt((), ((Piece(text),),), (Piece("a"),)))
+    whole = engine.tokenize(Prompt((), ((Piece(text or "a"),),), (Piece("a"),)))
     ids = whole.prefix + whole.documents[0]
-    if len(ids) < 2:
-        raise InputError(f"prompt is too short: got {len(ids)} token, expected 2 or more", field="prompt")
+    if len(ids) < 2 or not text:
+        raise InputError(f"prompt is too short: got {text!r}, expected 2 tokens or more", field="prompt")
     return TokenLayout((), (ids[:-1],), ids[-1:]), 0

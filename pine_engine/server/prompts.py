@@ -3,9 +3,9 @@
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.marked import MarkedText, split_documents, tokenize_marked
+from pine_engine.prompts.marked import chat_prompt, tokenize_marked
 from pine_engine.prompts.messages import read_chat
-from pine_engine.prompts.prompt import Document, Piece, Prompt, build_prompt
+from pine_engine.prompts.prompt import Document, Piece, Prompt
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 from pine_engine.server.schema import ChatBody, CompletionBody
 
@@ -34,18 +34,8 @@ def _tokenize_chat(engine: Engine, body: ChatBody) -> tuple[TokenLayout, int]:
     if body.instruction or body.task != USUAL_TASK:
         message = f"a task or an instruction was passed without documents; {HOW_TO_GIVE_DOCUMENTS}"
         raise InputError(message, field="documents")
-    chat = read_chat(body.messages)
-    marked = split_documents(chat.question)
-    prefix, documents, suffix = marked or MarkedText("", [chat.question], "")
-    prompt = build_prompt(
-        engine.tokenizer,
-        prefix=prefix,
-        documents=documents,
-        suffix=suffix,
-        system=chat.system,
-        turns=chat.turns,
-    )
-    return engine.tokenize(prompt), len(documents) if marked else 0
+    prompt, num_documents = chat_prompt(engine.tokenizer, read_chat(body.messages))
+    return engine.tokenize(prompt), num_documents
 
 
 def _tokenize_text(engine: Engine, body: CompletionBody) -> tuple[TokenLayout, int]:

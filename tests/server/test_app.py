@@ -239,7 +239,7 @@ USER = {"role": "user", "content": "Who?"}
         (TEXT, {"prompt": LONG + LONG}, 400, "prompt", "context_length_exceeded"),
         (TEXT, {"prompt": ["a", "b"]}, 400, "prompt", "invalid_value"),
         (TEXT, {"prompt": [5, 6]}, 400, "prompt", "invalid_value"),
-        (TEXT, {"prompt": "a"}, 400, "prompt", "invalid_value"),
+        *((TEXT, {"prompt": text}, 400, "prompt", "invalid_value") for text in ("", "a")),
         (TEXT, {"prompt": MARKED + "<document>"}, 400, "documents", "invalid_value"),
         (TEXT, [], 400, None, "invalid_value"),
     ],
