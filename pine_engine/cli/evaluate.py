@@ -238,9 +238,7 @@ def _summarize(
     }
     rows = [row for task in tasks for row in _rows(MeasuredRun(output_dir.name, info, (task,)))]
     if not rows and not reasons:
-        notes.append(
-            f"{output_dir} has records without metrics; give examples with answers, or more --orders"
-        )
+        notes.append(f"{output_dir} has records, but no metrics; add answers, or further --orders")
     return CommandResult(report, rows, notes + reasons, output.FAILED if reasons else 0)
 
 
