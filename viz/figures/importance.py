@@ -69,8 +69,7 @@ def _importance_info(
 def require_importance(importance: FloatArray | None, trace: "pine.Trace") -> FloatArray:
     """Return the importances of a trace. Raises InputError for a method that ranks no documents."""
     if importance is None:
-        message = f"{trace.method} ranks no documents: pass the trace of another method, such as pine"
-        raise pine.InputError(message, field="trace")
+        raise pine.InputError(f"{trace.method} ranks no documents: pass the trace of pine", field="trace")
     return importance
 
 
