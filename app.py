@@ -70,14 +70,10 @@ SESSIONS = 500  # maximum number of sessions in memory: about 50 KB each, and so
 
 
 def build_app(
-    source: EngineSource,
-    own: Mapping[str, EngineSource] | None = None,
-    settings: HostSettings = DEFAULTS,
-    *,
-    allowed: Sequence[str] | None = (),
+    source: EngineSource, settings: HostSettings = DEFAULTS, *, allowed: Sequence[str] | None = ()
 ) -> GuardedBlocks:
     """Build the Blocks of the page, for an engine that may still be loading."""
-    return build_page(all_sources(source, own, settings, allowed=allowed), settings)
+    return build_page(all_sources(source, None, settings, allowed=allowed), settings)
 
 
 def all_sources(

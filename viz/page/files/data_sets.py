@@ -39,9 +39,9 @@ class DataSet:
         return TASKS[self.examples[0].task]
 
 
-def built_in_choices(folder: Path = FOLDER) -> list[tuple[str, str]]:
+def built_in_choices() -> list[tuple[str, str]]:
     """Return (label, name) of the built-in datasets, in the order of the tasks."""
-    files = {file.stem: file for file in folder.glob("*.jsonl")}
+    files = {file.stem: file for file in FOLDER.glob("*.jsonl")}
     return [
         (f"{row.label} ({len(files[name].read_bytes().splitlines())} examples)", name)
         for name, row in TASKS.items()
@@ -49,9 +49,9 @@ def built_in_choices(folder: Path = FOLDER) -> list[tuple[str, str]]:
     ]
 
 
-def read_built_in(name: str, folder: Path = FOLDER) -> DataSet:
+def read_built_in(name: str) -> DataSet:
     """Return the built-in dataset of that name."""
-    return read_set(folder / f"{name}.jsonl")
+    return read_set(FOLDER / f"{name}.jsonl")
 
 
 def read_set(file: Path) -> DataSet:

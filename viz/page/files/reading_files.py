@@ -25,11 +25,9 @@ class FileReader:
     Only saved sessions, which are small, are parsed elsewhere.
     """
 
-    def __init__(
-        self, runs: RunLog, limits: Limits | None = None, max_waiting: int = MAX_WAITING_UPLOADS
-    ) -> None:
+    def __init__(self, runs: RunLog, limits: Limits | None = None) -> None:
         self._runs, self._limits = runs, limits or Limits()
-        self._queue = FairQueue(max_waiting, what="for uploads")
+        self._queue = FairQueue(MAX_WAITING_UPLOADS, what="for uploads")
 
     def read(
         self,

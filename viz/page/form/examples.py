@@ -56,6 +56,6 @@ class FormExample(BaseModel, frozen=True, extra="forbid"):
         return TASKS[name].name
 
 
-def load_examples(file: Path = EXAMPLES_FILE) -> tuple[FormExample, ...]:
-    """Return the examples of a file. Raises pydantic.ValidationError if it is malformed."""
-    return TypeAdapter(tuple[FormExample, ...]).validate_json(file.read_bytes())
+def load_examples() -> tuple[FormExample, ...]:
+    """Return the examples of the page."""
+    return TypeAdapter(tuple[FormExample, ...]).validate_json(EXAMPLES_FILE.read_bytes())

@@ -120,14 +120,14 @@ def shut_down(page: gr.Blocks, runs: RunLog, timeout_s: float, *, since: float) 
     log.info("closed")
 
 
-def end_process(status: int = 0) -> NoReturn:
-    """Exit with this status and end all child processes, without waiting for threads."""
+def end_process() -> NoReturn:
+    """Exit with status 0 and end all child processes, without waiting for threads."""
     for child in multiprocessing.active_children():
         child.kill()
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)
+    os._exit(0)
 
 
 def _exit_at(end: float) -> None:
