@@ -68,7 +68,7 @@ def bind_counting(
 ) -> None:
     """Connect the token count and the estimates to each change and to the events of a run."""
     bars = (page.shuffle_bar, sweep.bar)
-    questions = {"\n".join(example.answers): example.question for example in examples if example.answers}
+    scored = {"\n".join(example.answers): example for example in examples if example.answers}
 
     def problem(why: str, num_documents: int) -> dict[Any, Any]:
         alone = "" if num_documents > 1 else notice(ONE_ORDER, kind="note")
@@ -116,12 +116,19 @@ def bind_counting(
             stale: note,
             sweep.stale: stale_html(swept, form, choice, press=sweep.bar.run.elem_id or ""),
         }
+        example = example_of(form)
         if note:
             updates[page.note] = ""  # a remark about the example
-        elif (example := example_of(form)) and example.note:
+        elif example and example.note:
             updates[page.note] = notice(example.note, kind="note")
-        if form.question.strip() != questions.get(accepted or "", form.question).strip():
-            updates[page.accepted] = ""  # they are those of the example's question
+        answered = scored.get(accepted or "")
+        if answered and (
+            form.question.strip() != answered.question.strip()
+            or not (
+                why or example or any(one in entry.text for one in answered.answers for entry in form.entries)
+            )
+        ):
+            updates[page.accepted] = ""  # they are those of the example
         return updates
 
     inputs = [chosen, page.num_orders, page.controls, page.accepted, page.origin]

@@ -124,10 +124,12 @@ def states(page: gr.Blocks, request: Form) -> tuple[bool, bool, bool]:
 
 def test_results_of_another_question_are_stale_and_accepted_answers_cleared(page: gr.Blocks) -> None:
     first = load_examples()[0]
-    request = replace(form(), question=first.question)
     accepted = "\n".join(first.answers)
+    entries = entries_from([("", text) for text in (*TEXTS[:2], f"In {accepted}.")])
+    request = replace(form(), question=first.question, entries=entries)
     shown = counted(page, request, Origin(request), accepted=accepted)
     assert shown["answers-stale"] == "" and "accepted" not in shown
+    assert counted(page, replace(request, entries=form().entries), accepted=accepted)["accepted"] == ""
     other = replace(request, question="Another?")
     shown = counted(page, other, Origin(request), accepted=accepted)
     assert shown["answers-stale"] == shown["internals-stale"] != ""
@@ -140,9 +142,7 @@ def test_results_of_another_question_are_stale_and_accepted_answers_cleared(page
 
 def test_remark_of_an_example_is_shown_beside_its_results(page: gr.Blocks) -> None:
     example = next(one for one in load_examples() if one.note)
-    request = example.form(DEFAULT_METHODS)
-    assert example.note in counted(page, request)["example-note"]
-    assert counted(page, request, Origin(form()))["example-note"] == ""
+    assert example.note in counted(page, example.form(DEFAULT_METHODS))["example-note"]
 
 
 def test_what_was_broken_off_is_no_measure() -> None:

@@ -245,15 +245,7 @@ def _bind_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
             after_stop=partial(show_view, is_stopped=True),
         )
 
-    outputs = [
-        page.answers,
-        page.order_table,
-        page.shown,
-        page.finished,
-        page.origin,
-        page.stale,
-        page.example,
-        page.shuffle_bar.status,
-    ]
+    outputs: list[Any] = [page.answers, page.order_table, page.shown, page.finished, page.origin]
+    outputs += [page.stale, page.example, page.shuffle_bar.status]
     inputs = [page.shown, page.origin, chosen, page.accepted, *page.inputs]
     return bind_job(page.bar, begin, inputs, outputs, sources, chosen)
