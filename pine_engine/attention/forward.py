@@ -148,11 +148,12 @@ def _group(sequences: Sequence[SequenceState | None]) -> list[SequenceGroup]:
             batched.setdefault(key, []).append((place, sequence))
     groups: list[SequenceGroup] = []
     for (batch, length), members in batched.items():
-        if not batch or len(members) == 1 or any(cache.length > length for cache in batch.caches):
+        caches = batch.caches if batch else []
+        if not batch or len(members) == 1 or any(cache and cache.length > length for cache in caches):
             groups += [SequenceGroup([place], [one], one.cache.layers) for place, one in members]
             continue
         by_cache = {id(one.cache): (place, one) for place, one in members}
-        slots = [by_cache.get(id(cache)) for cache in batch.caches]
+        slots = [by_cache.get(id(cache)) for cache in caches]
         places = [slot[0] for slot in slots if slot]
         groups.append(SequenceGroup(places, [slot and slot[1] for slot in slots], batch.layers))
     return groups

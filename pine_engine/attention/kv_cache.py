@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -100,13 +101,18 @@ class BatchedKVCache:
     cache. The layers of `caches` are views of `layers`; each cache keeps its own length.
     """
 
-    caches: Sequence[KVCache]
+    references: Sequence[ref[KVCache]]  # weak, because a cycle would stay in memory until garbage collection
     layers: list[LayerCache]
+
+    @property
+    def caches(self) -> list[KVCache | None]:
+        """Caches in the order of the batch; None for one that is no longer used."""
+        return [reference() for reference in self.references]
 
     @classmethod
     def of(cls, caches: Sequence[KVCache]) -> "BatchedKVCache":
         """Move caches into one batch."""
-        batch = cls(caches, [])
+        batch = cls(list(map(ref, caches)), [])
         for layers in zip(*(cache.layers for cache in caches), strict=True):
             rows = ([one.keys, one.values, one.ratios, *one.blocks.tensors()] for one in layers)
             keys, values, ratios, *blocks = map(torch.cat, zip(*rows, strict=True))

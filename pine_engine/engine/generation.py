@@ -163,6 +163,10 @@ class ActiveGeneration:
         ids, logprobs = tuple(self.ids), tuple(self.logprobs)
         return Answer(self.method, self.text, ids, logprobs, self.prefill_s, seconds, self.finish_reason)
 
+    def free(self) -> None:
+        """Free caches and logits, once the answer is finished."""
+        self.rows, self.logits, self.kept_logits = (), self.logits.new_empty(0), []
+
     def num_bytes(self, max_new_tokens: int) -> int:
         """Return the memory of cache and kept logits at the longest answer."""
         num_kept = sum(map(len, self.kept_logits)) + max_new_tokens

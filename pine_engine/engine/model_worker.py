@@ -209,3 +209,7 @@ def receive_from(
     finally:
         cancelled.set()
         finished.wait()
+        # An error forms a cycle with its frames, which would keep their tensors until garbage collection.
+        item = None
+        while not channel.empty():
+            channel.get()

@@ -313,8 +313,10 @@ def run_orders(run: Run, orders: Sequence[tuple[int, ...]]) -> Generator[Event |
         for size in sizes:
             for one in runs[finished + len(batch) : finished + size]:
                 batch.append((yield from one.prefill(control)))
-            answers = list(itertools.chain(*batch))
-            for step in run.decode(answers, control, batch_size=batch_size, num_requests=size):
+            answers = run.decode(
+                list(itertools.chain(*batch)), control, batch_size=batch_size, num_requests=size
+            )
+            for step in answers:
                 emit_finished()
                 yield step
             emit_finished()

@@ -72,15 +72,13 @@ class Run:
     trace: TraceConfig | None
     return_logits: bool
     stop_at_eos: bool
-    prefix_cache: PrefixCache
+    prefix_cache: PrefixCache | None
     documents: tuple[Document, ...] = ()  # of the request, none for a prompt
 
     def reorder(self, order: Sequence[int]) -> "Run":
         """Return the run over documents in another order, with a prefill of its own."""
         documents = tuple(self.documents[index] for index in order) if self.documents else ()
-        return replace(
-            self, layout=self.layout.reorder(order), documents=documents, prefix_cache=PrefixCache()
-        )
+        return replace(self, layout=self.layout.reorder(order), documents=documents, prefix_cache=None)
 
     @torch.inference_mode()
     def compute(self, control: RunControl) -> Coroutine[RunResult]:
@@ -92,7 +90,7 @@ class Run:
     @torch.inference_mode()
     def prefill(self, control: RunControl) -> Coroutine[list[ActiveGeneration]]:
         """Prefill the prompt under every method."""
-        answers = []
+        answers, rows = [], self.prefix_cache.rows if self.prefix_cache else []
         for method in self.methods:
             yield PendingPrefill.of(self.model, self.layout.num_tokens)
             answer = prefill_answer(
@@ -103,9 +101,9 @@ class Run:
                 return_logits=self.return_logits,
                 recorder=TraceRecorder(self.trace) if self.trace else None,
                 control=control,
-                cached_sequences=self.prefix_cache.rows,
+                cached_sequences=rows,
             )
-            self.prefix_cache.rows += answer.rows[0].sequences
+            rows += answer.rows[0].sequences
             answers.append(answer)
         return answers
 
@@ -159,10 +157,9 @@ def prepare_run(
     **parts: Unpack[RequestParts],
 ) -> Run:
     """Return a run of validated options. Raises InputError as Engine.run."""
-    prefix_cache = PrefixCache() if prefix_cache is None else prefix_cache
     if not isinstance(trace, bool | TraceConfig | None):
         raise InputError(f"invalid trace: got {describe(trace)}, expected a TraceConfig", field="trace")
-    if not isinstance(prefix_cache, PrefixCache):
+    if not isinstance(prefix_cache, PrefixCache | None):
         message = f"invalid prefix_cache: got {describe(prefix_cache)}, expected a PrefixCache"
         raise InputError(message, field="prefix_cache")
     selected = get_methods(methods)
@@ -173,7 +170,8 @@ def prepare_run(
     model.check_length(layout, max_new_tokens)
     for method in selected:
         model.check_method(method)
-    prefix_cache.belong_to(model.model)
+    if prefix_cache:
+        prefix_cache.belong_to(model.model)
     config = TraceConfig() if trace is True else trace or None
     if config:
         config.check(model.num_layers, model.num_heads, layout.num_tokens + max_new_tokens)

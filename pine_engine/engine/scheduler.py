@@ -143,18 +143,21 @@ class Scheduler:
     def _compute_together(self, group: list[tuple[ScheduledRun, DecodeStep]]) -> None:
         steps = [step for _, step in group]
         lengths = [step.lengths() for step in steps] if len(steps) > 1 else []
-        error: BaseException | None = None
         try:
             compute_steps(steps)
-        except BaseException as raised:
-            error = raised
-        if error is None or len(group) == 1:
-            for run, _ in group:
-                self._resume(run, error)
+        except BaseException as error:
+            self._fail(group, lengths, error)
             return
-        for (run, step), before in zip(group, lengths, strict=True):
-            if step.can_repeat:
-                step.truncate(before)
+        for run, _ in group:
+            self._resume(run)
+
+    def _fail(
+        self, group: list[tuple[ScheduledRun, DecodeStep]], lengths: list[list[int]], error: BaseException
+    ) -> None:
+        """Compute steps that failed together alone; raise the error in runs that cannot repeat theirs."""
+        for number, (run, step) in enumerate(group):
+            if len(group) > 1 and step.can_repeat:
+                step.truncate(lengths[number])
                 self._compute_together([(run, step)])
             else:
                 self._resume(run, error)

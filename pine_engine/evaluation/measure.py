@@ -225,6 +225,7 @@ class _ExampleRun:
             control=self._control,
         ):
             if isinstance(item, ActiveGeneration):
+                item.free()
                 generations[item.index].answer = item
                 self._emit_finished()
             else:

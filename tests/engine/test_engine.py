@@ -1,5 +1,6 @@
 """Runs and scores: against a reference and the identities of docs/methods.md, and invalid arguments."""
 
+import gc
 import inspect
 import itertools
 import threading
@@ -19,7 +20,7 @@ from pine_engine.engine.events import trace_report
 from pine_engine.engine.run import RunOptions
 from tests.engine.conftest import LAYOUT
 from tests.support.families import TinyLlama
-from tests.support.forward import prefill_logits
+from tests.support.forward import prefill_logits, watch_caches
 from tests.support.reference import PLANNED, exact_llama, reference_logits
 from tests.support.tiers import first_daily
 from tests.support.tokenizers import letter_tokenizer
@@ -214,6 +215,23 @@ def test_closing_stops_in_layer(engine: Engine, start: Callable[[Engine], Iterat
     for hook in hooks:
         hook.remove()
     assert len(started) == last
+
+
+def test_ended_runs_need_no_garbage_collection(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    num_caches, alive = watch_caches(monkeypatch), {}
+    options: dict[str, Any] = {"methods": ["nia", "pcw", "pine"], "max_new_tokens": 9, "stop_at_eos": False}
+    gc.collect()
+    gc.disable()
+    try:
+        engine.run(LAYOUT, **options)
+        alive["finished"] = num_caches()
+        events: Any = engine.generate(LAYOUT, **options)
+        assert any(isinstance(event, pine.TokenGenerated) for event in events)
+        events.close()
+        alive["stopped"] = num_caches()
+    finally:
+        gc.enable()
+    assert alive == {"finished": 0, "stopped": 0}
 
 
 def test_prompt_longer_than_context_raises(tiny_llama: TinyLlama) -> None:

@@ -21,6 +21,7 @@ from pine_engine.engine.generation import compute_alone
 from pine_engine.engine.model_worker import NO_CONTROL
 from pine_engine.engine.run import Run, prepare_run
 from tests.support.families import TinyLlama
+from tests.support.forward import watch_caches
 from tests.support.tokenizers import letter_tokenizer
 
 LAYOUT = TokenLayout(tuple(range(60, 73)), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
@@ -148,6 +149,14 @@ def test_compare_orders_yields_events_and_first_order_early(engine: Engine) -> N
         for method, trace in engine.run(each.result.layout, **options).traces.items():
             found = each.result.traces[method].suffix_attention
             assert found is not None and (found == trace.suffix_attention).all()
+
+
+def test_finished_orders_free_their_caches(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orders, "BYTES_AT_ONCE", 1)
+    num_caches = watch_caches(monkeypatch)
+    events = pine.compare_orders(engine, LAYOUT, methods=["vanilla", "pine"], **FIXED)
+    alive = [num_caches() for event in events if isinstance(event, pine.OrderResult)]
+    assert len(alive) == 6 and max(alive) <= 2 * 2  # those of a finished order and of the next one
 
 
 @pytest.mark.parametrize(("stop_at_eos", "tokens"), [(True, 0), (False, 3)])

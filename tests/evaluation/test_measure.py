@@ -39,6 +39,7 @@ from pine_engine.prompts.request import LabeledRequest
 from pine_engine.prompts.scoring import parse_verdict
 from tests.support import measured_rows
 from tests.support.families import FAMILIES, TinyLlama, make
+from tests.support.forward import watch_caches
 from tests.support.measured_rows import PAIR, QUESTION, evaluate_records, outcome, watch_prefills
 from tests.support.tiers import first_daily
 from tests.support.tokenizers import letter_tokenizer
@@ -310,6 +311,19 @@ def test_measure_stop_takes_effect_in_the_next_layer(engine: Engine, layer: int,
         compute_alone(run_evaluation(engine, [QUESTION], settings, emit, cancelled))
     assert sum(isinstance(item, PrefillProgress) for item in seen) == layer
     assert len(seen) <= layer + 1  # the first token follows from the prefill
+
+
+def test_finished_answers_free_their_caches(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "BATCH_SIZE", 2)
+    num_caches, alive = watch_caches(monkeypatch), list[int]()
+
+    def emit(item: object) -> None:
+        if isinstance(item, Record):
+            alive.append(num_caches())
+
+    settings = choose([QUESTION], methods=["vanilla"], order_names=["all"], max_new_tokens=2)
+    compute_alone(run_evaluation(engine, [QUESTION], settings, emit, threading.Event()))
+    assert len(alive) == 24 and max(alive) <= 2 + 2  # the batch, the prompt that follows, and the prefix
 
 
 def test_measure_batch_size_is_fixed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,16 @@
-"""Calls of the model: the logits of a prefill, and the calls of a module."""
+"""Calls of the model: the logits of a prefill, and the calls of a module; caches in use."""
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from pine_engine import METHODS, Engine, TokenLayout
+from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
 
 
@@ -30,3 +33,16 @@ def count_tokens(module: Any) -> Iterator[list[int]]:
         yield calls
     finally:
         hook.remove()
+
+
+def watch_caches(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Return a function that counts the caches of prompts, prefilled from now on, that are in use."""
+    caches, prefill = list[weakref.ref[Any]](), passes.prefill
+
+    def watched(*args: Any, **options: Any) -> tuple[SequenceState, Tensor]:
+        row, logits = prefill(*args, **options)
+        caches.append(weakref.ref(row.cache))
+        return row, logits
+
+    monkeypatch.setattr(passes, "prefill", watched)
+    return lambda: sum(cache() is not None for cache in caches)
