@@ -32,7 +32,7 @@
 
   const draftCaption = () => caption(isKept ? KEPT : NOT_KEPT);
 
-  /* What the animation of the example does is nobody's draft, and would replace the one that is not open yet. */
+  /* Changes by the animation are not a draft, and would replace the saved one before it is restored. */
   const keep = (code) => {
     if (code && isUsed) stored((storage) => storage.setItem(DRAFT, code));
     return [draftCaption()];
