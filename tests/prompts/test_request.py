@@ -336,7 +336,7 @@ def test_slow_pdf_stops_at_the_time_limit(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(("name", "count"), first_daily([("document", 560_000), ("x", 1_000_000)]))
 def test_wide_file_is_rejected_in_linear_time(tmp_path: Path, name: str, count: int) -> None:
-    """Comparing each of so many names with all others would take days."""
+    """Comparing each name with all others would take days."""
     file = tmp_path / "wide.csv"
     header = ",".join(["id", "question", "answers", *(f"{name}{10**7 + number}" for number in range(count))])
     file.write_text(f"{header}\n1\n")
