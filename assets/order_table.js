@@ -47,7 +47,7 @@
         const bar = kept.get(document) ?? lane.appendChild(window.document.createElement("span"));
         const { color, ink } = props.documents[document];
         bar.dataset.document = document;
-        bar.textContent = height < 0.3 ? "" : letter(document); // for which a thinner bar has no room
+        bar.textContent = height < 0.3 ? "" : letter(document); // a thinner bar has no room for it
         Object.assign(bar.style, {
           background: color,
           color: ink,
@@ -216,8 +216,10 @@
       const before = state;
       state = JSON.parse(props.value);
       const isOther = !isSame(before.orders.flat(), state.orders.flat());
-      if (isOther) clearInterval(timer);
-      if (isOther) timer = null;
+      if (isOther) {
+        clearInterval(timer);
+        timer = null;
+      }
       if (isOther || shown < 0) shown = state.shown;
       const current = state.orders.findIndex((order) => isSame(order, entered));
       if (current >= 0) shown = current;
