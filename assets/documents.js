@@ -5,6 +5,7 @@
   "use strict";
   const MOST_STEPS = 200; // of Undo
   const EDGE_PX = 28; // of the list and of the window, where dragging scrolls them
+  const PICKED_MS = 1500; // after a picked order; longer than a step of Play, which then sends its last order only
 
   /* Letters from 0 on without gaps, in the order they had. */
   const closed = (slots) =>
@@ -56,6 +57,7 @@
     let sent = ""; // the value as it was made here
     let isOwn = false; // has the visitor changed anything since the server set it
     let dragged = null;
+    let picked = null; // timer
 
     // Cards ---------------------------------------------------------------------------------------
 
@@ -158,7 +160,10 @@
       if (next.length !== slots.length || next.includes(undefined)) return;
       if (next.every((slot, place) => slot === slots[place])) return;
       slots = next;
-      documentsChanged();
+      draw();
+      send();
+      clearTimeout(picked);
+      picked = setTimeout(() => trigger("input"), PICKED_MS);
     };
 
     /* A card that has the same in it stays, and with it the focus. */
