@@ -46,7 +46,6 @@ from viz.page.jobs.job_bar import Job, Updates, bind_job, build_bar, build_butto
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 
-FIRST_ORDERS = ["as-is", "reversed"]  # orders shown until the page is loaded
 DEFAULT_LENGTH = 48
 
 WHAT_WILL_BE = (
@@ -98,8 +97,10 @@ def evaluate_tab(
     disk: Disk,
     reader: FileReader,
 ) -> None:
-    """Build the tab and connect its events; the load event of the page fills in orders and methods."""
+    """Build the tab and connect its events."""
     sets = built_in_choices()
+    first = read_built_in(sets[0][1])
+    num_first, first_orders = min(settings.max_rows, len(first.examples)), orders_for(first)
     own, kept = gr.State(None), gr.State(None, delete_callback=remove_folder)
     with gr.Column(elem_id="measure-section", elem_classes="page-section"):
         gr.HTML(
@@ -117,8 +118,8 @@ def evaluate_tab(
             )
             limit = gr.Slider(
                 1,
-                settings.max_rows,
-                value=min(6, settings.max_rows),
+                max(2, num_first),
+                value=min(num_first, 6),
                 step=1,
                 label="Number of examples",
                 elem_id="measure-limit",
@@ -138,11 +139,11 @@ def evaluate_tab(
         with gr.Row(elem_classes="page-row"):
             with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
                 methods = build_method_boxes("measure-methods")
-                wrapped = build_wrapped("measure-wrapped")
+                wrapped = build_wrapped("measure-wrapped", wrapped_for(first, WRAPPED, settings.max_orders))
             with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
                 orders = gr.Dropdown(
-                    FIRST_ORDERS,
-                    value=FIRST_ORDERS,
+                    first_orders,
+                    value=usual_orders(first_orders),
                     multiselect=True,
                     allow_custom_value=True,
                     label="Orders",
@@ -222,12 +223,8 @@ def evaluate_tab(
         yield fit(data) | {own: data, rows: OWN, message: notice(sentence), upload: None}
 
     fitted = [limit, wrapped, orders]
-    picked = gr.on(
-        [page.load, rows.change],  # its input event also fires when the list is left
-        choose,
-        [rows, own],
-        [message, *fitted],
-        **PRIVATE_EVENT,
+    picked = rows.change(  # its input event also fires when the list is left
+        choose, [rows, own], [message, *fitted], **PRIVATE_EVENT
     )
     uploaded = upload.upload(upload_rows, upload, [own, rows, message, upload, *fitted], **STATE_EVENT)
 
@@ -255,7 +252,7 @@ def evaluate_tab(
     changing: list[Any] = [limit, methods, wrapped, orders, what, length]
     announced = [chosen, *inputs], [bar.status, bar.estimate, meaning]
     gr.on(
-        [widget.change for widget in changing],
+        [page.load, *(widget.change for widget in changing)],
         announce,
         *announced,
         trigger_mode="always_last",

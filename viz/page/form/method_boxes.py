@@ -47,10 +47,10 @@ def wrapped_choices(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(one.label, one.name) for one in WRAPPED if one.name in names]
 
 
-def build_wrapped(elem_id: str) -> gr.Dropdown:
-    """Build a list of wrapped methods without a selection."""
+def build_wrapped(elem_id: str, names: Sequence[str]) -> gr.Dropdown:
+    """Build a list of these wrapped methods without a selection."""
     return gr.Dropdown(
-        wrapped_choices([one.name for one in WRAPPED]),
+        wrapped_choices(names),
         value=[],
         multiselect=True,
         label="Debiasing wrappers",
