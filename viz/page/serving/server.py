@@ -25,12 +25,9 @@ import pine_engine as pine
 from viz.page.common.theme import PLOTLY, PLOTLY_ADDRESS
 from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog
 from viz.page.jobs.sources import Sources
+from viz.page.serving.response_cache import FOREVER
 
 log = logging.getLogger("pine_explorer")
-
-
-FOREVER = "public, max-age=31536000, immutable"
-"""Cache-Control of a URL with a version, so that caches never serve an old one."""
 
 STOP_S = 0.5  # seconds for stopped runs to end: a model layer
 LAST_MESSAGES_S = 0.3  # seconds for the last messages to reach the pages
