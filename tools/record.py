@@ -59,10 +59,10 @@ def record(engine: Engine, form: Form, *, example: str) -> Recording:
 
 def _with_attention(engine: Engine, run: FinishedRun) -> FinishedRun:
     """The run with the attention of the head that is shown first, token by token."""
-    asked = attention_request(run, first_selection(run))
-    *_, last = attend(engine, asked)
+    request = attention_request(run, first_selection(run))
+    *_, last = attend(engine, request)
     assert last.weights
-    of = TokenRange(asked.layer, asked.head, 0, asked.layout.num_tokens)
+    of = TokenRange(request.layer, request.head, 0, request.layout.num_tokens)
     traces = dict(run.result.traces)
     for method, weights in last.weights.items():
         kept = TokenWeights(of, weights.astype(np.float32))
@@ -118,7 +118,7 @@ def record_answers(engine: Engine, example: FormExample) -> RecordedAnswers:
     form = example.form(DEFAULT_METHODS, MAX_NEW_TOKENS)
     run, tried = _shuffled(engine, form)
     return RecordedAnswers(
-        asked=fingerprint(example),
+        fingerprint=fingerprint(example),
         recorded=recorded_sentence(engine),
         orders=tried.orders,
         answers=tuple(

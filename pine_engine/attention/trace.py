@@ -97,12 +97,12 @@ class TokenWeights:
     """Attention weights of a token range.
 
     Attributes:
-        asked: Range of the queries.
+        queries: Range of the queries.
         weights: float32 (Q, K), keys in physical order, NaN where masked. Queries that were not fed to the
             model, such as tokens after the end of an answer, have NaN only.
     """
 
-    asked: TokenRange
+    queries: TokenRange
     weights: NDArray[np.float32]
 
     __repr__ = short_repr

@@ -38,7 +38,7 @@ def test_attention_equals_the_definition(engine: Engine, method: str) -> None:
 
     for tokens, one in zip(trace.token_weights, ranges, strict=True):
         rows = expected[one.layer, one.head, one.first : one.stop]
-        assert tokens.asked == one
+        assert tokens.queries == one
         np.testing.assert_allclose(tokens.weights[: len(rows)], rows, rtol=0, atol=ROUNDING)
         assert np.isnan(tokens.weights[len(rows) :]).all()
     assert np.isnan(trace.token_weights[0].weights).any() and len(trace.token_weights[2].weights) == 2

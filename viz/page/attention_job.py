@@ -64,7 +64,7 @@ def recorded_attention(run: FinishedRun) -> AttentionView | None:
     kept = {name: trace.token_weights[0] for name, trace in run.result.traces.items() if trace.token_weights}
     if not kept:
         return None
-    of = next(iter(kept.values())).asked
+    of = next(iter(kept.values())).queries
     request = AttentionRequest(run.result.layout, run.model, tuple(kept), of.layer, of.head)
     return AttentionView(
         "", request, {name: one.weights[:, :total].astype(np.float16) for name, one in kept.items()}

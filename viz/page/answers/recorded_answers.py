@@ -35,7 +35,7 @@ class RecordedAnswer(BaseModel, frozen=True, extra="forbid"):
 class RecordedAnswers(BaseModel, frozen=True, extra="forbid"):
     """Answers to one example."""
 
-    asked: str  # `fingerprint` of the example
+    fingerprint: str  # of the example
     recorded: str  # date and model
     orders: tuple[tuple[int, ...], ...]  # document orders; the first is the input order
     answers: tuple[RecordedAnswer, ...]
@@ -70,7 +70,7 @@ def recorded_of(form: Form) -> tuple[Shown, Origin | None]:
     cards = waiting_cards(form.methods)
     example = example_of(form)
     recorded = recorded_answers().get(example.name) if example else None
-    if example is None or recorded is None or recorded.asked != fingerprint(example):
+    if example is None or recorded is None or recorded.fingerprint != fingerprint(example):
         return Shown(cards, form.task), None
     answers = {answer.method: answer for answer in recorded.answers}
     shown = Shown(

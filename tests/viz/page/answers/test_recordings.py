@@ -140,7 +140,7 @@ def test_the_embedded_model_still_answers_as_recorded(embedded: Engine) -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_every_example_was_recorded_as_it_is_now(example: FormExample) -> None:
     recorded = recorded_answers()[example.name]
-    assert recorded.asked == fingerprint(example), "an example was changed: run `make record`"
+    assert recorded.fingerprint == fingerprint(example), "an example was changed: run `make record`"
     assert [answer.method for answer in recorded.answers] == DEFAULT_METHODS
 
 
