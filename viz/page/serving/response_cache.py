@@ -7,7 +7,7 @@ Running answers wait for this, because they need the same interpreter.
 import gzip
 from collections.abc import Hashable
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, QueryParams
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,6 +21,8 @@ FOREVER = "public, max-age=31536000, immutable"
 """Cache-Control of a URL with a version, so that caches never serve an old one."""
 
 CONDITIONS = (b"if-none-match", b"if-modified-since", b"range")  # headers that ask for less than everything
+
+PARAMETERS = {"page", "deep_link", "all_endpoints"}  # of the query; gradio's page depends on no others
 
 ADDRESS = ("host", "x-forwarded-host", "x-forwarded-proto")  # headers from which gradio takes the address
 
@@ -57,7 +59,9 @@ class ResponseCache:
 def _key(scope: Scope) -> Hashable | None:
     """Return what the response depends on; None if it is not stored."""
     headers, path = Headers(scope=scope), str(scope["path"])
-    if scope["method"] != "GET" or scope["query_string"] or "gzip" not in headers.get("accept-encoding", ""):
+    if scope["method"] != "GET" or "gzip" not in headers.get("accept-encoding", ""):
+        return None
+    if PARAMETERS & QueryParams(scope["query_string"]).keys():
         return None
     if path.startswith(ASSETS):
         return path

@@ -1,6 +1,7 @@
 """Responses that are the same for all visitors are computed once."""
 
 from email.utils import formatdate
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,8 +45,8 @@ class CountingApp:
 def test_page_is_computed_once_for_each_address() -> None:
     app = CountingApp()
     hosts = ["localhost", "pine.example"]
-    for host in hosts * 2:
-        response = app.client.get("/", headers={"Host": host})
+    for path, host in product(("/", "/", "/?__theme=dark"), hosts):
+        response = app.client.get(path, headers={"Host": host})
         assert response.text == f"http://{host}/" and response.headers["content-encoding"] == "gzip"
         assert response.headers["content-type"].startswith("text/plain")
         assert "cache-control" not in response.headers
@@ -65,7 +66,8 @@ def test_assets_are_computed_once_and_kept_by_browsers(condition: dict[str, str]
 @pytest.mark.parametrize(
     ("path", "headers", "auth"),
     [
-        ("/?deep_link=1", {}, None),
+        ("/?__theme=dark&deep_link=1", {}, None),
+        ("/?page", {}, None),
         ("/config", {}, None),
         ("/assets/missing.js", {}, None),
         ("/", {"Accept-Encoding": "identity"}, None),
