@@ -64,16 +64,14 @@ def debias(
             elif isinstance(event, pine.DebiasResult):
                 results.append(event)
     by_file = list(zip(map(str, files), results, strict=True))
-    report = output.report_header(engine) | {
-        "wrapper": plan.wrapper.name,
-        "base": plan.base,
-        "prompts": plan.num_prompts,
-    }
+    report = output.report_header(engine)
+    report |= {"wrapper": plan.wrapper.name, "base": plan.base, "prompts": plan.num_prompts}
     report["results"] = [{"file": file, **asdict(result)} for file, result in by_file]
     rows = []
     for file, result in by_file:
         base_answers = [f"{answer or 'none'} {count}x" for answer, count in result.base_answers.items()]
         scores = [f"{label} {score:.3g}" for label, score in result.scores.items()]
         row = {"file": file, "answer": result.answer or "none", "scores": ", ".join(scores)}
-        rows.append(row | {f"{pine.METHODS[plan.base].label} alone": ", ".join(base_answers)})
+        row[f"{pine.METHODS[plan.base].label} alone"] = ", ".join(base_answers)
+        rows.append({title: text for title, text in row.items() if text})  # some wrappers score no labels
     return CommandResult(report, rows)

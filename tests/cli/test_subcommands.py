@@ -363,6 +363,11 @@ def test_debias_has_an_answer_for_each_file(
             assert result["answer"] == max(labels, key=result["scores"].get)
 
 
+def test_debias_leaves_out_columns_without_values(pine: Run, folder: Path) -> None:
+    printed = run(pine, "debias labeled.json --wrapper calibration_every --max-new-tokens 1").stdout
+    assert "answer" in printed and "scores" not in printed and "alone" not in printed
+
+
 def test_methods_writes_tables_between_markers(pine: Run, tmp_path: Path) -> None:
     from pine_engine.cli.methods import BEGIN, END
 
