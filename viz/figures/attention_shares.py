@@ -26,7 +26,7 @@ def plot_attention_shares(
     """Plot the share of attention on each segment of the prompt, while the answer is decoded, as bars.
 
     y is float32 (1 + D + 1) of prefix, documents and suffix, or (D,) without the rest; never NaN. A prompt
-    without a prefix has no bar for it.
+    without a prefix has no bar for it. Raises InputError if no such answer token was traced.
 
     Args:
         trace: Trace with attention.
@@ -74,7 +74,9 @@ def _attention_shares_info(
     trace: "pine.Trace", steps: int, step: int | None, layer: int | None, head: int | None, *, with_rest: bool
 ) -> FloatArray:
     assert trace.suffix_attention is not None, "a trace without attention"
-    queries = answer_queries(trace.layout, steps, step)
-    values = select_importance(trace.suffix_attention[:, :, queries], layer, head)
+    attention = trace.suffix_attention[:, :, answer_queries(trace.layout, steps, step)]
+    if not attention.shape[2]:
+        raise pine.InputError(f"no traced answer token: got steps={steps}, step={step}", field="steps")
+    values = select_importance(attention, layer, head)
     shares = values if with_rest else normalize(values[:, 1:-1], "share")
     return np.asarray(shares.mean(axis=0))

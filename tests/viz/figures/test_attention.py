@@ -297,6 +297,12 @@ def test_attention_shares_have_a_bar_per_segment(trace: Trace, with_rest: bool, 
         assert list(bars.x) == expected.split() and len(bars.y) == len(bars.x)
 
 
+@pytest.mark.parametrize(("steps", "step"), [(0, None), (2, 99)])
+def test_attention_shares_without_a_traced_token_raise(trace: Trace, steps: int, step: int | None) -> None:
+    with pytest.raises(InputError, check=has_field("steps")):
+        viz.plot_attention_shares(trace, steps=steps, step=step)
+
+
 def test_decisiveness_is_spread_times_attention(trace: Trace) -> None:
     assert trace.suffix_importance is not None and trace.suffix_attention is not None
     importance = np.ones_like(trace.suffix_importance)
