@@ -72,7 +72,8 @@ def bind_counting(
 
     def problem(why: str, num_documents: int) -> dict[Any, Any]:
         alone = "" if num_documents > 1 else notice(ONE_ORDER, kind="note")
-        return {
+        cleared = {bar.estimate: "" for bar in bars} if why else {}
+        return cleared | {
             page.problem: notice(why, kind="error") if why else alone,
             page.bar.run: gr.update(interactive=not why),
             page.shuffle_bar.run: gr.update(interactive=not why and num_documents > 1),

@@ -116,6 +116,12 @@ def test_a_form_that_cannot_be_run_disables_its_buttons_and_states_why(page: gr.
     assert states(page, replace(form(), max_new_tokens=100_000)) == (False, False, True)
 
 
+def test_a_form_that_cannot_be_run_has_no_estimates(page: gr.Blocks) -> None:
+    for name in ("shuffle-status-estimate", "sweep-status-estimate"):
+        assert counted(page, form())[name]
+        assert counted(page, replace(form(), max_new_tokens=100_000))[name] == ""
+
+
 def states(page: gr.Blocks, request: Form) -> tuple[bool, bool, bool]:
     """Return whether one order and all orders can be run, and whether a reason is shown."""
     shown: dict[str, Any] = counted(page, request)
