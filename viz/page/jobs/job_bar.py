@@ -24,7 +24,7 @@ from viz.page.jobs.zerogpu import compute
 
 View = TypeVar("View")
 
-WAIT_S = 0.8  # seconds between two messages to a waiting client, which cost the server some milliseconds each
+WAIT_S = 0.8  # seconds between two looks of a waiting client at its place in the queue
 Updates = dict[Any, Any]  # updates of widgets
 
 running = partial(notice, kind="running")
@@ -137,6 +137,7 @@ def bind_job(
             return
         current = sources.runs.new(job.what, job.methods, stop)
         last: Any = None
+        sentence = ""
         yield {bar.status: running("Starting…"), bar.stop: gr.update(interactive=True)} | job.cleared
         lease = sources.lease(job.task, choice)
         steps: Generator[str | JobView, None, None] = run_on_model(
@@ -145,7 +146,9 @@ def bind_job(
         with closing(steps):
             for step in steps:
                 if isinstance(step, str):
-                    yield {bar.status: running(step)}
+                    if step != sentence:
+                        yield {bar.status: running(step)}
+                    sentence = step
                 else:
                     yield {bar.status: running(step.sentence)} | (job.show(step) if step != last else {})
                     last, current.done = step, step.done
