@@ -36,7 +36,7 @@ def method_rate(method: str, questions: Sequence[Sequence[Record]]) -> MethodRat
 
 def is_sorted(record: Record, example: Example) -> bool:
     """Check whether the documents of a record are in the order of their texts."""
-    texts = [example.documents[record.input_order[place]].text for place in record.permutation]
+    texts = [example.documents[record.input_order[slot]].text for slot in record.permutation]
     return texts == sorted(texts)
 
 
@@ -70,11 +70,11 @@ def measure_base_rate(run: Path, data: Path) -> BaseRate:
 
 
 def main() -> None:
-    """Write the file."""
+    """Measure the percentages and write them to a file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("run", type=Path, help="folder of the evaluation")
-    parser.add_argument("data", type=Path, help="its data set")
-    parser.add_argument("--file", type=Path, default=BASE_RATE_FILE, help="where to write the percentages")
+    parser.add_argument("data", type=Path, help="data set of the evaluation")
+    parser.add_argument("--file", type=Path, default=BASE_RATE_FILE, help="file for the percentages")
     arguments = parser.parse_args()
     rate = measure_base_rate(arguments.run, arguments.data)
     arguments.file.write_text(rate.model_dump_json(indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Golden outputs: what the program computes, recorded before its structure changes, compared afterwards.
+"""Golden outputs: results of the program, recorded before its structure changes, compared afterwards.
 
 `python tools/golden.py record FOLDER` computes and writes them. `python tools/golden.py compare FOLDER`
 computes them again, prints each difference, and exits with status 1 if there is one. Names after FOLDER
@@ -89,13 +89,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("action", choices=("record", "compare"))
     parser.add_argument("folder", type=lambda path: Path(path).resolve())
     parser.add_argument("only", nargs="*", help="parts and cases, such as a/llama b; all if none is named")
-    given = parser.parse_args(words)
+    options = parser.parse_args(words)
     status = 0
     for part, cases_in in PARTS.items():
-        if given.only and part not in {name.partition("/")[0] for name in given.only}:
+        if options.only and part not in {name.partition("/")[0] for name in options.only}:
             continue
-        file = given.folder / f"{part}.json"
-        recorded = None if given.action == "record" else json.loads(file.read_text(encoding="utf-8"))
+        file = options.folder / f"{part}.json"
+        recorded = None if options.action == "record" else json.loads(file.read_text(encoding="utf-8"))
         if recorded and part in DEPENDS_ON_PLATFORM and recorded["platform"] != platform():
             print(
                 f"{part}: recorded on {recorded['platform']}, and this platform is {platform()}. To compare "
@@ -111,7 +111,7 @@ def main(words: Sequence[str] | None = None) -> int:
         ):
             computed = {}
             for name, case in cases_in().items():
-                if not given.only or part in given.only or f"{part}/{name}" in given.only:
+                if not options.only or part in options.only or f"{part}/{name}" in options.only:
                     print(f"{part}/{name}", file=sys.stderr)
                     computed[name] = json.loads(json.dumps(case()))
         if recorded is None:
@@ -120,13 +120,13 @@ def main(words: Sequence[str] | None = None) -> int:
             file.write_text(content + "\n", encoding="utf-8")
             continue
         expected = recorded["cases"] if part == "a" else renamed(recorded["cases"], RENAMES)
-        if given.only and part not in given.only:
+        if options.only and part not in options.only:
             expected = {name: value for name, value in expected.items() if name in computed}
         for line in differences(expected, computed, part):
             print(line)
             status = 1
-    version_1 = given.folder / "version_1"
-    if given.action == "record" and (not given.only or "d" in given.only) and not version_1.exists():
+    version_1 = options.folder / "version_1"
+    if options.action == "record" and (not options.only or "d" in options.only) and not version_1.exists():
         write_version_1(version_1)
     return status
 

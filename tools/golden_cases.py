@@ -58,7 +58,7 @@ VARIABLE_TEXT = re.compile(
 
 
 def platform() -> dict[str, str | int]:
-    """Return what the bits of a logit may depend on besides the code."""
+    """Return the properties of the platform that logits may depend on."""
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     return {"hardware": hardware_of("cpu"), "threads": torch.get_num_threads(), **versions}
 
@@ -115,15 +115,19 @@ def supports(engine: pine.Engine, method: str) -> bool:
 
 
 def command_cases() -> Cases:
-    """Return the cases of part b: one per subcommand, a list of what its runs printed."""
+    """Return the cases of part b: one per subcommand, a list of the outputs of its runs."""
     load_tiny()
     Path("certificate.json").write_text(certificate(load_tiny()), encoding="utf-8")
-    judged = {"question": "Who?", "documents": ["Me.", {"title": "He", "text": "You."}], "task": "judge_pair"}
-    Path("one.json").write_text(json.dumps(judged), encoding="utf-8")
+    pair_request = {
+        "question": "Who?",
+        "documents": ["Me.", {"title": "He", "text": "You."}],
+        "task": "judge_pair",
+    }
+    Path("one.json").write_text(json.dumps(pair_request), encoding="utf-8")
     labeled = [f"labeled{number}.json" for number in range(3)]
     for number, name in enumerate(labeled):
         labels = {"question": f"Who is {number}?", "labels": ["A", "B"]}
-        Path(name).write_text(json.dumps(judged | labels), encoding="utf-8")
+        Path(name).write_text(json.dumps(pair_request | labels), encoding="utf-8")
     question, pair = (each.model_dump(mode="json", exclude_none=True) for each in (QUESTION, PAIR))
     enough = range(12)  # for intervals
     varied = [
@@ -165,7 +169,7 @@ def command_cases() -> Cases:
 
 
 def run_commands(lines: list[str]) -> list[dict[str, Any]]:
-    """Run subcommands in order; return what each printed and wrote."""
+    """Run subcommands in order; return the outputs of each."""
     return list(map(run_command, lines))
 
 
@@ -232,7 +236,7 @@ def schema_cases() -> Cases:
 
 
 def read_schemas() -> dict[str, Any]:
-    """Return what the page tells programs and assistants of its calls."""
+    """Return the OpenAPI schema of the page and the schemas of its MCP tools."""
     import httpx
     from mcp import ClientSession
     from mcp.client.streamable_http import streamable_http_client
@@ -314,11 +318,11 @@ def write_version_1(folder: Path) -> None:
 VERSION_1_OPTIONS = (
     "--model tiny --dtype float32 --methods vanilla,pine --orders as-is,reversed --max-new-tokens 3"
 )
-"""How the folder of records was evaluated."""
+"""Options of the evaluation in the folder of records."""
 
 
 def figure_cases() -> Cases:
-    """Return the cases of part e: one per `plot_` function, drawn of one shuffle of a tiny model."""
+    """Return the cases of part e: one per `plot_` function, of one shuffle of a tiny model."""
     from tests.viz.test_functions import draw_all
 
     shuffled = pine.Engine(families.make("llama")).shuffle(

@@ -1,12 +1,13 @@
-"""Measure in Chromium how fast the page responds, and its size: `python -m tools.latency_test`.
+"""Measure response times and size of the page in Chromium: `python -m tools.latency_test`.
 
-The last row is a run, from the click to its last word, beside one answer of the stock model.
+The last row is a run, from the click to its last update, compared with one answer of the stock model.
 """
 
 import re
 import statistics
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -21,146 +22,141 @@ from tools.record import example_form
 from viz.page.form.examples import FormExample
 from viz.page.form.form import form_request
 
-TIMES = 7
-"""How often each step is done; the median and the slowest are told."""
-
-ANSWERS_WITHIN_S = 0.3
-READY_WITHIN_S = 2.0
-MAX_ANSWER_TOKENS = 48
-"""Tokens of an answer of the run."""
-
-RUNS = 3
-
+NUM_REPEATS = 7
+NUM_RUNS = 3
+MAX_RESPONSE_S = 0.3
+MAX_LOAD_S = 2.0
+MAX_NEW_TOKENS = 48
 PAUSE_S = 0.25
-"""After which typing is over, see assets/typing.js."""
+"""Pause after typing before tokens are counted, see assets/typing.js."""
 
 TEXTS = "[...document.querySelectorAll('#documents .page-card textarea')].filter((one) => one.offsetParent)"
-"""The fields with the texts of the documents."""
+"""Visible fields with the texts of the documents."""
 
 CLOCK = """
-window.pace = { began: 0 };
+window.latency = { began: 0 };
 for (const kind of ["pointerdown", "keydown"])
-  addEventListener(kind, (event) => { window.pace.began = event.timeStamp; }, true);
+  addEventListener(kind, (event) => { window.latency.began = event.timeStamp; }, true);
 """
 
 WATCH = """
-(holds) => {
-  const holdsNow = new Function(`return ${holds}`);
-  window.pace.done = new Promise((done) => {
+(condition) => {
+  const holds = new Function(`return ${condition}`);
+  window.latency.done = new Promise((done) => {
     const look = () => {
-      if (holdsNow()) done(performance.now() - window.pace.began);
+      if (holds()) done(performance.now() - window.latency.began);
       else requestAnimationFrame(look);
     };
     requestAnimationFrame(look);
   });
 }
 """
-"""Looks at every frame, from now on, whether something holds; `pace.done` is then the milliseconds since the
-last press of a key or a button.
-"""
+"""Check a condition at every frame; `latency.done` resolves to the milliseconds since the last press."""
 
 
 def main() -> None:
     """Serve the page, time each step in Chromium and print a row for each."""
     with tempfile.TemporaryDirectory() as folder, started_app(Path(folder) / "log.txt") as app:
-        tell_size(app)
+        print_size(app)
         path = chromium_path()
         assert path, "no Chromium was found; install it or name its path in PINE_CHROMIUM"
         with started_chromium(path) as browser:
-            tell(
-                "page ready to read, new visitor", [ready(browser, app) for _ in range(TIMES)], READY_WITHIN_S
-            )
+            print_row("page load, new browser", repeat(lambda: load_in_new_context(browser, app)), MAX_LOAD_S)
             with browser.new_context(viewport={"width": 1440, "height": 900}) as context:
                 page = context.new_page()
                 page.add_init_script(CLOCK)
                 page.goto(app.url)
                 wait_for_model(page)
-                tell("ready again, same browser", [again(page, app) for _ in range(TIMES)], READY_WITHIN_S)
+                print_row("page load, same browser", repeat(lambda: load(page, app)), MAX_LOAD_S)
                 wait_for_model(page)
                 for label, step in STEPS.items():
                     step(page)
-                    most = ANSWERS_WITHIN_S + (PAUSE_S if step is count_tokens else 0)
-                    tell(label, [step(page) for _ in range(TIMES)], most)
-                tell_run(page)
+                    max_s = MAX_RESPONSE_S + (PAUSE_S if step is count_tokens else 0)
+                    print_row(label, repeat(partial(step, page)), max_s)
+                measure_run(page)
 
 
-def tell_size(app: ServedApp) -> None:
-    """Prints how large the page is as it comes from the server."""
+def repeat(step: Callable[[], float]) -> list[float]:
+    """Return the seconds of each repetition of a step."""
+    return [step() for _ in range(NUM_REPEATS)]
+
+
+def print_size(app: ServedApp) -> None:
+    """Print the size of the page as served."""
     html = httpx.get(app.url, timeout=30).content
     config = httpx.get(f"{app.url}config", timeout=30).json()
     outputs = sorted((len(event["outputs"]) for event in config["dependencies"]), reverse=True)
     print(f"HTML of the page: {len(html):,} bytes")
     print(f"widgets: {len(config['components'])}; events: {len(outputs)}")
-    print(f"outputs of an event: {outputs[0]} at most; of all events together {sum(outputs)}", flush=True)
+    print(f"outputs: at most {outputs[0]} per event, {sum(outputs)} of all events", flush=True)
 
 
-def tell(label: str, seconds: list[float], most: float) -> None:
-    """Prints a row: fastest, median and slowest, and whether the median is within what is asked."""
-    fastest, median, slowest = min(seconds), statistics.median(seconds), max(seconds)
-    mark = "ok" if median <= most else "SLOW"
-    print(
-        f"{label:36} {fastest:6.3f} {median:6.3f} {slowest:6.3f} s, within {most:.3g} s: {mark}", flush=True
-    )
+def print_row(label: str, seconds: list[float], max_s: float) -> None:
+    """Print the minimum, median and maximum, and the comparison of the median with its limit."""
+    low, median, high = min(seconds), statistics.median(seconds), max(seconds)
+    mark = "ok" if median <= max_s else "SLOW"
+    print(f"{label:36} {low:6.3f} {median:6.3f} {high:6.3f} s, limit {max_s:.3g} s: {mark}", flush=True)
 
 
-def tell_run(page: Page) -> None:
-    """Prints how long the default example runs, in turns with the stock model, which writes as many tokens as
-    the longest of its answers has."""
+def measure_run(page: Page) -> None:
+    """Measure runs of the default example in turns with the stock model, and print a row.
+
+    The stock model generates as many tokens as the longest answer of the run has.
+    """
     engine, form = Engine.load(dtype="float32"), example_form(DEFAULT.name)
     layout = form_request(form).tokenize(engine)
     pick(page, DEFAULT)
-    set_length(page, MAX_ANSWER_TOKENS)
+    set_length(page, MAX_NEW_TOKENS)
     runs, stock, longest = [], [], 0
-    for number in range(RUNS + 1):
-        took, tokens = run_once(page)
+    for number in range(NUM_RUNS + 1):
+        run_s, tokens = run_once(page)
         longest = max(longest, tokens)
-        beside = time_stock(engine.model, layout, tokens).end_to_end(tokens)
-        if number:  # the first of both wakes what sleeps
-            runs.append(took)
-            stock.append(beside)
+        stock_s = time_stock(engine.model, layout, tokens).end_to_end(tokens)
+        if number:  # the first pair is a warm-up
+            runs.append(run_s)
+            stock.append(stock_s)
     ratio = statistics.median(run / one for run, one in zip(runs, stock, strict=True))
-    tell(f"a run, {longest} tokens at most, {ratio:.2f}x stock", runs, 2 * statistics.median(stock))
+    print_row(f"run, max. {longest} tokens, {ratio:.2f}x stock", runs, 2 * statistics.median(stock))
 
 
 def run_once(page: Page) -> tuple[float, int]:
-    """Seconds from the click on Run to the last word, and how many tokens the longest answer has."""
+    """Return the seconds from the click on Run to the last update, and the tokens of the longest answer."""
     is_done = "document.querySelector('#run-status').innerText.includes('Done:')"
     watch(page, f"!{is_done}")
     page.locator("#run").click()
     seconds(page)
     watch(page, is_done)
-    took = seconds(page)
-    found = [
-        re.search(r"tokens\s+(\d+)", card) for card in page.locator("#answers .pine-card").all_inner_texts()
-    ]
-    return took, max(int(one[1]) for one in found if one)
+    run_s = seconds(page)
+    cards = page.locator("#answers .pine-card").all_inner_texts()
+    matches = [re.search(r"tokens\s+(\d+)", card) for card in cards]
+    return run_s, max(int(match[1]) for match in matches if match)
 
 
-def ready(browser: Browser, app: ServedApp) -> float:
-    """Seconds from the request to the first answer and the first document in sight."""
+def load_in_new_context(browser: Browser, app: ServedApp) -> float:
+    """Load the page with an empty cache. Return the seconds until answer and document are visible."""
     with browser.new_context(viewport={"width": 1440, "height": 900}) as context:
         page = context.new_page()
         page.add_init_script(CLOCK)
-        return again(page, app)
+        return load(page, app)
 
 
-def again(page: Page, app: ServedApp) -> float:
-    """The same, where the browser may know the page already."""
+def load(page: Page, app: ServedApp) -> float:
+    """Load the page. Return the seconds from the request until answer and document are visible."""
     page.goto(app.url, wait_until="commit")
-    page.wait_for_function("window.pace")
+    page.wait_for_function("window.latency")
     answer = "document.querySelector('#answers .pine-answer-text')?.offsetParent"
     watch(page, f"{answer} && {TEXTS}[0]?.value === {DEFAULT.documents[0].text!r}")
     return seconds(page)
 
 
-def watch(page: Page, holds: str) -> None:
-    """Looks from now on for what holds."""
-    page.evaluate(WATCH, holds)
+def watch(page: Page, condition: str) -> None:
+    """Start to check a condition at every frame."""
+    page.evaluate(WATCH, condition)
 
 
 def seconds(page: Page) -> float:
-    """From the last press to what was looked for."""
-    milliseconds: float = page.evaluate("window.pace.done")
+    """Return the seconds from the last press until the condition holds."""
+    milliseconds: float = page.evaluate("window.latency.done")
     return milliseconds / 1000
 
 
@@ -209,16 +205,16 @@ def remove(page: Page) -> float:
     return seconds(page)
 
 
-def pick_other(example: FormExample, other: FormExample) -> Callable[[Page], float]:
+def select_other(example: FormExample, other: FormExample) -> Callable[[Page], float]:
     """Return a step that selects the one of two examples that is not selected."""
 
     def step(page: Page) -> float:
-        shown = page.get_by_label("Example", exact=True)
-        picked = other if shown.input_value() == example.name else example
-        shown.click()
-        texts = ",".join(document.text for document in picked.documents)
+        dropdown = page.get_by_label("Example", exact=True)
+        selected = other if dropdown.input_value() == example.name else example
+        dropdown.click()
+        texts = ",".join(document.text for document in selected.documents)
         watch(page, f"{TEXTS}.map((one) => one.value).join() === {texts!r}")
-        page.get_by_role("option", name=picked.name, exact=True).click()
+        page.get_by_role("option", name=selected.name, exact=True).click()
         return seconds(page)
 
     return step
@@ -226,12 +222,12 @@ def pick_other(example: FormExample, other: FormExample) -> Callable[[Page], flo
 
 STEPS = {
     "Up": move_up,
-    "a letter": type_letter,
-    "tokens counted, 0.25 s after typing": count_tokens,
+    "typed letter": type_letter,
+    "token count, 0.25 s after typing": count_tokens,
     "Add": add,
     "Remove": remove,
-    "an example, short and default": pick_other(SHORT, DEFAULT),
-    "an example, long and default": pick_other(LONG, DEFAULT),
+    "Example, short or default": select_other(SHORT, DEFAULT),
+    "Example, long or default": select_other(LONG, DEFAULT),
 }
 
 

@@ -1,11 +1,10 @@
-"""Many clients that start a run at the same moment: the time of the last answer over that of one alone."""
+"""Many clients that start a run at the same moment: time of the last answer relative to a single run."""
 
 import asyncio
 import json
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, Literal
 
 import httpx
 
-from tools.load_clients import ANSWER, LostError, Page, Visitor
+from tools.load_clients import ANSWER, LostError, Page, PageSession
 
 Same = Literal["example", "shuffle", "none"]
 """Requests of the clients: the first example, its shuffle test, or its documents and different questions."""
@@ -60,34 +59,35 @@ async def measure_burst(url: str, log: Path, clients: int, same: Same, rounds: i
     """
     errors = Counter[str]()
     alone, last, computed = list[float](), list[float](), list[int]()
-    async with AsyncExitStack() as open_, httpx.AsyncClient(base_url=url, timeout=60) as first:
-        page = Page.of((await first.get("/config")).json())
-        visitors = []
+    async with AsyncExitStack() as stack, httpx.AsyncClient(base_url=url, timeout=60) as first:
+        page = await Page.fetch(first)
+        sessions = []
         for number in range(clients):
             headers = {"X-Forwarded-For": f"198.51.100.{number % 250 + 1}"}
             client = httpx.AsyncClient(base_url=url, timeout=60, headers=headers)
-            visitor = Visitor(await open_.enter_async_context(client), page)
-            await open_.enter_async_context(visitor.here())
-            await visitor.open()
-            visitors.append(visitor)
-        await _run(visitors[0], page, "example", 0)  # loads the model
+            session = PageSession(await stack.enter_async_context(client), page)
+            await stack.enter_async_context(session.heartbeat())
+            await session.open()
+            sessions.append(session)
+        await _run(sessions[0], page, "example", 0)  # loads the model
         others = range(1, clients) if same == "none" else ()
-        results = [(await _run(visitors[0], page, same, number))[1] for number in others]
+        results = [(await _run(sessions[0], page, same, number))[1] for number in others]
         different = 0
         for _ in range(rounds):
-            seconds, result = await _run(visitors[0], page, same, 0)
+            seconds, result = await _run(sessions[0], page, same, 0)
             alone.append(seconds)
             expected = [result, *results]
-            written = len(log.read_text())
-            runs = [_run(visitor, page, same, number) for number, visitor in enumerate(visitors)]
-            ended = await asyncio.gather(*runs, return_exceptions=True)
-            for number, result in enumerate(ended):
+            log_size = len(log.read_text())
+            runs = [_run(session, page, same, number) for number, session in enumerate(sessions)]
+            outcomes = await asyncio.gather(*runs, return_exceptions=True)
+            for number, result in enumerate(outcomes):
                 if isinstance(result, BaseException):
                     errors[f"{type(result).__name__}: {result}"] += 1
                 else:
                     different += result[1] != expected[number % len(expected)]
-            last.append(max((one[0] for one in ended if not isinstance(one, BaseException)), default=0.0))
-            computed.append(_num_computed(log.read_text()[written:].splitlines()))
+            last.append(max((one[0] for one in outcomes if not isinstance(one, BaseException)), default=0.0))
+            lines = log.read_text()[log_size:].splitlines()
+            computed.append(sum(not json.loads(one).get("shared") for one in lines if one.startswith("{")))
     return BurstReport(
         clients=clients,
         same=same,
@@ -101,25 +101,16 @@ async def measure_burst(url: str, log: Path, clients: int, same: Same, rounds: i
     )
 
 
-async def _run(visitor: Visitor, page: Page, same: Same, number: int) -> tuple[float, Any]:
+async def _run(session: PageSession, page: Page, same: Same, number: int) -> tuple[float, Any]:
     """Return the time of one run and its results, as the page shows them."""
     button = "shuffle" if same == "shuffle" else "run"
-    event = page.pressed(button)
-    question = page.values(event)[_place(page, event, "question")]
-    values = page.example(event, {"question": f"{question} ({number})"} if same == "none" else {})
+    (question,) = (one["value"] for one in page.components.values() if one.get("elem_id") == "question")
+    changes = {"question": f"{question} ({number})"} if same == "none" else {}
+    values = page.values(page.click_event(button), **changes)
     began = time.monotonic()
-    words = [words async for words, _ in visitor.press(button, values)]
+    statuses = [status async for status, _ in session.start(button, values)]
     seconds = time.monotonic() - began
-    if "Done:" not in words[-1]:
-        raise LostError(f"the run ended with: {words[-1]}")
-    shown = visitor.html
-    return seconds, shown["order-table"] if same == "shuffle" else ANSWER.findall(shown["answers"])
-
-
-def _place(page: Page, event: dict[str, Any], name: str) -> int:
-    return [page.components[one].get("elem_id") for one in event["inputs"]].index(name)
-
-
-def _num_computed(lines: Sequence[str]) -> int:
-    runs = [json.loads(line) for line in lines if line.startswith("{")]
-    return sum(not run.get("shared") for run in runs)
+    if "Done:" not in statuses[-1]:
+        raise LostError(f"the run ended with: {statuses[-1]}")
+    html = session.html
+    return seconds, html["order-table"] if same == "shuffle" else ANSWER.findall(html["answers"])

@@ -1,4 +1,4 @@
-"""Run docs/notebook.ipynb here and store its results as tables and static images, which GitHub shows.
+"""Run docs/notebook.ipynb and store its results as tables and static images, which GitHub renders.
 
 Needs kaleido and Chromium. Figures of a notebook that runs in Jupyter are interactive.
 """
@@ -20,7 +20,7 @@ COLORS = 96  # of an image, so that the file stays small
 
 
 def main() -> None:
-    """Run all cells but the installation, and write the notebook with their outputs."""
+    """Run all cells except the installation, and write the notebook with their outputs."""
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     names: dict[str, Any] = {}
     number = 0
@@ -28,9 +28,9 @@ def main() -> None:
         code = "".join(cell["source"])
         if cell["cell_type"] == "code" and not code.startswith("%"):
             number += 1
-            shown = run_cell(code, names)
+            value = run_cell(code, names)
             cell["execution_count"] = number
-            cell["outputs"] = [] if shown is None else [output(shown, number)]
+            cell["outputs"] = [] if value is None else [output(value, number)]
     NOTEBOOK.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -54,7 +54,7 @@ def output(value: Any, number: int) -> dict[str, Any]:
     """Return the output of a cell in the format of notebooks.
 
     Args:
-        value: Figure or result that the cell shows.
+        value: Figure or result of the last expression.
         number: Execution count of the cell.
     """
     if isinstance(value, Figure):

@@ -1,7 +1,7 @@
 """Record the answers that the page shows before a run: `make record`, or `python -m tools.record`.
 
-Answers every example of assets/examples.json, with the embedded model or the task's own, and one of them, for
-the tutorial, in all orders of its documents. Writes assets/recorded/answers.json and tutorial.npz.
+Runs every example of assets/examples.json with the model of its task or the embedded one, and the example of
+the tutorial in all document orders. Writes assets/recorded/answers.json and tutorial.npz.
 """
 
 import argparse
@@ -44,60 +44,59 @@ def recorded_sentence(engine: Engine) -> str:
 
 
 def record(engine: Engine, form: Form, *, example: str) -> Recording:
-    """Answers the form in the order as entered and in all others. It has three documents or four."""
+    """Return the runs of a form with three or four documents, in the order as entered and in all others."""
     sentence = recorded_sentence(engine)
-    finished, _ = _shuffled(engine, form)
-    as_entered = finished.order
-    exchanged = (as_entered[2], as_entered[1], as_entered[0], *as_entered[3:])
+    finished, _ = _shuffle(engine, form)
+    first, second, third, *rest = finished.order
+    exchanged = _run(engine, form, (third, second, first, *rest))
     return Recording(
         example=example,
         question=form.question,
         run=replace(_with_attention(engine, finished), recorded=sentence, form=None),
-        exchanged=replace(_for_the_proof(_run(engine, form, exchanged)), recorded=sentence, form=None),
+        exchanged=replace(_pine_importance(exchanged), recorded=sentence, form=None),
     )
 
 
 def _with_attention(engine: Engine, run: FinishedRun) -> FinishedRun:
-    """The run with the attention of the head that is shown first, token by token."""
+    """Add the attention between all tokens in the initially selected head."""
     request = attention_request(run, first_selection(run))
     *_, last = attend(engine, request)
     assert last.weights
     of = TokenRange(request.layer, request.head, 0, request.layout.num_tokens)
     traces = dict(run.result.traces)
     for method, weights in last.weights.items():
-        kept = TokenWeights(of, weights.astype(np.float32))
-        traces[method] = replace(traces[method], token_weights=(kept,))
+        token_weights = TokenWeights(of, weights.astype(np.float32))
+        traces[method] = replace(traces[method], token_weights=(token_weights,))
     return replace(run, result=replace(run.result, traces=traces))
 
 
-def _shuffled(engine: Engine, form: Form) -> tuple[FinishedRun, InOrders]:
+def _shuffle(engine: Engine, form: Form) -> tuple[FinishedRun, InOrders]:
     """Return the run in the order as entered with those in other orders, and the answers by order."""
-    views = shuffle(engine, form, count=DEFAULT_ORDERS, seed=0, controls=False)
-    *_, last = views
+    *_, last = shuffle(engine, form, count=DEFAULT_ORDERS, seed=0, controls=False)
     assert last.finished is not None
     return last.finished, last.in_orders
 
 
 def _run(engine: Engine, form: Form, order: Sequence[int]) -> FinishedRun:
-    """The run with the documents in this order."""
-    entries = tuple(form.entries[place] for place in order)
+    """Return a run with the documents in this order."""
+    entries = tuple(form.entries[slot] for slot in order)
     *_, last = answer(engine, replace(form, entries=entries))
     assert last.finished is not None
     return last.finished
 
 
-def _for_the_proof(run: FinishedRun) -> FinishedRun:
-    """What PINE's trace says of documents and question.
+def _pine_importance(run: FinishedRun) -> FinishedRun:
+    """Return the part of a run with PINE's importance of the documents for the question.
 
-    It comes out of a run of all methods: in a run of its own, a batch of another shape, last bits differ.
+    The run has all methods, because logits depend on the shape of the batch.
     """
-    rows = slice(run.result.layout.suffix_length)
+    queries = slice(run.result.layout.suffix_length)
     trace = run.result.traces["pine"]
     assert trace.suffix_importance is not None
     short = replace(
         trace,
-        suffix_starts=trace.suffix_starts[:, :, rows],
-        suffix_importance=trace.suffix_importance[:, :, rows],
+        suffix_starts=trace.suffix_starts[:, :, queries],
+        suffix_importance=trace.suffix_importance[:, :, queries],
         suffix_attention=None,
     )
     return replace(
@@ -108,40 +107,40 @@ def _for_the_proof(run: FinishedRun) -> FinishedRun:
 
 
 def example_form(name: str) -> Form:
-    """The example of that name with the methods of the tutorial."""
+    """Return the form of an example with the methods of the tutorial."""
     example = next(example for example in load_examples() if example.name == name)
     return example.form([row.name for row in TUTORIAL_METHODS], MAX_NEW_TOKENS)
 
 
 def record_answers(engine: Engine, example: FormExample) -> RecordedAnswers:
-    """Answers an example in several orders with the methods that are ticked when the page is opened."""
+    """Return the answers of an example in several orders, with the default methods."""
     form = example.form(DEFAULT_METHODS, MAX_NEW_TOKENS)
-    run, tried = _shuffled(engine, form)
+    run, by_order = _shuffle(engine, form)
     return RecordedAnswers(
         fingerprint=fingerprint(example),
         recorded=recorded_sentence(engine),
-        orders=tried.orders,
+        orders=by_order.orders,
         answers=tuple(
             RecordedAnswer(
                 method=method,
-                text=said.text,
-                num_tokens=len(said.token_ids),
-                finish_reason=said.finish_reason,
-                in_orders=tried.answers[method],
-                starts=tuple(tuple(one.starts[method].tolist()) for one in tried.positions),
+                text=output.text,
+                num_tokens=len(output.token_ids),
+                finish_reason=output.finish_reason,
+                in_orders=by_order.answers[method],
+                starts=tuple(tuple(one.starts[method].tolist()) for one in by_order.positions),
             )
-            for method, said in run.result.answers.items()
+            for method, output in run.result.answers.items()
         ),
-        lengths=tuple(tried.positions[0].lengths.tolist()),
+        lengths=tuple(by_order.positions[0].lengths.tolist()),
     )
 
 
 def main() -> None:
-    """Records the examples."""
+    """Record the examples."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--example", default=EXAMPLE, help="name of an example of assets/examples.json")
-    parser.add_argument("--file", type=Path, default=TUTORIAL_RECORDING, help="where to write its run")
-    parser.add_argument("--answers", type=Path, default=ANSWERS_FILE, help="where to write the answers")
+    parser.add_argument("--file", type=Path, default=TUTORIAL_RECORDING, help="file for its run")
+    parser.add_argument("--answers", type=Path, default=ANSWERS_FILE, help="file for the answers")
     arguments = parser.parse_args()
     examples = load_examples()
     models = {example.name: TASKS[example.task].model or None for example in examples}

@@ -1,4 +1,4 @@
-"""Hook of mkdocs: the site has pictures of assets/; other links out of docs/ lead to the repository."""
+"""Hook of mkdocs: add pictures of assets/ to the site; other links out of docs/ lead to the repository."""
 
 import re
 from pathlib import Path

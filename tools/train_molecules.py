@@ -103,7 +103,7 @@ class TrainingBatches:
         self._tokenizer, self._molecules, self._recipe = tokenizer, molecules, recipe
         columns = zip(*(molecule.properties for molecule in molecules), strict=True)
         self._noise_std = [recipe.noise_std * pstdev(values) for values in columns]
-        self._epoch = cache(self._shuffled)
+        self._epoch = cache(self._shuffle)
 
     def batch(self, step: int) -> Batch:
         """Return the examples of a step, counted from 0."""
@@ -112,7 +112,7 @@ class TrainingBatches:
             self._tokenizer, [self._example(index) for index in range(first, first + self._recipe.batch_size)]
         )
 
-    def _shuffled(self, epoch: int) -> list[int]:
+    def _shuffle(self, epoch: int) -> list[int]:
         count = len(self._molecules)
         return random.Random(f"{self._recipe.seed}/epoch {epoch}").sample(range(count), count)
 
@@ -195,7 +195,7 @@ class TrainingStep:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModel:
     """Model with the lowest held-out loss, in nats per token, and the number of its step."""
 
     model: LlamaForCausalLM
@@ -229,7 +229,7 @@ def train(
     *,
     checkpoint_every: int = 100,
     resume: bool = False,
-) -> Generator[TrainingStep, None, Trained]:
+) -> Generator[TrainingStep, None, TrainedModel]:
     """Train a model. Yields after each step and returns the model with the lowest held-out loss.
 
     Args:
@@ -293,12 +293,12 @@ def train(
             os.replace(path.with_suffix(".tmp"), path)
         yield TrainingStep(done, loss, held_out_loss)
     model.load_state_dict(best)
-    return Trained(model.eval().requires_grad_(False), best_loss, best_step)
+    return TrainedModel(model.eval().requires_grad_(False), best_loss, best_step)
 
 
 def run_with_progress(
-    training: Generator[TrainingStep, None, Trained], steps: int, report: Callable[[str], None]
-) -> Trained:
+    training: Generator[TrainingStep, None, TrainedModel], steps: int, report: Callable[[str], None]
+) -> TrainedModel:
     """Run a training to its end and report losses and remaining time at each held-out measurement."""
     losses: list[float] = []
     start, count = time.perf_counter(), 0
@@ -306,7 +306,7 @@ def run_with_progress(
         try:
             step = next(training)
         except StopIteration as end:
-            return cast(Trained, end.value)
+            return cast(TrainedModel, end.value)
         losses.append(step.loss)
         count += 1
         if step.held_out is not None:
@@ -377,7 +377,7 @@ def create_folder(folder: Path) -> None:
 
 
 def save(
-    trained: Trained,
+    trained: TrainedModel,
     recipe: Recipe,
     data: Path,
     sources: Sequence[str],

@@ -25,7 +25,7 @@ async def visiting(app: ServedApp, address: str = "") -> AsyncIterator[tuple[htt
     """
     headers = {"X-Forwarded-For": address} if address else {}
     async with httpx.AsyncClient(base_url=app.url, timeout=60, headers=headers) as client:
-        yield client, Page.of((await client.get("/config")).json())
+        yield client, await Page.fetch(client)
 
 
 async def ask(app: ServedApp) -> dict[str, str]:

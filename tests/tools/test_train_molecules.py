@@ -26,7 +26,7 @@ from tools.train_molecules import (
     ANY_SPELLING,
     CANONICAL,
     CHARACTERS,
-    Trained,
+    TrainedModel,
     TrainingBatches,
     TrainingStep,
     train,
@@ -109,7 +109,7 @@ def test_random_spelling_follows_own_separator() -> None:
     assert len(canonical) + len(random_spelling) == len(pairs) and set(canonical) <= smiles
 
 
-def finish(training: Generator[TrainingStep, None, Trained]) -> tuple[list[TrainingStep], Trained]:
+def finish(training: Generator[TrainingStep, None, TrainedModel]) -> tuple[list[TrainingStep], TrainedModel]:
     steps = []
     while True:
         try:
@@ -118,7 +118,7 @@ def finish(training: Generator[TrainingStep, None, Trained]) -> tuple[list[Train
             return steps, end.value
 
 
-def stop(training: Generator[TrainingStep, None, Trained], after: int) -> list[TrainingStep]:
+def stop(training: Generator[TrainingStep, None, TrainedModel], after: int) -> list[TrainingStep]:
     steps = [next(training) for _ in range(after)]
     training.close()
     return steps

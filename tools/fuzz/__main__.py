@@ -1,4 +1,4 @@
-"""Throws bad input at every door of the project and says what came of it; status 1 if anything went wrong."""
+"""Send invalid input to all entry points and print the outcomes; the exit status is 1 after a failure."""
 
 import argparse
 import contextlib
@@ -14,8 +14,8 @@ from typing import Any
 
 
 @contextlib.contextmanager
-def _own_folder() -> Iterator[Path]:
-    """A folder for all temporary files, set before anything is imported that asks where they go."""
+def _temporary_folder() -> Iterator[Path]:
+    """Yield the folder of all temporary files, set before the import of modules that read its path."""
     with tempfile.TemporaryDirectory(prefix="pine-fuzz-") as name:
         os.environ |= {"TMPDIR": name, "GRADIO_TEMP_DIR": f"{name}/gradio", "HF_HUB_OFFLINE": "1"}
         tempfile.tempdir = name
@@ -24,47 +24,47 @@ def _own_folder() -> Iterator[Path]:
 
 
 def main() -> int:
-    """Runs all kinds of input; returns the exit status."""
+    """Run all kinds of input; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inputs", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kinds", default="", help="some of the kinds alone, by part of their names")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--inputs", type=int, default=10_000, help="number of inputs")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the inputs")
+    parser.add_argument("--kinds", default="", help="parts of names of kinds, separated by commas")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args()
     sys.dont_write_bytecode = True
-    with _own_folder() as folder:
-        report = _throw(folder, arguments.inputs, arguments.seed, arguments.kinds)
+    with _temporary_folder() as folder:
+        report = _run(folder, arguments.inputs, arguments.seed, arguments.kinds)
     print(json.dumps(report) if arguments.json else _table(report))
     return 0 if report["clean"] else 1
 
 
-def _throw(folder: Path, inputs: int, seed: int, chosen: str) -> dict[str, Any]:
+def _run(folder: Path, inputs: int, seed: int, names: str) -> dict[str, Any]:
     from hypothesis.configuration import set_hypothesis_home_dir
 
     from pine_engine.models.embedded import find_embedded_gguf, prepare_embedded
     from tools.fuzz.kinds import KINDS
     from tools.fuzz.outcomes import Tally
-    from tools.fuzz.served import Doors, served_page, tiny_engine
-    from tools.fuzz.watch import Log, Watch
+    from tools.fuzz.served import Targets, served_page, tiny_engine
+    from tools.fuzz.watch import AccessMonitor, TracebackHandler
 
-    logging.getLogger("viz").setLevel(logging.ERROR)  # what was refused is told in the figures
+    logging.getLogger("viz").setLevel(logging.ERROR)  # rejections are counted here
     began = time.monotonic()
     set_hypothesis_home_dir(folder)
     models = [prepare_embedded().parent] if find_embedded_gguf() else []
-    watch, log = Watch(folder, models), Log()
+    monitor, log = AccessMonitor(folder, models), TracebackHandler()
     engine = tiny_engine()
     tallies = []
     with served_page(engine) as page:
-        doors = Doors(engine, page, folder / "files")
-        kinds = [kind for kind in KINDS if any(part in kind.name for part in chosen.split(","))]
-        for kind in kinds:  # what is imported and read at the first use is not judged
-            kind.throw(doors, 8, seed + 1, Tally(kind.name))
-        with watch.armed(), log.listening():
+        targets = Targets(engine, page, folder / "files")
+        kinds = [kind for kind in KINDS if any(part in kind.name for part in names.split(","))]
+        for kind in kinds:  # imports and reads at the first use are not monitored
+            kind.run(targets, 8, seed + 1, Tally(kind.name))
+        with monitor.active(), log.attached():
             for kind in kinds:
                 tally = Tally(kind.name)
-                began_kind = time.monotonic()
-                kind.throw(doors, round(inputs * kind.share), seed, tally)
-                tally.seconds = round(time.monotonic() - began_kind, 1)
+                start = time.monotonic()
+                kind.run(targets, round(inputs * kind.share), seed, tally)
+                tally.seconds = round(time.monotonic() - start, 1)
                 tallies.append(tally)
                 print(f"{tally.kind}: {tally.inputs} in {tally.seconds} s", file=sys.stderr)
     return {
@@ -76,9 +76,9 @@ def _throw(folder: Path, inputs: int, seed: int, chosen: str) -> dict[str, Any]:
         "failures": sum(len(tally.failures) for tally in tallies),
         "control_tokens": sum(tally.control_tokens for tally in tallies),
         "tracebacks": log.tracebacks,
-        "touched_outside": sorted(watch.touched),
+        "touched_outside": sorted(monitor.violations),
         "seconds": round(time.monotonic() - began, 1),
-        "clean": not (log.tracebacks or watch.touched or any(tally.failures for tally in tallies)),
+        "clean": not (log.tracebacks or monitor.violations or any(tally.failures for tally in tallies)),
     }
 
 
@@ -86,7 +86,7 @@ def _table(report: dict[str, Any]) -> str:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"Bad input, seed {report['seed']}")
+    table = Table(title=f"Invalid input, seed {report['seed']}")
     for name in ("kind", "inputs", "answered", "refused", "failures", "control tokens", "seconds"):
         table.add_column(name, justify="left" if name == "kind" else "right")
     for kind in report["kinds"]:
@@ -103,7 +103,7 @@ def _table(report: dict[str, Any]) -> str:
         console.print(
             f"{report['inputs']:,} inputs in {report['seconds']:.0f} s: {report['failures']} failures, "
             f"{len(report['tracebacks'])} tracebacks in the log, {report['control_tokens']} control tokens, "
-            f"{len(report['touched_outside'])} files outside touched",
+            f"{len(report['touched_outside'])} accesses outside the folder",
             markup=False,
             highlight=False,
         )

@@ -1,105 +1,98 @@
-"""Bad input for the command line: files and arguments of its verbs."""
+"""Invalid input for the command line: files and arguments of its subcommands."""
 
 import contextlib
 import io
 import random
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from unittest.mock import patch
 
 from hypothesis import strategies as st
 
 from tools.fuzz import corpus
 from tools.fuzz.outcomes import FailureError, Tally
-from tools.fuzz.served import Doors
+from tools.fuzz.served import Targets
 
-COMPARING = corpus.COMPARISONS.map(corpus.as_json)
-MEASURING = st.lists(corpus.ROWS, min_size=1, max_size=2).map(
+COMPARE_FILES = corpus.REQUESTS.map(corpus.as_json)
+EVALUATE_FILES = st.lists(corpus.ROWS, min_size=1, max_size=2).map(
     lambda rows: b"\n".join(map(corpus.as_json, rows))
 )
 
-VERBS: tuple[tuple[tuple[str, ...], st.SearchStrategy[bytes]], ...] = (
-    (("compare", "FILE", "--methods", "vanilla,pine", "--max-new-tokens", "2"), COMPARING),
-    (("verify", "FILE", "--methods", "pine", "--num-orders", "1", "--max-new-tokens", "1"), MEASURING),
+SUBCOMMANDS: tuple[tuple[tuple[str, ...], st.SearchStrategy[bytes]], ...] = (
+    (("compare", "FILE", "--methods", "vanilla,pine", "--max-new-tokens", "2"), COMPARE_FILES),
+    (("verify", "FILE", "--methods", "pine", "--num-orders", "1", "--max-new-tokens", "1"), EVALUATE_FILES),
     (
         ("debias", "FILE", "--wrapper", "permutation_sampled", "--labels", "A,B", "--max-new-tokens", "2"),
-        COMPARING,
+        COMPARE_FILES,
     ),
-    (("evaluate", "FILE", "--methods", "pine", "--max-new-tokens", "2", "--output-dir", "RUN"), MEASURING),
+    (
+        ("evaluate", "FILE", "--methods", "pine", "--max-new-tokens", "2", "--output-dir", "RUN"),
+        EVALUATE_FILES,
+    ),
     (
         (
             *("evaluate", "FILE", "--methods", "permutation_cyclic:nia,calibration_first"),
             *("--max-new-tokens", "2", "--output-dir", "RUN"),
         ),
-        MEASURING,
+        EVALUATE_FILES,
     ),
     (("report", "FILE", "--output-dir", "RUN"), corpus.CONTENTS),
     (("reproduce", "FILE"), corpus.CONTENTS),
     (("conformance", "FILE"), corpus.CONTENTS),
     (("download-data", "FILE"), corpus.CONTENTS),
 )
-"""Verbs with arguments that are right, and files that are nearly right for them."""
+"""Subcommands with valid arguments, and strategies of nearly valid files for them."""
 
 OPTIONS = ("--methods", "--max-new-tokens", "--dtype", "--labels", "--seed", "--limit", "--orders", "--json")
 
 
-def throw_commands(doors: Doors, count: int, seed: int, tally: Tally) -> None:
-    """Verbs with files: every third file is any, and every fourth call has one option more."""
+def fuzz_commands(targets: Targets, count: int, seed: int, tally: Tally) -> None:
+    """Run subcommands: every third with any file, and every fourth with an additional option."""
     from pine_engine.cli import main as cli
 
-    each = -(-count // len(VERBS))
-    throws = [
-        (verb, right, other, value)
-        for verb, contents in VERBS
-        for right, other, value in corpus.draws(
-            st.tuples(contents, corpus.CONTENTS, corpus.TEXTS), each, seed
-        )
+    each = -(-count // len(SUBCOMMANDS))
+    cases = [
+        (subcommand, *contents)
+        for subcommand, strategy in SUBCOMMANDS
+        for contents in corpus.samples(st.tuples(strategy, corpus.CONTENTS, corpus.TEXTS), each, seed)
     ]
-    random.Random(seed).shuffle(throws)
-    for number, (verb, right, other, value) in enumerate(throws[:count]):
-        path = doors.folder / f"input{number}.jsonl"
-        path.write_bytes(right if number % 3 else other)
+    random.Random(seed).shuffle(cases)
+    for number, (subcommand, expected, other, value) in enumerate(cases[:count]):
+        path = targets.folder / f"input{number}.jsonl"
+        path.write_bytes(expected if number % 3 else other)
         names = {"FILE": path.name, "RUN": f"run{seed}-{number}"}
-        arguments = [names.get(argument, argument) for argument in verb]
+        arguments = [names.get(argument, argument) for argument in subcommand]
         if number % 4 == 0:
             arguments += [OPTIONS[number // 4 % len(OPTIONS)], value]
-        # The system passes no NUL, and no surrogate that stands for no byte.
+        # Arguments of a process have no NUL, and no surrogate that does not represent a byte.
         arguments = [one.replace("\0", "").encode("utf-8", "replace").decode() for one in arguments]
 
         def run(arguments: list[str] = arguments) -> bool:
-            status, errors = _run_verb(cli.main, doors, arguments)
+            status, errors = _run_subcommand(cli.main, targets, arguments)
             if "Traceback" in errors or status not in (0, 1, 2):
                 raise FailureError(f"status {status}: {errors[-200:]}")
             if status == 2 and not errors.strip():
-                raise FailureError("refused without a sentence")
+                raise FailureError("rejected without a message")
             return status != 2
 
-        tally.judge(arguments, run)
+        tally.run(arguments, run)
         path.unlink()
 
 
-def _run_verb(main: Callable[[], None], doors: Doors, arguments: list[str]) -> tuple[int, str]:
-    with _stand_ins(doors), contextlib.chdir(doors.folder):
-        out, errors = io.StringIO(), io.StringIO()
-        argv, sys.argv = sys.argv, ["pine_engine", *arguments]
-        try:
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-                main()
-        except SystemExit as end:
-            return int(end.code or 0), errors.getvalue()
-        finally:
-            sys.argv = argv
-        return 0, errors.getvalue()
-
-
-@contextmanager
-def _stand_ins(doors: Doors) -> Iterator[None]:
-    """The tiny model in place of any other, without loading it anew for each input."""
+def _run_subcommand(main: Callable[[], None], targets: Targets, arguments: list[str]) -> tuple[int, str]:
+    """Return exit status and stderr of a subcommand, with the tiny model in place of all others."""
     from pine_engine.cli import output
 
-    load = output.load
-    output.load = lambda *_, **__: doors.engine
-    try:
-        yield
-    finally:
-        output.load = load
+    errors = io.StringIO()
+    with (
+        patch.object(output, "load", lambda *_, **__: targets.engine),
+        patch.object(sys, "argv", ["pine_engine", *arguments]),
+        contextlib.chdir(targets.folder),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(errors),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            return int(end.code or 0), errors.getvalue()
+    return 0, errors.getvalue()

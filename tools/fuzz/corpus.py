@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS
 
-Drawn = TypeVar("Drawn")
+Value = TypeVar("Value")
 
 CONTROL = (
     "<|im_start|>", "<|im_end|>", "<|endoftext|>", "</s>", "<s>", "<pad>", "<unk>", "[INST]", "[/INST]",
     "<<SYS>>", "<|eot_id|>", "<|begin_of_text|>", "<|start_header_id|>", "<start_of_turn>", "<end_of_turn>",
     "<bos>", "<eos>", "<think>", "</think>", "<tool_call>", "<|tool|>", "<0x0A>", "<0x3C>", "▁", "Ġ", "Ċ",
 )  # fmt: skip
-"""What chat templates are made of, and how tokenizers write bytes and blanks."""
+"""Control tokens of chat templates, and the tokens of bytes and blanks."""
 
 PAYLOADS = (
     "<img src=x onerror=window.__pwned=1>",
@@ -39,7 +39,7 @@ PAYLOADS = (
     "![x](http://example.com/x.png) [x](javascript:window.__pwned=1)",
     "data-pick='{\"query\":1}' onmouseover=window.__pwned=1",
 )
-"""What would do something in a browser that took it for HTML, a template or a formula."""
+"""Texts with an effect in a browser that renders them as HTML, template or formula."""
 
 STRANGE = (
     "", " ", "\n", "\x00", "\x1b[31m\x07\x08", "\u2028\u2029\u0085", "\ufeff", "\ud800", "\udfffx",
@@ -49,7 +49,7 @@ STRANGE = (
     "a" * 5000,
     "\\ud800", "null", "NaN", "-1", "1e999", "' OR 1=1 --", "$(touch /tmp/pwned)", "`id`", "--help", "-",
 )  # fmt: skip
-"""What programs stumble over."""
+"""Texts that programs often handle incorrectly."""
 
 ODD_CHARACTERS = st.characters()  # surrogates among them
 
@@ -64,11 +64,11 @@ TEXTS: st.SearchStrategy[str] = st.one_of(
     ).map("".join),
 )
 
-SAID = TEXTS.map("a{}".format)
+NONEMPTY_TEXTS = TEXTS.map("a{}".format)
 """Texts that are not empty."""
 
 FILE = {"meta": {"_type": "gradio.FileData"}}
-"""What gradio takes for a file."""
+"""Mark of a file object of gradio."""
 
 PATHS = ("/etc/passwd", "/proc/self/environ", "../../etc/passwd", "README.md", "", "\x00", "/", "http://127.0.0.1:9/x",
          "https://example.com/x", " HTTP://127.0.0.1:9", "file:///etc/passwd", "//etc/passwd")  # fmt: skip
@@ -97,12 +97,12 @@ JUNK: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(TEXTS, inner, max_size=3)),
     max_leaves=6,
 )
-"""Values of every type that JSON has, and those that Python's JSON has besides."""
+"""Values of all types of JSON, and NaN and infinity."""
 
 
-def draws(strategy: st.SearchStrategy[Drawn], count: int, first_seed: int) -> Iterator[Drawn]:
-    """So many values of the strategy; equal seeds give equal ones."""
-    found: list[Drawn] = []
+def samples(strategy: st.SearchStrategy[Value], count: int, first_seed: int) -> Iterator[Value]:
+    """Yield a number of values of a strategy; equal seeds give equal values."""
+    found: list[Value] = []
     batch = 0
     while count > 0:
 
@@ -115,11 +115,11 @@ def draws(strategy: st.SearchStrategy[Drawn], count: int, first_seed: int) -> It
             suppress_health_check=list(HealthCheck),
         )
         @given(strategy)
-        def take(value: Drawn) -> None:
+        def add(value: Value) -> None:
             found.append(value)
 
         found.clear()
-        take()
+        add()
         yield from found[:count]
         count -= len(found)
         batch += 1
@@ -150,12 +150,12 @@ SESSIONS: st.SearchStrategy[Any] = st.one_of(
 
 
 def as_json(value: Any) -> bytes:
-    """JSON as Python writes it, NaN and lone surrogates included."""
+    """Return JSON as Python writes it, including NaN and lone surrogates."""
     return json.dumps(value).encode()
 
 
 def packed(content: bytes) -> str:
-    """The code of a link with that content."""
+    """Return the code of a link with this content."""
     return base64.urlsafe_b64encode(zlib.compress(content, 9)).decode().rstrip("=")
 
 
@@ -181,7 +181,7 @@ def _zipped() -> bytes:
 
 
 def _pdf(contents: bytes, kids: bytes = b"[3 0 R]", count: int = 1) -> bytes:
-    """A PDF of that stream as the contents of its pages; kids: the pages that its list names."""
+    """Return a PDF with this stream in each page; kids: references to its pages."""
     objects = (
         b"<</Type/Catalog/Pages 2 0 R>>",
         b"<</Type/Pages/Kids%s/Count %d>>" % (kids, count),
@@ -189,11 +189,11 @@ def _pdf(contents: bytes, kids: bytes = b"[3 0 R]", count: int = 1) -> bytes:
         b"/BaseFont/Helvetica>>>>>>/Contents 4 0 R>>",
         contents,
     )
-    text, places = b"%PDF-1.4\n", []
+    text, offsets = b"%PDF-1.4\n", []
     for number, content in enumerate(objects, start=1):
-        places.append(b"%010d 00000 n \n" % len(text))
+        offsets.append(b"%010d 00000 n \n" % len(text))
         text += b"%d 0 obj%s endobj\n" % (number, content)
-    table = b"xref\n0 5\n0000000000 65535 f \n%strailer<</Root 1 0 R/Size 5>>\n" % b"".join(places)
+    table = b"xref\n0 5\n0000000000 65535 f \n%strailer<</Root 1 0 R/Size 5>>\n" % b"".join(offsets)
     return text + table + b"startxref\n%d\n%%%%EOF" % len(text)
 
 
@@ -206,7 +206,7 @@ _HELLO = _deflated(b"BT /F 9 Tf (hello) Tj ET")
 
 
 def pdf_of(text: str) -> bytes:
-    """A PDF of one page with that text, which has no parentheses."""
+    """Return a PDF of one page with a text without parentheses."""
     return _pdf(_deflated(b"BT /F 9 Tf (%s) Tj ET" % text.encode()))
 
 
@@ -218,18 +218,18 @@ PDF_MANY = _pdf(_HELLO, count=999_999_999)
 
 @cache
 def pdf_bomb() -> bytes:
-    """A PDF of one page with 3 million words."""
+    """Return a PDF of one page with 3 million words."""
     return _pdf(_deflated(b"BT /F 9 Tf (x) Tj ET " * 3_000_000))
 
 
 @cache
 def pdf_of_comments() -> bytes:
-    """A PDF of one page of 20 million comments."""
+    """Return a PDF of one page with 20 million comments."""
     return _pdf(_deflated(b"%\n" * 20_000_000))
 
 
 def bombs() -> tuple[tuple[bytes, str], ...]:
-    """Files that are small for the time they take, or as large as may be; with the endings of their names."""
+    """Return files that take long to parse or have the maximum size, with the suffixes of their names."""
     return (
         (pdf_bomb(), ".pdf"),
         (PDF_OF_BOMBS, ".pdf"),
@@ -247,8 +247,10 @@ ROWS: st.SearchStrategy[Any] = st.fixed_dictionaries(
     {
         "id": TEXTS | st.integers(0, 9).map(str),
         "task": st.sampled_from(["retrieval_qa", "retrieval_qa", *sorted(TASKS)]),
-        "question": TEXTS | SAID,
-        "documents": st.lists(st.fixed_dictionaries({"text": SAID, "title": TEXTS}), min_size=1, max_size=3)
+        "question": TEXTS | NONEMPTY_TEXTS,
+        "documents": st.lists(
+            st.fixed_dictionaries({"text": NONEMPTY_TEXTS, "title": TEXTS}), min_size=1, max_size=3
+        )
         | st.just([]),
     },
     optional={
@@ -257,12 +259,12 @@ ROWS: st.SearchStrategy[Any] = st.fixed_dictionaries(
         "meta": JUNK,
     },
 )
-"""Rows to measure, and questions."""
+"""Rows of a data set."""
 
-COMPARISONS: st.SearchStrategy[Any] = st.fixed_dictionaries(
-    {"question": SAID, "documents": st.lists(SAID, min_size=1, max_size=3)}
+REQUESTS: st.SearchStrategy[Any] = st.fixed_dictionaries(
+    {"question": NONEMPTY_TEXTS, "documents": st.lists(NONEMPTY_TEXTS, min_size=1, max_size=3)}
 )
-"""What `compare` reads."""
+"""Requests of the subcommand `compare`."""
 
 
 def _strange_files() -> st.SearchStrategy[bytes]:
@@ -277,7 +279,7 @@ CONTENTS: st.SearchStrategy[bytes] = st.one_of(
     TEXTS.map(lambda text: text.encode("utf-8", "surrogatepass")),
     st.lists(JUNK, max_size=3).map(lambda rows: b"\n".join(map(as_json, rows))),
     st.lists(ROWS, max_size=3).map(lambda rows: b"\n".join(map(as_json, rows))),
-    COMPARISONS.map(as_json),
+    REQUESTS.map(as_json),
     st.lists(st.lists(TEXTS, max_size=4), max_size=4).map(
         lambda rows: "\n".join(",".join(row) for row in [["title", "text"], *rows]).encode("utf-8", "replace")
     ),
@@ -291,4 +293,4 @@ CONTENTS: st.SearchStrategy[bytes] = st.one_of(
     st.deferred(_strange_files),
 )
 
-ENDINGS = (".txt", ".md", ".pdf", ".csv", ".jsonl", ".json", ".gz", ".jsonl.gz", "", ".exe", ".PDF")
+SUFFIXES = (".txt", ".md", ".pdf", ".csv", ".jsonl", ".json", ".gz", ".jsonl.gz", "", ".exe", ".PDF")

@@ -1,4 +1,4 @@
-"""What came of one input, and how an HTML of the page is judged."""
+"""Outcomes of inputs, and checks of the HTML of the page."""
 
 import re
 import time
@@ -9,19 +9,19 @@ from typing import Any
 from pine_engine.errors import PineError
 from tests.support.viz_reading import assert_harmless
 
-PATIENCE_S = 120.0
-"""What one input may take on a busy machine; all but packed PDFs need far less."""
+TIMEOUT_S = 120.0
+"""Maximum seconds of one input on a busy machine; all except compressed PDFs take far less."""
 
-OUR_MISTAKE = "Internal error"
-"""How the page speaks of an error that is none of its visitors'."""
+INTERNAL_ERROR = "Internal error"
+"""Start of the message of an error that is not a user error."""
 
 _LIVE = re.compile(r"<(?:img src=x|script>window|svg onload|iframe|style>@|link rel)")
-"""Payloads of the corpus that came out as HTML."""
+"""Payloads of the corpus as markup."""
 
 
 @dataclass
 class Tally:
-    """The figures of one kind of input. failures: what went wrong, each with the input."""
+    """Counts of one kind of input, and its failures, each with the input."""
 
     kind: str
     inputs: int = 0
@@ -31,10 +31,13 @@ class Tally:
     failures: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
-    def judge(self, given: Any, work: Callable[[], bool]) -> None:
-        """Counts one input. work: True for answered, False for refused; what it raises is a failure.
+    def run(self, case: Any, work: Callable[[], bool]) -> None:
+        """Send one input and count its outcome.
 
-        A PineError is a refusal too, if it says something.
+        Args:
+            case: Input.
+            work: Returns True if the input was answered and False if it was rejected. A PineError with a
+                message is a rejection, all other errors are failures.
         """
         self.inputs += 1
         began = time.monotonic()
@@ -42,31 +45,35 @@ class Tally:
             answered = work()
         except PineError as error:
             answered = False
-            if not str(error).strip() or OUR_MISTAKE in str(error):
-                self.fail(given, f"refused without a sentence: {error!r}")
+            if not str(error).strip() or INTERNAL_ERROR in str(error):
+                self.fail(case, f"rejected without a message: {error!r}")
         except Exception as error:
-            self.fail(given, f"{type(error).__name__}: {error}")
+            self.fail(case, f"{type(error).__name__}: {error}")
             return
         finally:
-            took = time.monotonic() - began
-            if took > PATIENCE_S:
-                self.fail(given, f"took {took:.0f} s")
+            seconds = time.monotonic() - began
+            if seconds > TIMEOUT_S:
+                self.fail(case, f"took {seconds:.0f} s")
         if answered:
             self.answered += 1
         else:
             self.refused += 1
 
-    def fail(self, given: Any, reason: str) -> None:
-        """Notes a failure."""
-        self.failures.append(f"{reason[:300]} -- {repr(given)[:300]}")
+    def fail(self, case: Any, reason: str) -> None:
+        """Add a failure."""
+        self.failures.append(f"{reason[:300]} -- {repr(case)[:300]}")
 
 
 class FailureError(Exception):
-    """What came of an input is not what a visitor may see."""
+    """Result that a user must not get."""
 
 
 def check_html(html: str) -> None:
-    """Raises FailureError if the HTML has anything of what was typed as markup."""
+    """Check that HTML has no markup of the input.
+
+    Raises:
+        FailureError: The HTML has an element or attribute that no template writes.
+    """
     try:
         assert_harmless(f"<div>{html}</div>")
     except AssertionError as error:
@@ -74,18 +81,19 @@ def check_html(html: str) -> None:
 
 
 def check_updates(value: Any) -> bool:
-    """What an event gave the page: True if it answered, False if it said what is wrong.
+    """Check the outputs of an event. Return True for an answer, False for an error message.
 
-    Raises FailureError for a sentence on a mistake of ours, or for a payload among the HTML.
+    Raises:
+        FailureError: A message is about an internal error, or a payload is part of the HTML.
     """
-    said = False
+    is_rejected = False
     for text in _texts(value):
-        if OUR_MISTAKE in text:
+        if INTERNAL_ERROR in text:
             raise FailureError(text[:200])
-        said = said or 'role="alert"' in text
+        is_rejected = is_rejected or 'role="alert"' in text
         if text.lstrip().startswith("<") and "page-" in text and _LIVE.search(text):
-            raise FailureError(f"a payload came out as HTML: {text[:200]}")
-    return not said
+            raise FailureError(f"a payload is part of the HTML: {text[:200]}")
+    return not is_rejected
 
 
 def _texts(value: Any) -> list[str]:

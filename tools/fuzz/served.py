@@ -1,4 +1,4 @@
-"""The page served in this process with a tiny model, and visitors that send whatever they like."""
+"""The page served in this process with a tiny model, and its clients."""
 
 import json
 import uuid
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from tools.fuzz.outcomes import PATIENCE_S, FailureError, check_updates
+from tools.fuzz.outcomes import INTERNAL_ERROR, TIMEOUT_S, FailureError, check_updates
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
 
-EVENTS_AT_ONCE = 4
+MAX_CONCURRENT_EVENTS = 4
 
 
 def tiny_engine() -> "Engine":
-    """A Llama with random weights that reads 4,096 bytes."""
+    """Return a Llama with random weights and a context of 4,096 bytes."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -38,73 +38,78 @@ def tiny_engine() -> "Engine":
 
 @dataclass(frozen=True)
 class Page:
-    """The served page. blocks: gradio's Blocks, which know the functions."""
+    """Served page: gradio's Blocks with the functions, and an HTTP client."""
 
     blocks: Any
     http: httpx.Client
 
     def run(self, body: dict[str, Any]) -> bool:
-        """What a function that answers at once gives; True for an answer, False for a refusal."""
+        """Call an unqueued function. Return True for an answer, False for a rejection."""
         response = self._post("run/predict", body)
         if response.status_code != 200:
-            return refused(response)
+            return check_rejection(response)
         return check_updates(response.json()["data"])
 
     def join(self, body: dict[str, Any]) -> bool:
-        """The same for a function that waits for the model, with all that it gives on the way."""
+        """Call a queued function, check all its updates, and return as `run` does."""
         session = uuid.uuid4().hex
         response = self._post("queue/join", body | {"session_hash": session})
         if response.status_code != 200:
-            return refused(response)
-        answered = True
+            return check_rejection(response)
+        is_answered = True
         with self.http.stream("GET", "queue/data", params={"session_hash": session}) as lines:
             for line in lines.iter_lines():
                 message = json.loads(line.removeprefix("data:")) if line.startswith("data:") else {}
                 output = message.get("output") or {}
                 match message.get("msg"):
                     case "process_generating" | "process_completed" if message.get("success"):
-                        answered = check_updates(output.get("data")) and answered
+                        is_answered = check_updates(output.get("data")) and is_answered
                     case "process_completed":
-                        return check_sentence(output.get("error"))
+                        return check_message(output.get("error"))
                     case "unexpected_error":
                         raise FailureError(f"the queue failed: {message}")
                 if message.get("msg") == "process_completed":
-                    return answered
+                    return is_answered
         raise FailureError("the stream ended without an answer")
 
     def _post(self, path: str, body: dict[str, Any]) -> httpx.Response:
-        # httpx refuses NaN, which Python's JSON writes.
+        # The option `json` of httpx rejects NaN, which json.dumps writes.
         return self.http.post(path, content=json.dumps(body), headers={"Content-Type": "application/json"})
 
 
 @dataclass(frozen=True)
-class Doors:
-    """What inputs are thrown at. folder: for files that are made on the way."""
+class Targets:
+    """Receivers of the inputs, and the folder of the files that these need."""
 
     engine: "Engine"
     page: Page
     folder: Path
 
 
-def refused(response: httpx.Response) -> bool:
-    """False for a refusal with a sentence. Raises FailureError for any other."""
+def check_rejection(response: httpx.Response) -> bool:
+    """Return False for a rejection with a message, see `check_message`."""
     try:
-        said = response.json()
+        content = response.json()
     except ValueError:
-        said = {"detail": response.text}
-    return check_sentence(said.get("error") or said.get("detail"))
+        content = {"detail": response.text}
+    return check_message(content.get("error") or content.get("detail"))
 
 
-def check_sentence(said: Any) -> bool:
-    """False. Raises FailureError if nothing was said, or that it is a mistake of ours."""
-    if not said or any(word in str(said) for word in ("Internal error", "Traceback", "Internal Server")):
-        raise FailureError(f"refused without a sentence: {said!r}")
+def check_message(message: Any) -> bool:
+    """Return False for an error message.
+
+    Raises:
+        FailureError: The message is empty or about an internal error.
+    """
+    words = (INTERNAL_ERROR, "Traceback", "Internal Server")
+    if not message or any(word in str(message) for word in words):
+        raise FailureError(f"rejected without a message: {message!r}")
     return False
 
 
 @contextmanager
 def served_page(engine: "Engine") -> Iterator[Page]:
-    """Serves the page on a free port of this machine until the block is left."""
+    """Serve the page on a free port of this machine inside the block."""
     import app
     from viz.page.common.host_settings import DEFAULTS
     from viz.page.jobs.loading import EngineSource
@@ -114,7 +119,7 @@ def served_page(engine: "Engine") -> Iterator[Page]:
     app.launch(blocks, DEFAULTS.model_copy(update={"max_requests_per_minute": 10**6}), quiet=True)
     source.start()
     try:
-        with httpx.Client(base_url=f"{blocks.local_url}gradio_api/", timeout=PATIENCE_S * 2) as http:
+        with httpx.Client(base_url=f"{blocks.local_url}gradio_api/", timeout=TIMEOUT_S * 2) as http:
             yield Page(blocks, http)
     finally:
         blocks.close(verbose=False)

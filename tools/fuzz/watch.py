@@ -1,4 +1,4 @@
-"""Which files a process touches that it has no business with, and what it writes into its log."""
+"""Monitor of the files, processes and connections of this process, and of the tracebacks in its log."""
 
 import logging
 import os
@@ -30,92 +30,93 @@ READABLE = (
     "/etc/localtime",
     "/usr/share/zoneinfo",
 )
-"""What may be read besides the folder for temporary files: the program and what it comes with."""
+"""Readable paths outside the folder of temporary files: the program and its requirements."""
 
-_TOUCHING = {"os.listdir", "os.scandir", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.symlink",
+_PATH_EVENTS = {"os.listdir", "os.scandir", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.symlink",
              "os.link", "os.truncate", "os.chmod"}  # fmt: skip
 
 
-class Watch:
-    """Hears of every file, process and connection of this process while it is armed.
+class AccessMonitor:
+    """Record of forbidden accesses of this process, from its audit events.
 
-    folder: for temporary files; the only one in which anything may be written. models: folders of models,
-    which may be read.
+    Args:
+        folder: Folder of temporary files, the only writable one.
+        models: Readable folders of models.
     """
 
     def __init__(self, folder: Path, models: Sequence[Path]) -> None:
-        self.touched: set[str] = set()
+        self.violations: set[str] = set()
         self._folder = os.path.realpath(folder)
         self._readable = (self._folder, *READABLE, *map(os.path.realpath, models))
-        self._armed = False
-        self._hearing = threading.local()
-        sys.addaudithook(self._hear)
+        self._is_active = False
+        self._thread = threading.local()
+        sys.addaudithook(self._audit)
 
     @contextmanager
-    def armed(self) -> Iterator[None]:
-        """Everything that is touched within the block is judged."""
-        self._armed = True
+    def active(self) -> Iterator[None]:
+        """Check all accesses inside the block."""
+        self._is_active = True
         try:
             yield
         finally:
-            self._armed = False
+            self._is_active = False
 
-    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self._armed or getattr(self._hearing, "now", False):
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self._is_active or getattr(self._thread, "is_checking", False):
             return
-        self._hearing.now = True
+        self._thread.is_checking = True
         try:
-            self._judge(event, arguments)
+            self._check(event, arguments)
         finally:
-            self._hearing.now = False
+            self._thread.is_checking = False
 
-    def _judge(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def _check(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             path, _, flags = arguments
             written = bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND))
-            self._judge_path(path, "write" if written else "read", event)
+            self._check_path(path, "write" if written else "read", event)
         elif event in ("os.remove", "os.rmdir", "os.mkdir") and arguments[-1] >= 0:  # within an open folder
-            self._judge_path(
+            self._check_path(
                 Path(os.readlink(f"/proc/self/fd/{arguments[-1]}"), arguments[0]), "write", event
             )
-        elif event in _TOUCHING:
+        elif event in _PATH_EVENTS:
             read = event in ("os.listdir", "os.scandir")
-            self._judge_path(
+            self._check_path(
                 arguments[0] if arguments[0] is not None else ".", "read" if read else "write", event
             )
         elif event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"):
-            # The page reads files in a process of its own.
+            # The page parses uploaded files in another process.
             if event != "subprocess.Popen" or SERVE not in arguments[1]:
-                self.touched.add(f"{event} {arguments[0]!r}")
+                self.violations.add(f"{event} {arguments[0]!r}")
         elif event == "socket.connect":
             address = arguments[1]
             if isinstance(address, tuple) and address[0] not in ("127.0.0.1", "::1"):
-                self.touched.add(f"connect {address!r}")
+                self.violations.add(f"connect {address!r}")
 
-    def _judge_path(self, path: Any, how: str, event: str) -> None:
-        if isinstance(path, int) or path == "<unknown>":  # what Python calls code that is in no file
+    def _check_path(self, path: Any, mode: str, event: str) -> None:
+        if isinstance(path, int) or path == "<unknown>":  # the path of code without a file
             return
         real = os.path.realpath(os.fsdecode(path))
-        allowed = (self._folder, "/dev/null") if how == "write" else self._readable
+        allowed = (self._folder, "/dev/null") if mode == "write" else self._readable
         if not any(real == root or real.startswith(root.rstrip("/") + "/") for root in allowed):
-            self.touched.add(f"{how} {real} ({event})")
+            self.violations.add(f"{mode} {real} ({event})")
 
 
-class Log(logging.Handler):
-    """Counts the tracebacks that are logged or printed on stderr, where they still go."""
+class TracebackHandler(logging.Handler):
+    """Collection of the tracebacks that are logged or printed on stderr."""
 
     def __init__(self) -> None:
         super().__init__()
         self.tracebacks: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A record with a traceback is one."""
+        """Add the traceback of a record."""
         if record.exc_info and record.levelno >= logging.INFO:
             self.tracebacks.append(self.format(record)[-2000:])
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Hears the root logger, uvicorn's, and stderr."""
+    def attached(self) -> Iterator[None]:
+        """Collect from the root logger, those of uvicorn, and stderr inside the block."""
         loggers = [logging.getLogger(name) for name in ("", "uvicorn", "uvicorn.error")]
         for logger in loggers:
             logger.addHandler(self)

@@ -19,7 +19,7 @@ from tests.support.serving import Serve
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
-from tools.load_clients import Page, Question, Visitor
+from tools.load_clients import Page, PageSession, Question
 from viz.page.answers.answering import answer
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.documents import entries_from
@@ -38,7 +38,7 @@ QUESTION = Question(
 
 @pytest.fixture(scope="module")
 def folders(tiny_llama: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Two models that read the page's examples, and answer otherwise than each other."""
+    """Return two models with different answers to the page's examples."""
     where = tmp_path_factory.mktemp("models")
     for seed, name in enumerate(("first", "second")):
         tiny_llama(max_context_length=4096, head_dim=32, seed=seed).save_pretrained(where / name)
@@ -54,14 +54,12 @@ def answers_alone(folder: Path) -> dict[str, str]:
     return {card.method: card.text.strip() for card in last.cards}
 
 
-async def load(page: Page, visitor: Visitor, name: object, dtype: str = "float32") -> str:
+async def load(page: Page, session: PageSession, name: object, dtype: str = "float32") -> str:
     """Load a model and return all messages."""
-    event = page.pressed("load-model")
-    chosen: dict[Any, str] = {"model": str(name), "dtype": dtype}
-    widgets = [page.components[one] for one in event["inputs"]]
-    before = len(visitor.seen)
-    await visitor.send(event, [chosen.get(one.get("elem_id"), one.get("value")) for one in widgets])
-    return unescape("".join(visitor.seen[before:]))
+    event = page.click_event("load-model")
+    before = len(session.messages)
+    await session.send(event, page.values(event, model=str(name), dtype=dtype))
+    return unescape("".join(session.messages[before:]))
 
 
 @pytest.mark.slow
@@ -73,18 +71,18 @@ def test_visitors_on_two_models_at_once_get_what_each_gives_alone(
 
     async def visit(address: str) -> None:
         async with httpx.AsyncClient(base_url=address, timeout=60) as client:
-            page = Page.of((await client.get("/config")).json())
-            one, two, three = visitors = [Visitor(client, page) for _ in range(3)]
-            for visitor in visitors:
-                await visitor.open()
+            page = await Page.fetch(client)
+            one, two, three = sessions = [PageSession(client, page) for _ in range(3)]
+            for session in sessions:
+                await session.open()
             loaded = await load(page, two, folders["second"])
             assert f"Model changed to {folders['second']} (float32)." in loaded
-            for dtype in ("bfloat16", "float16"):  # chosen by another while the two run
+            for dtype in ("bfloat16", "float16"):  # loaded by a third session during the runs of the others
                 *runs, other = await asyncio.gather(
                     one.run(QUESTION), two.run(QUESTION), load(page, three, folders["second"], dtype)
                 )
-                for (name, texts), heard in zip(expected.items(), runs, strict=True):
-                    assert f"({name})." in heard.status and heard.by_method == texts
+                for (name, texts), updates in zip(expected.items(), runs, strict=True):
+                    assert f"({name})." in updates.status and updates.by_method == texts
                 assert f"({dtype})" in other
 
     with serve(tmp_path / "app.log", "--model", str(folders["first"]), "--dtype", "float32") as app:

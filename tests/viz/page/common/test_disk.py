@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.support.serving import Serve, ServedApp
-from tools.load_clients import Page, Visitor
+from tools.load_clients import Page, PageSession
 from viz.page.common.disk import (
     CLOCK_S,
     DOWNLOAD_AGE_S,
@@ -183,7 +183,7 @@ def upload(app: ServedApp, content: bytes) -> httpx.Response:
 
 
 def break_off(app: ServedApp) -> None:
-    """Sends half of an upload, and closes the connection."""
+    """Send half of an upload and close the connection."""
     port = httpx.URL(app.url).port
     half = b'--x\r\nContent-Disposition: form-data; name="files"; filename="a.txt"\r\n\r\n' + b"a" * 200_000
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -195,23 +195,18 @@ def break_off(app: ServedApp) -> None:
 
 
 async def read_by_the_page(app: ServedApp, path: str) -> None:
-    """Hands an uploaded file to the button for documents, as a browser does."""
+    """Add an uploaded file as a document, as a browser does."""
     async with httpx.AsyncClient(base_url=app.url, timeout=60) as client:
-        page = Page.of((await client.get("/config")).json())
-        visitor = Visitor(client, page)
-        await visitor.open()
-        (event,) = (
-            event
-            for event in page.events
-            for target, kind in event["targets"]
-            if kind == "upload" and page.components[target].get("elem_id") == "add-files"
-        )
+        page = await Page.fetch(client)
+        session = PageSession(client, page)
+        await session.open()
+        event = page.event("upload")
         file = {"path": path, "orig_name": "notes.txt", "meta": {"_type": "gradio.FileData"}}
         values = [[file], *page.values(event)[1:]]
-        await visitor.send(event, values)
-        for follower in page.after(event):
-            await visitor.send(follower)
-        assert any("notes.txt" in message for message in visitor.seen)
+        await session.send(event, values)
+        for follower in page.events_after(event):
+            await session.send(follower)
+        assert any("notes.txt" in message for message in session.messages)
 
 
 @pytest.mark.slow

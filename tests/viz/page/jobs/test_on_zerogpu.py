@@ -19,7 +19,7 @@ from tests.support.api_server import wait_until
 from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.visiting import visiting
-from tools.load_clients import Question, Visitor
+from tools.load_clients import PageSession, Question
 from viz.page.answers.answering import answer
 from viz.page.api.calls import USUAL_ORDERS, _form
 from viz.page.api.results import compared, shuffled
@@ -125,9 +125,9 @@ def test_the_public_calls_answer_as_they_do_without(app: ServedApp, client: Clie
 def test_page_run_on_zerogpu_is_answered(app: ServedApp) -> None:
     async def run() -> str:
         async with visiting(app) as (client, page):
-            visitor = Visitor(client, page)
-            await visitor.open()
-            return (await visitor.run(replace(SENT, tokens=8))).status
+            session = PageSession(client, page)
+            await session.open()
+            return (await session.run(replace(SENT, tokens=8))).status
 
     assert "Done:" in asyncio.run(run())
     assert message(app)[-2].startswith("spaces: done after")
@@ -139,16 +139,16 @@ def test_page_stop_or_disconnect_ends_gpu_process(app: ServedApp, how: str) -> N
 
     async def interrupt() -> str:
         async with visiting(app) as (client, page):
-            visitor = Visitor(client, page)
-            await visitor.open()
+            session = PageSession(client, page)
+            await session.open()
             status, is_stopped = "", False
-            async with aclosing(visitor.shown("shuffle", replace(SENT, tokens=64))) as shown:
+            async with aclosing(session.submit("shuffle", replace(SENT, tokens=64))) as shown:
                 async for status, _ in shown:
                     if "layer" in status and not is_stopped:
                         if how == "leave":
                             break
                         is_stopped = True
-                        await visitor.send(page.pressed("stop-shuffle"))
+                        await session.send(page.click_event("stop-shuffle"))
             return status
 
     status = asyncio.run(interrupt())

@@ -1,4 +1,4 @@
-"""Abusive clients: visitors still get answers, and no work runs without a listener."""
+"""Abusive clients: other clients still get answers, and no work runs without a listener."""
 
 import asyncio
 import contextlib
@@ -21,9 +21,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.support.serving import ServedApp
 from tests.support.visiting import LONG, visiting
-from tools.abusive_clients import ask_and_never_listen, attack, flood_events, invent_sessions
+from tools.abusive_clients import attack, flood_events, invent_sessions, request_without_fetching
 from tools.fuzz.corpus import pdf_of_comments
-from tools.load_clients import LostError, Visitor
+from tools.load_clients import LostError, PageSession
 from tools.load_test import question_of
 from viz.page.files.limited_process import Limits
 from viz.page.jobs.connection_tracker import LISTENING_S
@@ -40,7 +40,7 @@ def health(app: ServedApp) -> dict[str, Any]:
 
 
 def wait_until_idle(app: ServedApp) -> float:
-    """Seconds until nothing runs or waits."""
+    """Wait until nothing runs or waits. Return the seconds."""
     began = time.monotonic()
     while any(health(app)[name] for name in ("running", "waiting")):
         assert time.monotonic() - began < LISTENING_S + SLOW_S
@@ -54,12 +54,12 @@ def outcomes(app: ServedApp) -> list[tuple[str, str]]:
 
 
 async def run_on_the_page(app: ServedApp) -> str:
-    """Return the last message of a visitor with an open page."""
+    """Return the last status of a run in a new session."""
     async with visiting(app) as (client, page):
-        visitor = Visitor(client, page)
-        async with visitor.here():
-            await visitor.open()
-            return (await visitor.run(question_of(2))).status
+        session = PageSession(client, page)
+        async with session.heartbeat():
+            await session.open()
+            return (await session.run(question_of(2))).status
 
 
 @pytest.mark.slow
@@ -67,7 +67,7 @@ def test_unfetched_calls_do_not_block_visitors(app: ServedApp) -> None:
     async def attacked() -> tuple[Counter[str], str]:
         answers: Counter[str] = Counter()
         async with visiting(app) as (client, _):
-            await ask_and_never_listen(client, answers)
+            await request_without_fetching(client, answers)
             return answers, await run_on_the_page(app)
 
     before = len(outcomes(app))
@@ -85,16 +85,16 @@ def test_invented_sessions_are_cheap_and_evict_no_page(app: ServedApp) -> None:
 
     async def attacked() -> tuple[float, str]:
         async with visiting(app) as (client, page):
-            visitor = Visitor(client, page)
-            async with visitor.here():
-                await visitor.open()
-                await visitor.run(question_of(3))
+            session = PageSession(client, page)
+            async with session.heartbeat():
+                await session.open()
+                await session.run(question_of(3))
                 await invent_sessions(client, Counter())
                 before = memory().rss
                 for _ in range(5):
                     await invent_sessions(client, Counter())
                 grown = (memory().rss - before) / 1e6
-                sent_request = visitor.shown("shuffle", question_of(3))
+                sent_request = session.submit("shuffle", question_of(3))
                 status = ""
                 async with contextlib.aclosing(sent_request) as shown:
                     async for status, _ in shown:
@@ -130,7 +130,7 @@ def test_mcp_client_that_hangs_up_ends_run(app: ServedApp) -> None:
     before = len(outcomes(app))
     asyncio.run(call())
     wait_until_idle(app)
-    # A visitor of the test before may be found to have left only now.
+    # The disconnect of a client of the previous test may be detected only now.
     ended = [(what, how) for what, how in outcomes(app)[before:] if what.startswith("api")]
     assert ended == [("api shuffle", "client_disconnected")]
 
@@ -160,13 +160,13 @@ def test_event_queue_flooded_by_client_rejects_no_visitor(app: ServedApp) -> Non
             asyncio.TaskGroup() as there,
         ):
             for _ in range(6):
-                there.create_task(attack(attacker, flood_events, lambda: time.monotonic() > until, Counter()))
-            queued = next(event for event in page.loaded() if event["queue"])
+                there.create_task(attack(attacker, flood_events, until, Counter()))
+            queued = next(event for event in page.load_events() if event["queue"])
             while time.monotonic() < until:
                 began = time.monotonic()
-                visitor = Visitor(client, page)
+                session = PageSession(client, page)
                 try:
-                    await visitor.send(queued)
+                    await session.send(queued)
                     joins[200] += 1
                 except LostError as error:
                     joins[503] += "503" in str(error)
@@ -190,7 +190,7 @@ def test_private_events_flooded_by_client_delay_visitor_little(app: ServedApp) -
             visiting(app, "198.51.100.10") as (client, _),
             asyncio.TaskGroup() as there,
         ):
-            restore = next(event for event in page.events if event["api_name"] == "restore")
+            restore = page.event("restore")
 
             async def restored(by: httpx.AsyncClient) -> float:
                 began = time.monotonic()

@@ -1,4 +1,4 @@
-"""The served page under load, and when visitors leave or stop: nothing hangs or works for a closed page."""
+"""The served page under load, and when clients disconnect or stop: no hang, no work for a closed page."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ import pytest
 from tests.support.serving import ServedApp
 from tests.support.tiers import first_daily
 from tests.support.visiting import LONG, ask, visiting
-from tools.load_clients import Visitor, compare
+from tools.load_clients import PageSession, compare
 from tools.load_test import measure, question_of
 from viz.page.jobs.job_bar import WAIT_S
 
@@ -24,7 +24,7 @@ MOST_STEPS_S = 10.0  # timeout of a few layers of a long prompt, in seconds, on 
 
 
 def seconds_until_idle(app: ServedApp) -> float:
-    """Until the server computes no more."""
+    """Wait until the server is idle, at most 60 s. Return the seconds."""
     process, began = psutil.Process(app.process.pid), time.monotonic()
     while time.monotonic() - began < 60:
         before, at = sum(process.cpu_times()[:2]), time.monotonic()
@@ -36,9 +36,9 @@ def seconds_until_idle(app: ServedApp) -> float:
 
 async def leave_a_run(app: ServedApp, words: str) -> None:
     async with visiting(app) as (client, page):
-        visitor = Visitor(client, page)
-        await visitor.open()
-        async with aclosing(visitor.shown("run", LONG)) as shown:
+        session = PageSession(client, page)
+        await session.open()
+        async with aclosing(session.submit("run", LONG)) as shown:
             async for status, _ in shown:
                 if words in status:
                     return
@@ -59,7 +59,7 @@ def test_run_of_disconnected_client_ends(
 ) -> None:
     asyncio.run(leave(app, words))
     assert seconds_until_idle(app) < MOST_STEPS_S
-    assert asyncio.run(ask(app))  # the next one has the model
+    assert asyncio.run(ask(app))  # the model is free for the next run
 
 
 @pytest.mark.slow
@@ -71,22 +71,22 @@ def test_run_of_disconnected_client_ends(
         ("shuffle", "stop-shuffle", "Order 1 done"),
     ],
 )
-def test_stop_is_heard_at_every_stage(button: str, stop: str, words: str, app: ServedApp) -> None:
+def test_stop_ends_run_at_every_stage(button: str, stop: str, words: str, app: ServedApp) -> None:
     request = question_of(2) if button == "shuffle" else LONG
 
-    async def stopped() -> tuple[str, float]:
+    async def run_and_stop() -> tuple[str, float]:
         async with visiting(app) as (client, page):
-            visitor = Visitor(client, page)
-            await visitor.open()
+            session = PageSession(client, page)
+            await session.open()
             pressed = status = ""
             at = 0.0
-            async for status, _ in visitor.shown(button, request):
+            async for status, _ in session.submit(button, request):
                 if not pressed and words in status:
                     pressed, at = status, time.monotonic()
-                    await visitor.send(page.pressed(stop))
+                    await session.send(page.click_event(stop))
             return status, time.monotonic() - at
 
-    status, seconds = asyncio.run(stopped())
+    status, seconds = asyncio.run(run_and_stop())
     assert "Stopped" in status and seconds < MOST_STEPS_S
     assert seconds_until_idle(app) < MOST_STEPS_S
 
@@ -94,19 +94,19 @@ def test_stop_is_heard_at_every_stage(button: str, stop: str, words: str, app: S
 def test_queued_run_can_be_stopped(app: ServedApp) -> None:
     async def wait() -> list[str]:
         async with visiting(app) as (client, page):
-            first, second = Visitor(client, page), Visitor(client, page)
+            first, second = PageSession(client, page), PageSession(client, page)
             await first.open()
             await second.open()
             statuses: list[str] = []
-            async with asyncio.timeout(60), aclosing(first.shown("run", LONG)) as running:
+            async with asyncio.timeout(60), aclosing(first.submit("run", LONG)) as running:
                 async for status, _ in running:
                     if "prefill, layer" in status:
                         break
-                async for status, _ in second.shown("run", replace(LONG, tokens=8)):
+                async for status, _ in second.submit("run", replace(LONG, tokens=8)):
                     statuses.append(status)
                     if "1 run ahead of you" in status:
                         await asyncio.sleep(2 * WAIT_S)
-                        await second.send(page.pressed("stop"))
+                        await second.send(page.click_event("stop"))
             return statuses
 
     statuses = asyncio.run(wait())
@@ -120,7 +120,7 @@ def test_page_of_earlier_server_still_runs(app: ServedApp) -> None:
 
     async def run_unopened() -> str:
         async with visiting(app) as (client, page):
-            return (await Visitor(client, page).run(question_of(1))).status
+            return (await PageSession(client, page).run(question_of(1))).status
 
     assert "Done:" in asyncio.run(run_unopened())
 
@@ -130,11 +130,11 @@ def test_equal_requests_of_page_and_api_are_computed_once(app: ServedApp) -> Non
 
     async def concurrently() -> list[Any]:
         async with visiting(app) as (client, page):
-            visitors = [Visitor(client, page) for _ in range(2)]
-            pages: Any = [visitor.run(request) for visitor in visitors]
+            sessions = [PageSession(client, page) for _ in range(2)]
+            pages: Any = [session.run(request) for session in sessions]
             calls: Any = [compare(client, request) for _ in range(2)]
-            shown, followed, *called = await asyncio.gather(*pages, *calls)
-            return [shown.by_method, followed.by_method, *called]
+            first, second, *called = await asyncio.gather(*pages, *calls)
+            return [first.by_method, second.by_method, *called]
 
     before = len(app.log.read_text())
     answers = asyncio.run(concurrently())
@@ -148,6 +148,6 @@ def test_equal_requests_of_page_and_api_are_computed_once(app: ServedApp) -> Non
 
 @pytest.mark.slow
 def test_concurrent_visitors_get_their_own_answers(app: ServedApp) -> None:
-    measured = measure(app.url, app.process.pid, visitors=3, seconds=4, files=app.log.parent)
+    measured = measure(app.url, app.process.pid, clients=3, seconds=4, files=app.log.parent)
     report = asyncio.run(measured)
     assert report.runs > 0 and report.faults == []
