@@ -1,11 +1,11 @@
-/* An answer in full: alone, or beside another with the words that differ marked.
+/* Dialog with a full answer, or with two answers and the words that differ marked.
 
-   The cards are redrawn all the time while answers are written. The dialog stands outside of them, knows its answers by
-   the names of their methods, and follows. */
+   The cards are redrawn at every update of a run. The dialog is outside of them, finds its answers by the names of the
+   methods, and is updated with the cards. */
 (() => {
   "use strict";
   const OVER = ["finished", "stopped"];
-  // A word or a sign, with the blanks behind it; the same as viz/cards/compare.py.
+  // A word or a punctuation mark with the blanks after it, as in viz/cards/compare.py.
   const WORD = /(?:(?:(?![\u2e80-\u9fff])[\p{L}\p{N}_])+|\S)\s*|^\s+/gu;
 
   const cards = () => [...document.querySelectorAll("#answers .pine-answer")];
@@ -15,7 +15,7 @@
 
   // Words that differ ------------------------------------------------------------------------------
 
-  /* The longest run of words that both ranges share, as [start of ours, start of theirs, length]. */
+  /* Return the longest sequence of words in both ranges, as [start of ours, start of theirs, length]. */
   const longestShared = (ours, theirs, [from, to, otherFrom, otherTo]) => {
     let best = [from, otherFrom, 0];
     let ending = new Map();
@@ -32,7 +32,7 @@
     return best;
   };
 
-  /* Marks in `shared` what both have: the longest run, then before and behind it, as Python's difflib does. */
+  /* Add the common words to `shared`: the longest sequence, then before and after it, as Python's difflib does. */
   const findShared = (ours, theirs, shared, range = [0, ours.length, 0, theirs.length]) => {
     const [at, other, length] = longestShared(ours, theirs, range);
     if (!length) return;
@@ -97,7 +97,7 @@
       shown = { ...shown, [event.target.name]: event.target.value };
       draw();
     });
-    // Escape closes the dialog, and nothing behind it.
+    // Escape closes the dialog and has no effect on the page.
     fresh.addEventListener("keydown", (event) => {
       if (!event.ctrlKey && !event.metaKey) event.stopPropagation();
     });
@@ -143,7 +143,7 @@
     open.querySelector(".page-beside").replaceChildren(...pair.map((card, side) => copyOf(card, words?.[side])));
   };
 
-  /* The first answer that differs, or else the first. */
+  /* Return the method of the first different answer, or else of the first other one. */
   const otherThan = (card) => {
     const others = cards().filter((each) => each !== card);
     return (others.find((each) => textOf(each) !== textOf(card)) ?? others[0])?.dataset.method ?? "";

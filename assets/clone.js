@@ -1,6 +1,5 @@
-/* gradio looks at a widget by copying all its properties, each word and each number with structuredClone, thousands of
-   times at every event of a page with many widgets (gradio issue 12831). What cannot change is its own copy, and a
-   function has none. */
+/* gradio copies all properties of a widget, each string and each number, with structuredClone: thousands of calls at
+   every event of a page with many widgets (gradio issue 12831). Immutable values need no copy; functions always throw. */
 (() => {
   "use strict";
   const clone = window.structuredClone;

@@ -1,13 +1,13 @@
-/* The documents of the form, all of them one value of one widget: cards that are typed in, moved, added, removed and
-   brought back here, without the server, which has them as JSON in the next event. What was typed stays with its card,
-   and a card that is away stays as it is until the page is left, so that Undo loses nothing. */
+/* The documents of the form, one value of one widget. Cards are edited, moved, added, removed and restored here; the
+   server gets them as JSON with the next event. Removed cards with their texts are kept until the page is closed, so that
+   Undo restores them. */
 (() => {
   "use strict";
-  const MOST_STEPS = 200; // of Undo
-  const EDGE_PX = 28; // of the list and of the window, where dragging scrolls them
-  const PICKED_MS = 1500; // after a picked order; longer than a step of Play, which then sends its last order only
+  const MAX_STEPS = 200; // of Undo
+  const EDGE_PX = 28; // distance from the edge of the list or the window at which dragging scrolls
+  const PICKED_MS = 1500; // delay after a selected order; longer than a step of Play: only its last order is sent
 
-  /* Letters from 0 on without gaps, in the order they had. */
+  /* Renumber the letters from 0 without gaps, in the same order. */
   const closed = (slots) =>
     slots.map(({ card, letter }) => ({ card, letter: slots.filter((other) => other.letter < letter).length }));
 
@@ -16,7 +16,7 @@
     return [...rest.slice(0, to), slots[from], ...rest.slice(to)];
   };
 
-  // Along which the cards lie: beside each other, or below each other on a phone.
+  // Direction of the list: a row, or a column on a phone.
   const AXES = {
     row: { start: "left", end: "right", at: "clientX", scroll: (by) => [by, 0] },
     column: { start: "top", end: "bottom", at: "clientY", scroll: (by) => [0, by] },
@@ -31,7 +31,7 @@
   const MOVE = { duration: 500, easing: "cubic-bezier(.4, 0, .2, 1)" };
   const isStill = matchMedia("(prefers-reduced-motion: reduce)");
 
-  /* Lets the cards glide from where they were. */
+  /* Animate the cards from their previous positions. */
   const glide = (nodes, before) => {
     if (isStill.matches) return;
     for (const node of nodes) {
@@ -51,11 +51,11 @@
     const list = element.querySelector("ol");
     const [add, clear, undo, redo] = element.querySelectorAll(".page-tools button");
 
-    let slots = []; // the card and the letter of each
+    let slots = []; // card and letter by slot
     let past = [];
     let future = [];
-    let sent = ""; // the value as it was made here
-    let isOwn = false; // has the visitor changed anything since the server set it
+    let sent = ""; // last value of this widget
+    let isOwn = false; // changed by the user since the last value of the server
     let dragged = null;
     let picked = null; // timer
 
@@ -82,7 +82,7 @@
 
     const nameOf = (letter) => props.words.names[letter];
 
-    const enable = (button, isAble) => button.setAttribute("aria-disabled", String(!isAble)); // which keeps the focus
+    const enable = (button, isAble) => button.setAttribute("aria-disabled", String(!isAble)); // keeps the focus
 
     const drawCard = ({ card, letter }, slot) => {
       const { words } = props;
@@ -105,8 +105,7 @@
       enable(down, slot < slots.length - 1);
     };
 
-    /* Puts the cards in their order. The one in hand stays in the page while the others go around it: a node that is
-       moved loses the focus. */
+    /* Put the nodes of the cards in order. The dragged or focused node is not moved: it would lose the focus. */
     const place = () => {
       const nodes = slots.map(({ card }) => card.node);
       for (const node of [...list.children]) if (!nodes.includes(node)) node.remove();
@@ -128,7 +127,7 @@
       add.textContent = props.words.add;
       add.hidden = clear.hidden = props.locked;
       enable(add, slots.length < props.most);
-      undo.hidden = !past.length && !future.length; // stays while one is usable, and with it the focus
+      undo.hidden = !past.length && !future.length; // visible while one is enabled, which keeps the focus
       redo.hidden = undo.hidden;
       enable(undo, past.length > 0);
       enable(redo, future.length > 0);
@@ -154,7 +153,7 @@
       trigger("input");
     };
 
-    /* The same documents in an order that was picked in the table of answers. No step of Undo: picking again undoes it. */
+    /* Apply an order that was selected in the table of answers. It is no step of Undo: another selection reverts it. */
     const reorder = ({ detail: letters }) => {
       const next = letters.map((letter) => slots.find((slot) => slot.letter === letter));
       if (next.length !== slots.length || next.includes(undefined)) return;
@@ -166,7 +165,7 @@
       picked = setTimeout(() => trigger("input"), PICKED_MS);
     };
 
-    /* A card that has the same in it stays, and with it the focus. */
+    /* Create cards, but keep those with equal texts and with them the focus. */
     const read = (value) => {
       const free = slots.map(({ card }) => card);
       return JSON.parse(value).map(({ letter, title, text }) => {
@@ -175,9 +174,9 @@
       });
     };
 
-    /* One step, which Undo takes back. */
+    /* Apply one step of Undo. */
     const change = (next, sentence) => {
-      past = [...past, slots].slice(-MOST_STEPS);
+      past = [...past, slots].slice(-MAX_STEPS);
       future = [];
       slots = next;
       isOwn = true;
@@ -185,10 +184,10 @@
       say(sentence);
     };
 
-    /* What the server has set, in place of what is here. */
+    /* Apply a value of the server. */
     const adopt = () => {
       if (props.value === sent) return;
-      if (isOwn) past = [...past, slots].slice(-MOST_STEPS);
+      if (isOwn) past = [...past, slots].slice(-MAX_STEPS);
       future = [];
       isOwn = false;
       slots = read(props.value);
@@ -208,7 +207,7 @@
       });
     };
 
-    // What visitors do ----------------------------------------------------------------------------
+    // User actions ----------------------------------------------------------------------------
 
     const steps = {
       up: (slot) => step(slot, -1),
@@ -330,7 +329,7 @@
 
     element.addEventListener("pointerdown", (event) => {
       if (event.button || !event.target.closest(".page-grip, .page-badge")) return;
-      event.preventDefault(); // which would select text
+      event.preventDefault(); // prevents the selection of text
       drag(slotOf(event.target));
     });
 

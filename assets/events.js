@@ -1,21 +1,21 @@
-/* Events that gradio would lose. It ends its stream of answers when none is awaited. An event that is asked for in that
-   moment is taken by the server, but its answer waits until the next event opens a stream, perhaps for ever. Where that
-   has happened, the next event is made here: a hidden button is pressed that does nothing else. */
+/* Workaround for lost updates of events. gradio closes its stream when no event is pending. The server accepts an event
+   sent at that moment, but its updates are not delivered until another event opens a stream. In this case, a hidden
+   button is clicked whose event has no other effect. */
 (() => {
   "use strict";
   const COMPLETED = /"msg":"process_completed","event_id":"([^"]+)"/g;
   const SPLIT = 120; // characters: COMPLETED may begin in one chunk and end in the next
-  const AWHILE_MS = 300; // in which gradio opens a stream by itself, if it does
-  const MOST_TRIES = 3; // a restarted server never answers
+  const AWHILE_MS = 300; // time in which gradio may open a stream
+  const MAX_TRIES = 3; // a restarted server does not know the event
 
-  const awaited = new Map(); // events without an answer, each with how often a stream was opened for it
-  const early = new Set(); // events that were answered before the browser knew their name
+  const awaited = new Map(); // pending events with the number of streams opened for each
+  const early = new Set(); // events completed before the response with their id
   let streams = 0;
 
   const look = () => {
     if (streams) return;
     for (const [event, tries] of awaited) {
-      if (tries < MOST_TRIES) awaited.set(event, tries + 1);
+      if (tries < MAX_TRIES) awaited.set(event, tries + 1);
       else awaited.delete(event);
     }
     if (awaited.size) document.getElementById("open-stream")?.click();

@@ -1,9 +1,9 @@
-/* Keys that work everywhere on the page, which viz/cards/tutorial.toml lists, and buttons that press others. */
+/* Keyboard shortcuts of the whole page, listed in viz/cards/tutorial.toml, and buttons that click others. */
 (() => {
   "use strict";
   const STOPS = ".page-job-stop:not(:disabled)";
   const TYPED_IN = "textarea, input:not([type=checkbox], [type=radio], [type=range], [role=combobox])";
-  // By what is on the key, or else by where it is: on a Mac, Alt writes another sign.
+  // By the character of the key, or else by its position: on a Mac, Alt changes the character.
   const STEPS = { ".": 1, ",": -1, Period: 1, Comma: -1 };
 
   const press = (button) => {
@@ -17,7 +17,7 @@
     press(await window.pineTabs.found(() => document.getElementById("shuffle")));
   };
 
-  /* The step of the tutorial that has the focus, or else the query of the pictures. */
+  /* Turn the steps of the focused tutorial, or else the query of the figures. */
   const turn = (by) => {
     const tutorial = document.activeElement.closest(".pine-tutorial");
     if (tutorial) return press(tutorial.querySelector(`[data-turn="${by}"]`));
@@ -25,7 +25,7 @@
     window.pineSelect?.({ turn: by });
   };
 
-  // Where there is nothing yet, a button presses the one that brings it.
+  // Buttons of empty states click the button that creates the content.
   document.addEventListener("click", (event) => {
     const button = event.target instanceof Element ? event.target.closest("[data-click-target]") : null;
     if (button) press(document.getElementById(button.dataset.clickTarget));

@@ -7,7 +7,7 @@
   const FITTING = { width: 1067, height: 600 }; // window in CSS pixels that the first step fits into
 
   let shown = 0;
-  let opening = Promise.resolve(); // of quick steps the last one is opened last
+  let opening = Promise.resolve(); // tabs are opened one after the other
   let wasDark = false;
 
   const isOn = () => document.body.classList.contains("pine-projector");
@@ -36,7 +36,7 @@
     return null;
   };
 
-  /* Opens one tab after the other: what is in a tab is there a little later than it. */
+  /* Open nested tabs one after the other, because the content of a tab is created after it is opened. */
   const open = async (...labels) => {
     for (const label of labels) {
       const tabs = () => [...document.querySelectorAll("#tabs [role=tab]")].filter((tab) => tab.checkVisibility());
@@ -75,7 +75,7 @@
     // assets/tutorial.js uses the arrows while Why or the tutorial is shown.
     if (!isOn() || event.defaultPrevented || !(event.target instanceof Element)) return;
     if (event.key === "Escape") return turn(false);
-    // Keys belong to whatever has the focus and uses them.
+    // Do not handle keys that the focused element uses.
     if (event.target.closest("input, textarea, select, [role=listbox], [role=tab], .pine-tutorial:not(.page-why), .pine-figure")) return;
     if (event.key === "ArrowRight" || event.key === "PageDown") show(shown + 1);
     else if (event.key === "ArrowLeft" || event.key === "PageUp") show(shown - 1);

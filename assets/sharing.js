@@ -1,9 +1,9 @@
-/* Sharing: what only the browser can do with a session that the server has written. */
+/* Sharing: browser part of drafts, links and session files, which the server creates. */
 (() => {
   "use strict";
   const PARAMETER = "session";
   const DRAFT = "pine-explorer-draft";
-  const CODE = /^[\w-]+$/; // drafts of earlier versions are encrypted: they are no codes, and are not opened
+  const CODE = /^[\w-]+$/; // drafts of earlier versions are encrypted and do not match
   const KEPT = "Your draft is saved in this browser only.";
   const NOT_KEPT =
     "Drafts cannot be saved in this browser (embedded frame, private window or full storage). Use “Copy link” or " +
@@ -14,7 +14,7 @@
 
   let isKept = true;
 
-  /* What work makes of the browser's storage, "" where that is denied: then its very name throws. */
+  /* Return the result of `work` on the local storage, "" if access is denied: then reading `localStorage` throws. */
   const stored = (work) => {
     try {
       isKept = true;
@@ -42,7 +42,7 @@
 
   const fragment = () => new URLSearchParams(location.hash.slice(1));
 
-  /* The code in the address: behind its #, which no server sees, or in the query, as older links have it. */
+  /* Return the code in the address: after #, which is not sent to servers, or in the query of older links. */
   const linked = () => fragment().get(PARAMETER) ?? new URLSearchParams(location.search).get(PARAMETER) ?? "";
 
   const unlink = () => {
@@ -52,7 +52,7 @@
     history.replaceState(history.state, "", address);
   };
 
-  /* Whether a text is copied now. The newer way is closed to frames and without https, the older one in Safari. */
+  /* Copy a text. The newer API fails in frames and without https, the older one in Safari. */
   const isCopied = async (text) => {
     let isGiven = false;
     const give = (event) => {
@@ -71,7 +71,7 @@
     }
   };
 
-  /* message: says why there is no code, if there is none. */
+  /* message: reason for an empty code. */
   const copy = async (code, message) => {
     if (!code) return ["", message];
     const link = new URL(location.pathname, location.origin);
@@ -80,11 +80,11 @@
     return [link.href, caption(`${done} It contains everything you typed.`)];
   };
 
-  let isUsed = false; // has the visitor pressed or typed anything
+  let isUsed = false; // the user has clicked or typed
   const used = (event) => (isUsed ||= event.isTrusted);
   for (const kind of ["click", "input", "keydown"]) document.addEventListener(kind, used, { capture: true });
 
-  // A link that is pasted into an open tab changes the address and nothing else. What was done here is not lost unasked.
+  // A link that is pasted into an open tab only changes the address. Confirm before the input is replaced.
   window.addEventListener("hashchange", () => {
     if (!fragment().has(PARAMETER)) return;
     if (!isUsed || confirm("Open this link? It replaces your current input.")) location.reload();
@@ -104,10 +104,10 @@
 
   // Opening ---------------------------------------------------------------------------------------
 
-  /* What the page is opened with, in place of the inputs of its event. */
+  /* Return the inputs of the load event: link, draft and view. */
   const begin = (_linked, _draft, view) => [linked(), draft(), view];
 
-  /* After a session was opened. Its link leaves the address, so that a reload brings what is typed from now on. */
+  /* Remove the link of an opened session from the address, so that a reload restores the current draft. */
   const opened = (again) => {
     unlink();
     if (again) document.getElementById("shuffle").click();

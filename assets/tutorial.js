@@ -1,7 +1,7 @@
 /* The tutorial: one step at a time, guesses before results, words that highlight marks of a figure.
 
-   Delegated from the document, so that a tutorial that arrives later needs no setup. The class pine-scripted of the
-   root tells the styles that a script runs; without it all texts are visible. */
+   Events are delegated from the document, so that a tutorial that is added later needs no setup. Without the class
+   pine-scripted of the root element, which is set here, the styles show all texts. */
 (() => {
   "use strict";
   if (window.pineTutorial) return;
@@ -39,7 +39,7 @@
 
   const turn = (tutorial, by) => show(tutorial, current(tutorial)[1] + by);
 
-  /* The tutorial that arrow keys turn: the focused one; in a presentation or a saved file the visible one. */
+  /* Return the tutorial of the arrow keys: the focused one; in a presentation or a saved file the visible one. */
   const turnedBy = (target) => {
     const tutorial = [...document.querySelectorAll(".pine-tutorial")].find((one) => one.checkVisibility());
     const isAlone = !document.getElementById("tabs") || document.body.classList.contains("pine-projector");
@@ -52,7 +52,7 @@
     const tutorial = turnedBy(event.target);
     // In a figure, a table or a field the arrows move the cursor.
     if (!tutorial || closest(event.target, ".pine-plot, .pine-scroll, input, textarea, select")) return;
-    // At the ends of Why a presentation goes on to its next step.
+    // At the first and last step of Why, the presentation handles the key.
     if (turn(tutorial, by) || !tutorial.matches(".page-why")) event.preventDefault();
   });
 
@@ -84,7 +84,7 @@
     score.focus(); // the hidden button would lose the focus, and with it the arrow keys
   };
 
-  // Words that highlight a mark of the figure of their step: hovered, focused, or pressed, which a finger needs
+  // Words that highlight a mark of the figure of their step when hovered, focused or, for touch, pressed
 
   const highlight = (step, pointed) => {
     const all = [...step.querySelectorAll(".pine-pointer")];

@@ -1,4 +1,4 @@
-/* Timers. Hidden buttons are pressed when a visitor pauses: at each letter they would delay the typing. The
+/* Timers. Hidden buttons are clicked when the user pauses: at each letter they would delay the typing. The
    status line of a run counts the seconds since its last message. */
 (() => {
   "use strict";
