@@ -34,7 +34,7 @@ from tools.load_clients import LostError, Page, PageSession, Question, compare
 METHODS = ("vanilla", "pine")
 NEW_TOKENS = 8
 CLIENTS_PER_SCRIPT = 10
-"""One of so many clients calls the public API."""
+"""Of this number of clients, one calls the public API."""
 
 RUNS_PER_SESSION = 3
 MAX_PAUSE_S = 2.0
