@@ -44,7 +44,7 @@ async def invent_sessions(client: httpx.AsyncClient, outcomes: Counter[str]) -> 
 async def flood_events(client: httpx.AsyncClient, outcomes: Counter[str]) -> None:
     """Add a cheap private event to gradio's queue, each time with an invented session."""
     page = await Page.fetch(client)
-    event = page.event("restore")
+    event = next(event for event in page.load_events() if event["queue"])
     for _ in range(BURST):
         body = {"data": page.values(event), "fn_index": event["id"], "session_hash": secrets.token_hex(6)}
         response = await client.post("/gradio_api/queue/join", json=body)
