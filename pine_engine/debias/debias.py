@@ -40,6 +40,7 @@ from pine_engine.engine.likelihood import (
 from pine_engine.engine.model_worker import RunControl
 from pine_engine.engine.run import prepare_run
 from pine_engine.engine.scheduler import stream_shared
+from pine_engine.errors import ModelError
 from pine_engine.methods.table import Method, get_method
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.request import LabeledRequest
@@ -226,7 +227,7 @@ def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading
             if not isinstance(item, ActiveGeneration):
                 yield item
             elif item.error:
-                raise item.error
+                raise ModelError(item.error)
             else:
                 emit(DebiasResult(item.text, {}, {}))
 

@@ -151,7 +151,7 @@ class ActiveGeneration:
     logprobs: list[float] = field(default_factory=list)
     text: str = ""
     finish_reason: str = ""
-    error: ModelError | None = None  # why there is no answer
+    error: str = ""  # why there is no answer; an exception would keep the caches of its frames
     num_steps: int = 0
     decode_s: float = 0.0
     seconds: float = 0.0  # share of the steps' time, which several answers use together
@@ -308,7 +308,7 @@ def generate_batch(
             yield prefill_answer(engine, layout, method, reserved_tokens=max_new_tokens, index=index)
 
     def answer() -> Generator[tuple[int, Answer], None, None]:
-        errors: dict[int, ModelError] = {}
+        errors: dict[int, str] = {}
         items = decode_in_steps(engine, prefill(), max_new_tokens=max_new_tokens, batch_size=batch_size)
         for item in items:
             if not isinstance(item, ActiveGeneration):
@@ -331,7 +331,7 @@ def _take_token(
     try:
         check_finite(answer.logits, answer.method, len(answer.ids))
     except ModelError as error:
-        answer.error = error
+        answer.error = str(error)
         return
     if max_tokens:
         token, logprob = answer.choose(answer.logits)

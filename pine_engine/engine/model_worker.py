@@ -8,11 +8,10 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
 from contextlib import closing
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pine_engine.engine.events import Event, PrefillProgress
 from pine_engine.errors import Cancelled
@@ -22,7 +21,6 @@ Item = TypeVar("Item")
 
 Channel = queue.SimpleQueue[Item | BaseException | None]
 """Items of a stream, then None; an exception is raised again in the thread that receives it."""
-
 
 BETWEEN_LAYERS: ContextVar[Callable[[float], None] | None] = ContextVar("between_layers", default=None)
 """Function that is called between two layers of a prefill, and between parts of a long layer, with the share
@@ -135,12 +133,12 @@ def run_in_worker(work: Callable[[RunControl], Result]) -> Result:
     if is_worker():
         return work(RunControl())
 
-    def submit(control: RunControl, outcome: "Future[Result]") -> threading.Event:
+    def submit(control: RunControl, outcome: Channel[Result]) -> threading.Event:
         def job() -> None:
             try:
-                outcome.set_result(work(control))
+                outcome.put(work(control))
             except BaseException as error:  # raised again in the calling thread
-                outcome.set_exception(error)
+                outcome.put(error)
 
         return workers.submit(job)
 
@@ -152,20 +150,24 @@ def is_worker() -> bool:
     return isinstance(threading.current_thread(), _Worker)
 
 
-def wait_for(submit: "Callable[[RunControl, Future[Result]], threading.Event]") -> Result:
-    """Return the outcome of submitted work, whose control stops it if the caller is interrupted.
+def wait_for(submit: Callable[[RunControl, Channel[Result]], threading.Event]) -> Result:
+    """Return what submitted work puts, or raise it; its control stops the work of an interrupted caller.
 
     `submit` returns the end of the work: if the interpreter ended while the worker released a tensor, the
     process would abort.
     """
-    control, outcome = RunControl(), Future[Result]()
+    control = RunControl()
+    outcome: Channel[Result] = queue.SimpleQueue()
     finished = submit(control, outcome)
     try:
-        return outcome.result()
+        item = outcome.get()
+        finished.wait()
+        if isinstance(item, BaseException):
+            raise item
+        return cast(Result, item)
     finally:
         control.cancelled.set()
-        if outcome.done():  # the caller was not interrupted
-            finished.wait()
+        item = None  # see receive_from
 
 
 def compute_on(device: object, work: Callable[[], Result]) -> Result:
@@ -192,9 +194,7 @@ def receive_from(
     cancelled, channel = threading.Event(), queue.SimpleQueue[Item | BaseException | None]()
 
     def receive() -> Item | BaseException | None:
-        if beat is None:
-            return channel.get()
-        seconds, item = beat
+        seconds, item = beat or (None, None)
         try:
             return channel.get(timeout=seconds)
         except queue.Empty:

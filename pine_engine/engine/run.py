@@ -20,7 +20,7 @@ from pine_engine.engine.generation import (
 from pine_engine.engine.model_worker import RunControl
 from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
-from pine_engine.errors import InputError
+from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import as_int, describe
 from pine_engine.methods.table import Method, get_methods
 from pine_engine.prompts.layout import TokenLayout
@@ -128,7 +128,7 @@ class Run:
             if not isinstance(item, ActiveGeneration):
                 yield item
             elif item.error:
-                raise item.error
+                raise ModelError(item.error)
 
     def result(self, answers: Sequence[ActiveGeneration]) -> RunResult:
         """Return the result of finished answers."""

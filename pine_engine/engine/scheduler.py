@@ -11,7 +11,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -226,12 +225,12 @@ def run_shared(work: Callable[[RunControl], Coroutine[Result]]) -> Result:
     if is_worker():
         return compute_alone(work(RunControl()))
 
-    def submit(control: RunControl, outcome: "Future[Result]") -> threading.Event:
+    def submit(control: RunControl, outcome: Channel[Result]) -> threading.Event:
         def coroutine() -> Coroutine[None]:
             try:
-                outcome.set_result((yield from work(control)))
+                outcome.put((yield from work(control)))
             except BaseException as error:  # raised again in the calling thread
-                outcome.set_exception(error)
+                outcome.put(error)
 
         return scheduler.submit(coroutine())
 

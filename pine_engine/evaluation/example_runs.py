@@ -71,7 +71,7 @@ class Generation:
     @property
     def error(self) -> str | None:
         """Reason why there is no answer."""
-        return str(self.answer.error) if self.answer and self.answer.error else None
+        return self.answer.error or None if self.answer else None
 
 
 @dataclass(frozen=True)

@@ -218,6 +218,9 @@ def test_closing_stops_in_layer(engine: Engine, start: Callable[[Engine], Iterat
 
 
 def test_ended_runs_need_no_garbage_collection(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise pine.ModelError("failed")
+
     num_caches, alive = watch_caches(monkeypatch), {}
     options: dict[str, Any] = {"methods": ["nia", "pcw", "pine"], "max_new_tokens": 9, "stop_at_eos": False}
     gc.collect()
@@ -229,9 +232,14 @@ def test_ended_runs_need_no_garbage_collection(engine: Engine, monkeypatch: pyte
         assert any(isinstance(event, pine.TokenGenerated) for event in events)
         events.close()
         alive["stopped"] = num_caches()
+        for function in ("scheduler.compute_steps", "generation.check_finite"):
+            monkeypatch.setattr(f"pine_engine.engine.{function}", fail)
+            with pytest.raises(pine.ModelError):
+                engine.run(LAYOUT, **options)
+            alive[function] = num_caches()
     finally:
         gc.enable()
-    assert alive == {"finished": 0, "stopped": 0}
+    assert len(alive) == 4 and not any(alive.values()), alive
 
 
 def test_prompt_longer_than_context_raises(tiny_llama: TinyLlama) -> None:

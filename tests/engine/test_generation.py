@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -302,10 +303,12 @@ def test_interrupt_stops_work(monkeypatch: pytest.MonkeyPatch) -> None:
         assert control.cancelled.wait(10)
         stopped.set()
 
-    def interrupt(*_: object) -> None:
+    def interrupt() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pine_engine.engine.model_worker.Future.result", interrupt)
+    model_worker.run_in_worker(here)  # starts the worker, which has a queue too
+    outcome = SimpleNamespace(put=id, get=interrupt)
+    monkeypatch.setattr("pine_engine.engine.model_worker.queue.SimpleQueue", lambda: outcome)
     with pytest.raises(KeyboardInterrupt):
         model_worker.run_in_worker(work)
     assert stopped.wait(10)
