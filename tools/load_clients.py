@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from html import unescape
+from itertools import pairwise
 from typing import Any, Self
 
 import httpx
@@ -17,6 +18,9 @@ from viz.page.form.documents import entries_from, entries_json
 
 TIMEOUT_S = 300.0
 """Timeout of a stream without messages, in seconds."""
+
+WAITING = re.compile(r"(<[^>]*>)*(Starting|Queued|$)")
+"""Status line before the start of a run."""
 
 ANSWER = re.compile(r'data-method="(\w+)".*?class="pine-answer-text"[^>]*>(.*?)</', re.DOTALL)
 
@@ -42,11 +46,12 @@ class RunUpdates:
     status: str = ""
     answers: str = ""
     times: list[float] = field(default_factory=list)
+    num_waiting: int = 0  # updates before the start of the run
 
     @property
     def intervals(self) -> Iterator[float]:
-        """Return the seconds between two updates, from the click on."""
-        return (later - before for before, later in zip([0.0, *self.times], self.times, strict=False))
+        """Return the seconds between two updates of the active run."""
+        return (later - before for before, later in pairwise(self.times[self.num_waiting :]))
 
     @property
     def by_method(self) -> dict[str, str]:
@@ -158,6 +163,7 @@ class PageSession:
         updates, began = RunUpdates(), time.monotonic()
         async for updates.status, updates.answers in self.submit("run", request):
             updates.times.append(time.monotonic() - began)
+            updates.num_waiting += bool(WAITING.match(updates.status))
         for follower in self._page.events_after(self._page.click_event("run")):
             await self.send(follower)
         return updates
