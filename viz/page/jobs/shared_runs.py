@@ -56,6 +56,7 @@ class SharedRun(Generic[View]):
             self._is_open = self._is_open and not is_last
         if is_last:
             self._views.close()
+            self._failure = None  # which forms a cycle with its frames, and keeps their tensors
 
     def views(self) -> Generator[View, None, None]:
         """Yield views to one subscriber, the newest one first. Raises the exception of the work."""
@@ -99,6 +100,7 @@ class SharedRun(Generic[View]):
                 self._newest, self._version = view, self._version + 1
             self._is_open = self._is_open and not self._has_ended and not getattr(view, "is_complete", False)
             self._changed.notify_all()
+        failure = None  # see leave
 
 
 class SharedRuns:

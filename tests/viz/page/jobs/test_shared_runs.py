@@ -1,9 +1,11 @@
 """Equal requests that are active at the same time: computed once, and left one by one."""
 
+import gc
 import json
 import math
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import nullcontext
@@ -156,6 +158,23 @@ def test_failure_reaches_every_subscriber(sources: Sources, count_up: Work, call
     assert [numbers(views) for _, views in both] == [[2], [2]]
     assert [run.failure for run, _ in both] == ["The rows are torn"] * 2
     assert sources.runs.outcomes == {"rejected": 2} and calls["begun"] == 1
+
+
+def test_failed_run_needs_no_garbage_collection(sources: Sources) -> None:
+    alive = weakref.WeakSet[threading.Event]()
+
+    def work(_: Engine) -> Generator[Any, None, None]:
+        tensor = threading.Event()  # any object
+        alive.add(tensor)
+        yield SimpleNamespace()
+        raise InputError("the rows are torn")
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert len(list(start(sources, work)[1])) == 1 and not alive
+    finally:
+        gc.enable()
 
 
 def test_complete_run_is_not_reused(sources: Sources, count_up: Work, calls: Counter[str]) -> None:
