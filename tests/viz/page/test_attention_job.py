@@ -1,5 +1,6 @@
 """Attention token by token on the page: against the definition, and what is drawn of it."""
 
+import inspect
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -10,10 +11,11 @@ import pytest
 from pine_engine.attention.trace import TokenRange, TokenWeights, TraceConfig
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from tests.support.runs import THREE, finish
+from tests.support.runs import THREE, finish, form_of
 from tests.support.viz_reading import read_html
 from viz.page import attention_job
-from viz.page.answers.answering import FinishedRun
+from viz.page.answers import answering
+from viz.page.answers.answering import FinishedRun, answer
 from viz.page.attention_job import AttentionView, attend, attention_request, plan_attention
 from viz.page.internals_figures import draw_attention
 from viz.page.selection import Query, Selection, first_selection
@@ -126,6 +128,24 @@ def test_what_cannot_be_computed_is_refused_in_a_sentence(
     monkeypatch.setattr(attention_job, "MAX_ATTENTION_TOKENS", 10)
     with pytest.raises(InputError, match="up to 10"):
         next(attend(engine, request))
+
+
+def test_stopped_job_closes_its_events(
+    engine: Engine, run: FinishedRun, selection: Selection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Any] = []
+
+    def start(*args: Any, **options: Any) -> Any:
+        started.append(Engine.generate(engine, *args, **options))
+        return started[-1]
+
+    monkeypatch.setattr(engine, "generate", start)
+    for module in (answering, attention_job):
+        monkeypatch.setattr(module, "REDRAW_S", 0.0)
+    for job in (answer(engine, form_of()), attend(engine, attention_request(run, selection))):
+        next(job)
+        job.close()
+    assert [inspect.getgeneratorstate(events) for events in started] == [inspect.GEN_CLOSED] * 2
 
 
 def test_it_can_be_stopped(

@@ -8,13 +8,14 @@ import pytest
 from app import build_app
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
+from pine_engine.prompts.prompt import Document
 from tests.support.widgets import built
 from viz.page.answers import answering
 from viz.page.common.host_settings import HostSettings
 from viz.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.files.data_sets import read_built_in
 from viz.page.form.checks import MAX_TEXT_CHARACTERS, form_layout
-from viz.page.form.documents import Entry, entries_from, room_beside
+from viz.page.form.documents import Entry, entries_from, entries_json, room_beside
 from viz.page.form.form import Form
 from viz.page.form.orders import number_of_orders, tries_all
 from viz.page.form.pasting import pasted_sentence
@@ -101,6 +102,19 @@ def test_there_is_room_for_as_many_documents_as_are_allowed() -> None:
 @pytest.fixture(scope="module")
 def page(source: EngineSource) -> gr.Blocks:
     return built(lambda: build_app(source, settings=LIMITED))
+
+
+def test_paste_and_upload_keep_the_limit_of_documents(page: gr.Blocks) -> None:
+    events: dict[str, Any] = {str(event.name): event.fn for event in page.fns.values()}
+    two, new = entries_json(form(TEXTS[:2]).entries), (Document("x"),)
+
+    def num_appended(updates: dict[gr.Component, Any]) -> int:
+        shown = {widget.elem_id: update for widget, update in updates.items()}
+        return len(shown["documents"]["appended"]["documents"]) if "documents" in shown else 0
+
+    assert num_appended(events["paste"]("red\n---\nblue", two)) == 1
+    assert num_appended(events["put"]((new, ""), two)) == 1
+    assert num_appended(events["put"]((new * 2, ""), two)) == 0
 
 
 def test_calls_have_the_time_limit(source: EngineSource, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,6 +129,14 @@ def test_views_per_second_are_limited(sources: Sources, monkeypatch: pytest.Monk
 def test_run_ends_when_its_last_subscriber_leaves(
     leaving: int, how: str, sources: Sources, count_up: Work, calls: Counter[str]
 ) -> None:
+    waiting: list[int] = []
+
+    def work(engine: Engine) -> Generator[Any, None, None]:
+        try:
+            yield from count_up(engine, to=9)
+        finally:
+            waiting.append(sources.queue.waiting)
+
     def leave(run: LoggedRun, views: Generator[Any, None, None]) -> None:
         if how == "close":
             views.close()
@@ -137,7 +145,7 @@ def test_run_ends_when_its_last_subscriber_leaves(
         run.stop.requested = True
         assert list(views) == [] and run.outcome == "stopped"
 
-    both = [start(sources, count_up, to=9) for _ in range(2)]
+    both = [start(sources, work) for _ in range(2)]
     for _, views in both:
         next(views)
     other = start(sources, count_up, to=4)[1]
@@ -147,6 +155,7 @@ def test_run_ends_when_its_last_subscriber_leaves(
     assert next(other).startswith("Queued: 1 run ahead of you"), "the next run begins after the last follower"
     leave(*both[0])
     assert calls == {"begun": 1, "ended": 1}
+    assert waiting == [1], "the model stops before the next run can start"
     assert numbers(other) == [1, 2, 3, 4]
 
 
