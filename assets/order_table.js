@@ -19,6 +19,7 @@
     let shown = 0; // index of the order; -1 for one that was not computed
     let entered = []; // order of the documents in the form
     let timer = null;
+    let first = -1; // index of the order before an animation that started by itself
 
     const letter = (document) => props.documents[document].letter;
     const nameOf = (order) => order.map(letter).join(" ");
@@ -169,7 +170,8 @@
       draw();
     };
 
-    const start = () => {
+    const start = (from = -1) => {
+      first = from;
       let left = state.orders.length;
       timer = setInterval(() => {
         left -= 1;
@@ -207,10 +209,14 @@
       draw();
     });
 
-    // Any other action ends the animation.
-    for (const kind of ["pointerdown", "keydown"]) {
-      document.addEventListener(kind, ({ target }) => timer && !element.contains(target) && pause(), true);
-    }
+    // Any other action ends the animation. One that started by itself returns to its first order, unless the action is
+    // in the documents, which must not move away from the pointer.
+    const interrupt = ({ target }) => {
+      if (!timer || element.contains(target)) return;
+      pause();
+      if (first >= 0 && !target.closest?.("#documents")) select(first);
+    };
+    for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, interrupt, true);
 
     const read = () => {
       const before = state;
@@ -228,7 +234,7 @@
 
     watch("value", read);
     read();
-    if (state.source && !isStill.matches) start();
+    if (state.source && !isStill.matches) start(shown);
   };
 
   window.pineOrderTable = { mount };
