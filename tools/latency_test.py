@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page
 
 from pine_engine.benchmark.throughput import time_stock
 from pine_engine.engine.engine import Engine
-from tests.browser.driving import DEFAULT, LONG, SHORT, pick, set_length, wait_for_model
+from tests.browser.driving import DEFAULT, LONG, SHORT, pick, set_length, unfold, wait_for_model
 from tests.support.chromium import chromium_path, started_chromium
 from tests.support.serving import ServedApp, started_app
 from tools.record import example_form
@@ -69,6 +69,7 @@ def main() -> None:
                 wait_for_model(page)
                 print_row("page load, same browser", repeat(lambda: load(page, app)), MAX_LOAD_S)
                 wait_for_model(page)
+                unfold(page)
                 for label, step in STEPS.items():
                     step(page)
                     max_s = MAX_RESPONSE_S + (PAUSE_S if step is count_tokens else 0)
@@ -144,8 +145,8 @@ def load(page: Page, app: ServedApp) -> float:
     """Load the page. Return the seconds from the request until answer and document are visible."""
     page.goto(app.url, wait_until="commit")
     page.wait_for_function("window.latency")
-    answer = "document.querySelector('#answers .pine-answer-text')?.offsetParent"
-    watch(page, f"{answer} && {TEXTS}[0]?.value === {DEFAULT.documents[0].text!r}")
+    answer = "document.querySelector('#order-table .page-order-answer')"
+    watch(page, f"{answer}?.offsetParent && {answer}.innerText && {TEXTS}[0]?.value")
     return seconds(page)
 
 
@@ -164,7 +165,7 @@ def move_up(page: Page) -> float:
     """Move the second document up. Return the seconds until its text is first."""
     lower = page.evaluate(f"{TEXTS}[1].value")
     watch(page, f"{TEXTS}[0].value === {lower!r}")
-    page.locator(".page-card:visible").nth(1).get_by_role("button", name="Up").click()
+    page.locator(".page-card:visible").nth(1).get_by_role("button", name="Earlier").click()
     return seconds(page)
 
 
@@ -221,7 +222,7 @@ def select_other(example: FormExample, other: FormExample) -> Callable[[Page], f
 
 
 STEPS = {
-    "Up": move_up,
+    "Earlier": move_up,
     "typed letter": type_letter,
     "token count, 0.25 s after typing": count_tokens,
     "Add": add,
