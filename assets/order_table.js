@@ -20,6 +20,7 @@
     let entered = []; // order of the documents in the form
     let timer = null;
     let first = -1; // index of the order before an animation that started by itself
+    let left = 0; // orders that the animation has yet to show
 
     const letter = (document) => props.documents[document].letter;
     const nameOf = (order) => order.map(letter).join(" ");
@@ -172,7 +173,7 @@
 
     const start = (from = -1) => {
       first = from;
-      let left = state.orders.length;
+      left = state.orders.length;
       timer = setInterval(() => {
         left -= 1;
         if (left < 0 || state.is_busy) return pause();
@@ -205,7 +206,14 @@
     document.addEventListener("pine:ordered", ({ detail }) => {
       entered = detail;
       if (state.orders.length === 0 || state.orders[0].length !== entered.length) return;
-      shown = state.orders.findIndex((order) => isSame(order, entered));
+      const index = state.orders.findIndex((order) => isSame(order, entered));
+      if (timer && index !== shown) {
+        // Such as that of a restored draft, which is the order to end with.
+        if (first >= 0) first = index;
+        left = state.orders.length;
+        if (index < 0) pause();
+      }
+      shown = index;
       draw();
     });
 
