@@ -5,43 +5,43 @@
   "use strict";
   const COMPLETED = /"msg":"process_completed","event_id":"([^"]+)"/g;
   const SPLIT = 120; // characters: COMPLETED may begin in one chunk and end in the next
-  const AWHILE_MS = 300; // time in which gradio may open a stream
+  const OPENING_MS = 300; // time in which gradio may open a stream
   const MAX_TRIES = 3; // a restarted server does not know the event
 
-  const awaited = new Map(); // pending events with the number of streams opened for each
+  const pending = new Map(); // pending events with the number of streams opened for each
   const early = new Set(); // events completed before the response with their id
   let streams = 0;
 
-  const look = () => {
+  const openStream = () => {
     if (streams) return;
-    for (const [event, tries] of awaited) {
-      if (tries < MAX_TRIES) awaited.set(event, tries + 1);
-      else awaited.delete(event);
+    for (const [event, tries] of pending) {
+      if (tries < MAX_TRIES) pending.set(event, tries + 1);
+      else pending.delete(event);
     }
-    if (awaited.size) document.getElementById("open-stream")?.click();
+    if (pending.size) document.getElementById("open-stream")?.click();
   };
 
-  const answered = (event) => {
-    if (!awaited.delete(event)) early.add(event);
+  const markCompleted = (event) => {
+    if (!pending.delete(event)) early.add(event);
   };
 
-  const asked = ({ event_id: event }) => {
-    if (event && !early.delete(event)) awaited.set(event, 0);
-    setTimeout(look, AWHILE_MS);
+  const addPending = ({ event_id: event }) => {
+    if (event && !early.delete(event)) pending.set(event, 0);
+    setTimeout(openStream, OPENING_MS);
   };
 
-  const watched = (response, signal) => {
+  const watchStream = (response, signal) => {
     const decoder = new TextDecoder();
     let end = "";
     const read = (chunk, controller) => {
       controller.enqueue(chunk);
       const text = end + decoder.decode(chunk, { stream: true });
-      for (const [, event] of text.matchAll(COMPLETED)) answered(event);
+      for (const [, event] of text.matchAll(COMPLETED)) markCompleted(event);
       end = text.slice(-SPLIT).replace(COMPLETED, "");
     };
     const closed = () => {
       streams -= 1;
-      setTimeout(look, AWHILE_MS);
+      setTimeout(openStream, OPENING_MS);
     };
     streams += 1;
     signal.addEventListener("abort", closed, { once: true });
@@ -52,8 +52,8 @@
   window.fetch = async (input, options) => {
     const address = input.url ?? String(input);
     const response = await request(input, options);
-    if (response.ok && address.includes("/queue/join")) response.clone().json().then(asked);
-    if (response.ok && address.includes("/queue/data?")) return watched(response, input.signal);
+    if (response.ok && address.includes("/queue/join")) response.clone().json().then(addPending);
+    if (response.ok && address.includes("/queue/data?")) return watchStream(response, input.signal);
     return response;
   };
 })();
