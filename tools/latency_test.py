@@ -128,8 +128,8 @@ def run_once(page: Page) -> tuple[float, int]:
     seconds(page)
     watch(page, is_done)
     run_s = seconds(page)
-    cards = page.locator("#answers .pine-card").all_inner_texts()
-    matches = [re.search(r"tokens\s+(\d+)", card) for card in cards]
+    cards = page.locator("#answers .pine-card").all_text_contents()  # also of folded parts
+    matches = [re.search(r"tokens\s*(\d+)", card) for card in cards]
     return run_s, max(int(match[1]) for match in matches if match)
 
 
