@@ -50,7 +50,7 @@ class OrdersTried:
     orders: tuple[tuple[int, ...], ...]
     cards: tuple[AnswerCard, ...]
     rows: "tuple[pine.OrderResult, ...]" = ()
-    placed: tuple[DocumentPositions, ...] = ()
+    placed: tuple[DocumentPositions, ...] = field(default=(), compare=False)  # one per row; arrays
     finished: FinishedRun | None = field(default=None, compare=False)
     certificate: "pine.Certificate | None" = field(default=None, compare=False)
     done: Work = field(default=Work(), compare=False)

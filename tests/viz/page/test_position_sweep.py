@@ -1,5 +1,6 @@
 """Position sweep of the page: the values, the reference answer, and the sentences around them."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +25,7 @@ def form(*methods: str) -> Form:
 def test_a_letter_is_followed_and_every_value_is_the_engines(engine: Engine) -> None:
     request = form("vanilla", "nia", "pine")
     views = list(sweep(engine, request, document=0, answer=" so "))
+    assert pickle.loads(pickle.dumps(views)) == views  # as on ZeroGPU
     assert [len(view.steps) for view in new_views(views) if view.finding] == [1, 2, 3, 3]
     last, layout = views[-1], form_layout(request, engine)  # B, A, C: the letters in the slots
     figure = plot_position_sweep(last.steps, slots=last.slots)

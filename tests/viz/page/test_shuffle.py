@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,11 @@ def views(engine: Engine) -> list[OrdersTried]:
 @pytest.fixture(scope="module")
 def last(views: list[OrdersTried]) -> OrdersTried:
     return views[-1]
+
+
+def test_views_can_be_compared_after_pickling(views: list[OrdersTried]) -> None:
+    for view, same in zip(views, pickle.loads(pickle.dumps(views)), strict=True):
+        assert view == same  # ZeroGPU sends them from another process
 
 
 def certificate_of(tried: OrdersTried) -> Certificate:
