@@ -24,7 +24,7 @@ from viz.page.jobs.zerogpu import compute
 
 View = TypeVar("View")
 
-WAIT_S = 0.8  # seconds between two looks of a waiting client at its place in the queue
+WAIT_S = 0.8  # seconds between two checks whether a waiting run can start or has been stopped
 Updates = dict[Any, Any]  # updates of widgets
 
 running = partial(notice, kind="running")

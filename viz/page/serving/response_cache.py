@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from viz.page.common.asgi import without_headers
 
-MAX_RESPONSES = 256  # about 60 KB for the page of an address; other ones are smaller
+MAX_RESPONSES = 256  # a page takes about 60 KB; all assets of gradio together take 6 MB
 
 ASSETS = "/assets/"  # files whose names contain a hash of their content
 
