@@ -241,7 +241,7 @@ def test_prefix_cache_serves_one_model(engine: pine.Engine, tiny_llama: TinyLlam
     other = pine.Engine(tiny_llama(seed=1))
     with pytest.raises(pine.InputError):
         other.run(LAYOUT, prefix_cache=prefix_cache)
-    prefix_cache.rows.clear()
+    prefix_cache.clear()
     cleared = answers(other, methods="pine", prefix_cache=prefix_cache)
     assert cleared == answers(other, methods="pine") != expected
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -10,8 +11,9 @@ from torch import Tensor
 from pine_engine.attention.arithmetic import causal_tail
 from pine_engine.attention.kv_cache import LayerCache, heads_of, new_layer
 from pine_engine.attention.recorder import StoredKeys
-from pine_engine.attention.strategy import KeysValues, PromptState, Strategy
+from pine_engine.attention.strategy import DecodeStrategy, KeysValues, PromptState, Strategy
 from pine_engine.network.registration import AdaptiveWeighting, CalibratedWeighting, LayerInput
+from pine_engine.prompts.layout import TokenLayout
 
 
 class CausalAttention(Strategy):
@@ -43,7 +45,7 @@ class CausalAttention(Strategy):
         cache = new_layer(inputs.key, len(self.stored.index))
         if prefix:
             cache.append(*prefix)
-        return self.extend(inputs, cache), cache
+        return extend_in_parts(self, inputs, cache, self.stored.plan.layout), cache
 
     def extend(
         self, inputs: LayerInput, cache: LayerCache, members: Sequence["CausalAttention | None"] = ()
@@ -52,19 +54,9 @@ class CausalAttention(Strategy):
         first = cache.length
         if self.adaptive:
             inputs = replace(inputs, scoring=replace(inputs.scoring, adaptive=self.adaptive))
-        if self.calibrated and inputs.layer >= self.first_calibrated_layer:
-            num_before = self.calibrated.bounds[-1] - first
-            if num_before > 0:
-                parts = inputs.tokens(0, num_before), inputs.tokens(num_before)
-                return torch.cat([self._append(parts[0], cache), self.extend(parts[1], cache)], dim=1)
+        is_suffix = first >= self.stored.plan.layout.documents_end
+        if self.calibrated and is_suffix and inputs.layer >= self.first_calibrated_layer:
             inputs = replace(inputs, scoring=replace(inputs.scoring, calibrated=self.calibrated))
-        return self._append(inputs, cache, members)
-
-    def _append(
-        self, inputs: LayerInput, cache: LayerCache, members: Sequence["CausalAttention | None"] = ()
-    ) -> Tensor:
-        """Append tokens to the cache, and return their attention with the scores of the input."""
-        first = cache.length
         cache.append(inputs.key, inputs.value)
         keys, values = cache.keys[:, : cache.length], cache.values[:, : cache.length]
         members = members or (self,)
@@ -75,6 +67,16 @@ class CausalAttention(Strategy):
                 member.recorder.record_continuation(of_member, first, own_keys, member.stored)
         bias = None if self.stored.bias is None else self.stored.bias[: cache.length]
         return causal_tail(inputs.query, keys, values, inputs.scoring, bias)
+
+
+def extend_in_parts(
+    strategy: DecodeStrategy, inputs: LayerInput, cache: LayerCache, layout: TokenLayout
+) -> Tensor:
+    """Extend by prefix, documents and suffix one after the other, so that their reuse changes no bit."""
+    first = cache.length
+    bounds = first, layout.prefix_length, layout.documents_end, layout.num_tokens
+    parts = (inputs.tokens(start - first, end - first) for start, end in pairwise(bounds))
+    return torch.cat([strategy.extend(part, cache) for part in parts], dim=1)
 
 
 def _key_bias(state: PromptState) -> Tensor | None:

@@ -119,7 +119,9 @@ def _as_index(places: Sequence[int]) -> slice | Tensor:
     return torch.tensor(places)
 
 
-def decode_attention(sequences: Sequence[SequenceState | None], on_layer: OnLayer) -> Attend:
+def decode_attention(
+    sequences: Sequence[SequenceState | None], on_layer: OnLayer, threads: int | None = None
+) -> Attend:
     """Return the attention for tokens that follow prefilled prompts; None and missing ones are finished."""
     groups = _group(sequences)
 
@@ -127,7 +129,7 @@ def decode_attention(sequences: Sequence[SequenceState | None], on_layer: OnLaye
         """Return the attention output of one layer, zero for finished sequences."""
         on_layer(layer)
         output = torch.zeros_like(query)
-        with torch_num_threads(decode_attention_threads(query, key)):
+        with torch_num_threads(threads or decode_attention_threads(query, key)):
             for group in groups:
                 group.extend(layer, query, key, value, scoring, output)
         return output

@@ -130,7 +130,7 @@ class BatchedKVCache:
 
 def heads_of(vectors: Tensor, index: int, batch_size: int) -> Tensor:
     """Return the heads of one sequence, a view of (batch_size * heads, ...)."""
-    num_heads = len(vectors) // batch_size
+    num_heads = vectors.shape[0] // batch_size
     return vectors[index * num_heads : (index + 1) * num_heads]
 
 

@@ -74,6 +74,10 @@ class TraceRecorder:
         """Record the ranking by documents, in block order."""
         self._documents[layer] = (blocks, ranking)
 
+    def record_documents_of(self, other: "TraceRecorder") -> None:
+        """Record the rankings by documents that another prompt with these documents has recorded."""
+        self._documents |= other._documents
+
     def record_suffix(
         self, layer: int, first: int, ranking: Ranking, weights: Tensor, stored: StoredKeys
     ) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pine_engine.attention.arithmetic import attention_weights
-from pine_engine.attention.causal import CausalAttention
+from pine_engine.attention.causal import CausalAttention, extend_in_parts
 from pine_engine.attention.kv_cache import LayerCache, new_layer
 from pine_engine.attention.strategy import KeysValues, PromptState, Strategy
 from pine_engine.network.parallel import gather_heads, num_processes
@@ -38,7 +38,7 @@ class RotatedAttention(Strategy):
         cache.ratios = self._choose_ratios(inputs)
         if prefix:
             cache.append(*prefix)
-        return self.extend(inputs, cache), cache
+        return extend_in_parts(self, inputs, cache, self.causal.stored.plan.layout), cache
 
     def extend(
         self, inputs: LayerInput, cache: LayerCache, members: Sequence["RotatedAttention | None"] = ()

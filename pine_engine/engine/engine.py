@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Never, Unpack
 
 import torch
@@ -43,6 +44,14 @@ class Engine(PreparedModel):
     decode steps where no logit depends on the batch size (docs/exactness.md). `Engine(model, tokenizer)`
     validates a loaded transformers model, see `Engine.__init__`.
     """
+
+    @cached_property
+    def active_prefixes(self) -> PrefixCache | None:
+        """Prefix cache that runs at the same time can share, or None if that could change a bit.
+
+        Pass it to `run` or `generate` as `prefix_cache`. It has the prompts of active runs only.
+        """
+        return PrefixCache(only_active=True) if self.shares_steps else None
 
     @classmethod
     def load(

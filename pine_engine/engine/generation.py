@@ -7,7 +7,7 @@ bitwise identical for every batch size and neighbor. A batch of one uses another
 """
 
 import time
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
@@ -57,7 +57,7 @@ class PendingPrefill:
     @classmethod
     def of(cls, model: PreparedModel, num_tokens: int) -> Self:
         """Return the prefill of a prompt of this length; no layers of other runs come between hooks."""
-        return cls(num_tokens, not has_hooks(model.patched_models[0].network))
+        return cls(num_tokens, not has_hooks(model.model))
 
     def compute(self) -> None:
         """Compute nothing: the prefill follows."""
@@ -200,6 +200,51 @@ def prefill_answer(
     )
     synchronize(logits)
     seconds = time.perf_counter() - began
+    return _begin_answer(method, row, logits, seconds, index, recorder, return_logits, control)
+
+
+def continue_documents(
+    model: PreparedModel,
+    layout: TokenLayout,
+    recorders: Mapping[Method, TraceRecorder | None],
+    *,
+    reserved_tokens: int,
+    return_logits: bool,
+    control: RunControl,
+    cached_sequences: Iterable[SequenceState],
+) -> list[ActiveGeneration]:
+    """Prefill, in one batch, the suffix under those methods whose documents are in `cached_sequences`."""
+    began = time.perf_counter()
+    rows: dict[Method, SequenceState] = {}
+    patched_models = model.patched_models
+    for method, recorder in recorders.items():
+        options: dict[str, Any] = {"reserved_tokens": reserved_tokens, "cached_sequences": cached_sequences}
+        row = passes.fork_documents(patched_models, layout, method, recorder=recorder, **options)
+        if row:
+            rows[method] = row
+    if not rows:
+        return []
+    on_layer = control.prefill_progress(next(iter(rows)).name, model.num_layers)
+    kept = layout.suffix_length if return_logits else 1
+    logits = passes.prefill_suffix(list(rows.values()), kept, on_layer)
+    synchronize(logits)
+    seconds = (time.perf_counter() - began) / len(rows)
+    return [
+        _begin_answer(method, row, of_row, seconds, 0, recorders[method], return_logits, control)
+        for (method, row), of_row in zip(rows.items(), logits, strict=True)
+    ]
+
+
+def _begin_answer(
+    method: Method,
+    row: SequenceState,
+    logits: Tensor,
+    seconds: float,
+    index: int,
+    recorder: TraceRecorder | None,
+    return_logits: bool,
+    control: RunControl,
+) -> ActiveGeneration:
     control.report(PrefillDone(method.name, seconds))
     kept = [logits.float().cpu()] if return_logits else []
     return ActiveGeneration(

@@ -1,7 +1,7 @@
 """The two forward passes: prefill of a prompt, and extend, which continues from its state."""
 
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -47,11 +47,7 @@ def prefill(
     tokens may follow. 0 keeps all logits, also of every copy of a repeated question. `on_layer` may raise.
     Prefixes and documents of `cached_sequences`, states of the same networks, are reused if equal.
     """
-    patched_model = next(
-        each
-        for each in patched_models
-        if each.max_prompt_length is None or layout.num_tokens <= each.max_prompt_length
-    )
+    patched_model = _patched_model(patched_models, layout)
     cached_sequences = plain_sequences(list(cached_sequences))
     if method.merge:
         return _prefill_streams(
@@ -89,12 +85,9 @@ def prefill(
         recorder=recorder,
         log_weights=log_weights,
     )
-    # A trace needs the prefill of documents, and one of single tokens also that of the prefix.
-    is_whole = method.depends_on_question or (recorder and recorder.request.token_ranges)
-    cached_sequences = [] if is_whole else cached_sequences
-    if recorder is None and logits_to_keep and (source := find_documents(cached_sequences, state)):
+    if logits_to_keep and (source := find_documents(cached_sequences, state)):
         row = fork(source, state, reserved_tokens)
-        return row, extend([row], [layout.suffix], on_layer)[0, -logits_to_keep:]
+        return row, prefill_suffix([row], logits_to_keep, on_layer)[0]
     if method.recomputed != "nothing":
         options: dict[str, Any] = {"on_layer": on_layer, "cached_sequences": cached_sequences}
         alone = replace(method, recomputed="nothing")
@@ -105,16 +98,74 @@ def prefill(
     first = layout.prefix_length if prefix_of else 0
     ids = torch.tensor([layout.ids[first:]], device=input_device(patched_model.network))
     row = SequenceState(state, KVCache([]))
-    tuning: AbstractContextManager[OnLayer] = nullcontext(on_layer)
-    threads = None
-    if _can_change_num_threads(patched_model, ids):
-        tuning = patched_model.thread_tuner.prompt(method, ids.shape[1], on_layer)
-        threads = attention_threads(layout.num_tokens)
-    with tuning as begin_layer:
+    with _tuned_prompt(patched_model, method, ids, layout, on_layer) as (begin_layer, threads):
         attend = prefill_attention(row, begin_layer, prefix_of, threads)
         position_ids = state.position_ids(first, ids.shape[1])
         logits = run_pass(patched_model.network, attend, ids, position_ids, logits_to_keep=logits_to_keep)
     return row, logits[0]
+
+
+def fork_documents(
+    patched_models: Sequence[PatchedModel],
+    layout: TokenLayout,
+    method: Method,
+    *,
+    reserved_tokens: int,
+    recorder: TraceRecorder | None,
+    cached_sequences: Iterable[SequenceState],
+) -> SequenceState | None:
+    """Return the state of a prompt before its suffix, with documents of cached states; see `prefill`.
+
+    None if no documents can be reused, and for methods that need other passes before the suffix.
+    """
+    if not method.has_one_pass:
+        return None
+    state = new_state(
+        build_plan(method, layout),
+        patched_model=_patched_model(patched_models, layout),
+        reserved_tokens=reserved_tokens,
+        recorder=recorder,
+    )
+    source = find_documents(plain_sequences(list(cached_sequences)), state)
+    return source and fork(source, state, reserved_tokens)
+
+
+def prefill_suffix(rows: Sequence[SequenceState], logits_to_keep: int, on_layer: OnLayer) -> Tensor:
+    """Return the logits (rows, logits_to_keep, V) of the suffix of rows with reused documents, in one batch.
+
+    The rows have the same prompt. The logits are bitwise those of `prefill` where linear layers are
+    batch-invariant.
+    """
+    state = rows[0].state
+    layout, patched_model = state.plan.layout, state.patched_model
+    ids = torch.tensor([layout.suffix] * len(rows), device=input_device(patched_model.network))
+    with _tuned_prompt(patched_model, len(rows), ids, layout, on_layer) as (begin_layer, threads):
+        attend = decode_attention(rows, begin_layer, threads)
+        position_ids = torch.cat(
+            [row.state.position_ids(layout.documents_end, layout.suffix_length) for row in rows]
+        )
+        return run_pass(patched_model.network, attend, ids, position_ids, logits_to_keep=logits_to_keep)
+
+
+@contextmanager
+def _tuned_prompt(
+    patched_model: PatchedModel, kind: Hashable, ids: Tensor, layout: TokenLayout, on_layer: OnLayer
+) -> Iterator[tuple[OnLayer, int | None]]:
+    """Tune the threads of a prompt's tokens (B, n); yield the function of a layer and attention's threads."""
+    if not _can_change_num_threads(patched_model, ids):
+        yield on_layer, None
+        return
+    with patched_model.thread_tuner.prompt(kind, ids.numel(), on_layer) as begin_layer:
+        yield begin_layer, attention_threads(layout.num_tokens)
+
+
+def _patched_model(patched_models: Sequence[PatchedModel], layout: TokenLayout) -> PatchedModel:
+    """Return the network for prompts of this length."""
+    return next(
+        each
+        for each in patched_models
+        if each.max_prompt_length is None or layout.num_tokens <= each.max_prompt_length
+    )
 
 
 def _prefill_streams(

@@ -4,9 +4,11 @@ Documents do not attend to the suffix, so that another question can follow them;
 another order as well. The prefill of documents is equal in PCW and SP.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+from weakref import ref
 
 from pine_engine.attention.kv_cache import KVCache, empty_like
 from pine_engine.attention.state import SequenceState, strategy_on
@@ -16,14 +18,32 @@ from pine_engine.errors import InputError
 
 @dataclass
 class PrefixCache:
-    """States of earlier prompts of one model. The caller owns it and may clear it."""
+    """States of earlier prompts of one model. The caller owns it and may clear it.
 
-    # One state for each prompt and method, with the keys and values of all its tokens.
-    rows: list[SequenceState] = field(default_factory=list)
+    With `only_active`, a state is kept as long as its run is active, for runs at the same time.
+    """
+
+    only_active: bool = False
+    _find: list[Callable[[], SequenceState | None]] = field(default_factory=list, init=False, repr=False)
     _model: Any = field(default=None, init=False, repr=False, compare=False)
 
-    def __repr__(self) -> str:
-        return f"PrefixCache({len(self.rows)} rows)"
+    @property
+    def rows(self) -> tuple[SequenceState, ...]:
+        """States with the keys and values of all tokens, one for each prompt and method."""
+        return tuple(row for find in self._find if (row := find()))
+
+    def add(self, rows: Iterable[SequenceState]) -> None:
+        """Add states.
+
+        Args:
+            rows: States of the model of this cache.
+        """
+        self._find = [find for find in self._find if find()]
+        self._find += [ref(row) if self.only_active else partial(_same, row) for row in rows]
+
+    def clear(self) -> None:
+        """Remove all states."""
+        self._find.clear()
 
     def belong_to(self, model: Any) -> None:
         """Bind the states to a model; raise InputError if the cache has states of another model.
@@ -37,20 +57,18 @@ class PrefixCache:
         self._model = model
 
 
+def _same(row: SequenceState) -> SequenceState:
+    return row
+
+
 def find_prefix(rows: Iterable[SequenceState], state: PromptState) -> SequenceState | None:
     """Return a row with the prefix of the prompt at the same positions; None for an empty prefix."""
-    plan = state.plan
-    for row in rows:
-        is_same = row.state.patched_model is state.patched_model
-        is_same &= row.state.plan.method.prefix_encoding == plan.method.prefix_encoding
-        if is_same and row.state.plan.layout.prefix == plan.layout.prefix != ():
-            return row
-    return None
+    return next((row for row in rows if not _reads_all(state) and _shares_prefix(row.state, state)), None)
 
 
 def find_documents(rows: Iterable[SequenceState], state: PromptState) -> SequenceState | None:
     """Return a row whose prefix and documents the method of the state can reuse."""
-    return next((row for row in rows if _shares_documents(row.state, state)), None)
+    return next((row for row in rows if not _reads_all(state) and _shares_documents(row.state, state)), None)
 
 
 def fork(source: SequenceState, state: PromptState, reserved_tokens: int) -> SequenceState:
@@ -68,16 +86,36 @@ def fork(source: SequenceState, state: PromptState, reserved_tokens: int) -> Seq
             strategy.convert_keys(index, layer.keys[:, :length], source.state.plan), layer.values[:, :length]
         )
         layers.append(cache)
+    if state.recorder and source.state.recorder:
+        state.recorder.record_documents_of(source.state.recorder)
     return SequenceState(state, KVCache(layers))
+
+
+def _reads_all(state: PromptState) -> bool:
+    """Check whether method or trace need the queries of all tokens."""
+    return state.plan.method.depends_on_question or bool(
+        state.recorder and state.recorder.request.token_ranges
+    )
+
+
+def _shares_prefix(source: PromptState, state: PromptState) -> bool:
+    cached, plan = source.plan, state.plan
+    is_same = source.patched_model is state.patched_model
+    is_same &= cached.method.prefix_encoding == plan.method.prefix_encoding
+    return is_same and cached.layout.prefix == plan.layout.prefix != ()
 
 
 def _shares_documents(source: PromptState, state: PromptState) -> bool:
     cached, plan = source.plan, state.plan
     if source.patched_model is not state.patched_model or cached.layout.prefix != plan.layout.prefix:
         return False
+    if plan.layout.suffix_length == 1:  # a pass of a single token uses another GEMM kernel
+        return False
     has_other_positions = cached.moves_documents and cached.method.positions != plan.method.positions
     if has_other_positions or cached.method.document_encoding != plan.method.document_encoding:
         return False
-    if plan.method.encodes_set:
+    if state.recorder and plan.is_ranked and source.recorder is None:
+        return False
+    if plan.method.encodes_set and not state.recorder:
         return sorted(cached.layout.documents) == sorted(plan.layout.documents)
     return cached.layout.documents == plan.layout.documents

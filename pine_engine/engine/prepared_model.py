@@ -184,7 +184,7 @@ class PreparedModel:
 
     def check_method(self, method: Method) -> None:
         """Raise ModelError if the method does not fit the model."""
-        check_rope(method, self.patched_models[0].network.config)
+        check_rope(method, self.model.config)
 
     def check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
         """Raise InputError if prompt and answer exceed the context of the model.

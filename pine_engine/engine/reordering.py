@@ -121,6 +121,8 @@ class _KeyRecorder(TraceRecorder):
 
     def record_continuation(self, inputs: LayerInput, first: int, keys: Tensor, stored: StoredKeys) -> None:
         """See TraceRecorder."""
+        if first < stored.plan.layout.documents_end:
+            return
         query = inputs.query[:, -self.num_queries :]
         weights = attention_weights(query, keys, inputs.scoring, tail_mask(query, keys.shape[1], stored.bias))
         self.by_layer.append(weights.double().mean(1).to(keys.device))

@@ -14,6 +14,7 @@ from pine_engine.engine.generation import (
     ActiveGeneration,
     Coroutine,
     PendingPrefill,
+    continue_documents,
     decode_in_steps,
     prefill_answer,
 )
@@ -90,22 +91,32 @@ class Run:
     @torch.inference_mode()
     def prefill(self, control: RunControl) -> Coroutine[list[ActiveGeneration]]:
         """Prefill the prompt under every method."""
-        answers, rows = [], self.prefix_cache.rows if self.prefix_cache else []
-        for method in self.methods:
-            yield PendingPrefill.of(self.model, self.layout.num_tokens)
-            answer = prefill_answer(
-                self.model,
-                self.layout,
-                method,
-                reserved_tokens=self.max_new_tokens,
-                return_logits=self.return_logits,
-                recorder=TraceRecorder(self.trace) if self.trace else None,
-                control=control,
-                cached_sequences=rows,
+        cache = self.prefix_cache or PrefixCache()
+        recorders = {method: TraceRecorder(self.trace) if self.trace else None for method in self.methods}
+        options: dict[str, Any] = {
+            "reserved_tokens": self.max_new_tokens,
+            "return_logits": self.return_logits,
+            "control": control,
+        }
+        answers: dict[str, ActiveGeneration] = {}
+
+        def add(answer: ActiveGeneration) -> None:
+            answers[answer.method] = answer
+            cache.add(answer.rows[0].sequences)
+
+        if self.prefix_cache:
+            yield PendingPrefill.of(self.model, len(self.methods) * self.layout.suffix_length)
+            found = continue_documents(
+                self.model, self.layout, recorders, cached_sequences=cache.rows, **options
             )
-            rows += answer.rows[0].sequences
-            answers.append(answer)
-        return answers
+            for answer in found:
+                add(answer)
+        for method, recorder in recorders.items():
+            if method.name not in answers:
+                yield PendingPrefill.of(self.model, self.layout.num_tokens)
+                options["cached_sequences"] = cache.rows
+                add(prefill_answer(self.model, self.layout, method, recorder=recorder, **options))
+        return [answers[method.name] for method in self.methods]
 
     def decode(
         self,

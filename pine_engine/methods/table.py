@@ -203,6 +203,11 @@ class Method:
         return self.score is None and not self.splits_documents and reads_once
 
     @property
+    def has_one_pass(self) -> bool:
+        """True if one pass over the prompt, in its order, gives the logits."""
+        return self.has_plan and self.merge is None and self.key_weighting != "calibrated"
+
+    @property
     def splits_documents(self) -> bool:
         """True if each stream has one document."""
         return self.merge is not None and not self.rope_bases

@@ -125,3 +125,4 @@ async def compute_events(
     finally:
         watcher.cancel()
         control.cancelled.set()
+        item = None  # see receive_from

@@ -24,6 +24,7 @@ from pine_engine.errors import Cancelled
 from pine_engine.network.thread_tuner import torch_num_threads
 from tests.engine.conftest import LAYOUT, LAYOUTS
 from tests.support.families import FAMILIES, TinyLlama, by_tier, make
+from tests.support.forward import count_tokens
 from tests.support.tiers import first_daily
 
 LONG = TokenLayout((8, 3), (tuple(range(10, 60)), tuple(range(20, 90))), (61, 62))
@@ -73,8 +74,9 @@ def facts(result: pine.RunResult) -> dict[str, tuple[Any, ...]]:
     found = {}
     for name, answer in result.answers.items():
         trace = result.traces.get(name)
-        attention = trace.suffix_attention.tolist() if trace and trace.suffix_attention is not None else None
-        found[name] = (answer.token_ids, answer.logprobs, answer.finish_reason, attention)
+        parts = (trace.suffix_attention, trace.document_starts, trace.document_importance) if trace else ()
+        traced = [None if part is None else part.tobytes() for part in parts]
+        found[name] = (answer.token_ids, answer.logprobs, answer.finish_reason, traced)
     return found
 
 
@@ -116,6 +118,26 @@ def test_runs_together_are_identical_to_each_alone(engine: Engine, sizes: list[i
     ):
         check_identical(outcome.result(), expected)
     assert sum(sizes) == num_alone and len(sizes) < num_steps
+
+
+@pytest.mark.usefixtures("prefills_first")
+def test_runs_with_equal_documents_share_their_prefill(engine: Engine) -> None:
+    # Fused attention of more than 192 queries has larger blocks.
+    documents = tuple(tuple(range(first, first + 70)) for first in (8, 12, 16))
+    layouts = [TokenLayout((8, 3), documents, suffix) for suffix in ((61, 9, 63), (61, 9))]
+    changed = TokenLayout((8, 3), (*documents[:2], documents[2][:-1]), (61, 9, 63))
+    single = TokenLayout((8, 3), documents, (9,))
+    options: dict[str, Any] = {**KEPT, "methods": "all", "max_new_tokens": 2}
+    prompts = [*layouts, changed, single]
+    alone = [engine.run(prompt, **options) for prompt in prompts]
+    options["prefix_cache"] = engine.active_prefixes
+    outcomes = together([partial(engine.run, prompt, **options) for prompt in prompts])
+    for outcome, expected in zip(outcomes, alone, strict=True):
+        check_identical(outcome.result(), expected)
+    with count_tokens(engine.patched_models[0].network.model.embed_tokens) as fed:
+        together([partial(engine.run, one, **{**options, "methods": FOUR}) for one in layouts])
+    assert sum(count > 70 for count in fed) == len(FOUR)
+    assert engine.active_prefixes and engine.active_prefixes.rows == ()
 
 
 @pytest.mark.usefixtures("prefills_first")

@@ -121,7 +121,13 @@ def answer(
     layout = form_layout(form, engine, settings)
     cards = {card.method: card for card in waiting_cards(form.methods)}
     meter = Meter(layout.num_tokens)
-    events = engine.generate(layout, methods=form.methods, max_new_tokens=form.max_new_tokens, trace=trace)
+    events = engine.generate(
+        layout,
+        methods=form.methods,
+        max_new_tokens=form.max_new_tokens,
+        trace=trace,
+        prefix_cache=engine.active_prefixes if settings.share_equal_runs else None,
+    )
     began = drawn = time.monotonic()
     with closing(events):
         for event in events:

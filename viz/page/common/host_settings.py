@@ -138,7 +138,8 @@ class HostSettings(BaseSettings):
     )
     share_equal_runs: bool = Field(
         default=True,
-        description="Compute equal requests of several visitors once while they are active.",
+        description="Compute equal requests of several visitors, and the prefill of equal documents, once "
+        "while they are active.",
     )
     max_requests_per_minute: int = Field(
         default=1200,
