@@ -200,7 +200,11 @@ def prefill_answer(
     )
     synchronize(logits)
     seconds = time.perf_counter() - began
-    return _begin_answer(method, row, logits, seconds, index, recorder, return_logits, control)
+    control.report(PrefillDone(method.name, seconds))
+    kept = [logits.float().cpu()] if return_logits else []
+    return ActiveGeneration(
+        method.name, (row,), logits[-1:], seconds, index, recorder=recorder, kept_logits=kept
+    )
 
 
 def continue_documents(
@@ -211,7 +215,7 @@ def continue_documents(
     reserved_tokens: int,
     return_logits: bool,
     control: RunControl,
-    cached_sequences: Iterable[SequenceState],
+    cached_sequences: Sequence[SequenceState],
 ) -> list[ActiveGeneration]:
     """Prefill, in one batch, the suffix under those methods whose documents are in `cached_sequences`."""
     began = time.perf_counter()
@@ -229,27 +233,13 @@ def continue_documents(
     logits = passes.prefill_suffix(list(rows.values()), kept, on_layer)
     synchronize(logits)
     seconds = (time.perf_counter() - began) / len(rows)
-    return [
-        _begin_answer(method, row, of_row, seconds, 0, recorders[method], return_logits, control)
-        for (method, row), of_row in zip(rows.items(), logits, strict=True)
-    ]
-
-
-def _begin_answer(
-    method: Method,
-    row: SequenceState,
-    logits: Tensor,
-    seconds: float,
-    index: int,
-    recorder: TraceRecorder | None,
-    return_logits: bool,
-    control: RunControl,
-) -> ActiveGeneration:
-    control.report(PrefillDone(method.name, seconds))
-    kept = [logits.float().cpu()] if return_logits else []
-    return ActiveGeneration(
-        method.name, (row,), logits[-1:], seconds, index, recorder=recorder, kept_logits=kept
-    )
+    answers = []
+    for (method, row), of_row in zip(rows.items(), logits, strict=True):
+        control.report(PrefillDone(method.name, seconds))
+        answer = ActiveGeneration(method.name, (row,), of_row[-1:], seconds, recorder=recorders[method])
+        answer.kept_logits += [of_row.float().cpu()] * return_logits
+        answers.append(answer)
+    return answers
 
 
 @torch.inference_mode()

@@ -112,13 +112,13 @@ def fork_documents(
     *,
     reserved_tokens: int,
     recorder: TraceRecorder | None,
-    cached_sequences: Iterable[SequenceState],
+    cached_sequences: Sequence[SequenceState],
 ) -> SequenceState | None:
     """Return the state of a prompt before its suffix, with documents of cached states; see `prefill`.
 
     None if no documents can be reused, and for methods that need other passes before the suffix.
     """
-    if not method.has_one_pass:
+    if not (cached_sequences and method.has_one_pass):
         return None
     state = new_state(
         build_plan(method, layout),
@@ -126,7 +126,7 @@ def fork_documents(
         reserved_tokens=reserved_tokens,
         recorder=recorder,
     )
-    source = find_documents(plain_sequences(list(cached_sequences)), state)
+    source = find_documents(cached_sequences, state)
     return source and fork(source, state, reserved_tokens)
 
 
