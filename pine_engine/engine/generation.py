@@ -216,7 +216,7 @@ def continue_documents(
     return_logits: bool,
     control: RunControl,
     cached_sequences: Sequence[SequenceState],
-) -> list[ActiveGeneration]:
+) -> dict[Method, ActiveGeneration]:
     """Prefill, in one batch, the suffix under those methods whose documents are in `cached_sequences`."""
     began = time.perf_counter()
     rows: dict[Method, SequenceState] = {}
@@ -227,18 +227,18 @@ def continue_documents(
         if row:
             rows[method] = row
     if not rows:
-        return []
+        return {}
     on_layer = control.prefill_progress(next(iter(rows)).name, model.num_layers)
     kept = layout.suffix_length if return_logits else 1
     logits = passes.prefill_suffix(list(rows.values()), kept, on_layer)
     synchronize(logits)
     seconds = (time.perf_counter() - began) / len(rows)
-    answers = []
+    answers: dict[Method, ActiveGeneration] = {}
     for (method, row), of_row in zip(rows.items(), logits, strict=True):
         control.report(PrefillDone(method.name, seconds))
         answer = ActiveGeneration(method.name, (row,), of_row[-1:], seconds, recorder=recorders[method])
         answer.kept_logits += [of_row.float().cpu()] * return_logits
-        answers.append(answer)
+        answers[method] = answer
     return answers
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, TypedDict, Unpack
 
 import torch
@@ -98,25 +99,37 @@ class Run:
             "return_logits": self.return_logits,
             "control": control,
         }
-        answers: dict[str, ActiveGeneration] = {}
+        answers: dict[Method, ActiveGeneration] = {}
 
-        def add(answer: ActiveGeneration) -> None:
-            answers[answer.method] = answer
-            cache.add(answer.rows[0].sequences)
+        def add(answer: ActiveGeneration, method: Method) -> None:
+            answers[method] = answer
+            cache.add(answer.rows[0].sequences, self.methods)
 
-        if self.prefix_cache:
-            yield PendingPrefill.of(self.model, len(self.methods) * self.layout.suffix_length)
-            found = continue_documents(
-                self.model, self.layout, recorders, cached_sequences=cache.rows, **options
-            )
-            for answer in found:
-                add(answer)
-        for method, recorder in recorders.items():
-            if method.name not in answers:
-                yield PendingPrefill.of(self.model, self.layout.num_tokens)
-                options["cached_sequences"] = cache.rows
-                add(prefill_answer(self.model, self.layout, method, recorder=recorder, **options))
-        return [answers[method.name] for method in self.methods]
+        for number, method in enumerate(self.methods):
+            if method in answers:
+                continue
+            yield PendingPrefill.of(self.model, self.layout.num_tokens)
+            if self.prefix_cache:
+                missing = {other: recorders[other] for other in self.methods if other not in answers}
+                cached = cache.rows_for(self.methods)
+                found = continue_documents(
+                    self.model, self.layout, missing, cached_sequences=cached, **options
+                )
+                for other, answer in found.items():
+                    add(answer, other)
+            if method not in answers:
+                before = (answers[other].rows[0].sequences for other in self.methods[:number])
+                cached = tuple(chain(*before)) if cache.only_active else cache.rows
+                one = prefill_answer(
+                    self.model,
+                    self.layout,
+                    method,
+                    recorder=recorders[method],
+                    cached_sequences=cached,
+                    **options,
+                )
+                add(one, method)
+        return [answers[method] for method in self.methods]
 
     def decode(
         self,

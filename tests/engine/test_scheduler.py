@@ -127,15 +127,23 @@ def test_runs_with_equal_documents_share_their_prefill(engine: Engine) -> None:
     layouts = [TokenLayout((8, 3), documents, suffix) for suffix in ((61, 9, 63), (61, 9))]
     changed = TokenLayout((8, 3), (*documents[:2], documents[2][:-1]), (61, 9, 63))
     single = TokenLayout((8, 3), documents, (9,))
-    options: dict[str, Any] = {**KEPT, "methods": "all", "max_new_tokens": 2}
-    prompts = [*layouts, changed, single]
-    alone = [engine.run(prompt, **options) for prompt in prompts]
+    options: dict[str, Any] = {**KEPT, "max_new_tokens": 2}
+    jobs: list[dict[str, Any]] = [
+        {"prompt": prompt, "methods": "all"} for prompt in (*layouts, changed, single)
+    ]
+    # The prefix that vanilla or PINE reuses depends on the methods before it.
+    jobs += [
+        {"prompt": prompt, "methods": methods}
+        for methods in (["pine", "vanilla"], ["vanilla", "pine"], ["nia", "pine"])
+        for prompt in (layouts[0], changed)
+    ]
+    alone = [engine.run(**job, **options) for job in jobs]
     options["prefix_cache"] = engine.active_prefixes
-    outcomes = together([partial(engine.run, prompt, **options) for prompt in prompts])
+    outcomes = together([partial(engine.run, **job, **options) for job in jobs])
     for outcome, expected in zip(outcomes, alone, strict=True):
         check_identical(outcome.result(), expected)
     with count_tokens(engine.patched_models[0].network.model.embed_tokens) as fed:
-        together([partial(engine.run, one, **{**options, "methods": FOUR}) for one in layouts])
+        together([partial(engine.run, one, **options, methods=FOUR) for one in layouts])
     assert sum(count > 70 for count in fed) == len(FOUR)
     assert engine.active_prefixes and engine.active_prefixes.rows == ()
 
