@@ -33,7 +33,7 @@ REQUEST = LabeledRequest(
 )  # fmt: skip
 """The task writes the letter of each document's place into the prompt."""
 
-ROUNDING = 1e-6
+ROUNDING = 3e-6
 """Probabilities from float32 logits of a decoding step, which has another shape than a prefill."""
 
 
