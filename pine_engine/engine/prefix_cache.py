@@ -4,7 +4,7 @@ Documents do not attend to the suffix, so that another question can follow them;
 another order as well. The prefill of documents is equal in PCW and SP.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,21 +14,18 @@ from pine_engine.attention.kv_cache import KVCache, empty_like
 from pine_engine.attention.state import SequenceState, strategy_on
 from pine_engine.attention.strategy import PromptState
 from pine_engine.errors import InputError
-from pine_engine.methods.table import Method
-
-Methods = tuple[Method, ...]
 
 
 @dataclass
 class PrefixCache:
     """States of earlier prompts of one model. The caller owns it and may clear it.
 
-    With `only_active`, a state is kept as long as its run is active, and serves runs of the same methods: the
-    methods before it define which prefix a method reuses, and so the last bits.
+    With `only_active`, a state is kept as long as its run is active, and serves equal documents under
+    the same methods: the methods before it define which prefix a method reuses, and so the last bits.
     """
 
     only_active: bool = False
-    _find: list[tuple[Methods, Callable[[], SequenceState | None]]] = field(
+    _find: list[tuple[Hashable, Callable[[], SequenceState | None]]] = field(
         default_factory=list, init=False, repr=False
     )
     _model: Any = field(default=None, init=False, repr=False, compare=False)
@@ -38,24 +35,24 @@ class PrefixCache:
         """States with the keys and values of all tokens, one for each prompt and method."""
         return tuple(row for _, find in self._find if (row := find()))
 
-    def rows_for(self, methods: Methods) -> tuple[SequenceState, ...]:
+    def rows_for(self, run: Hashable) -> tuple[SequenceState, ...]:
         """Return the states that serve a run.
 
         Args:
-            methods: Methods of the run.
+            run: Methods of the run, and its documents in their order.
         """
-        served = [find for other, find in self._find if not self.only_active or other == methods]
+        served = [find for other, find in self._find if not self.only_active or other == run]
         return tuple(row for find in served if (row := find()))
 
-    def add(self, rows: Iterable[SequenceState], methods: Methods) -> None:
+    def add(self, rows: Iterable[SequenceState], run: Hashable) -> None:
         """Add states.
 
         Args:
             rows: States of the model of this cache.
-            methods: Methods of their run.
+            run: Methods of their run, and its documents in their order.
         """
         self._find = [(other, find) for other, find in self._find if find()]
-        self._find += [(methods, ref(row) if self.only_active else partial(_same, row)) for row in rows]
+        self._find += [(run, ref(row) if self.only_active else partial(_same, row)) for row in rows]
 
     def clear(self) -> None:
         """Remove all states."""

@@ -100,10 +100,11 @@ class Run:
             "control": control,
         }
         answers: dict[Method, ActiveGeneration] = {}
+        key = self.methods, self.layout.documents
 
         def add(answer: ActiveGeneration, method: Method) -> None:
             answers[method] = answer
-            cache.add(answer.rows[0].sequences, self.methods)
+            cache.add(answer.rows[0].sequences, key)
 
         for number, method in enumerate(self.methods):
             if method in answers:
@@ -111,7 +112,7 @@ class Run:
             yield PendingPrefill.of(self.model, self.layout.num_tokens)
             if self.prefix_cache:
                 missing = {other: recorders[other] for other in self.methods if other not in answers}
-                cached = cache.rows_for(self.methods)
+                cached = cache.rows_for(key)
                 found = continue_documents(
                     self.model, self.layout, missing, cached_sequences=cached, **options
                 )

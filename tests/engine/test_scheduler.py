@@ -144,7 +144,19 @@ def test_runs_with_equal_documents_share_their_prefill(engine: Engine) -> None:
         check_identical(outcome.result(), expected)
     with count_tokens(engine.patched_models[0].network.model.embed_tokens) as fed:
         together([partial(engine.run, one, **options, methods=FOUR) for one in layouts])
-    assert sum(count > 70 for count in fed) == len(FOUR)
+        together(
+            [
+                partial(
+                    engine.run,
+                    layouts[0].reorder(order),
+                    methods="pine",
+                    max_new_tokens=1,
+                    prefix_cache=engine.active_prefixes,
+                )
+                for order in ([0, 1, 2], [2, 0, 1])
+            ]
+        )
+    assert sum(count > 70 for count in fed) == len(FOUR) + 2  # another order is prefilled on its own
     assert engine.active_prefixes and engine.active_prefixes.rows == ()
 
 
