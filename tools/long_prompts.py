@@ -67,14 +67,10 @@ def measure(engine: Engine, layout: TokenLayout, method: str) -> dict[str, float
     """Return the measurements of one prefill."""
     reports = [time.perf_counter()]
     began = time.process_time()
-    sequence, _ = passes.prefill(
-        engine.patched_models,
-        layout,
-        METHODS[method],
-        reserved_tokens=1,
-        logits_to_keep=1,
-        on_layer=lambda _: reports.append(time.perf_counter()),
+    options = passes.PassOptions(
+        engine.patched_models, reserved_tokens=1, on_layer=lambda _: reports.append(time.perf_counter())
     )
+    sequence, _ = passes.prefill(layout, METHODS[method], options)
     seconds = time.process_time() - began
     reports.append(time.perf_counter())
     return {

@@ -106,9 +106,8 @@ def profile_method(
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
 
     def prefill() -> Sequence[Any]:
-        return passes.prefill(
-            engine.patched_models, layout, METHODS[name], reserved_tokens=new_tokens, logits_to_keep=1
-        )
+        options = passes.PassOptions(engine.patched_models, reserved_tokens=new_tokens)
+        return passes.prefill(layout, METHODS[name], options)
 
     def decode() -> None:
         for _ in range(new_tokens - 1):

@@ -38,6 +38,7 @@ from pine_engine.engine.likelihood import (
     log_probabilities,
 )
 from pine_engine.engine.model_worker import RunControl
+from pine_engine.engine.passes import PassOptions
 from pine_engine.engine.run import prepare_run
 from pine_engine.engine.scheduler import stream_shared
 from pine_engine.errors import ModelError
@@ -153,7 +154,7 @@ def _label_logprobs(
     layout = engine.tokenize(prompt)
     engine.check_length(layout, 0)
     yield PendingPrefill.of(engine, layout.num_tokens)
-    answer = prefill_answer(engine, layout, method, reserved_tokens=0, control=control)
+    answer = prefill_answer(engine, layout, method, PassOptions(engine.patched_models), control=control)
     check_finite(answer.logits, method.name, 0)
     logprobs: list[float] = label_log_probabilities(log_probabilities(answer.logits[-1]), ids).tolist()
     return logprobs
@@ -209,9 +210,8 @@ def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading
             layout = engine.tokenize(prompt)
             engine.check_length(layout, plan.max_new_tokens)
             yield PendingPrefill.of(engine, layout.num_tokens)
-            answer = prefill_answer(
-                engine, layout, method, reserved_tokens=plan.max_new_tokens, control=control
-            )
+            options = PassOptions(engine.patched_models, reserved_tokens=plan.max_new_tokens)
+            answer = prefill_answer(engine, layout, method, options, control=control)
             prefilled.append((answer.rows[0], answer.logits))
         yield calibrated_prompt(0, method.name, prefilled, steps, time.perf_counter() - began)
 

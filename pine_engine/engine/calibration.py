@@ -8,33 +8,24 @@ from itertools import takewhile
 
 import torch
 
-from pine_engine.engine.reordering import Pass, key_attention
+from pine_engine.engine.reordering import FirstPass, key_attention
 from pine_engine.methods.table import Method
 from pine_engine.prompts.layout import TokenLayout
 
 
-def calibrated_shares(
-    layout: TokenLayout, method: Method, run: Pass, content_free: Sequence[int], num_processes: int = 1
-) -> tuple[float, ...]:
+def calibrated_shares(layout: TokenLayout, method: Method, first_pass: FirstPass) -> tuple[float, ...]:
     """Return the logarithm of each document's share of the attention that all documents get together.
 
     Relevance is the mean attention of the last token to the document, minus that to a dummy in its place. A
     document's share is its length times the softmax of relevances divided by the temperature.
-
-    Args:
-        layout: Prompt.
-        method: Method, which defines the temperature.
-        run: Vanilla prefill.
-        content_free: Token ids of a text without content; without them, it is the last token of the suffix.
-        num_processes: Number of processes between which the heads are split.
     """
-    dummy = dummy_document(layout.documents, tuple(content_free) or layout.suffix[-1:])
-    attention = key_attention(layout, run, num_processes, last_only=True)
+    dummy = dummy_document(layout.documents, first_pass.content_free or layout.suffix[-1:])
+    attention = key_attention(layout, first_pass, last_only=True)
     relevances = []
     for slot, ids in enumerate(layout.documents):
         documents = (*layout.documents[:slot], dummy, *layout.documents[slot + 1 :])
         without = TokenLayout(layout.prefix, documents, layout.suffix)
-        of_dummy = key_attention(without, run, num_processes, last_only=True)
+        of_dummy = key_attention(without, first_pass, last_only=True)
         start = int(layout.document_starts[slot])
         of_document = attention[start : start + len(ids)].mean()
         relevances.append(of_document - of_dummy[start : start + len(dummy)].mean())

@@ -8,7 +8,7 @@ bitwise identical for every batch size and neighbor. A batch of one uses another
 
 import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
 import torch
@@ -178,67 +178,49 @@ def prefill_answer(
     model: PreparedModel,
     layout: TokenLayout,
     method: Method,
+    options: passes.PassOptions,
     *,
-    reserved_tokens: int,
     index: int = 0,
     return_logits: bool = False,
-    recorder: TraceRecorder | None = None,
     control: RunControl = NO_CONTROL,
-    cached_sequences: Iterable[SequenceState] = (),
 ) -> ActiveGeneration:
     """Prefill a prompt, under torch.inference_mode; `return_logits` keeps those of the suffix."""
     began = time.perf_counter()
-    row, logits = passes.prefill(
-        model.patched_models,
-        layout,
-        method,
-        reserved_tokens=reserved_tokens,
-        logits_to_keep=layout.suffix_length if return_logits else 1,
-        recorder=recorder,
-        on_layer=control.prefill_progress(method.name, model.num_layers),
-        cached_sequences=cached_sequences,
-    )
+    kept = layout.suffix_length if return_logits else 1
+    on_layer = control.prefill_progress(method.name, model.num_layers)
+    row, logits = passes.prefill(layout, method, replace(options, logits_to_keep=kept, on_layer=on_layer))
     synchronize(logits)
     seconds = time.perf_counter() - began
     control.report(PrefillDone(method.name, seconds))
-    kept = [logits.float().cpu()] if return_logits else []
-    return ActiveGeneration(
-        method.name, (row,), logits[-1:], seconds, index, recorder=recorder, kept_logits=kept
-    )
+    answer = ActiveGeneration(method.name, (row,), logits[-1:], seconds, index, recorder=options.recorder)
+    answer.kept_logits += [logits.float().cpu()] * return_logits
+    return answer
 
 
-def continue_documents(
+def continue_answers(
     model: PreparedModel,
     layout: TokenLayout,
     recorders: Mapping[Method, TraceRecorder | None],
+    options: passes.PassOptions,
     *,
-    reserved_tokens: int,
     return_logits: bool,
     control: RunControl,
-    cached_sequences: Sequence[SequenceState],
 ) -> dict[Method, ActiveGeneration]:
-    """Prefill, in one batch, the suffix under those methods whose documents are in `cached_sequences`."""
+    """Prefill the suffix under those methods that can reuse documents; see `passes.continue_documents`."""
     began = time.perf_counter()
-    rows: dict[Method, SequenceState] = {}
-    patched_models = model.patched_models
-    for method, recorder in recorders.items():
-        options: dict[str, Any] = {"reserved_tokens": reserved_tokens, "cached_sequences": cached_sequences}
-        row = passes.fork_documents(patched_models, layout, method, recorder=recorder, **options)
-        if row:
-            rows[method] = row
-    if not rows:
-        return {}
-    on_layer = control.prefill_progress(next(iter(rows)).name, model.num_layers)
     kept = layout.suffix_length if return_logits else 1
-    logits = passes.prefill_suffix(list(rows.values()), kept, on_layer)
-    synchronize(logits)
-    seconds = (time.perf_counter() - began) / len(rows)
+    on_layer = control.prefill_progress(next(iter(recorders)).name, model.num_layers)
+    options = replace(options, logits_to_keep=kept, on_layer=on_layer)
+    found = passes.continue_documents(layout, recorders, options)
     answers: dict[Method, ActiveGeneration] = {}
-    for (method, row), of_row in zip(rows.items(), logits, strict=True):
-        control.report(PrefillDone(method.name, seconds))
-        answer = ActiveGeneration(method.name, (row,), of_row[-1:], seconds, recorder=recorders[method])
-        answer.kept_logits += [of_row.float().cpu()] * return_logits
+    for method, (row, logits) in found.items():
+        synchronize(logits)
+        seconds = (time.perf_counter() - began) / len(found)
+        answer = ActiveGeneration(method.name, (row,), logits[-1:], seconds, recorder=recorders[method])
+        answer.kept_logits += [logits.float().cpu()] * return_logits
         answers[method] = answer
+    for method, answer in answers.items():
+        control.report(PrefillDone(method.name, answer.prefill_s))
     return answers
 
 
@@ -340,7 +322,8 @@ def generate_batch(
     @torch.inference_mode()
     def prefill() -> Iterator[ActiveGeneration]:
         for index, (layout, method) in enumerate(zip(layouts, methods, strict=True)):
-            yield prefill_answer(engine, layout, method, reserved_tokens=max_new_tokens, index=index)
+            options = passes.PassOptions(engine.patched_models, reserved_tokens=max_new_tokens)
+            yield prefill_answer(engine, layout, method, options, index=index)
 
     def answer() -> Generator[tuple[int, Answer], None, None]:
         errors: dict[int, str] = {}

@@ -1,7 +1,6 @@
 """Check of order invariance here: a short prompt in two document orders, for each prepared model."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 
@@ -47,11 +46,11 @@ def _changes_by_order(patched_models: Sequence[PatchedModel], vocab_size: int) -
     ids = torch.randint(vocab_size, (sum(LENGTHS) + LENGTHS[0],), generator=torch.Generator().manual_seed(0))
     prefix, *documents, suffix = (tuple(part.tolist()) for part in ids.split([*LENGTHS, LENGTHS[0]]))
     layout = TokenLayout(prefix, tuple(documents), suffix)
-    prefill = partial(passes.prefill, reserved_tokens=0, logits_to_keep=layout.suffix_length)
+    options = passes.PassOptions(patched_models, logits_to_keep=layout.suffix_length)
     orders = layout, layout.reorder([3, 0, 4, 1, 2])
     changes = {}
     for name in CHECKED_METHODS:
-        one, other = (prefill(patched_models, each, METHODS[name])[1] for each in orders)
+        one, other = (passes.prefill(each, METHODS[name], options)[1] for each in orders)
         if not torch.equal(one, other):
             changes[METHODS[name].label] = (one - other).abs().max().item()
     return changes

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -55,17 +55,11 @@ def score_methods(
     reserved_tokens = max(len(ids) for _, ids in answers)
     rows: list[SequenceState] = []
     logits: list[Tensor] = []
+    options = passes.PassOptions(model.patched_models, reserved_tokens)
     for method in methods:
         yield PendingPrefill.of(model, layout.num_tokens)
-        row, last = passes.prefill(
-            model.patched_models,
-            layout,
-            method,
-            reserved_tokens=reserved_tokens,
-            logits_to_keep=1,
-            on_layer=control.prefill_progress(method.name, model.num_layers),
-            cached_sequences=rows,
-        )
+        on_layer = control.prefill_progress(method.name, model.num_layers)
+        row, last = passes.prefill(layout, method, replace(options, on_layer=on_layer, cached_sequences=rows))
         rows.append(row)
         logits.append(last)
 

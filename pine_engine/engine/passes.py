@@ -1,9 +1,8 @@
 """The two forward passes: prefill of a prompt, and extend, which continues from its state."""
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +16,8 @@ from pine_engine.attention.strategy import PromptState
 from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.calibration import calibrated_shares
 from pine_engine.engine.prefix_cache import find_documents, find_prefix, fork
-from pine_engine.engine.reordering import Pass, reorder_documents
-from pine_engine.engine.streams import MergedState, StreamsCache, plain_sequences, split_streams
+from pine_engine.engine.reordering import FirstPass, reorder_documents
+from pine_engine.engine.streams import MergedState, StreamsCache, split_streams
 from pine_engine.engine.superposition import QuestionRecorder, best_paths, path_bias, path_scores
 from pine_engine.methods.plan import AttentionPlan, build_plan
 from pine_engine.methods.table import METHODS, Method
@@ -30,264 +29,201 @@ from pine_engine.network.thread_tuner import OnLayer, attention_threads
 from pine_engine.prompts.layout import TokenLayout
 
 
-def prefill(
-    patched_models: Sequence[PatchedModel],
-    layout: TokenLayout,
-    method: Method,
-    *,
-    reserved_tokens: int,
-    logits_to_keep: int,
-    recorder: TraceRecorder | None = None,
-    on_layer: OnLayer = lambda _: None,
-    cached_sequences: Iterable[SequenceState] = (),
-) -> tuple[SequenceState, Tensor]:
+@dataclass(frozen=True)
+class PassOptions:
+    """Networks of a prefill, and what it keeps, records, reports and reuses.
+
+    Attributes:
+        patched_models: Networks for prompts of increasing length.
+        reserved_tokens: Maximum number of tokens that follow the prompt.
+        logits_to_keep: Number of last tokens whose logits are returned. 0 keeps all, also those of every copy
+            of a repeated question.
+        recorder: Recorder of a trace.
+        on_layer: Called before each layer. May raise an exception, which stops the pass.
+        cached_sequences: States of the same networks. Equal prefixes and documents are reused.
+    """
+
+    patched_models: Sequence[PatchedModel]
+    reserved_tokens: int = 0
+    logits_to_keep: int = 1
+    recorder: TraceRecorder | None = None
+    on_layer: OnLayer = lambda _: None
+    cached_sequences: Sequence[SequenceState] = ()
+
+    def state(self, plan: AttentionPlan, log_weights: tuple[float, ...] | None = None) -> PromptState:
+        """Return the state of a prompt, in the network for prompts of its length."""
+        num_tokens = plan.layout.num_tokens
+        patched_model = next(
+            each
+            for each in self.patched_models
+            if each.max_prompt_length is None or num_tokens <= each.max_prompt_length
+        )
+        return new_state(
+            plan,
+            patched_model=patched_model,
+            reserved_tokens=self.reserved_tokens,
+            recorder=self.recorder,
+            log_weights=log_weights,
+        )
+
+    def first_pass(self) -> FirstPass:
+        """Return the vanilla prefill by which some methods score documents before their own prefill."""
+
+        def run(prompt: TokenLayout, recorder: TraceRecorder | None) -> Tensor:
+            options = PassOptions(
+                self.patched_models, logits_to_keep=0, recorder=recorder, on_layer=self.on_layer
+            )
+            return prefill(prompt, METHODS["vanilla"], options)[1]
+
+        patched_model = self.patched_models[0]
+        return FirstPass(run, patched_model.content_free, num_processes(patched_model.network))
+
+
+def prefill(layout: TokenLayout, method: Method, options: PassOptions) -> tuple[SequenceState, Tensor]:
     """Return the state of a prompt under one method and the logits (logits_to_keep, V) of its last tokens.
 
-    Runs under torch.inference_mode, in the network for prompts of this length. At most `reserved_tokens`
-    tokens may follow. 0 keeps all logits, also of every copy of a repeated question. `on_layer` may raise.
-    Prefixes and documents of `cached_sequences`, states of the same networks, are reused if equal.
+    Runs under torch.inference_mode.
     """
-    patched_model = _patched_model(patched_models, layout)
-    cached_sequences = plain_sequences(list(cached_sequences))
     if method.merge:
-        return _prefill_streams(
-            patched_models,
-            layout,
-            method,
-            reserved_tokens=reserved_tokens,
-            logits_to_keep=logits_to_keep,
-            recorder=recorder,
-            on_layer=on_layer,
-            cached_sequences=cached_sequences,
-        )
-    plan = build_plan(method, _reorder(patched_models, layout, method, on_layer))
-    layout = plan.layout
+        return _prefill_streams(layout, method, options)
+    order = reorder_documents(layout, method, options.first_pass())
+    plan = build_plan(method, layout.reorder(order))
     if method.key_weighting == "saliency":
-        return _prefill_paths(
-            patched_models,
-            plan,
-            reserved_tokens=reserved_tokens,
-            logits_to_keep=logits_to_keep,
-            recorder=recorder,
-            on_layer=on_layer,
-            cached_sequences=cached_sequences,
-        )
+        return _prefill_paths(plan, options)
     log_weights = None
     if method.key_weighting == "calibrated":
-        run, processes = _vanilla(patched_models, on_layer), num_processes(patched_model.network)
-        log_weights = calibrated_shares(layout, method, run, patched_model.content_free, processes)
-        if recorder:
-            recorder.log_weights = log_weights
-    state = new_state(
-        plan,
-        patched_model=patched_model,
-        reserved_tokens=reserved_tokens,
-        recorder=recorder,
-        log_weights=log_weights,
-    )
-    if logits_to_keep and (source := find_documents(cached_sequences, state)):
-        row = fork(source, state, reserved_tokens)
-        return row, prefill_suffix([row], logits_to_keep, on_layer)[0]
+        log_weights = calibrated_shares(plan.layout, method, options.first_pass())
+        if options.recorder:
+            options.recorder.log_weights = log_weights
+    state = options.state(plan, log_weights)
+    if options.logits_to_keep and (source := find_documents(options.cached_sequences, state)):
+        row = fork(source, state, options.reserved_tokens)
+        return row, _prefill_suffix([row], options)[0]
     if method.recomputed != "nothing":
-        options: dict[str, Any] = {"on_layer": on_layer, "cached_sequences": cached_sequences}
-        alone = replace(method, recomputed="nothing")
-        options |= {"reserved_tokens": 0, "logits_to_keep": 1}
-        source, _ = prefill(patched_models, plan.prompt, alone, **options)
-        return _recompute(source, SequenceState(state, KVCache([])), logits_to_keep, on_layer)
-    prefix_of = find_prefix(cached_sequences, state)
-    first = layout.prefix_length if prefix_of else 0
-    ids = torch.tensor([layout.ids[first:]], device=input_device(patched_model.network))
+        return _prefill_recomputed(state, options)
+    prefix_of = find_prefix(options.cached_sequences, state)
+    first = plan.layout.prefix_length if prefix_of else 0
     row = SequenceState(state, KVCache([]))
-    with _tuned_prompt(patched_model, method, ids, layout, on_layer) as (begin_layer, threads):
+    ids = torch.tensor([plan.layout.ids[first:]], device=input_device(state.patched_model.network))
+    with _tuned_prompt(state, method, ids, options.on_layer) as (begin_layer, threads):
         attend = prefill_attention(row, begin_layer, prefix_of, threads)
         position_ids = state.position_ids(first, ids.shape[1])
-        logits = run_pass(patched_model.network, attend, ids, position_ids, logits_to_keep=logits_to_keep)
+        logits = run_pass(
+            state.patched_model.network, attend, ids, position_ids, logits_to_keep=options.logits_to_keep
+        )
     return row, logits[0]
 
 
-def fork_documents(
-    patched_models: Sequence[PatchedModel],
-    layout: TokenLayout,
-    method: Method,
-    *,
-    reserved_tokens: int,
-    recorder: TraceRecorder | None,
-    cached_sequences: Sequence[SequenceState],
-) -> SequenceState | None:
-    """Return the state of a prompt before its suffix, with documents of cached states; see `prefill`.
+def continue_documents(
+    layout: TokenLayout, recorders: Mapping[Method, TraceRecorder | None], options: PassOptions
+) -> dict[Method, tuple[SequenceState, Tensor]]:
+    """Prefill, in one batch, the suffix under those methods whose documents are in `cached_sequences`.
 
-    None if no documents can be reused, and for methods that need other passes before the suffix.
+    Each result is bitwise that of `prefill` where linear layers are batch-invariant. Methods that need other
+    passes before the suffix have none.
+
+    Args:
+        layout: Prompt.
+        recorders: Recorder of each method, in place of that of the options.
+        options: Options of all prefills.
     """
-    if not (cached_sequences and method.has_one_pass):
-        return None
-    state = new_state(
-        build_plan(method, layout),
-        patched_model=_patched_model(patched_models, layout),
-        reserved_tokens=reserved_tokens,
-        recorder=recorder,
-    )
-    source = find_documents(cached_sequences, state)
-    return source and fork(source, state, reserved_tokens)
+    rows: dict[Method, SequenceState] = {}
+    for method, recorder in recorders.items():
+        if options.cached_sequences and method.has_one_pass:
+            state = replace(options, recorder=recorder).state(build_plan(method, layout))
+            if source := find_documents(options.cached_sequences, state):
+                rows[method] = fork(source, state, options.reserved_tokens)
+    logits = _prefill_suffix(list(rows.values()), options) if rows else ()
+    return dict(zip(rows, zip(rows.values(), logits, strict=True), strict=True))
 
 
-def prefill_suffix(rows: Sequence[SequenceState], logits_to_keep: int, on_layer: OnLayer) -> Tensor:
-    """Return the logits (rows, logits_to_keep, V) of the suffix of rows with reused documents, in one batch.
-
-    The rows have the same prompt. The logits are bitwise those of `prefill` where linear layers are
-    batch-invariant.
-    """
+def _prefill_suffix(rows: Sequence[SequenceState], options: PassOptions) -> Tensor:
+    """Return the logits (rows, logits_to_keep, V) of the suffix of rows that have the same prompt."""
     state = rows[0].state
-    layout, patched_model = state.plan.layout, state.patched_model
-    ids = torch.tensor([layout.suffix] * len(rows), device=input_device(patched_model.network))
-    with _tuned_prompt(patched_model, len(rows), ids, layout, on_layer) as (begin_layer, threads):
+    layout, network = state.plan.layout, state.patched_model.network
+    ids = torch.tensor([layout.suffix] * len(rows), device=input_device(network))
+    with _tuned_prompt(state, len(rows), ids, options.on_layer) as (begin_layer, threads):
         attend = decode_attention(rows, begin_layer, threads)
         position_ids = torch.cat(
             [row.state.position_ids(layout.documents_end, layout.suffix_length) for row in rows]
         )
-        return run_pass(patched_model.network, attend, ids, position_ids, logits_to_keep=logits_to_keep)
+        return run_pass(network, attend, ids, position_ids, logits_to_keep=options.logits_to_keep)
 
 
 @contextmanager
 def _tuned_prompt(
-    patched_model: PatchedModel, kind: Hashable, ids: Tensor, layout: TokenLayout, on_layer: OnLayer
+    state: PromptState, kind: Hashable, ids: Tensor, on_layer: OnLayer
 ) -> Iterator[tuple[OnLayer, int | None]]:
     """Tune the threads of a prompt's tokens (B, n); yield the function of a layer and attention's threads."""
-    if not _can_change_num_threads(patched_model, ids):
+    if not _can_change_num_threads(state.patched_model, ids):
         yield on_layer, None
         return
-    with patched_model.thread_tuner.prompt(kind, ids.numel(), on_layer) as begin_layer:
-        yield begin_layer, attention_threads(layout.num_tokens)
-
-
-def _patched_model(patched_models: Sequence[PatchedModel], layout: TokenLayout) -> PatchedModel:
-    """Return the network for prompts of this length."""
-    return next(
-        each
-        for each in patched_models
-        if each.max_prompt_length is None or layout.num_tokens <= each.max_prompt_length
-    )
+    with state.patched_model.thread_tuner.prompt(kind, ids.numel(), on_layer) as begin_layer:
+        yield begin_layer, attention_threads(state.plan.layout.num_tokens)
 
 
 def _prefill_streams(
-    patched_models: Sequence[PatchedModel],
-    layout: TokenLayout,
-    method: Method,
-    *,
-    reserved_tokens: int,
-    logits_to_keep: int,
-    recorder: TraceRecorder | None,
-    on_layer: OnLayer,
-    cached_sequences: Sequence[SequenceState],
+    layout: TokenLayout, method: Method, options: PassOptions
 ) -> tuple[SequenceState, Tensor]:
     """Prefill all streams of a prompt, and merge the logits of its last tokens."""
     first, *others = split_streams(layout, method)
-    empty, kept = None, logits_to_keep
-    if method.splits_documents:
-        empty, kept = first, logits_to_keep or first[0].suffix_length
+    empty = first if method.splits_documents else None
+    if empty and not options.logits_to_keep:
+        options = replace(options, logits_to_keep=empty[0].suffix_length)
     rows: list[SequenceState] = []
     logits: list[Tensor] = []
     for stream in (*others, first):
-        of_row = TraceRecorder(TraceConfig(alternatives=0)) if recorder else None
-        row, of_stream = prefill(
-            patched_models,
-            *stream,
-            reserved_tokens=reserved_tokens,
-            logits_to_keep=kept,
-            recorder=of_row,
-            on_layer=on_layer,
-            # No other prompt ends where the stream without a document does.
-            cached_sequences=[] if stream is empty else [*cached_sequences, *rows],
-        )
+        recorder = TraceRecorder(TraceConfig(alternatives=0)) if options.recorder else None
+        # No other prompt ends where the stream without a document does.
+        cached = () if stream is empty else (*options.cached_sequences, *rows)
+        row, of_stream = prefill(*stream, replace(options, recorder=recorder, cached_sequences=cached))
         rows.append(row)
         logits.append(of_stream)
-        if recorder and of_row and stream is not empty:
-            recorder.streams.append((of_row, row.state.plan))
-    plan, patched_model = build_plan(method, layout), rows[0].state.patched_model
-    state = PromptState(plan, patched_model, None, reserved_tokens, rows[0].state.positions)
+        if options.recorder and recorder and stream is not empty:
+            options.recorder.streams.append((recorder, row.state.plan))
+    plan, one = build_plan(method, layout), rows[0].state
+    state = PromptState(plan, one.patched_model, None, options.reserved_tokens, one.positions)
     merged = MergedState(state, StreamsCache([], streams=(rows[-1], *rows[:-1])))
     return merged, merged.merge(torch.stack([logits[-1], *logits[:-1]]), 1)
 
 
-def _prefill_paths(
-    patched_models: Sequence[PatchedModel],
-    plan: AttentionPlan,
-    *,
-    reserved_tokens: int,
-    logits_to_keep: int,
-    recorder: TraceRecorder | None,
-    on_layer: OnLayer,
-    cached_sequences: Sequence[SequenceState],
-) -> tuple[SequenceState, Tensor]:
+def _prefill_paths(plan: AttentionPlan, options: PassOptions) -> tuple[SequenceState, Tensor]:
     """Score every document with its question, then continue with the task from the best of them.
 
     The logits of the question are those of its best copy.
     """
-    layout, length = plan.layout, plan.question_length
+    layout, length, recorder = plan.layout, plan.question_length, options.recorder
     of_question = QuestionRecorder(plan) if recorder else None
-    first, logits = prefill(
-        patched_models,
-        plan.prompt,
-        replace(plan.method, key_weighting="nothing"),
-        reserved_tokens=0,
-        logits_to_keep=0,
-        recorder=of_question,
-        on_layer=on_layer,
-        cached_sequences=cached_sequences,
-    )
+    method = replace(plan.method, key_weighting="nothing")
+    all_logits = replace(options, reserved_tokens=0, logits_to_keep=0, recorder=of_question)
+    first, logits = prefill(plan.prompt, method, all_logits)
     # A reused prefix has no logits.
     logits = nn.functional.pad(logits, (0, 0, layout.num_tokens - len(logits), 0))
     scores = path_scores(logits, plan)
     best = best_paths(scores, plan)[0]
-    state = new_state(
-        plan,
-        patched_model=first.state.patched_model,
-        reserved_tokens=reserved_tokens,
-        recorder=recorder,
-        log_weights=path_bias(scores, plan),
-    )
+    state = options.state(plan, path_bias(scores, plan))
     if recorder and of_question:
         recorder.question, recorder.log_weights = of_question.shares_of(best), state.log_weights
-    row = fork(first, state, reserved_tokens)
-    of_task = extend([row], [layout.suffix], on_layer)[0]
+    row = fork(first, state, options.reserved_tokens)
+    of_task = extend([row], [layout.suffix], options.on_layer)[0]
     end = layout.document_slice(best).stop
-    before = logits[end - length : end] if logits_to_keep else logits[: layout.documents_end]
-    return row, torch.cat((before, of_task))[-logits_to_keep:]
+    before = logits[end - length : end] if options.logits_to_keep else logits[: layout.documents_end]
+    return row, torch.cat((before, of_task))[-options.logits_to_keep :]
 
 
-def _recompute(
-    source: SequenceState, row: SequenceState, logits_to_keep: int, on_layer: OnLayer
-) -> tuple[SequenceState, Tensor]:
-    """Compute some document tokens again and the suffix, after documents that were prefilled alone."""
-    state, layout = row.state, row.state.plan.layout
-    device = input_device(state.patched_model.network)
-    tokens = torch.cat(
-        (tokens_to_recompute(state.plan), torch.arange(layout.documents_end, layout.num_tokens))
-    )
-    ids = torch.tensor([layout.ids], device=device)[:, tokens.to(device)]
-    position_ids = state.position_ids(0, layout.num_tokens)[:, tokens.to(device)]
-    attend = recompute_attention(row, source, on_layer)
-    logits = run_pass(state.patched_model.network, attend, ids, position_ids, logits_to_keep=logits_to_keep)
+def _prefill_recomputed(state: PromptState, options: PassOptions) -> tuple[SequenceState, Tensor]:
+    """Prefill documents alone, then compute some of their tokens again, and the suffix."""
+    plan, layout, network = state.plan, state.plan.layout, state.patched_model.network
+    alone = replace(options, reserved_tokens=0, logits_to_keep=1, recorder=None)
+    source, _ = prefill(plan.prompt, replace(plan.method, recomputed="nothing"), alone)
+    row = SequenceState(state, KVCache([]))
+    tokens = torch.cat((tokens_to_recompute(plan), torch.arange(layout.documents_end, layout.num_tokens)))
+    tokens = tokens.to(input_device(network))
+    ids = torch.tensor([layout.ids], device=tokens.device)[:, tokens]
+    position_ids = state.position_ids(0, layout.num_tokens)[:, tokens]
+    attend = recompute_attention(row, source, options.on_layer)
+    logits = run_pass(network, attend, ids, position_ids, logits_to_keep=options.logits_to_keep)
     return row, logits[0]
-
-
-def _reorder(
-    patched_models: Sequence[PatchedModel], layout: TokenLayout, method: Method, on_layer: OnLayer
-) -> TokenLayout:
-    """Return the prompt with its documents in the order in which the method runs."""
-    first, run = patched_models[0], _vanilla(patched_models, on_layer)
-    processes = num_processes(first.network)
-    return layout.reorder(reorder_documents(layout, method, run, first.content_free, processes))
-
-
-def _vanilla(patched_models: Sequence[PatchedModel], on_layer: OnLayer) -> Pass:
-    """Return vanilla prefill with a recorder, which returns the logits of all tokens."""
-
-    def run(prompt: TokenLayout, recorder: TraceRecorder | None) -> Tensor:
-        vanilla = METHODS["vanilla"]
-        options: dict[str, Any] = {"reserved_tokens": 0, "logits_to_keep": 0, "recorder": recorder}
-        return prefill(patched_models, prompt, vanilla, on_layer=on_layer, **options)[1]
-
-    return run
 
 
 def extend(

@@ -76,12 +76,22 @@ def _same(row: SequenceState) -> SequenceState:
 
 def find_prefix(rows: Iterable[SequenceState], state: PromptState) -> SequenceState | None:
     """Return a row with the prefix of the prompt at the same positions; None for an empty prefix."""
-    return next((row for row in rows if not _reads_all(state) and _shares_prefix(row.state, state)), None)
+    return _find(rows, state, _shares_prefix)
 
 
 def find_documents(rows: Iterable[SequenceState], state: PromptState) -> SequenceState | None:
     """Return a row whose prefix and documents the method of the state can reuse."""
-    return next((row for row in rows if not _reads_all(state) and _shares_documents(row.state, state)), None)
+    return _find(rows, state, _shares_documents)
+
+
+def _find(
+    rows: Iterable[SequenceState], state: PromptState, is_shared: Callable[[PromptState, PromptState], bool]
+) -> SequenceState | None:
+    """Return the first sequence, or stream of a merged row, that can be reused."""
+    if _reads_all(state):
+        return None
+    sequences = (sequence for row in rows for sequence in row.sequences)
+    return next((sequence for sequence in sequences if is_shared(sequence.state, state)), None)
 
 
 def fork(source: SequenceState, state: PromptState, reserved_tokens: int) -> SequenceState:

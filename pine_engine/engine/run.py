@@ -15,11 +15,12 @@ from pine_engine.engine.generation import (
     ActiveGeneration,
     Coroutine,
     PendingPrefill,
-    continue_documents,
+    continue_answers,
     decode_in_steps,
     prefill_answer,
 )
 from pine_engine.engine.model_worker import RunControl
+from pine_engine.engine.passes import PassOptions
 from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.errors import InputError, ModelError
@@ -94,11 +95,8 @@ class Run:
         """Prefill the prompt under every method."""
         cache = self.prefix_cache or PrefixCache()
         recorders = {method: TraceRecorder(self.trace) if self.trace else None for method in self.methods}
-        options: dict[str, Any] = {
-            "reserved_tokens": self.max_new_tokens,
-            "return_logits": self.return_logits,
-            "control": control,
-        }
+        options = PassOptions(self.model.patched_models, reserved_tokens=self.max_new_tokens)
+        flags: dict[str, Any] = {"return_logits": self.return_logits, "control": control}
         answers: dict[Method, ActiveGeneration] = {}
         key = self.methods, self.layout.documents
 
@@ -112,24 +110,15 @@ class Run:
             yield PendingPrefill.of(self.model, self.layout.num_tokens)
             if self.prefix_cache:
                 missing = {other: recorders[other] for other in self.methods if other not in answers}
-                cached = cache.rows_for(key)
-                found = continue_documents(
-                    self.model, self.layout, missing, cached_sequences=cached, **options
-                )
+                from_cache = replace(options, cached_sequences=cache.rows_for(key))
+                found = continue_answers(self.model, self.layout, missing, from_cache, **flags)
                 for other, answer in found.items():
                     add(answer, other)
             if method not in answers:
                 before = (answers[other].rows[0].sequences for other in self.methods[:number])
                 cached = tuple(chain(*before)) if cache.only_active else cache.rows
-                one = prefill_answer(
-                    self.model,
-                    self.layout,
-                    method,
-                    recorder=recorders[method],
-                    cached_sequences=cached,
-                    **options,
-                )
-                add(one, method)
+                of_method = replace(options, recorder=recorders[method], cached_sequences=cached)
+                add(prefill_answer(self.model, self.layout, method, of_method, **flags), method)
         return [answers[method] for method in self.methods]
 
     def decode(

@@ -6,7 +6,7 @@ another RoPE base. All are continued with the same answer. Sources: Su et al. 20
 equal weights (`mean`); Chen et al. 2024, attention-buckets (`logits`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -174,8 +174,3 @@ MERGES: dict[MergeKind, Merge] = {
     "logits": _weighted_logits,
     "probabilities": _weighted_probabilities,
 }
-
-
-def plain_sequences(rows: Sequence[SequenceState]) -> list[SequenceState]:
-    """Return the sequences of all rows, streams instead of merged rows."""
-    return [sequence for row in rows for sequence in row.sequences]

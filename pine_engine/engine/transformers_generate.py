@@ -193,10 +193,8 @@ class _MethodForward:
         """Return the logits (prompts * repeats, 1, V) after the prompts, and a cache for each sequence."""
         patched_models = self._engine.patched_models
         if patched_models is not self._patched_models:  # at first, and after a change of the model
-            options: dict[str, Any] = {"reserved_tokens": RESERVED_TOKENS, "logits_to_keep": 1}
-            self._prefilled = [
-                passes.prefill(patched_models, layout, self._method, **options) for layout in self._layouts
-            ]
+            options = passes.PassOptions(patched_models, reserved_tokens=RESERVED_TOKENS)
+            self._prefilled = [passes.prefill(layout, self._method, options) for layout in self._layouts]
             self._patched_models = patched_models
         rows = [
             SequenceState(row.state, row.cache.copy(RESERVED_TOKENS))

@@ -273,15 +273,13 @@ class SharedPrefill:
     ) -> tuple[SequenceState, Tensor, float]:
         """Run a forward pass for a prefill; report its progress under the name of the prefill's method."""
         began = time.perf_counter()
-        row, logits = passes.prefill(
+        options = passes.PassOptions(
             self._engine.patched_models,
-            layout,
-            method,
             reserved_tokens=self._reserved_tokens,
-            logits_to_keep=1,
             on_layer=self._control.prefill_progress(prefill.method.name, self._engine.num_layers),
             cached_sequences=cached,
         )
+        row, logits = passes.prefill(layout, method, options)
         synchronize(logits)
         return row, logits, time.perf_counter() - began
 

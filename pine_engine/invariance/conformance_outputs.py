@@ -13,7 +13,7 @@ from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.trace import Trace
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.reordering import SCORES, reorder_documents
+from pine_engine.engine.reordering import SCORES, FirstPass, reorder_documents
 from pine_engine.engine.streams import MergedState, truncated_entropies
 from pine_engine.engine.superposition import path_bias, path_scores
 from pine_engine.methods.plan import build_plan
@@ -65,9 +65,8 @@ def compute_outputs(engine: Engine, run: RecordedRun) -> tuple[Outputs, set[str]
 def _prefill(
     engine: Engine, layout: TokenLayout, method: Method, recorder: TraceRecorder | None = None
 ) -> Tensor:
-    return passes.prefill(
-        engine.patched_models, layout, method, reserved_tokens=0, logits_to_keep=0, recorder=recorder
-    )[1]
+    options = passes.PassOptions(engine.patched_models, logits_to_keep=0, recorder=recorder)
+    return passes.prefill(layout, method, options)[1]
 
 
 def _decoded(engine: Engine, run: RecordedRun) -> Outputs:
@@ -124,9 +123,8 @@ def _streams(engine: Engine, run: RecordedRun, ids: Sequence[int]) -> Outputs:
     logits = [_prefill(engine, stream.extend(ids[:-1]), VANILLA)[-steps:] for stream in streams]
     logprobs = torch.stack(logits, dim=1).log_softmax(-1)  # (steps, 1 + D, V)
 
-    row, _ = passes.prefill(
-        engine.patched_models, layout, run.method, reserved_tokens=steps, logits_to_keep=1
-    )
+    options = passes.PassOptions(engine.patched_models, reserved_tokens=steps)
+    row, _ = passes.prefill(layout, run.method, options)
     assert isinstance(row, MergedState)
     for token in ids[:-1]:
         passes.extend([row], [[token]])
@@ -160,18 +158,17 @@ def _scores(engine: Engine, run: RecordedRun) -> Outputs:
     def vanilla(layout: TokenLayout, recorder: TraceRecorder | None) -> Tensor:
         return _prefill(engine, layout, VANILLA, recorder)
 
+    first_pass = FirstPass(vanilla, run.content_free)
     order = tuple(range(run.layout.num_documents))
     scores, orders = [], []
     for _ in range(run.method.rounds):
         moved = run.layout.reorder(order)
-        scores.append(SCORES["attention"](moved, vanilla, run.content_free, 1))
+        scores.append(SCORES["attention"](moved, first_pass))
         one_round = replace(run.method, rounds=1)
-        order = tuple(order[place] for place in reorder_documents(moved, one_round, vanilla, ()))
+        order = tuple(order[place] for place in reorder_documents(moved, one_round, first_pass))
         orders.append(order)
     last_logits = _prefill(engine, run.layout.reorder(order), VANILLA)[-1]
-    rerank, likelihood = (
-        np.array(SCORES[kind](run.layout, vanilla, run.content_free, 1)) for kind in SINGLE_SCORES
-    )
+    rerank, likelihood = (np.array(SCORES[kind](run.layout, first_pass)) for kind in SINGLE_SCORES)
     return {
         "attention_scores": np.array(scores),
         "order_after": np.array(orders),

@@ -137,10 +137,8 @@ def check_stacking(engine: Engine) -> Check:
 
 
 def _prefill(engine: Engine, method: str, layouts: Sequence[TokenLayout]) -> list[SequenceState]:
-    return [
-        passes.prefill(engine.patched_models, layout, METHODS[method], reserved_tokens=1, logits_to_keep=1)[0]
-        for layout in layouts
-    ]
+    options = passes.PassOptions(engine.patched_models, reserved_tokens=1)
+    return [passes.prefill(layout, METHODS[method], options)[0] for layout in layouts]
 
 
 def _decode_step(rows: Sequence[SequenceState | None]) -> Tensor:

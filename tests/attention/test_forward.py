@@ -29,10 +29,8 @@ def engine(tiny_llama: TinyLlama) -> Engine:
 
 @torch.inference_mode()
 def prefill(engine: Engine, method: str, layouts: Sequence[TokenLayout]) -> list[SequenceState]:
-    return [
-        passes.prefill(engine.patched_models, layout, METHODS[method], reserved_tokens=6, logits_to_keep=1)[0]
-        for layout in layouts
-    ]
+    options = passes.PassOptions(engine.patched_models, reserved_tokens=6)
+    return [passes.prefill(layout, METHODS[method], options)[0] for layout in layouts]
 
 
 def prefill_twice(engine: Engine, method: str, count: int = 4) -> tuple[list[Any], list[Any]]:

@@ -101,9 +101,8 @@ def test_comparisons_agree_with_separate_runs(engine: Engine, stop_token_ids: Se
 
 @torch.inference_mode()
 def logprob_of(engine: Engine, layout: TokenLayout, method: str, ids: tuple[int, ...]) -> float:
-    row, last = passes.prefill(
-        engine.patched_models, layout, METHODS[method], reserved_tokens=len(ids), logits_to_keep=1
-    )
+    options = passes.PassOptions(engine.patched_models, reserved_tokens=len(ids))
+    row, last = passes.prefill(layout, METHODS[method], options)
     if len(ids) > 1:
         last = torch.cat((last, passes.extend([row], [ids[:-1]])[0]))
     logits = last.log_softmax(-1)

@@ -31,11 +31,12 @@ def engine(tiny_llama: TinyLlama) -> Engine:
 def prefill(
     engine: Engine, layout: TokenLayout, method: str, cached: list[SequenceState] | None = None
 ) -> tuple[SequenceState, Tensor, int]:
-    options: dict[str, Any] = {"reserved_tokens": 4, "logits_to_keep": layout.suffix_length}
-    with count_tokens(engine.patched_models[0].network.model.embed_tokens) as fed:
-        row, logits = passes.prefill(
-            engine.patched_models, layout, METHODS[method], cached_sequences=cached or [], **options
-        )
+    models, kept = engine.patched_models, layout.suffix_length
+    options = passes.PassOptions(
+        models, reserved_tokens=4, logits_to_keep=kept, cached_sequences=cached or []
+    )
+    with count_tokens(models[0].network.model.embed_tokens) as fed:
+        row, logits = passes.prefill(layout, METHODS[method], options)
     return row, logits, sum(fed)
 
 

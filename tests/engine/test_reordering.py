@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pine_engine import METHODS, Engine, InputError, TokenLayout, TokenRange, TraceConfig
-from pine_engine.engine.reordering import ARRANGEMENTS, reorder_documents
+from pine_engine.engine.reordering import ARRANGEMENTS, FirstPass, reorder_documents
 from tests.support.errors import has_field
 from tests.support.families import TinyLlama
 
@@ -29,7 +29,7 @@ def test_arrangements_place_the_best_documents() -> None:
 
 
 def test_content_order_sorts_token_ids() -> None:
-    order = reorder_documents(LAYOUT, METHODS["reorder_content"], lambda *_: torch.empty(0), ())
+    order = reorder_documents(LAYOUT, METHODS["reorder_content"], FirstPass(lambda *_: torch.empty(0)))
     assert [LAYOUT.documents[index] for index in order] == sorted(LAYOUT.documents)
 
 

@@ -154,10 +154,10 @@ def test_answer_is_merged_from_runs_with_each_base(engine: Engine, name: str) ->
 
 def test_each_base_gives_the_bits_of_a_run_of_its_own(tiny_llama: TinyLlama) -> None:
     engine = Engine(tiny_llama())
-    options: dict[str, Any] = {"reserved_tokens": 3, "logits_to_keep": 1}
+    options = passes.PassOptions(engine.patched_models, reserved_tokens=3)
 
     def prefill(method: Method) -> SequenceState:
-        return passes.prefill(engine.patched_models, LAYOUT, method, **options)[0]
+        return passes.prefill(LAYOUT, method, options)[0]
 
     with torch.inference_mode():
         merged = prefill(METHODS["attention_buckets"])

@@ -102,8 +102,8 @@ def bias_of(scores: list[float], layout: TokenLayout, method: Any) -> list[float
 
 @torch.inference_mode()
 def all_logits(engine: Engine, layout: TokenLayout, method: Any = METHOD) -> Tensor:
-    options: dict[str, Any] = {"reserved_tokens": 0, "logits_to_keep": 0}
-    return passes.prefill(engine.patched_models, layout, method, **options)[1]
+    options = passes.PassOptions(engine.patched_models, logits_to_keep=0)
+    return passes.prefill(layout, method, options)[1]
 
 
 def check(model: Any, layout: TokenLayout, method: Any) -> None:

@@ -278,10 +278,10 @@ def test_measure_method_without_answer_reserves_no_tokens(engine: Engine) -> Non
 def test_measure_out_of_memory_costs_one_example(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     prefill = passes.prefill
 
-    def fail(patched_models: Any, layout: Any, method: Any, **options: Any) -> Any:
+    def fail(layout: Any, method: Any, options: Any) -> Any:
         if method.name == "pine":
             raise torch.OutOfMemoryError
-        return prefill(patched_models, layout, method, **options)
+        return prefill(layout, method, options)
 
     monkeypatch.setattr(passes, "prefill", fail)
     found = evaluate_records(engine, [QUESTION, PAIR], methods=["vanilla", "pine", "nia"], generate=False)

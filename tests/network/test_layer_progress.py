@@ -43,15 +43,9 @@ def test_stop_takes_effect_within_a_layer(tiny_llama: TinyLlama, report_all_part
         if layer > 1:
             raise Cancelled("stopped")
 
+    options = passes.PassOptions(Engine(tiny_llama()).patched_models, on_layer=stop_in_a_layer)
     with torch.inference_mode(), pytest.raises(Cancelled):
-        passes.prefill(
-            Engine(tiny_llama()).patched_models,
-            LAYOUT,
-            METHODS["pine"],
-            reserved_tokens=1,
-            logits_to_keep=1,
-            on_layer=stop_in_a_layer,
-        )
+        passes.prefill(LAYOUT, METHODS["pine"], options)
     assert layers.index(1) == len(layers) - 2
 
 

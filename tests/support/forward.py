@@ -16,9 +16,8 @@ from pine_engine.engine import passes
 
 @torch.inference_mode()
 def prefill_logits(engine: Engine, layout: TokenLayout, method: str) -> Tensor:
-    return passes.prefill(
-        engine.patched_models, layout, METHODS[method], reserved_tokens=0, logits_to_keep=0
-    )[1]
+    options = passes.PassOptions(engine.patched_models, logits_to_keep=0)
+    return passes.prefill(layout, METHODS[method], options)[1]
 
 
 @contextmanager

@@ -55,12 +55,12 @@ def watch_prefills(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[tupl
     made: list[tuple[str, int]] = []
     prefill = passes.prefill
 
-    def watched(models: Any, layout: Any, method: Any, **options: Any) -> Any:
+    def watched(layout: Any, method: Any, options: Any) -> Any:
         counts: list[int] = []
         embeddings = engine.patched_models[0].network.model.embed_tokens
         hook = embeddings.register_forward_hook(lambda _, ids, __: counts.append(ids[0].numel()))
         try:
-            return prefill(models, layout, method, **options)
+            return prefill(layout, method, options)
         finally:
             hook.remove()
             made.append((method.name, sum(counts)))
