@@ -37,7 +37,7 @@ def load_engine(
         _shape(name) if is_synthetic(name) else resolve(name)
 
     from pine_engine.engine.engine import Engine
-    from pine_engine.engine.model_worker import compute_on
+    from pine_engine.scheduling.worker import compute_on
 
     if name is not None and is_synthetic(name):
         model = compute_on(device, lambda: synthetic_model(name, dtype=dtype, device=device))

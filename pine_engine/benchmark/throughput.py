@@ -18,8 +18,8 @@ from pine_engine.benchmark.random_models import load_engine
 from pine_engine.benchmark.workload import Workload
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import synchronize
-from pine_engine.engine.model_worker import compute_on
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.scheduling.worker import compute_on
 
 MB = 2**20  # bytes
 

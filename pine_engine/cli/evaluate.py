@@ -17,7 +17,6 @@ from pine_engine.cli.download_data import file_sha256
 from pine_engine.cli.options import Limit, ModelOptions, split_names
 from pine_engine.cli.output import CommandResult
 from pine_engine.engine.events import Event
-from pine_engine.engine.model_worker import raise_if_cancelled
 from pine_engine.errors import Cancelled, InputError, WriteError
 from pine_engine.evaluation import records as stored
 from pine_engine.evaluation import shards
@@ -32,6 +31,7 @@ from pine_engine.evaluation.settings import Settings, choose
 from pine_engine.evaluation.task_estimates import nested
 from pine_engine.models.load import resolve
 from pine_engine.prompts.request import STDIN
+from pine_engine.scheduling.worker import raise_if_cancelled
 
 METRICS = ("generate", "logprob")
 STOPPING = "stopping after this layer; press Ctrl-C again to stop at once"
@@ -115,8 +115,8 @@ def evaluate(
             if not missing:
                 is_silent = part.is_launched and part.index
                 return CommandResult({}, []) if is_silent else _summarize(output_dir, finished, records, 0, 0)
-        from pine_engine.engine.scheduler import run_shared  # only now: these import torch
         from pine_engine.evaluation.measure import run_evaluation
+        from pine_engine.scheduling.scheduler import run_shared  # only now: these import torch
 
         engine, info = _open(output_dir, settings, model, data)
         started = time.perf_counter()

@@ -25,10 +25,9 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, RunFinished
 from pine_engine.engine.generation import (
     ActiveGeneration,
-    Coroutine,
-    PendingPrefill,
     check_finite,
     decode_in_steps,
+    pending_prefill,
     prefill_answer,
 )
 from pine_engine.engine.likelihood import (
@@ -37,14 +36,15 @@ from pine_engine.engine.likelihood import (
     label_log_probabilities,
     log_probabilities,
 )
-from pine_engine.engine.model_worker import RunControl
 from pine_engine.engine.passes import PassOptions
 from pine_engine.engine.run import prepare_run
-from pine_engine.engine.scheduler import stream_shared
 from pine_engine.errors import ModelError
 from pine_engine.methods.table import Method, get_method
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.request import LabeledRequest
+from pine_engine.scheduling.scheduler import stream_shared
+from pine_engine.scheduling.steps import Coroutine, PendingPrefill
+from pine_engine.scheduling.worker import RunControl
 
 CANDIDATES = 100  # number of the most likely first tokens that are calibrated; the others cannot be chosen
 EPSILON = 1e-10  # added to probabilities before their logarithm, as in the released code
@@ -153,7 +153,7 @@ def _label_logprobs(
     """Return the log-probability of each label as the next token."""
     layout = engine.tokenize(prompt)
     engine.check_length(layout, 0)
-    yield PendingPrefill.of(engine, layout.num_tokens)
+    yield pending_prefill(engine, layout.num_tokens)
     answer = prefill_answer(engine, layout, method, PassOptions(engine.patched_models), control=control)
     check_finite(answer.logits, method.name, 0)
     logprobs: list[float] = label_log_probabilities(log_probabilities(answer.logits[-1]), ids).tolist()
@@ -209,7 +209,7 @@ def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading
         for prompt in prompts:
             layout = engine.tokenize(prompt)
             engine.check_length(layout, plan.max_new_tokens)
-            yield PendingPrefill.of(engine, layout.num_tokens)
+            yield pending_prefill(engine, layout.num_tokens)
             options = PassOptions(engine.patched_models, reserved_tokens=plan.max_new_tokens)
             answer = prefill_answer(engine, layout, method, options, control=control)
             prefilled.append((answer.rows[0], answer.logits))

@@ -11,9 +11,7 @@ import torch
 
 from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.events import Event, RunFinished, RunResult
-from pine_engine.engine.generation import Coroutine
 from pine_engine.engine.likelihood import Score, score_methods
-from pine_engine.engine.model_worker import RunControl, compute_on
 from pine_engine.engine.orders import OrderResult, ShuffleResult, choose_orders, run_orders
 from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
@@ -27,7 +25,6 @@ from pine_engine.engine.run import (
     prepare_run,
     tokenize_request,
 )
-from pine_engine.engine.scheduler import run_shared, stream_shared
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_tuple_of
 from pine_engine.methods.table import get_methods
@@ -35,6 +32,9 @@ from pine_engine.models.embedded import Progress
 from pine_engine.models.load import load
 from pine_engine.prompts.messages import MessageLike
 from pine_engine.prompts.tasks import USUAL_TASK
+from pine_engine.scheduling.scheduler import run_shared, stream_shared
+from pine_engine.scheduling.steps import Coroutine
+from pine_engine.scheduling.worker import RunControl, compute_on
 
 
 class Engine(PreparedModel):

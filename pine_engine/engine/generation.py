@@ -1,6 +1,6 @@
 """Prefill and the decode loop: answers of several prompts in one batch, whose size stays fixed.
 
-The loop is a coroutine that yields its decode steps, so that several runs can share one (`scheduler.py`).
+The loop is a coroutine that yields its decode steps, so that several runs can share one (`scheduling`).
 
 In float32, and in bfloat16 and float16 where these are computed in float32, a row of a batch of 2 or more is
 bitwise identical for every batch size and neighbor. A batch of one uses another GEMM kernel.
@@ -9,7 +9,7 @@ bitwise identical for every batch size and neighbor. A batch of one uses another
 import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,8 +18,13 @@ from pine_engine.attention.forward import batch_caches
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.engine import passes
-from pine_engine.engine.events import Answer, GenerationFinished, PrefillDone, TokenGenerated
-from pine_engine.engine.model_worker import NO_CONTROL, RunControl, iterate_in_worker
+from pine_engine.engine.events import (
+    Answer,
+    GenerationFinished,
+    PrefillDone,
+    PrefillProgress,
+    TokenGenerated,
+)
 from pine_engine.engine.prepared_model import PreparedModel, check_engine
 from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import as_int, as_tuple_of, sequence
@@ -28,6 +33,9 @@ from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.parallel import has_hooks
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
+from pine_engine.scheduling.scheduler import compute_between_layers
+from pine_engine.scheduling.steps import PendingPrefill
+from pine_engine.scheduling.worker import NO_CONTROL, RunControl, iterate_in_worker
 
 Result = TypeVar("Result")
 
@@ -47,20 +55,23 @@ def most_likely(logits: Tensor) -> tuple[int, float]:
     return token, float(logprobs[token])
 
 
-@dataclass(frozen=True)
-class PendingPrefill:
-    """Prefill that the coroutine which yields it computes when it is resumed."""
+def pending_prefill(model: PreparedModel, num_tokens: int) -> PendingPrefill:
+    """Return the prefill of a prompt of this length; no layers of other runs come between hooks."""
+    return PendingPrefill(num_tokens, not has_hooks(model.model))
 
-    num_tokens: int
-    is_divisible: bool = True  # True if others may compute between its layers
 
-    @classmethod
-    def of(cls, model: PreparedModel, num_tokens: int) -> Self:
-        """Return the prefill of a prompt of this length; no layers of other runs come between hooks."""
-        return cls(num_tokens, not has_hooks(model.model))
+def prefill_progress(control: RunControl, method: str, num_layers: int) -> Callable[[float], None]:
+    """Return a function of the layer that emits the progress of a prefill, or raises Cancelled."""
+    num_passes = 0
 
-    def compute(self) -> None:
-        """Compute nothing: the prefill follows."""
+    def begin_layer(layer: float) -> None:
+        nonlocal num_passes
+        control.check()
+        num_passes += layer == 0
+        control.report(PrefillProgress(method, int(layer), num_layers, layer % 1, num_passes))
+        compute_between_layers(1 - layer / num_layers)
+
+    return begin_layer
 
 
 @dataclass(eq=False)
@@ -73,9 +84,21 @@ class DecodeStep:
     logits: Tensor = field(init=False)  # (rows, 1, V)
     seconds: float = 0.0
 
-    def compute(self) -> None:
-        """Compute this step alone."""
-        compute_steps([self])
+    @torch.inference_mode()
+    def compute(self, others: Sequence["DecodeStep"] = ()) -> None:
+        """Compute this step, and others of the same `sharing_key`, in one batch."""
+        began = time.perf_counter()
+        steps = [self, *others]
+        on_layer = self.on_layer if not others else lambda _: None
+        rows = [row for step in steps for row in step.rows]
+        tokens = [token for step in steps for token in step.tokens]
+        logits = passes.extend(rows, tokens, on_layer, is_step=True)
+        synchronize(logits)
+        seconds = time.perf_counter() - began
+        num_rows = len(list(filter(None, rows)))
+        for step, part in zip(steps, logits.split([len(step.rows) for step in steps]), strict=True):
+            step.logits = part
+            step.seconds = seconds * len(list(filter(None, step.rows))) / num_rows
 
     @property
     def sharing_key(self) -> Hashable:
@@ -101,37 +124,6 @@ class DecodeStep:
         """Remove the tokens that a failed step has appended to the caches of its rows."""
         for row, length in zip(filter(None, self.rows), lengths, strict=True):
             row.cache.truncate(length)
-
-
-Coroutine = Generator[PendingPrefill | DecodeStep, None, Result]
-"""Run that yields each prefill and decode step that it waits for."""
-
-
-def compute_alone(coroutine: Coroutine[Result]) -> Result:
-    """Return the result of a coroutine whose decode steps are not shared."""
-    while True:
-        try:
-            pending = next(coroutine)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        pending.compute()
-
-
-@torch.inference_mode()
-def compute_steps(steps: Sequence[DecodeStep]) -> None:
-    """Compute several decode steps of the same `sharing_key`, or a single one, in one batch."""
-    began = time.perf_counter()
-    on_layer = steps[0].on_layer if len(steps) == 1 else lambda _: None
-    rows = [row for step in steps for row in step.rows]
-    tokens = [token for step in steps for token in step.tokens]
-    logits = passes.extend(rows, tokens, on_layer, is_step=True)
-    synchronize(logits)
-    seconds = time.perf_counter() - began
-    num_rows = len(list(filter(None, rows)))
-    for step, part in zip(steps, logits.split([len(step.rows) for step in steps]), strict=True):
-        step.logits = part
-        step.seconds = seconds * len(list(filter(None, step.rows))) / num_rows
 
 
 @dataclass(eq=False)
@@ -187,7 +179,7 @@ def prefill_answer(
     """Prefill a prompt, under torch.inference_mode; `return_logits` keeps those of the suffix."""
     began = time.perf_counter()
     kept = layout.suffix_length if return_logits else 1
-    on_layer = control.prefill_progress(method.name, model.num_layers)
+    on_layer = prefill_progress(control, method.name, model.num_layers)
     row, logits = passes.prefill(layout, method, replace(options, logits_to_keep=kept, on_layer=on_layer))
     synchronize(logits)
     seconds = time.perf_counter() - began
@@ -209,7 +201,7 @@ def continue_answers(
     """Prefill the suffix under those methods that can reuse documents; see `passes.continue_documents`."""
     began = time.perf_counter()
     kept = layout.suffix_length if return_logits else 1
-    on_layer = control.prefill_progress(next(iter(recorders)).name, model.num_layers)
+    on_layer = prefill_progress(control, next(iter(recorders)).name, model.num_layers)
     options = replace(options, logits_to_keep=kept, on_layer=on_layer)
     found = passes.continue_documents(layout, recorders, options)
     answers: dict[Method, ActiveGeneration] = {}

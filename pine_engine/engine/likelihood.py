@@ -9,14 +9,15 @@ from torch import Tensor
 
 from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
-from pine_engine.engine.generation import Coroutine, PendingPrefill, check_finite
-from pine_engine.engine.model_worker import NO_CONTROL, RunControl
+from pine_engine.engine.generation import check_finite, pending_prefill, prefill_progress
 from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.errors import InputError
 from pine_engine.methods.table import Method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Piece, Prompt
 from pine_engine.reprs import short_repr
+from pine_engine.scheduling.steps import Coroutine, PendingPrefill
+from pine_engine.scheduling.worker import NO_CONTROL, RunControl
 
 Label = str | Sequence[str]
 """An answer of one token: a text, also with a leading blank, or all of its spellings."""
@@ -57,8 +58,8 @@ def score_methods(
     logits: list[Tensor] = []
     options = passes.PassOptions(model.patched_models, reserved_tokens)
     for method in methods:
-        yield PendingPrefill.of(model, layout.num_tokens)
-        on_layer = control.prefill_progress(method.name, model.num_layers)
+        yield pending_prefill(model, layout.num_tokens)
+        on_layer = prefill_progress(control, method.name, model.num_layers)
         row, last = passes.prefill(layout, method, replace(options, on_layer=on_layer, cached_sequences=rows))
         rows.append(row)
         logits.append(last)

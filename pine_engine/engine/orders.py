@@ -14,18 +14,18 @@ import torch
 
 from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.engine.events import Answer, Event, RunResult, to_frame
-from pine_engine.engine.generation import Coroutine
 from pine_engine.engine.likelihood import score_answers
-from pine_engine.engine.model_worker import RunControl
 from pine_engine.engine.prepared_model import PreparedModel, check_engine
 from pine_engine.engine.run import Run, RunOptions, prepare_run
-from pine_engine.engine.scheduler import stream_shared
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, describe, sequence
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import PLACES, TokenLayout
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.reprs import html_table, short_repr, shorten
+from pine_engine.scheduling.scheduler import stream_shared
+from pine_engine.scheduling.steps import Coroutine
+from pine_engine.scheduling.worker import RunControl
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -13,7 +13,6 @@ from pine_engine.attention.model_validation import validate_model
 from pine_engine.attention.state import input_device
 from pine_engine.attention.strategy import check_rope
 from pine_engine.engine.invariance_check import check_invariance
-from pine_engine.engine.model_worker import compute_on
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, as_tuple_of, describe, sequence
 from pine_engine.methods.table import Method
@@ -27,6 +26,7 @@ from pine_engine.network.model_snapshot import ModelSnapshot
 from pine_engine.network.parallel import num_local_heads
 from pine_engine.prompts.layout import TOKEN_IDS, TokenLayout, check_vocabulary, tokenize, tokenize_text
 from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
+from pine_engine.scheduling.worker import compute_on
 
 if TYPE_CHECKING:
 

@@ -13,13 +13,11 @@ from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.events import RunResult
 from pine_engine.engine.generation import (
     ActiveGeneration,
-    Coroutine,
-    PendingPrefill,
     continue_answers,
     decode_in_steps,
+    pending_prefill,
     prefill_answer,
 )
-from pine_engine.engine.model_worker import RunControl
 from pine_engine.engine.passes import PassOptions
 from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
@@ -30,6 +28,8 @@ from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.messages import MessageLike
 from pine_engine.prompts.prompt import Document, DocumentLike, Prompt, as_documents
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
+from pine_engine.scheduling.steps import Coroutine
+from pine_engine.scheduling.worker import RunControl
 
 PromptLike = Prompt | TokenLayout | None
 """A prompt. None if question and documents are passed instead."""
@@ -107,7 +107,7 @@ class Run:
         for number, method in enumerate(self.methods):
             if method in answers:
                 continue
-            yield PendingPrefill.of(self.model, self.layout.num_tokens)
+            yield pending_prefill(self.model, self.layout.num_tokens)
             if self.prefix_cache:
                 missing = {other: recorders[other] for other in self.methods if other not in answers}
                 from_cache = replace(options, cached_sequences=cache.rows_for(key))

@@ -19,8 +19,7 @@ from pine_engine.debias.plan import content_free_prompts, document_orders
 from pine_engine.debias.table import DEFAULT_BASE, MeasuredMethod, Steps
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.generation import ActiveGeneration, synchronize
-from pine_engine.engine.model_worker import RunControl
+from pine_engine.engine.generation import ActiveGeneration, prefill_progress, synchronize
 from pine_engine.errors import InputError
 from pine_engine.evaluation.document_orders import DocumentOrder, arrange, in_slots, names_of
 from pine_engine.evaluation.examples import Example
@@ -28,6 +27,7 @@ from pine_engine.evaluation.settings import Key, Settings
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.tasks import TASKS
+from pine_engine.scheduling.worker import RunControl
 
 
 @dataclass(eq=False)
@@ -276,7 +276,7 @@ class SharedPrefill:
         options = passes.PassOptions(
             self._engine.patched_models,
             reserved_tokens=self._reserved_tokens,
-            on_layer=self._control.prefill_progress(prefill.method.name, self._engine.num_layers),
+            on_layer=prefill_progress(self._control, prefill.method.name, self._engine.num_layers),
             cached_sequences=cached,
         )
         row, logits = passes.prefill(layout, method, options)

@@ -19,13 +19,10 @@ from pine_engine.engine.events import Event
 from pine_engine.engine.generation import (
     BATCH_ROWS,
     ActiveGeneration,
-    Coroutine,
-    PendingPrefill,
     decode_in_steps,
+    pending_prefill,
 )
 from pine_engine.engine.likelihood import score_answers
-from pine_engine.engine.model_worker import RunControl, raise_if_cancelled
-from pine_engine.engine.scheduler import stream_shared
 from pine_engine.errors import InputError, ModelError
 from pine_engine.evaluation.combine import Prior, combine
 from pine_engine.evaluation.document_orders import AS_IS, DocumentOrder
@@ -40,6 +37,9 @@ from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Record, blank_record
 from pine_engine.evaluation.settings import Key, Settings, choose
 from pine_engine.prompts.tasks import TASKS
+from pine_engine.scheduling.scheduler import stream_shared
+from pine_engine.scheduling.steps import Coroutine, PendingPrefill
+from pine_engine.scheduling.worker import RunControl, raise_if_cancelled
 
 Emit = Callable[[Event | Record], None]
 
@@ -201,7 +201,7 @@ class _ExampleRun:
             for index, generation in enumerate(generations):
                 for prefill in generation.prefills:
                     if prefill not in held:
-                        yield PendingPrefill.of(self._engine, prefill.layout.num_tokens)
+                        yield pending_prefill(self._engine, prefill.layout.num_tokens)
                         held[prefill] = self._prefill(shared, prefill)
                 taken = list(map(take, generation.prefills))
                 seconds = sum(prefill.standalone_s for prefill in generation.prefills)
@@ -214,7 +214,7 @@ class _ExampleRun:
 
         for prefill in prefills:
             if prefill not in continued:
-                yield PendingPrefill.of(self._engine, prefill.layout.num_tokens)
+                yield pending_prefill(self._engine, prefill.layout.num_tokens)
                 self._prefill(shared, prefill)
                 self._emit_finished()
         for item in decode_in_steps(

@@ -7,14 +7,14 @@ from statistics import fmean
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
-from pine_engine.engine.generation import Coroutine
 from pine_engine.engine.likelihood import Score, score_methods
-from pine_engine.engine.model_worker import RunControl
-from pine_engine.engine.scheduler import stream_shared
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
 from pine_engine.prompts.layout import TokenLayout, moved_order
 from pine_engine.prompts.prompt import Prompt
+from pine_engine.scheduling.scheduler import stream_shared
+from pine_engine.scheduling.steps import Coroutine
+from pine_engine.scheduling.worker import RunControl
 
 
 @dataclass(frozen=True)

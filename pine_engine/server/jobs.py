@@ -11,12 +11,13 @@ from torch import Tensor
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, RunFinished
-from pine_engine.engine.generation import Coroutine, most_likely
-from pine_engine.engine.model_worker import RunControl
+from pine_engine.engine.generation import most_likely
 from pine_engine.engine.run import prepare_run
-from pine_engine.engine.scheduler import run_shared
 from pine_engine.errors import Cancelled
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.scheduling.scheduler import run_shared
+from pine_engine.scheduling.steps import Coroutine
+from pine_engine.scheduling.worker import RunControl
 from pine_engine.server.admission import memory_share
 from pine_engine.server.fair_queue import Client, FairQueue
 from pine_engine.server.schema import ApiError

@@ -17,9 +17,9 @@ import pine_engine as pine
 import viz
 from pine_engine import METHODS, Engine, TokenLayout
 from pine_engine.engine import orders, passes
-from pine_engine.engine.generation import compute_alone
-from pine_engine.engine.model_worker import NO_CONTROL
 from pine_engine.engine.run import Run, prepare_run
+from pine_engine.scheduling.steps import compute_alone
+from pine_engine.scheduling.worker import NO_CONTROL
 from tests.support.families import TinyLlama
 from tests.support.forward import watch_caches
 from tests.support.tokenizers import letter_tokenizer

@@ -25,7 +25,7 @@ from pine_engine.debias.plan import content_free_prompts, document_orders, plan_
 from pine_engine.debias.table import measured_method
 from pine_engine.engine import passes
 from pine_engine.engine.events import PrefillProgress
-from pine_engine.engine.generation import ActiveGeneration, compute_alone
+from pine_engine.engine.generation import ActiveGeneration
 from pine_engine.errors import Cancelled
 from pine_engine.evaluation import measure as measuring
 from pine_engine.evaluation.combine import combine
@@ -37,6 +37,7 @@ from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.settings import Key, choose, max_visited
 from pine_engine.prompts.request import LabeledRequest
 from pine_engine.prompts.scoring import parse_verdict
+from pine_engine.scheduling.steps import compute_alone
 from tests.support import measured_rows
 from tests.support.families import FAMILIES, TinyLlama, make
 from tests.support.forward import watch_caches

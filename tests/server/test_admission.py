@@ -3,9 +3,9 @@
 import pytest
 
 from pine_engine import Engine
-from pine_engine.engine.generation import compute_alone
-from pine_engine.engine.model_worker import NO_CONTROL
 from pine_engine.engine.run import prepare_run
+from pine_engine.scheduling.steps import compute_alone
+from pine_engine.scheduling.worker import NO_CONTROL
 from pine_engine.server import admission
 from pine_engine.server.admission import USED_SHARE, memory_share
 from tests.engine.conftest import LAYOUT

@@ -152,8 +152,8 @@ def measure_rows(
 
     Raises InputError for an invalid request, or for a prompt that is longer than the host allows.
     """
-    from pine_engine.engine.scheduler import stream_shared  # these import torch
     from pine_engine.evaluation.measure import run_evaluation
+    from pine_engine.scheduling.scheduler import stream_shared  # these import torch
 
     settings = request.settings(host)
     if host.max_prompt_tokens is not None:  # without a limit the engine makes too long rows records

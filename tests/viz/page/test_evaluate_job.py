@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.generation import PendingPrefill
 from pine_engine.errors import InputError
 from pine_engine.evaluation import measure as engine_measure
 from pine_engine.evaluation.measure import measure
@@ -17,6 +16,7 @@ from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.parts import task_part
 from pine_engine.evaluation.settings import Key
 from pine_engine.methods.table import METHODS
+from pine_engine.scheduling.steps import PendingPrefill
 from tests.support.records import run_info, swept
 from tests.support.running import new_views, one_run, run_views
 from tests.support.viz_reading import read_html, table_cells

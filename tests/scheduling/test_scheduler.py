@@ -16,12 +16,12 @@ from torch import Tensor
 import pine_engine as pine
 from pine_engine import Engine, ModelError, TokenLayout
 from pine_engine.engine import passes
-from pine_engine.engine.generation import Coroutine
-from pine_engine.engine.model_worker import NO_CONTROL, RunControl
 from pine_engine.engine.run import prepare_run
-from pine_engine.engine.scheduler import ScheduledRun, Scheduler, run_shared, scheduler
 from pine_engine.errors import Cancelled
 from pine_engine.network.thread_tuner import torch_num_threads
+from pine_engine.scheduling.scheduler import ScheduledRun, Scheduler, run_shared, scheduler
+from pine_engine.scheduling.steps import Coroutine
+from pine_engine.scheduling.worker import NO_CONTROL, RunControl
 from tests.engine.conftest import LAYOUT, LAYOUTS
 from tests.support.families import FAMILIES, TinyLlama, by_tier, make
 from tests.support.forward import count_tokens

@@ -11,21 +11,17 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Generator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 import torch
 
-from pine_engine.engine.generation import (
-    Coroutine,
-    DecodeStep,
-    PendingPrefill,
-    compute_alone,
-    compute_steps,
-)
-from pine_engine.engine.model_worker import (
-    BETWEEN_LAYERS,
+from pine_engine.network.registration import outside_modules
+from pine_engine.network.thread_tuner import torch_num_threads
+from pine_engine.scheduling.steps import Coroutine, PendingPrefill, PendingStep, compute_alone
+from pine_engine.scheduling.worker import (
     Channel,
     RunControl,
     is_worker,
@@ -33,11 +29,11 @@ from pine_engine.engine.model_worker import (
     wait_for,
     workers,
 )
-from pine_engine.network.registration import outside_modules
-from pine_engine.network.thread_tuner import torch_num_threads
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
+
+_compute_others: ContextVar[Callable[[float], None] | None] = ContextVar("compute_others", default=None)
 
 LEVEL_TOKENS = 2048
 """Prefilled tokens of a run after which runs with fewer are preferred; before, the oldest run is."""
@@ -52,8 +48,13 @@ class ScheduledRun:
 
     coroutine: Coroutine[None]  # raises nothing
     finished: threading.Event
-    pending: PendingPrefill | DecodeStep | None = None  # None while the run is resumed
+    pending: PendingPrefill | PendingStep | None = None  # None while the run is resumed
     num_tokens: int = 0  # of all prefills so far
+
+    @property
+    def step(self) -> PendingStep | None:
+        """Decode step that the run waits for; None if it waits for a prefill."""
+        return None if isinstance(self.pending, PendingPrefill) else self.pending
 
 
 class Scheduler:
@@ -124,26 +125,26 @@ class Scheduler:
 
     def _is_step_due(self) -> bool:
         """Check whether a run waits for a step, and prefills have had as much time as the last steps."""
-        is_waiting = any(isinstance(run.pending, DecodeStep) for run in self._runs)
+        is_waiting = any(run.step for run in self._runs)
         return is_waiting and time.monotonic() - self._step_end_s > self._step_s
 
     def _compute_steps(self) -> None:
         """Compute one decode step of each run that waits for one, and resume them."""
         began = time.monotonic()
-        groups: dict[object, list[tuple[ScheduledRun, DecodeStep]]] = {}
+        groups: dict[object, list[tuple[ScheduledRun, PendingStep]]] = {}
         for run in self._runs:
-            if isinstance(run.pending, DecodeStep):
-                groups.setdefault(run.pending.sharing_key or run, []).append((run, run.pending))
+            if step := run.step:
+                groups.setdefault(step.sharing_key or run, []).append((run, step))
         for group in groups.values():
             self._compute_together(group)
         self._step_end_s = time.monotonic()
         self._step_s = self._step_end_s - began
 
-    def _compute_together(self, group: list[tuple[ScheduledRun, DecodeStep]]) -> None:
+    def _compute_together(self, group: list[tuple[ScheduledRun, PendingStep]]) -> None:
         steps = [step for _, step in group]
         lengths = [step.lengths() for step in steps] if len(steps) > 1 else []
         try:
-            compute_steps(steps)
+            steps[0].compute(steps[1:])
         except BaseException as error:
             self._fail(group, lengths, error)
             return
@@ -151,7 +152,7 @@ class Scheduler:
             self._resume(run)
 
     def _fail(
-        self, group: list[tuple[ScheduledRun, DecodeStep]], lengths: list[list[int]], error: BaseException
+        self, group: list[tuple[ScheduledRun, PendingStep]], lengths: list[list[int]], error: BaseException
     ) -> None:
         """Compute steps that failed together alone; raise the error in runs that cannot repeat theirs."""
         for number, (run, step) in enumerate(group):
@@ -166,11 +167,11 @@ class Scheduler:
         if isinstance(pending, PendingPrefill):
             run.num_tokens += pending.num_tokens
             between_layers = partial(self._between_layers, pending.num_tokens, is_inner=is_inner)
-            before = BETWEEN_LAYERS.set(between_layers if pending.is_divisible else None)
+            before = _compute_others.set(between_layers if pending.is_divisible else None)
             try:
                 self._resume(run)
             finally:
-                BETWEEN_LAYERS.reset(before)
+                _compute_others.reset(before)
 
     def _between_layers(self, num_tokens: int, share_left: float, *, is_inner: bool) -> None:
         """Compute decode steps and a short prefill of other runs inside a prefill."""
@@ -209,6 +210,16 @@ def _level(run: ScheduledRun) -> int:
 
 def _size(run: ScheduledRun) -> int:
     return run.pending.num_tokens if isinstance(run.pending, PendingPrefill) else 0
+
+
+def compute_between_layers(share_left: float) -> None:
+    """Compute other runs between two layers of a prefill, or parts of a long layer.
+
+    Args:
+        share_left: Share of the prefill that is left.
+    """
+    if compute_others := _compute_others.get():
+        compute_others(share_left)
 
 
 scheduler = Scheduler()

@@ -9,11 +9,9 @@ import queue
 import threading
 from collections.abc import Callable, Generator
 from contextlib import closing
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from pine_engine.engine.events import Event, PrefillProgress
 from pine_engine.errors import Cancelled
 
 Result = TypeVar("Result")
@@ -21,10 +19,6 @@ Item = TypeVar("Item")
 
 Channel = queue.SimpleQueue[Item | BaseException | None]
 """Items of a stream, then None; an exception is raised again in the thread that receives it."""
-
-BETWEEN_LAYERS: ContextVar[Callable[[float], None] | None] = ContextVar("between_layers", default=None)
-"""Function that is called between two layers of a prefill, and between parts of a long layer, with the share
-of the prefill that is left."""
 
 
 def raise_if_cancelled(cancelled: threading.Event) -> None:
@@ -37,10 +31,10 @@ def raise_if_cancelled(cancelled: threading.Event) -> None:
 class RunControl:
     """Receiver of the events of a run, and the flag that stops the run."""
 
-    emit: Callable[[Event], None] | None = None
+    emit: Callable[[Any], None] | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
 
-    def report(self, event: Event) -> None:
+    def report(self, event: object) -> None:
         """Emit an event, if there is a receiver."""
         if self.emit:
             self.emit(event)
@@ -48,20 +42,6 @@ class RunControl:
     def check(self, _: float = 0) -> None:
         """Raise Cancelled if the flag is set; called at the start of each layer."""
         raise_if_cancelled(self.cancelled)
-
-    def prefill_progress(self, method: str, num_layers: int) -> Callable[[float], None]:
-        """Return a function of the layer that emits the progress of a prefill, or raises Cancelled."""
-        num_passes = 0
-
-        def begin_layer(layer: float) -> None:
-            nonlocal num_passes
-            self.check()
-            num_passes += layer == 0
-            self.report(PrefillProgress(method, int(layer), num_layers, layer % 1, num_passes))
-            if compute_others := BETWEEN_LAYERS.get():
-                compute_others(1 - layer / num_layers)
-
-        return begin_layer
 
 
 NO_CONTROL = RunControl()  # control of a run that has no receiver and is not stopped
