@@ -189,13 +189,12 @@ def test_messages_advise_only_installable_packages() -> None:
 
 
 def test_public_names_are_those_of_their_modules() -> None:
-    tree = ast.parse(Path(pine_engine.__file__).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(pine_engine.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     typed = {
-        alias.name: node.module
+        alias.name: f"pine_engine.{node.module}"
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("pine_engine.")
+        if isinstance(node, ast.ImportFrom)
         for alias in node.names
-        if alias.name != "__version__"
     }
     assert sorted(typed) == sorted(pine_engine.__all__)
     for name, module in typed.items():
