@@ -280,7 +280,7 @@ def _answer(
     for step in run_on_model(sources, run, sources.lease(USUAL_TASK), work, plan, arguments):
         if isinstance(step, str):
             continue
-        last, run.done, run.complete = step, step.done, step.is_complete
+        last, run.done = step, step.done
         if time.monotonic() - informed >= PROGRESS_S:
             informed = time.monotonic()
             progress(step.progress, desc=step.sentence)

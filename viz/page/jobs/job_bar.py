@@ -217,6 +217,7 @@ def run_on_model(
                 if not run.is_follower and sources.runs.open - sources.queue.waiting > 1:
                     yield "Started. The prefill takes turns with those of other runs."
                 for view in shared.views():
+                    run.complete = getattr(view, "is_complete", False)
                     yield view
                     stop_if_disconnected()
                     if run.over():

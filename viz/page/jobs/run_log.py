@@ -130,13 +130,14 @@ class RunLog:
             return self._speeds[model]
 
     def new(self, what: str, methods: Sequence[str], stop: StopFlag | None = None) -> LoggedRun:
-        """Create a run that has not started."""
-        return LoggedRun(what, tuple(methods), stop or StopFlag(), self._most_seconds)
+        """Create a run that has not started, and reset the stop flag, also of an earlier run."""
+        stop = stop or StopFlag()
+        stop.requested = False
+        return LoggedRun(what, tuple(methods), stop, self._most_seconds)
 
     @contextmanager
     def watched(self, run: LoggedRun) -> Iterator[LoggedRun]:
         """Count the run while the block runs; then log its outcome and learn its speed."""
-        run.stop.requested = False
         with self._changed:
             run.ended = self.closing
             self._open.add(run)

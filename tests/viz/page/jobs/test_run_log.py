@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.jobs.cost import Speed, Work, format_seconds, planned
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog
+from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog, StopFlag
 from viz.page.position_sweep_job import sweep
 from viz.page.shuffle_job import shuffle
 
@@ -132,6 +133,33 @@ def test_run_beyond_time_limit_ends(source: EngineSource, caplog: pytest.LogCapt
     assert views == ["first", "second"], "what was computed is shown"
     assert message.startswith("Timeout: the run exceeded 0.01 s")
     assert logged(caplog)["outcome"] == "timeout"
+
+
+@pytest.mark.parametrize("reason", [{"max_seconds": 0.0}, {"stop": StopFlag(requested=True)}], ids=str)
+def test_run_with_all_results_is_done(
+    reason: dict[str, Any], source: EngineSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = one_run()
+    run = options["run"]
+
+    def work(_: Engine) -> Generator[Any, None, None]:
+        yield SimpleNamespace(is_complete=False)
+        vars(run).update(reason)
+        yield SimpleNamespace(is_complete=True)
+        yield SimpleNamespace(is_complete=True)  # such as the sentence at the end
+
+    views = run_views(source, work, **options)
+    assert [getattr(view, "is_complete", view) for view in views] == [False, True, True]
+    assert logged(caplog)["outcome"] == "done"
+
+
+def test_stop_before_the_queue_is_kept(source: EngineSource) -> None:
+    runs, stop = RunLog(), StopFlag(requested=True)  # of an earlier run
+    run = runs.new("compare", (), stop)
+    assert not stop.requested
+    stop.requested = True  # the page offers Stop before the run is in the queue
+    views = run_views(source, lambda _: endless(), queue=FairQueue(0), runs=runs, run=run)
+    assert list(views) == ["Stopped."] and runs.outcomes == {"stopped": 1}
 
 
 def test_run_time_excludes_wait_for_model(engine: Engine) -> None:
