@@ -271,7 +271,6 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
             show=lambda view: {attended: view} if view.weights else {},
             task=run.form.task if run.form else USUAL_TASK,
             cleared={},
-            kept="The previous figure is kept.",
         )
 
     computed = bind_job(bar, begin, [finished, state], [attended], sources, chosen)

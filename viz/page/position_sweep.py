@@ -6,6 +6,7 @@ from typing import Any
 
 import gradio as gr
 
+from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS, Nouns
 from viz.drawing.identity import document_letter
@@ -143,6 +144,8 @@ def sweep_tab(
     )
 
     def begin(choice: Choice | None, moved: int | None, reference: str | None, *values: Any) -> Job:
+        if moved is None:
+            raise InputError("No document selected. Select the document to move.")
         form = read_form(*values)
         swept = Origin(form, choice)
         form = replace(form, methods=compared_methods(form.methods))
@@ -162,7 +165,7 @@ def sweep_tab(
             methods=form.methods,
             work=sweep,
             plan=plan_sweep,
-            arguments={"form": form, "document": moved or 0, "answer": reference or "", "settings": settings},
+            arguments={"form": form, "document": moved, "answer": reference or "", "settings": settings},
             show=show,
             task=form.task,
             cleared={stale: ""},

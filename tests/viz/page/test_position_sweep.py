@@ -10,10 +10,13 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.support.running import new_views
 from tests.support.runs import THREE, form_of, swapped
+from tests.support.widgets import whole_page
 from viz.figures.position_sweep import plot_position_sweep
 from viz.page.form.checks import form_layout
+from viz.page.form.documents import entries_json
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
+from viz.page.jobs.run_log import StopFlag
 from viz.page.position_sweep import compared_methods, moved_at_first, work_sentence
 from viz.page.position_sweep_job import sweep
 
@@ -60,6 +63,16 @@ def test_invalid_sweep_shows_its_problem(engine: Engine) -> None:
     silent = Engine(engine.model, engine.tokenizer, stop_token_ids=frozenset(range(97)))
     with pytest.raises(InputError, match="PINE’s answer is empty"):
         list(sweep(silent, form("vanilla", "nia"), document=0, answer=""))
+
+
+def test_sweep_without_a_selected_document_moves_none() -> None:
+    page = whole_page()
+    start = next(one for one in page.blocks.values() if getattr(one, "elem_id", None) == "sweep-run")
+    (run,) = [event.fn for event in page.fns.values() if (start._id, "click") in event.targets]
+    assert run is not None
+    values = ("retrieval_qa", "Which?", "", ["vanilla"], 3, entries_json(THREE))
+    (shown,) = run(StopFlag(), None, None, None, "so", *values)  # a dropdown that was emptied
+    assert "No document selected" in str(shown)
 
 
 def test_sweep_always_adds_vanilla_and_nia() -> None:

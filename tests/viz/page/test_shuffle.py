@@ -289,7 +289,7 @@ def test_what_was_tried_before_stop_is_handed_on_beside_older_answers(event: Any
         views.append(view)
         stop.requested = stop.requested or "Order 2 done" in str(last_values([view]).get("shuffle-status"))
     ended = last_values(views)
-    assert "Stopped." in ended["shuffle-status"]
+    assert "Stopped. Completed orders are kept." in ended["shuffle-status"]
     assert len(json.loads(ended["shuffle-matrix"])["data"][0]["text"]) == 2
     assert len(read_certificate(Path(ended["certificate"])).orders) == 2
     assert len(ended["FinishedRun"].tried) == 1
@@ -304,7 +304,7 @@ def test_a_shuffle_stopped_before_its_first_order_hands_on_nothing(event: Any) -
     shown = [next(views), next(views)]
     stop.requested = True
     ended = last_values([*shown, *views])
-    assert "Stopped." in ended["shuffle-status"]
+    assert "Stopped." in ended["shuffle-status"] and "kept" not in ended["shuffle-status"]
     assert not {"FinishedRun", "certificate", "certificate-offer"} & ended.keys()
 
 

@@ -72,7 +72,7 @@ class Job:
     show: Callable[[Any], Updates]  # return the updates of a view with new content
     task: str  # task whose model runs the job
     cleared: Updates  # updates at the start
-    kept: str  # sentence about results that stay after Stop
+    kept: str = ""  # sentence about the results of the run that stay after Stop
     after_stop: Callable[[Any], Updates] = lambda last: {}
     """Return the updates after Stop, from the last view."""
 
@@ -138,6 +138,7 @@ def bind_job(
         current = sources.runs.new(job.what, job.methods, stop)
         last: Any = None
         sentence = ""
+        has_results = False
         yield {bar.status: running("Starting…"), bar.stop: gr.update(interactive=True)} | job.cleared
         lease = sources.lease(job.task, choice)
         steps: Generator[str | JobView, None, None] = run_on_model(
@@ -150,12 +151,14 @@ def bind_job(
                         yield {bar.status: running(step)}
                     sentence = step
                 else:
-                    yield {bar.status: running(step.sentence)} | (job.show(step) if step != last else {})
-                    last, current.done = step, step.done
+                    updates = job.show(step) if step != last else {}
+                    yield {bar.status: running(step.sentence)} | updates
+                    last, current.done, has_results = step, step.done, has_results or bool(updates)
         if current.failure:
             yield idle(notice(current.failure, kind="error"))
         elif current.why:
-            yield idle(notice(f"{current.why} {job.kept}")) | (job.after_stop(last) if last else {})
+            kept = f" {job.kept}" if has_results else ""
+            yield idle(notice(f"{current.why}{kept}")) | (job.after_stop(last) if last else {})
         elif current.outcome == "done":
             yield idle(notice(last.sentence))
         if last and (updates := job.end(last)):
