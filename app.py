@@ -7,6 +7,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 import pine_engine as pine
 from pine_engine.models.embedded import EMBEDDED_NAME, Progress
+from pine_engine.models.resources import free_memory
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.server.connections import limit_connections
 from pine_engine.server.fair_queue import FairQueue
@@ -94,7 +96,10 @@ def all_sources(
         ModelPool(host, source, load=load, device=settings.device, allowed=allowed),
         own,
         queue=FairQueue(
-            settings.queue_size, settings.max_runs_per_client, max_active=settings.max_active_runs
+            settings.queue_size,
+            settings.max_runs_per_client,
+            max_active=settings.max_active_runs,
+            free_memory=partial(free_memory, settings.device),
         ),
         runs=RunLog(max_seconds=settings.time_limit_s),
         share_equal_runs=settings.share_equal_runs and not zerogpu.IS_ZEROGPU,

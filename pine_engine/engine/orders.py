@@ -15,7 +15,7 @@ import torch
 from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.engine.events import Answer, Event, RunResult, to_frame
 from pine_engine.engine.likelihood import score_answers
-from pine_engine.engine.prepared_model import PreparedModel, check_engine
+from pine_engine.engine.prepared_model import BYTES_AT_ONCE, PreparedModel, check_engine
 from pine_engine.engine.run import Run, RunOptions, prepare_run
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, describe, sequence
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 ALL_ORDERS_UP_TO = 4  # largest number of documents of which all orders are the default: 4! = 24
 
 DEFAULT_SHUFFLES = 10
-
-BYTES_AT_ONCE = 2**30
-"""Memory for caches and logits of the orders that are decoded together. A single order may use more."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Prepared model: a model with its tokenizer and limits, and the networks over its weights."""
 
+import math
 import os
 import threading
 from collections.abc import Iterable, Sequence
@@ -9,13 +10,15 @@ from typing import TYPE_CHECKING, Any, cast
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from pine_engine.attention.blocks import MIN_LENGTH_RATIO
 from pine_engine.attention.model_validation import validate_model
 from pine_engine.attention.state import input_device
 from pine_engine.attention.strategy import check_rope
 from pine_engine.engine.invariance_check import check_invariance
+from pine_engine.engine.streams import split_streams
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, as_tuple_of, describe, sequence
-from pine_engine.methods.table import Method
+from pine_engine.methods.table import Method, get_methods
 from pine_engine.models import load
 from pine_engine.models.listing import state_values
 from pine_engine.models.packed import PackedWeight, pack, repack
@@ -36,6 +39,12 @@ if TYPE_CHECKING:
         def generate(self, *arguments: Any, **options: Any) -> Any:
             """Generate token ids."""
 
+
+BYTES_AT_ONCE = 2**30
+"""Memory for caches and logits of the orders that are decoded together. A single order may use more."""
+
+RANKED_STATES = 1.5 / MIN_LENGTH_RATIO
+"""Values per document token of PINE in units of other caches: two kinds of keys, values, and padding."""
 
 CONTENT_FREE_QUESTION = "N/A"
 """Question with which in-context re-ranking compares (Chen et al. 2025)."""
@@ -167,11 +176,35 @@ class PreparedModel:
         """True if runs of several threads share decode steps: no logit depends on the batch size."""
         return is_batch_invariant(self.model.dtype, input_device(self.model))
 
-    @property
-    def bytes_per_token(self) -> int:
-        """Memory of one prompt token in the caches of one answer, in bytes, under the largest method."""
-        # Attention Buckets has seven caches. NBCE over many short documents can take more.
-        return 7 * (state_values(self.model.config) or self.vocab_size) * min(4, self.model.dtype.itemsize)
+    def run_bytes(
+        self,
+        layout: TokenLayout,
+        methods: str | Method | Iterable[str | Method],
+        max_new_tokens: int,
+        *,
+        num_orders: int = 1,
+        return_logits: bool = False,
+    ) -> float:
+        """Return the memory that a run takes at once for caches and kept logits, in bytes.
+
+        Infinity if the run has to be alone, because it cannot share decode steps. In several orders, it is
+        that of the orders that are decoded together and of the first order, with which they are compared.
+        """
+        if not self.shares_steps:
+            return math.inf
+        num_values = state_values(self.model.config) or self.vocab_size
+        num_logits = (layout.suffix_length + max_new_tokens) * self.vocab_size if return_logits else 0
+        total = 0.0
+        for method in get_methods(methods):
+            prompt = layout.repeat_question() if method.question == "in_every_document" else layout
+            streams = [stream for stream, _ in split_streams(layout, method)] if method.merge else [prompt]
+            num_tokens: float = sum(stream.num_tokens + max_new_tokens for stream in streams)
+            itemsize = self.model.dtype.itemsize
+            if method.positions.startswith("importance"):  # ranked, and stored in float32
+                num_tokens += (RANKED_STATES - 1) * int(layout.lengths.sum())
+                itemsize = max(itemsize, 4)
+            total += num_tokens * num_values * itemsize + 4 * num_logits
+        return min(num_orders * total, max(total, BYTES_AT_ONCE) + total)
 
     @property
     def vocab_size(self) -> int:

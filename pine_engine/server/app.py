@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from ipaddress import ip_network
 from typing import Any
@@ -28,6 +29,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, PrefillDone, TokenGenerated
 from pine_engine.errors import Cancelled, InputError, PineError
 from pine_engine.methods.table import METHODS, get_method
+from pine_engine.models.resources import free_memory
 from pine_engine.server.addresses import sender_of
 from pine_engine.server.connections import limit_connections
 from pine_engine.server.fair_queue import Client, FairQueue
@@ -89,6 +91,7 @@ class Server:
             settings.queue_size,
             settings.max_runs_per_client,
             max_active=settings.max_active_runs,
+            free_memory=partial(free_memory, engine.device),
             advice="Try again in a minute.",
         )
         self.outcomes: Counter[str] = Counter()

@@ -3,7 +3,7 @@
 Unlike gradio's queue, it reports the place in the queue, can be left with Stop and limits each client.
 """
 
-import itertools
+import math
 import threading
 import time
 from collections import OrderedDict, deque
@@ -15,7 +15,7 @@ from pine_engine.errors import PineError
 
 REMEMBERED = 10  # number of recent runs that the wait is estimated from
 READY_S = 0.02  # seconds between two checks whether a waiting run is ready
-ROUNDING = 1e-9  # of a sum of sizes
+USED_SHARE = 0.5  # of the memory that is free without the active runs, for these
 KNOWN = 1000  # maximum number of clients and addresses with a time of their last run
 KEPT = "Your input is kept. Try again in a minute."
 
@@ -48,7 +48,8 @@ class Ticket:
     client: Client
     is_ready: Callable[[], bool]
     follow: Callable[[], object]  # attach the run to an equal active one and return that; None without one
-    size: float = 1.0  # share of the model's memory
+    measure: Callable[[], float]  # return the memory of the run in bytes; infinity while it is unknown
+    num_bytes: float = math.inf  # memory of the run; infinity for a run that has to be alone
     computation: object = None  # computation of the run and of its followers, once it is known
     began: float | None = None  # time of the start of the run, in seconds of time.monotonic(); None before
     is_follower: bool = False  # True if the run is attached to another one
@@ -58,7 +59,14 @@ class Ticket:
 
         Raises QueueFullError if the run was removed from the queue.
         """
+        self.update_size()
         return self.queue.wait(self, seconds)
+
+    def update_size(self) -> None:
+        """Measure the run if its memory is unknown, so that others can start beside it."""
+        if self.num_bytes == math.inf and (num_bytes := self.measure()) < math.inf:
+            self.num_bytes = num_bytes
+            self.queue.wake()
 
     def sentence(self, ahead: int) -> str:
         """Describe the number of runs ahead and the estimated wait."""
@@ -70,8 +78,8 @@ class Ticket:
 class FairQueue:
     """Runs that wait for the model, and the active ones with their followers.
 
-    The next run starts once fewer than `max_active` runs are active and its share of the memory is free; no
-    other run passes it. Addresses take turns, and so do the clients of an address; later runs of a client
+    The next run starts once fewer than `max_active` runs are active and its memory is free; no other run
+    passes it. Addresses take turns, and so do the clients of an address; later runs of a client
     wait behind first runs of others. `share` limits the runs of a client, and scripts to half of the queue.
     If the queue is full, the address with most runs loses one to an address with fewer. A run that can
     follow an active one does not wait and takes no place; the memory is free after the last follower.
@@ -83,6 +91,7 @@ class FairQueue:
         share: int | None = None,
         *,
         max_active: int = 1,
+        free_memory: Callable[[], float] = lambda: 0.0,
         what: str = "for the model",
         advice: str = KEPT,
     ) -> None:
@@ -91,6 +100,7 @@ class FairQueue:
         self._advice = advice
         self._share = share
         self.max_active = max_active
+        self._free_memory = free_memory
         self._moved = threading.Condition()
         self._tickets: list[Ticket] = []
         self._turns: OrderedDict[str, int] = OrderedDict()
@@ -103,14 +113,15 @@ class FairQueue:
         client: Client = ANONYMOUS,
         is_ready: Callable[[], bool] = lambda: True,
         follow: Callable[[], object] = lambda: None,
-        size: float = 1.0,
+        measure: Callable[[], float] = lambda: math.inf,
     ) -> Iterator[Ticket]:
         """Enter the queue while the block runs; runs that are not ready let others pass.
 
-        `follow` attaches the run to an equal active one and returns that; `wake` calls it again. `size` is
-        the share of the memory, 1 for a run that starts alone. Raises QueueFullError if there is no place.
+        `follow` attaches the run to an equal active one and returns that; `wake` calls it again. `measure`
+        returns the memory of the run in bytes, infinity for one that has to be alone, or while it is unknown.
+        Raises QueueFullError if there is no place.
         """
-        ticket = Ticket(self, client, is_ready, follow, max(size, 1 / self.max_active))
+        ticket = Ticket(self, client, is_ready, follow, measure, measure())
         with self._moved:
             self._check_share(client)
             is_follower = self._can_follow(ticket)
@@ -167,9 +178,9 @@ class FairQueue:
 
     @property
     def _sizes(self) -> dict[int, float]:
-        """Return the size of each active computation."""
+        """Return the memory of each active computation."""
         active = [ticket for ticket in self._tickets if ticket.began is not None]
-        return {id(ticket.computation or ticket): ticket.size for ticket in active}
+        return {id(ticket.computation or ticket): ticket.num_bytes for ticket in active}
 
     @property
     def _waiting(self) -> list[Ticket]:
@@ -184,11 +195,19 @@ class FairQueue:
 
     def _num_next(self, order: Sequence[Ticket]) -> int:
         """Return the number of runs that can start now, the first in this order."""
-        free = 1 - sum(self._sizes.values()) + ROUNDING
-        totals = itertools.accumulate(ticket.size for ticket in order)
-        pairs = zip(order, totals, strict=True)
-        starting = itertools.takewhile(lambda pair: pair[0].is_ready() and pair[1] <= free, pairs)
-        return len(list(starting))
+        active = self._sizes.values()
+        num_next, num_bytes = 0, 0.0
+        for ticket in order[: max(0, self.max_active - len(active))]:
+            num_bytes += ticket.num_bytes
+            is_alone = not active and not num_next
+            if not ticket.is_ready() or not (is_alone or num_bytes <= self._num_free_bytes(sum(active))):
+                break
+            num_next += 1
+        return num_next
+
+    def _num_free_bytes(self, num_active_bytes: float) -> float:
+        """Return the memory for further runs, if the active ones have allocated theirs."""
+        return USED_SHARE * self._free_memory() - (1 - USED_SHARE) * num_active_bytes
 
     def _can_follow(self, ticket: Ticket) -> bool:
         """Attach a waiting run to an active one, if possible; there are as many followers as places."""

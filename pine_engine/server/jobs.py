@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -18,7 +19,6 @@ from pine_engine.prompts.layout import TokenLayout
 from pine_engine.scheduling.scheduler import run_shared
 from pine_engine.scheduling.steps import Coroutine
 from pine_engine.scheduling.worker import RunControl
-from pine_engine.server.admission import memory_share
 from pine_engine.server.fair_queue import Client, FairQueue
 from pine_engine.server.schema import ApiError
 
@@ -90,8 +90,8 @@ async def compute_events(
 
     def work() -> None:
         try:
-            size = memory_share(engine, job.layout.num_tokens + job.max_new_tokens)
-            with queue.join(client, size=size) as ticket:
+            measure = partial(engine.run_bytes, job.layout, job.method, job.max_new_tokens)
+            with queue.join(client, measure=measure) as ticket:
                 emit(None)
                 while ticket.wait(POLL_S):
                     control.check()

@@ -3,6 +3,7 @@
 import gc
 import inspect
 import itertools
+import math
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,13 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import pine_engine as pine
 from pine_engine import METHODS, Engine, InputError, TokenLayout
+from pine_engine.engine import prepared_model
 from pine_engine.engine.events import trace_report
-from pine_engine.engine.run import RunOptions
+from pine_engine.engine.run import RunOptions, prepare_run
+from pine_engine.scheduling.steps import compute_alone
+from pine_engine.scheduling.worker import NO_CONTROL
 from tests.engine.conftest import LAYOUT
 from tests.support.families import TinyLlama
 from tests.support.forward import prefill_logits, watch_caches
@@ -171,6 +174,25 @@ def test_stop_token_ids_come_from_model_and_tokenizer(
     tokenizer.save_pretrained(tmp_path)
     loaded = Engine.load(tmp_path).stop_token_ids
     assert loaded == Engine(model, tokenizer).stop_token_ids == expected | {tokenizer.eos_token_id}
+
+
+@pytest.mark.parametrize("dtype", first_daily([torch.float32, torch.bfloat16, torch.float64]))
+def test_run_bytes_bound_caches_and_logits(
+    dtype: torch.dtype, tiny_llama: TinyLlama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "shares_steps", True)
+    engine = Engine(tiny_llama(dtype=dtype))
+    for return_logits in (False, True):
+        options: dict[str, Any] = {"max_new_tokens": 20, "return_logits": return_logits}
+        run = prepare_run(engine, LAYOUT, methods="all", **options)
+        for answer in compute_alone(run.prefill(NO_CONTROL)):
+            num_bytes = engine.run_bytes(LAYOUT, answer.method, **options)
+            assert 1 <= num_bytes / answer.num_bytes(20) < 1.5, answer.method
+    monkeypatch.setattr(prepared_model, "BYTES_AT_ONCE", 3.5 * num_bytes)
+    sizes = [engine.run_bytes(LAYOUT, answer.method, **options, num_orders=count) for count in (2, 24)]
+    assert sizes == [2 * num_bytes, 4.5 * num_bytes]
+    monkeypatch.setattr(Engine, "shares_steps", False)
+    assert engine.run_bytes(LAYOUT, "pine", 20) == math.inf
 
 
 def test_finished_answer_does_not_change_others(engine: Engine) -> None:

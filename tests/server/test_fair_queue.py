@@ -1,13 +1,15 @@
 """Queue for the model: fairness, followers, and several active runs."""
 
+import math
 import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
+from typing import Any
 
 import pytest
 
 from pine_engine.errors import PineError
-from pine_engine.server.fair_queue import Client, FairQueue, QueueFullError, Ticket
+from pine_engine.server.fair_queue import USED_SHARE, Client, FairQueue, QueueFullError, Ticket
 
 
 def test_queue_runs_all_one_at_a_time() -> None:
@@ -176,12 +178,28 @@ def started(tickets: Iterable[Ticket]) -> list[bool]:
     return [ticket.wait(0) == 0 for ticket in tickets]
 
 
-def test_runs_start_while_their_sizes_fit() -> None:
-    queue = FairQueue(20, max_active=10)
+def queue_with_memory(max_waiting: int = 20, *, is_allocated: bool = True) -> FairQueue:
+    """Return a queue for runs of 100 bytes at a time, of which active ones may have allocated theirs."""
+
+    def free_memory() -> float:
+        return 100 / USED_SHARE - sum(queue._sizes.values()) * is_allocated
+
+    queue = FairQueue(max_waiting, max_active=10, free_memory=free_memory)
+    return queue
+
+
+def sized(num_bytes: float) -> dict[str, Any]:
+    """Return the arguments of a run of this size."""
+    return {"measure": lambda: num_bytes}
+
+
+def test_runs_start_while_their_memory_is_free() -> None:
+    queue = queue_with_memory()
     with ExitStack() as there:
         leaves = ExitStack()
-        small = leaves.enter_context(queue.join(PAGES[0], size=0.5))
-        tickets = [there.enter_context(queue.join(PAGES[1], size=size)) for size in (0.25, 0.5, 0.25, 1.0)]
+        small = leaves.enter_context(queue.join(PAGES[0], **sized(50)))
+        sizes = (25, 50, 25, math.inf)
+        tickets = [there.enter_context(queue.join(PAGES[1], **sized(size))) for size in sizes]
         assert started([small, *tickets]) == [True, True, False, False, False]
         assert [ticket.wait(0) for ticket in tickets] == [0, 2, 3, 4]
         leaves.close()
@@ -189,26 +207,46 @@ def test_runs_start_while_their_sizes_fit() -> None:
         assert queue.waiting == 1
 
 
-def test_large_run_is_not_passed_by_small_ones() -> None:
-    queue = FairQueue(20, max_active=10)
+@pytest.mark.parametrize("is_allocated", [True, False])
+def test_active_runs_never_take_more_than_the_free_memory(is_allocated: bool) -> None:
+    queue = queue_with_memory(is_allocated=is_allocated)
     with ExitStack() as there:
-        with queue.join(PAGES[0], size=0.1) as active:
+        tickets = [there.enter_context(queue.join(PAGES[0], **sized(30))) for _ in range(20)]
+        num_active = sum(started(tickets))
+    # Runs that have not allocated yet are seen as if they had, and half of the memory is a reserve for them.
+    assert num_active == (3 if is_allocated else 5) and num_active * 30 <= 100 / USED_SHARE
+
+
+def test_run_is_measured_once_its_model_is_loaded() -> None:
+    queue, num_bytes = queue_with_memory(), [math.inf]
+    with ExitStack() as there:
+        tickets = [there.enter_context(queue.join(one, measure=lambda: num_bytes[0])) for one in SCRIPTS[:3]]
+        assert started(tickets) == [True, False, False]
+        num_bytes[0] = 40
+        tickets[0].update_size()  # the first run, which has waited for the model
+        assert started(tickets) == [True, True, False]
+
+
+def test_large_run_is_not_passed_by_small_ones() -> None:
+    queue = queue_with_memory()
+    with ExitStack() as there:
+        with queue.join(PAGES[0], **sized(10)) as active:
             assert active.wait(0) == 0
-            runs = [there.enter_context(queue.join(PAGES[1], size=size)) for size in (1.0, 0.1)]
+            runs = [there.enter_context(queue.join(PAGES[1], **sized(size))) for size in (1000, 10)]
             assert started(runs) == [False, False]
         assert started(runs) == [True, False]
 
 
 def test_memory_is_occupied_until_the_last_follower_leaves() -> None:
-    queue, computation = FairQueue(20, max_active=10), object()
+    queue, computation = queue_with_memory(), object()
     with ExitStack() as there:
-        with queue.join(PAGES[0], size=0.6) as active:
+        with queue.join(PAGES[0], **sized(60)) as active:
             assert active.wait(0) == 0
             active.computation = computation
             follower = ExitStack()
-            ticket = follower.enter_context(queue.join(PAGES[1], follow=lambda: computation, size=0.6))
-            other = there.enter_context(queue.join(PAGES[2], size=0.4))
-            third = there.enter_context(queue.join(PAGES[2], size=0.1))
+            ticket = follower.enter_context(queue.join(PAGES[1], follow=lambda: computation, **sized(60)))
+            other = there.enter_context(queue.join(PAGES[2], **sized(40)))
+            third = there.enter_context(queue.join(PAGES[2], **sized(10)))
             assert started([ticket, other, third]) == [True, True, False]
         assert third.wait(0) == 2
         follower.close()
@@ -216,10 +254,11 @@ def test_memory_is_occupied_until_the_last_follower_leaves() -> None:
 
 
 def test_active_runs_take_no_place_in_the_queue() -> None:
-    queue = FairQueue(1, max_active=2)
+    queue = queue_with_memory(1)
+    queue.max_active = 2
     with ExitStack() as there:
-        tickets = [there.enter_context(queue.join(PAGES[0], size=0.5)) for _ in range(3)]
+        tickets = [there.enter_context(queue.join(PAGES[0], **sized(1))) for _ in range(3)]
         assert started(tickets) == [True, True, False]
         with pytest.raises(QueueFullError, match="is full: 1 waiting"):
-            there.enter_context(queue.join(PAGES[0], size=0.5))
+            there.enter_context(queue.join(PAGES[0], **sized(1)))
         assert started(tickets) == [True, True, False]

@@ -108,4 +108,5 @@ def attend(engine: "pine.Engine", request: AttentionRequest) -> Generator[Attent
 
 def plan_attention(engine: "pine.Engine", request: AttentionRequest) -> Work:
     """Plan one prefill per method."""
-    return planned(tokens=request.layout.num_tokens, methods=len(request.methods))
+    num_bytes = engine.run_bytes(request.layout, request.methods, 0)
+    return planned(tokens=request.layout.num_tokens, methods=len(request.methods), bytes_at_once=num_bytes)

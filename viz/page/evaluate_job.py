@@ -141,7 +141,8 @@ def planned_work(engine: "pine.Engine", request: MeasureRequest, host: HostSetti
         prefills, generations = distinct_parts(ExamplePlan(engine, example, settings).results)
         tokens = sum(prefill.layout.num_tokens for prefill in prefills)
         new_tokens = longest * sum(generation.num_rows for generation in generations)
-        work += Work(len(prefills), tokens, new_tokens, len(prefills), tokens_at_once=tokens + new_tokens)
+        num_bytes = sum(engine.run_bytes(one.layout, one.method, longest) for one in prefills)
+        work += Work(len(prefills), tokens, new_tokens, len(prefills), bytes_at_once=num_bytes)
     return work.times(len(request.examples) / max(1, len(sample)))
 
 

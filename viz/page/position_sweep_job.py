@@ -122,8 +122,12 @@ def plan_sweep(
     layout = form_layout(form, engine, settings)
     tokens, target = layout.num_tokens, answer.strip()
     length = len(engine.tokenize_answer(target)) if target else form.max_new_tokens
-    moving = planned(tokens=tokens + length, methods=len(form.methods), orders=layout.num_documents)
-    moving = replace(moving, tokens_at_once=len(form.methods) * (tokens + length))
+    moving = planned(
+        tokens=tokens + length,
+        methods=len(form.methods),
+        orders=layout.num_documents,
+        bytes_at_once=engine.run_bytes(layout, form.methods, length),
+    )
     if target:
         return moving
     return moving + planned(tokens=tokens, methods=1, new_tokens=form.max_new_tokens)

@@ -196,9 +196,13 @@ def plan_shuffle(
     """Plan the work of a shuffle test, from the arguments of `shuffle`."""
     layout = form_layout(form, engine, settings)
     methods = with_controls(form.methods) if controls else form.methods
+    num_orders = len(orders_for(layout.num_documents, count, seed, settings))
     return planned(
         tokens=layout.num_tokens,
         methods=len(methods),
-        orders=len(orders_for(layout.num_documents, count, seed, settings)),
+        orders=num_orders,
         new_tokens=form.max_new_tokens,
+        bytes_at_once=engine.run_bytes(
+            layout, methods, form.max_new_tokens, num_orders=num_orders, return_logits=True
+        ),
     )

@@ -1,6 +1,7 @@
 """Estimates before a job begins: number of tokens and time."""
 
 import re
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from app import all_sources
 from pine_engine.engine.engine import Engine
+from pine_engine.server.fair_queue import FairQueue
 from tests.support.widgets import built
 from viz.page.answers.answering import plan_answers
 from viz.page.answers.stale import Origin
@@ -60,7 +62,20 @@ def test_a_measurement_is_estimated_from_its_first_rows(engine: Engine) -> None:
     assert exact.prompts == about.prompts == 6 * (4 + 1)  # PINE needs one order of each
     assert about.new_tokens == exact.new_tokens
     assert about.prompt_tokens == pytest.approx(exact.prompt_tokens, rel=0.1)
-    assert 0 < about.tokens_at_once <= exact.tokens_at_once
+    assert 0 < about.bytes_at_once <= exact.bytes_at_once
+
+
+def test_four_documents_in_24_orders_share_a_machine_of_16_gb(embedded: Engine) -> None:
+    request = Form(
+        "retrieval_qa", "Who?", "", tuple(DEFAULT_METHODS), 48, entries_from([("", "one " * 120)] * 4)
+    )
+    work = plan_shuffle(embedded, request, count=6, seed=0, controls=False)
+    assert (work.prompts, work.orders) == (96, 24) and work.prompt_tokens > 96 * 480
+    assert 2**30 < work.bytes_at_once < 1.25 * 2**30
+    queue = FairQueue(4, max_active=4, free_memory=lambda: 12e9)
+    with ExitStack() as there:
+        runs = [there.enter_context(queue.join(measure=lambda: work.bytes_at_once)) for _ in range(4)]
+        assert [run.wait(0) for run in runs] == [0, 0, 0, 0]
 
 
 def test_prompt_over_the_limit_is_reported_early() -> None:

@@ -173,5 +173,10 @@ def plan_answers(
     engine: "pine.Engine", form: Form, settings: HostSettings = DEFAULTS, *, trace: bool = True
 ) -> Work:
     """Plan the work of one answer per method."""
-    tokens = form_layout(form, engine, settings).num_tokens
-    return planned(tokens=tokens, methods=len(form.methods), new_tokens=form.max_new_tokens)
+    layout = form_layout(form, engine, settings)
+    return planned(
+        tokens=layout.num_tokens,
+        methods=len(form.methods),
+        new_tokens=form.max_new_tokens,
+        bytes_at_once=engine.run_bytes(layout, form.methods, form.max_new_tokens),
+    )

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 from operator import add
 
@@ -21,11 +21,11 @@ class Work:
     orders: int = 0
     read_s: float = 0.0  # prefill seconds; 0 if unknown
     write_s: float = 0.0  # decode seconds; 0 if unknown
-    tokens_at_once: int = 0  # prompt and new tokens that are in memory at the same time; 0 if unknown
+    bytes_at_once: float = field(default=0, compare=False)  # memory that the run takes; 0 if unknown
 
     def __add__(self, other: "Work") -> "Work":
         total = Work(*map(add, vars(self).values(), vars(other).values()))
-        return replace(total, tokens_at_once=max(self.tokens_at_once, other.tokens_at_once))
+        return replace(total, bytes_at_once=max(self.bytes_at_once, other.bytes_at_once))
 
     def times(self, factor: float) -> "Work":
         """Multiply the work by a factor, rounded to whole tokens."""
@@ -36,7 +36,7 @@ class Work:
             self.orders,
             factor * self.read_s,
             factor * self.write_s,
-            self.tokens_at_once,
+            self.bytes_at_once,
         )
 
 
@@ -62,11 +62,12 @@ class Meter:
         self.work += Work(orders=1, write_s=steps * max(answer.decode_s_per_token for answer in answers))
 
 
-def planned(*, tokens: int, methods: int, orders: int = 1, new_tokens: int = 0) -> Work:
+def planned(
+    *, tokens: int, methods: int, orders: int = 1, new_tokens: int = 0, bytes_at_once: float = 0
+) -> Work:
     """Return the work of a prompt under each method in each order."""
     prompts = methods * orders
-    tokens_at_once = prompts * (tokens + new_tokens)
-    return Work(prompts, prompts * tokens, prompts * new_tokens, orders, tokens_at_once=tokens_at_once)
+    return Work(prompts, prompts * tokens, prompts * new_tokens, orders, bytes_at_once=bytes_at_once)
 
 
 class Speed:

@@ -1,5 +1,6 @@
 """Job of the page or the API: start button, Stop, and the run: queue -> engine -> work -> views."""
 
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ import gradio as gr
 
 import pine_engine as pine
 from pine_engine.errors import Cancelled, PineError
-from pine_engine.server.admission import memory_share
 from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.jobs.connection_tracker import current_client, listener_check, stop_if_disconnected
@@ -201,7 +201,8 @@ def run_on_model(
                     leaving.callback(found.leave)
                 return found
 
-            joined = sources.queue.join(current_client(), listener_check(), follow, _size(source, plan))
+            measure = partial(_num_bytes, source, plan)
+            joined = sources.queue.join(current_client(), listener_check(), follow, measure)
             with joined as ticket, leaving:
                 while not run.over() and (ahead := ticket.wait(WAIT_S)):
                     stop_if_disconnected()
@@ -210,6 +211,7 @@ def run_on_model(
                 engine = None if run.over() else source.wait(0)
                 if engine is None:
                     return
+                ticket.update_size()
                 shared = ticket.computation
                 if not isinstance(shared, SharedRun):
                     views = compute(engine, partial(work, **arguments), plan=plan)
@@ -231,10 +233,12 @@ def run_on_model(
         run.failure = explain(error)
 
 
-def _size(source: EngineSource, plan: "Callable[[pine.Engine], Work]") -> float:
-    """Return the share of the memory that a run takes; 1 while the model is not loaded."""
+def _num_bytes(source: EngineSource, plan: "Callable[[pine.Engine], Work]") -> float:
+    """Return the memory that a run takes; infinity while the model is not loaded, or for an unknown one."""
     engine = source.wait(0)
-    return 1.0 if engine is None else memory_share(engine, plan(engine).tokens_at_once)
+    if engine is None or not engine.shares_steps:
+        return math.inf
+    return plan(engine).bytes_at_once or math.inf
 
 
 def _until_loaded(source: EngineSource, run: LoggedRun) -> Generator[str, None, None]:

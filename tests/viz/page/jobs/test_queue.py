@@ -1,6 +1,7 @@
 """Queue for the model: order, messages, and leaving."""
 
 import re
+import threading
 from collections.abc import Generator, Iterable
 from contextlib import nullcontext
 from typing import Any
@@ -58,8 +59,30 @@ def test_waiting_run_can_leave(how: str, source: EngineSource) -> None:
     assert list(third) == ["a", "b"]
 
 
+def test_runs_that_waited_for_the_model_are_computed_together(engine: Engine) -> None:
+    loading = threading.Event()
+
+    def load() -> Engine:
+        loading.wait(30)
+        return engine
+
+    source = EngineSource(load, "tiny")
+    source.start()
+    sources = sources_of(source, queue=FairQueue(4, max_active=2, free_memory=lambda: 1e9))
+    started = []
+    for question in ("Which is green?", "Which is red?"):
+        run, form = sources.runs.new("compare", ["pine"]), form_of(question=question)
+        started.append(run_on_model(sources, run, nullcontext(source), answer, plan_answers, {"form": form}))
+    assert [str(next(run))[:9] for run in started] == ["Loading t", "Queued: 1"]
+    loading.set()
+    views = [
+        next(view for view in run if not str(view).startswith(("Loading", "Started"))) for run in started
+    ]
+    assert all(isinstance(view, RunView) for view in views)
+
+
 def test_runs_of_two_visitors_are_computed_together(source: EngineSource) -> None:
-    sources = sources_of(source, queue=FairQueue(4, max_active=2))
+    sources = sources_of(source, queue=FairQueue(4, max_active=2, free_memory=lambda: 1e9))
 
     def start(question: str) -> Generator[Any, None, None]:
         run, form = sources.runs.new("compare", ["pine"]), form_of(question=question)

@@ -221,7 +221,7 @@ def test_shutdown_waits_for_run_that_ends(source: EngineSource) -> None:
 
 def test_before_any_run_the_estimate_is_the_work() -> None:
     work = planned(tokens=100, methods=2, orders=6, new_tokens=48)
-    assert work == Work(12, 1200, 576, orders=6, tokens_at_once=1776)
+    assert work == Work(12, 1200, 576, orders=6)
     assert Speed().estimate(work) == "12 prompts, 1,200 tokens; up to 576 new tokens."
     assert Speed().estimate(planned(tokens=7, methods=1)) == "1 prompt, 7 tokens."
 
