@@ -7,14 +7,13 @@ import gradio as gr
 
 import pine_engine as pine
 from pine_engine.errors import PineError
-from viz.page.answers.recorded_answers import example_of
 from viz.page.answers.stale import Origin, stale_html
 from viz.page.answers.workspace import Workspace
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.checks import too_long
-from viz.page.form.examples import FormExample
+from viz.page.form.examples import FormExample, example_of
 from viz.page.form.form import Form, TokenCount, count_tokens, read_form
 from viz.page.form.orders import number_of_orders, with_controls
 from viz.page.jobs.cost import Work, planned

@@ -14,7 +14,7 @@ from viz.cards.shuffle import InOrders
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.cards import Shown, waiting_cards
 from viz.page.answers.stale import Origin
-from viz.page.form.examples import FormExample, load_examples
+from viz.page.form.examples import FormExample, example_of
 from viz.page.form.form import Form
 
 ANSWERS_FILE = Path(__file__).parents[3] / "assets" / "recorded" / "answers.json"
@@ -86,23 +86,6 @@ def recorded_of(form: Form) -> tuple[Shown, Origin | None]:
         recorded.orders[0],
     )
     return shown, Origin(example.form(form.methods), recorded=True, is_for_all_orders=True)
-
-
-def example_of(form: Form) -> FormExample | None:
-    """Return the example that the form holds, in any order of its documents; None for own documents."""
-    return next((one for one in load_examples() if _is_of(form, one)), None)
-
-
-def _is_of(form: Form, example: FormExample) -> bool:
-    expected = example.form(form.methods)
-    entered = tuple(sorted(form.entries, key=lambda entry: entry.letter))
-    usual = expected.instruction or expected.row.instruction
-    return (form.task, form.question, entered, form.instruction or usual) == (
-        expected.task,
-        expected.question,
-        expected.entries,
-        usual,
-    )
 
 
 def _positions(recorded: RecordedAnswers) -> tuple[DocumentPositions, ...]:

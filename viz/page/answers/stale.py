@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.tasks import TASKS
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import render
 from viz.drawing.text import join_words
@@ -34,7 +33,7 @@ def changes(origin: Origin, form: Form, model: Choice | None) -> list[str]:
         f"text of {join_words(edited)}": bool(edited),
         "order": not origin.is_for_all_orders and len(then) == len(now) and before.order != form.order,
         nouns.question: before.question.strip() != form.question.strip(),
-        "instruction": _instruction(before) != _instruction(form),
+        "instruction": before.used_instruction != form.used_instruction,
         "methods": not origin.recorded and before.methods != form.methods,
         "max new tokens": not origin.recorded and before.max_new_tokens != form.max_new_tokens,
         "model": origin.model != model,
@@ -56,7 +55,3 @@ def stale_html(origin: Origin | None, form: Form, model: Choice | None, *, press
         changed=join_words(changed),
         press=press,
     )
-
-
-def _instruction(form: Form) -> str:
-    return form.instruction.strip() or TASKS[form.task].instruction.strip()

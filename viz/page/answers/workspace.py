@@ -13,14 +13,14 @@ from viz.page.answers.answering import RunView, answer, plan_answers
 from viz.page.answers.base_rate import base_rate_html
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards
 from viz.page.answers.order_table import build_order_table, order_table_json, with_run
-from viz.page.answers.recorded_answers import example_of, recorded_of
+from viz.page.answers.recorded_answers import recorded_of
 from viz.page.answers.stale import Origin, changes
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.reading_files import FileReader
 from viz.page.form.editor import Editor, bind_editor, build_cards, documents_heading, question_words
-from viz.page.form.examples import NO_EXAMPLE, FormExample
+from viz.page.form.examples import NO_EXAMPLE, FormExample, example_of
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.form.orders import DEFAULT_ORDERS, build_orders, orders_label

@@ -1,6 +1,8 @@
 """Examples of assets/examples.json."""
 
+from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -56,6 +58,35 @@ class FormExample(BaseModel, frozen=True, extra="forbid"):
         return TASKS[name].name
 
 
+@cache
 def load_examples() -> tuple[FormExample, ...]:
     """Return the examples of the page."""
     return TypeAdapter(tuple[FormExample, ...]).validate_json(EXAMPLES_FILE.read_bytes())
+
+
+def is_from_example(form: Form, example: FormExample) -> bool:
+    """Check whether all texts of a form are from an example.
+
+    The documents may have any order and number, and no title. The instruction may be that of the task.
+    """
+    shipped = Counter((document.title, document.text) for document in example.documents)
+    texts = Counter(document.text for document in example.documents)
+    documents = [(form.title(entry), entry.text) for entry in form.entries]
+    instructions = (form.row.instruction.strip(), example.form(()).used_instruction)
+    return (
+        (form.task, form.question.strip()) == (example.task, example.question.strip())
+        and form.used_instruction in instructions
+        and Counter(document for document in documents if document[0]) <= shipped
+        and Counter(text for _, text in documents) <= texts
+    )
+
+
+def example_of(form: Form) -> FormExample | None:
+    """Return the example whose prompt a form has, in any order of its documents; None for own documents."""
+    lettered = tuple(sorted(form.entries, key=lambda entry: entry.letter))
+    for example in load_examples():
+        whole = example.form(())
+        is_whole = (lettered, form.used_instruction) == (whole.entries, whole.used_instruction)
+        if is_whole and is_from_example(form, example):
+            return example
+    return None

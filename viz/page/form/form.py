@@ -35,6 +35,11 @@ class Form:
         return TASKS[self.task]
 
     @property
+    def used_instruction(self) -> str:
+        """Return the instruction of the prompt: the typed one, else that of the task."""
+        return (self.instruction.strip() or self.row.instruction).strip()
+
+    @property
     def order(self) -> tuple[int, ...]:
         """Return the letter of the document in each slot, 0 for A."""
         return tuple(entry.letter for entry in self.entries)

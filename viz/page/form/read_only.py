@@ -1,14 +1,11 @@
 """Read-only page: users run the built-in examples and cannot enter texts."""
 
-from collections import Counter
-
 import gradio as gr
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example
-from pine_engine.prompts.tasks import TASKS
 from viz.page.files.data_sets import OWN, built_in_choices, read_built_in
-from viz.page.form.examples import FormExample, load_examples
+from viz.page.form.examples import is_from_example, load_examples
 from viz.page.form.form import Form
 from viz.page.gradio_patches.blocks import GuardedBlocks
 
@@ -24,14 +21,14 @@ HIDDEN = {"add-files", "paste-panel", "splitting", "open-session", "measure-uplo
 
 def check_shipped(form: Form) -> None:
     """Raise InputError for anything except documents of one example, in any order and number."""
-    if not any(_is_of(form, example) for example in load_examples()):
+    if not any(is_from_example(form, example) for example in load_examples()):
         raise InputError(REFUSAL)
 
 
 def check_reference(answer: str, form: Form) -> None:
     """Raise InputError for a target answer that is not an answer of the example."""
-    own = {answer for example in load_examples() if _is_of(form, example) for answer in example.answers}
-    if answer and answer not in own:
+    shipped = (example for example in load_examples() if is_from_example(form, example))
+    if answer and not any(answer in example.answers for example in shipped):
         raise InputError(REFUSAL)
 
 
@@ -56,17 +53,3 @@ def freeze(page: GuardedBlocks) -> None:
             block.visible = False
         if isinstance(block, gr.Dropdown) and name == "measure-rows":
             block.choices = [choice for choice in block.choices if choice[1] != OWN]
-
-
-def _is_of(form: Form, example: FormExample) -> bool:
-    usual = TASKS[example.task].instruction
-    titled = Counter((document.title, document.text) for document in example.documents)
-    titled += Counter(("", document.text) for document in example.documents)
-    documents = Counter((form.title(entry), entry.text) for entry in form.entries)
-    texts = Counter(entry.text for entry in form.entries)
-    return (
-        (form.task, form.question.strip()) == (example.task, example.question.strip())
-        and form.instruction.strip() in ("", usual.strip(), example.instruction.strip())
-        and documents <= titled
-        and texts <= Counter(document.text for document in example.documents)
-    )

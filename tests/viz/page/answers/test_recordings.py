@@ -164,7 +164,12 @@ def test_what_is_recorded_is_read_back(engine: Engine, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [{"question": "Who?"}, {"documents": EXAMPLES[0].documents[1:]}, {"instruction": "Be brief."}],
+    [
+        {"question": "Who?"},
+        {"documents": EXAMPLES[0].documents[1:]},
+        {"instruction": "Be brief."},
+        {"instruction": ""},  # that of the task, which is not the example's
+    ],
 )
 def test_another_question_has_cards_that_wait(changed: dict[str, Any]) -> None:
     shown, origin = recorded_of(EXAMPLES[0].model_copy(update=changed).form(DEFAULT_METHODS))
