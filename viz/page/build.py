@@ -65,7 +65,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as tabs:
             with gr.Tab("See it") as see_it:
                 workspace = Workspace(examples, settings)
-                shuffle_event, certificate = shuffle_tab(workspace, sources, chosen, settings, disk)
+                shuffle_event, certificate, shuffled = shuffle_tab(workspace, sources, chosen, settings, disk)
             with gr.Tab(WHY):
                 why = gr.HTML(empty_panel("Loading figures…"), elem_id="why")
             with gr.Tab(LAB), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
@@ -104,7 +104,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         _bind_drawings(tabs, [recorded, *runs], why, inside, tutorial, workspace.finished)
         _bind_status(page, timer, model, ready, sources.pool, chosen)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
-        page.unload(on_unload(page, workspace.finished))
+        page.unload(on_unload(page, [workspace.finished, shuffled, inside.attended]))
         # A disconnect is not reported for calls outside of the queue.
         page.queue(api_open=False)
     assert isinstance(page, GuardedBlocks)

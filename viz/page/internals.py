@@ -84,6 +84,7 @@ class Internals:
 
     tabs: gr.Tabs
     view: gr.State  # view, mutated in place
+    attended: gr.State  # attention per token; None before
     wanted: gr.State  # selection of an opened session, for the next run
     outputs: list[Any]  # widgets that `show_run` updates
     show_run: Callable[..., Updates]  # return the updates that show a run, without drawings
@@ -275,7 +276,7 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
 
     computed = bind_job(bar, begin, [finished, state], [attended], sources, chosen)
     computed.then(draw, read, shown, **PRIVATE_EVENT)
-    return Internals(tabs, state, wanted, [summary, body, wanted, *shown], show_run, follow)
+    return Internals(tabs, state, attended, wanted, [summary, body, wanted, *shown], show_run, follow)
 
 
 def _numbered(word: str, count: int) -> list[tuple[str, str]]:

@@ -38,10 +38,10 @@ EMPTY_TEXT = "Run all orders to compare the answers and log-probabilities across
 
 def shuffle_tab(
     page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings, disk: Disk
-) -> tuple[Any, gr.State]:
+) -> tuple[Any, gr.State, gr.State]:
     """Build the widgets below the table of answers and connect them.
 
-    Return the event of a shuffle test, and the state with the folder of its certificate.
+    Return the event of a shuffle test, and the states with the folder of its certificate and its results.
     """
     with gr.Accordion(
         "Shuffle test: logits, log-probabilities, positions", open=False, elem_id="shuffle-section"
@@ -193,7 +193,7 @@ def shuffle_tab(
     outputs += [page.answers, page.order_table, page.shown]
     inputs = [panel, kept, page.shown, page.origin, chosen, page.accepted]
     inputs += [page.num_orders, page.seed, page.controls, *page.inputs]
-    return bind_job(page.shuffle_bar, begin, inputs, outputs, sources, chosen), kept
+    return bind_job(page.shuffle_bar, begin, inputs, outputs, sources, chosen), kept, drawn
 
 
 def answer_behind(tried: OrdersTried, what: Mapping[str, Any]) -> str:

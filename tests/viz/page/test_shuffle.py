@@ -189,7 +189,7 @@ def events(source: EngineSource, tmp_path_factory: pytest.TempPathFactory) -> di
         with gr.Blocks() as blocks:
             page = Workspace(load_examples())
             sources = sources_of(source, queue=FairQueue(4))
-            pressed, _ = shuffle_tab(page, sources, gr.State(None), DEFAULTS, disk)
+            pressed, *_ = shuffle_tab(page, sources, gr.State(None), DEFAULTS, disk)
         return blocks, pressed, page
 
     blocks, pressed, page = built(build)

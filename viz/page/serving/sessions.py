@@ -1,7 +1,7 @@
 """Sessions in memory: those of open pages, and a few others."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -83,12 +83,13 @@ def install_session_store(app: App, page: gr.Blocks, connections: ConnectionTrac
     app.state_holder.set_blocks(page)
 
 
-def on_unload(page: gr.Blocks, finished: gr.State) -> Callable[[gr.Request], None]:
-    """Return the callback that releases the run of a closed page."""
+def on_unload(page: gr.Blocks, results: Sequence[gr.State]) -> Callable[[gr.Request], None]:
+    """Return the callback that releases the results of a closed page."""
 
     def close(request: gr.Request) -> None:
         session = page.state_holder.session_data.get(request.session_hash or "")
         if session is not None:
-            session.state_data.pop(finished._id, None)
+            for state in results:
+                session.state_data.pop(state._id, None)
 
     return close

@@ -6,10 +6,10 @@ from typing import Any
 import gradio as gr
 import pytest
 
-from tests.support.widgets import built
+from tests.support.widgets import built, whole_page
 from viz.page.gradio_patches.blocks import GuardedBlocks
 from viz.page.jobs.connection_tracker import ConnectionTracker
-from viz.page.serving.sessions import KEPT, KEPT_NEW, NEW_S, Sessions, on_unload
+from viz.page.serving.sessions import KEPT, KEPT_NEW, NEW_S, Sessions
 
 Kept = tuple[Sessions, ConnectionTracker, gr.State, list[object]]
 """The sessions, who is there, a state of each session, and what was deleted of it."""
@@ -94,12 +94,16 @@ def test_a_session_costs_next_to_nothing(kept_by: Kept) -> None:
     assert set(holder["new"].config_values) == {kept._id}
 
 
-def test_closed_page_releases_its_run() -> None:
-    page, kept, _ = built(build)
-    holder = Sessions(page.connections)
-    holder.set_blocks(page)
-    use(holder, kept, "visitor", "other")
+def test_closed_page_releases_its_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    page: Any = whole_page()
+    states = {block._id for block in page.blocks.values() if isinstance(block, gr.State)}
+    sessions = {name: SimpleNamespace(state_data=dict.fromkeys(states)) for name in ("visitor", "other")}
+    monkeypatch.setattr(page, "state_holder", SimpleNamespace(session_data=sessions))
+    (close,) = [one.fn for one in page.fns.values() if "unload" in {kind for _, kind in one.targets}]
     for name in ("visitor", "unknown"):
-        request: Any = SimpleNamespace(session_hash=name)
-        on_unload(page, kept)(request)
-    assert kept._id not in holder["visitor"].state_data and kept._id in holder["other"].state_data
+        close(SimpleNamespace(session_hash=name))
+    released = states - sessions["visitor"].state_data.keys()
+    runs = [{output._id for output in one.outputs} for one in page.fns.values() if one.name == "run"]
+    # Of the run, of the shuffle test with the same run, and of the attention per token.
+    assert len(released) == 3 and released <= set().union(*runs)
+    assert sessions["other"].state_data.keys() == states
