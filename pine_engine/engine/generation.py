@@ -198,21 +198,23 @@ def continue_answers(
     return_logits: bool,
     control: RunControl,
 ) -> dict[Method, ActiveGeneration]:
-    """Prefill the suffix under those methods that can reuse documents; see `passes.continue_documents`."""
+    """Prefill, in one batch, the suffix under those methods whose documents are in `cached_sequences`."""
     began = time.perf_counter()
+    rows = passes.fork_documents(layout, recorders, options)
+    if not rows:
+        return {}
     kept = layout.suffix_length if return_logits else 1
-    on_layer = prefill_progress(control, next(iter(recorders)).name, model.num_layers)
+    on_layer = prefill_progress(control, next(iter(rows)).name, model.num_layers)
     options = replace(options, logits_to_keep=kept, on_layer=on_layer)
-    found = passes.continue_documents(layout, recorders, options)
+    logits = passes.prefill_suffix(list(rows.values()), options)
+    synchronize(logits)
+    seconds = (time.perf_counter() - began) / len(rows)
     answers: dict[Method, ActiveGeneration] = {}
-    for method, (row, logits) in found.items():
-        synchronize(logits)
-        seconds = (time.perf_counter() - began) / len(found)
-        answer = ActiveGeneration(method.name, (row,), logits[-1:], seconds, recorder=recorders[method])
-        answer.kept_logits += [logits.float().cpu()] * return_logits
+    for (method, row), of_row in zip(rows.items(), logits, strict=True):
+        control.report(PrefillDone(method.name, seconds))
+        answer = ActiveGeneration(method.name, (row,), of_row[-1:], seconds, recorder=recorders[method])
+        answer.kept_logits += [of_row.float().cpu()] * return_logits
         answers[method] = answer
-    for method, answer in answers.items():
-        control.report(PrefillDone(method.name, answer.prefill_s))
     return answers
 
 

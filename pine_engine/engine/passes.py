@@ -98,7 +98,7 @@ def prefill(layout: TokenLayout, method: Method, options: PassOptions) -> tuple[
     state = options.state(plan, log_weights)
     if options.logits_to_keep and (source := find_documents(options.cached_sequences, state)):
         row = fork(source, state, options.reserved_tokens)
-        return row, _prefill_suffix([row], options)[0]
+        return row, prefill_suffix([row], options)[0]
     if method.recomputed != "nothing":
         return _prefill_recomputed(state, options)
     prefix_of = find_prefix(options.cached_sequences, state)
@@ -114,18 +114,17 @@ def prefill(layout: TokenLayout, method: Method, options: PassOptions) -> tuple[
     return row, logits[0]
 
 
-def continue_documents(
+def fork_documents(
     layout: TokenLayout, recorders: Mapping[Method, TraceRecorder | None], options: PassOptions
-) -> dict[Method, tuple[SequenceState, Tensor]]:
-    """Prefill, in one batch, the suffix under those methods whose documents are in `cached_sequences`.
+) -> dict[Method, SequenceState]:
+    """Return the states of a prompt before its suffix, with documents of `cached_sequences`.
 
-    Each result is bitwise that of `prefill` where linear layers are batch-invariant. Methods that need other
-    passes before the suffix have none.
+    Methods that need other passes before the suffix have none.
 
     Args:
         layout: Prompt.
         recorders: Recorder of each method, in place of that of the options.
-        options: Options of all prefills.
+        options: Options of the prefills.
     """
     rows: dict[Method, SequenceState] = {}
     for method, recorder in recorders.items():
@@ -133,12 +132,15 @@ def continue_documents(
             state = replace(options, recorder=recorder).state(build_plan(method, layout))
             if source := find_documents(options.cached_sequences, state):
                 rows[method] = fork(source, state, options.reserved_tokens)
-    logits = _prefill_suffix(list(rows.values()), options) if rows else ()
-    return dict(zip(rows, zip(rows.values(), logits, strict=True), strict=True))
+    return rows
 
 
-def _prefill_suffix(rows: Sequence[SequenceState], options: PassOptions) -> Tensor:
-    """Return the logits (rows, logits_to_keep, V) of the suffix of rows that have the same prompt."""
+def prefill_suffix(rows: Sequence[SequenceState], options: PassOptions) -> Tensor:
+    """Return the logits (rows, logits_to_keep, V) of the suffix of rows with reused documents, in one batch.
+
+    The rows have the same prompt. The logits are bitwise those of `prefill` where linear layers are
+    batch-invariant.
+    """
     state = rows[0].state
     layout, network = state.plan.layout, state.patched_model.network
     ids = torch.tensor([layout.suffix] * len(rows), device=input_device(network))

@@ -255,7 +255,7 @@ def test_ended_runs_need_no_garbage_collection(engine: Engine, monkeypatch: pyte
         assert any(isinstance(event, pine.TokenGenerated) for event in events)
         events.close()
         alive["stopped"] = num_caches()
-        for function in ("scheduler.compute_steps", "generation.check_finite"):
+        for function in ("passes.extend", "generation.check_finite"):
             monkeypatch.setattr(f"pine_engine.engine.{function}", fail)
             with pytest.raises(pine.ModelError):
                 engine.run(LAYOUT, **options)
