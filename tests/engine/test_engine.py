@@ -241,7 +241,7 @@ def test_closing_stops_in_layer(engine: Engine, start: Callable[[Engine], Iterat
 
 
 def test_ended_runs_need_no_garbage_collection(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise pine.ModelError("failed")
 
     num_caches, alive = watch_caches(monkeypatch), {}
