@@ -10,9 +10,13 @@ from viz.drawing.markup import render
 
 Role = Literal["prefix", "document", "suffix", "decoded"]
 
-# Okabe-Ito. With four CSS borders, 20 documents before a pair repeats.
+# Okabe-Ito, then colors that differ from all others by 18 or more (CIEDE2000). With four CSS borders, 44
+# documents before a pair repeats.
 _PREFIX_COLOR, _SUFFIX_COLOR = "#E69F00", "#009E73"
-_DOCUMENT_COLORS = ("#56B4E9", "#CC79A7", "#F0E442", "#0072B2", "#D55E00")
+_DOCUMENT_COLORS = (
+    *("#56B4E9", "#CC79A7", "#F0E442", "#0072B2", "#D55E00"),
+    *("#6A1B6E", "#AFD889", "#81592F", "#3A34C8", "#EFCFD2", "#496568"),
+)
 _BORDERS = ("solid", "dashed", "double", "dotted")
 _LABELS = {"prefix": "prefix", "suffix": "question", "decoded": "answer"}
 
