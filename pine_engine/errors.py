@@ -1,5 +1,6 @@
 """Errors that tell the user what to do."""
 
+import re
 import textwrap
 from collections.abc import Iterable
 
@@ -53,6 +54,6 @@ class Cancelled(PineError):  # noqa: N818 - Stop is no error of the run
 
 
 def one_line(error: BaseException) -> str:
-    """Return the type and the first line of an error, at most 160 characters, to be quoted in a message."""
-    lines = str(error).strip().splitlines() or [""]
+    """Return the type and the first line of an error without errno, at most 160 characters, to be quoted."""
+    lines = re.sub(r"\[Errno -?\d+\] ", "", str(error)).strip().splitlines() or [""]
     return f"{type(error).__name__}: {textwrap.shorten(lines[0], 160, placeholder=' ...')}".rstrip(" :.")

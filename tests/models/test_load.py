@@ -371,6 +371,9 @@ def test_offline_error_advises_what_library_and_machine_have(
         load("org/absent")
     assert ("pip install" in str(raised.value)) != is_installed
     assert EMBEDDED[0] in str(raised.value) and "--model" not in str(raised.value)
+    answer(monkeypatch, OSError(-2, "Name or service not known"))
+    with pytest.raises(ModelError, match=r"cannot be reached \(OSError: Name or service not known\)"):
+        load("org/absent")
 
 
 @pytest.mark.parametrize("is_online", [False, True])

@@ -4,6 +4,7 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 import gradio as gr
+from markupsafe import escape
 
 from pine_engine.errors import PineError
 from pine_engine.evaluation.report.published import published, tasks_of_model
@@ -170,7 +171,7 @@ def model_picker(toggle: gr.Button, pool: ModelPool, ready: gr.State) -> gr.Stat
     def ended(html: str) -> Updates:
         return {bar.status: html, bar.stop: gr.update(interactive=False)}
 
-    def load(stop: StopFlag, name: str | None, dtype: str) -> Generator[Updates, None, None]:
+    def load(stop: StopFlag, name: str | None, dtype: str, stated: str) -> Generator[Updates, None, None]:
         stop.requested = False
         yield {bar.status: notice("Starting…"), bar.stop: gr.update(interactive=True)}
         try:
@@ -189,11 +190,12 @@ def model_picker(toggle: gr.Button, pool: ModelPool, ready: gr.State) -> gr.Stat
             yield ended(notice(sentence)) | {chosen: None if choice == host else choice, facts: shown}
         except Exception as error:
             reason = explain(error).rstrip(".")
+            reason = "Model not loaded" if str(escape(reason)) in (stated or "") else reason
             yield ended(notice(f"{reason}. Current model unchanged.", kind="error"))
 
     bar.run.click(
         load,
-        [bar.stopping, *selected],
+        [bar.stopping, *selected, facts],
         [bar.status, bar.stop, chosen, facts],
         trigger_mode="once",
         **STATE_EVENT,

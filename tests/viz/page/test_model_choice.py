@@ -99,13 +99,13 @@ def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(folders: dic
     (event,) = (event for event in page.fns.values() if event.name == "load" and event.queue)
     model: Any
     dtype: Any
-    _, model, dtype = event.inputs
+    _, model, dtype, facts = event.inputs
     assert [name for _, name in model.choices] == ["first", "org/listed"] and not model.allow_custom_value
     assert secret not in str(page.get_config_file())
 
-    def last_update(name: str) -> dict[Any, Any]:
+    def last_update(name: str, facts: str = "") -> dict[Any, Any]:
         assert event.fn is not None
-        *_, last = event.fn(StopFlag(), name, dtype.value)
+        *_, last = event.fn(StopFlag(), name, dtype.value, facts)
         return dict(last)
 
     def last_message(name: str) -> str:
@@ -117,6 +117,12 @@ def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(folders: dic
         assert "Available: first, org/listed." in last_message(name)
         assert event.outputs[2] not in last_update(name), "the current model stays"
     assert "&#39;org/listed&#39; is not on this machine" in last_message("org/listed")
+    (show,) = (one.fn for one in page.fns.values() if one.name == "show_facts")
+    assert show is not None and facts.elem_id == "model-facts"
+    shown = show("org/listed", dtype.value)
+    assert "the hub cannot be reached" in shown, "the reason is shown once"
+    repeated = str(last_update("org/listed", shown)[event.outputs[0]])
+    assert "hub" not in repeated and "Current model unchanged." in repeated
     assert "Model changed to first (float32)." in last_message("first")
     assert last_update("first")[event.outputs[2]] is None, "results of the host's model stay current"
 
