@@ -9,7 +9,6 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
 from pine_engine.debias.table import CONTENT_FREE, DEBIASERS, DEFAULT_BASE, OrderKind, Wrapper
@@ -26,6 +25,31 @@ SEED = 0  # seed of the hash that selects the examples of an evaluation from whi
 _PLACEHOLDER = "\ue002"  # private-use character in place of a document's content while a prompt is built
 
 
+def num_orders(
+    num_documents: int, kind: OrderKind | None = "full", *, samples: int = 10, max_orders: int = MAX_ORDERS
+) -> int:
+    """Return the number of orders of `document_orders`, without them.
+
+    Raises InputError for too many orders.
+    """
+    if kind is None:
+        return 1
+    if kind == "cyclic":
+        return num_documents
+    if kind == "sampled":
+        if samples < 1:
+            raise InputError(f"samples is invalid: got {samples}, expected 1 or more", field="samples")
+        return samples if _has_more_orders(num_documents, samples) else math.factorial(num_documents)
+    if _has_more_orders(num_documents, max_orders):
+        got = f"got {num_documents}!, expected at most {max_orders}"
+        raise InputError(f"too many orders: {got}; use cyclic or sampled orders", field="max_orders")
+    return math.factorial(num_documents)
+
+
+def _has_more_orders(num_documents: int, limit: int) -> bool:
+    return num_documents > limit or math.factorial(num_documents) > limit  # no factorial of thousands
+
+
 def document_orders(
     num_documents: int,
     kind: OrderKind | None = "full",
@@ -34,24 +58,21 @@ def document_orders(
     seed: int = 0,
     max_orders: int = MAX_ORDERS,
 ) -> list[Order]:
-    """Return the orders to run: all in lexicographic order, the rotations, a sample, or the input order."""
+    """Return the orders to run: all in lexicographic order, the rotations, a sample, or the input order.
+
+    Raises InputError for too many orders.
+    """
+    count = num_orders(num_documents, kind, samples=samples, max_orders=max_orders)
     places = tuple(range(num_documents))
-    count = math.factorial(num_documents)
     if kind is None:
         return [places]
     if kind == "cyclic":
         return [places[start:] + places[:start] for start in places]
-    if kind == "sampled":
-        if samples < 1:
-            raise InputError(f"samples is invalid: got {samples}, expected 1 or more", field="samples")
-        if samples < count:
-            generator, orders = random.Random(seed), dict[Order, None]()
-            while len(orders) < samples:
-                orders[tuple(generator.sample(places, num_documents))] = None
-            return list(orders)
-    elif count > max_orders:
-        got = f"got {num_documents}! = {Decimal(count):.4g}, expected at most {max_orders}"
-        raise InputError(f"too many orders: {got}; use cyclic or sampled orders", field="max_orders")
+    if kind == "sampled" and _has_more_orders(num_documents, samples):
+        generator, orders = random.Random(seed), dict[Order, None]()
+        while len(orders) < count:
+            orders[tuple(generator.sample(places, num_documents))] = None
+        return list(orders)
     return list(itertools.permutations(places))
 
 

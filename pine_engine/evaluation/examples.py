@@ -13,7 +13,7 @@ from pydantic import Field
 from pine_engine.errors import InputError
 from pine_engine.evaluation.dataset_files import each_row, is_dataset
 from pine_engine.prompts.document_files import check_columns, csv_row, read_csv
-from pine_engine.prompts.parse_errors import Problem, rows_or_mistakes
+from pine_engine.prompts.parse_errors import Problem, ValidationErrors, rows_or_mistakes
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.request import MAX_DOCUMENTS, DataRow, each_line, read_row
 from pine_engine.prompts.scoring import contains_words
@@ -65,7 +65,7 @@ def read_examples(
     answers (separated by |), gold_index (counted from 0), and title1, title2, ... A row with fewer documents
     than others leaves its last ones empty.
     sample: seed with which the examples are drawn at random; None for the first ones. A larger limit adds
-    examples behind those of a smaller one. max_documents: limit of the documents of all examples together.
+    examples behind those of a smaller one. max_documents: limit of the documents of a row.
     Raises InputError that names the file and every invalid line, also of an id that was used before.
     """
     lines: Iterator[tuple[int, Any]]
@@ -77,19 +77,15 @@ def read_examples(
 
     def read_once(number: int, line: Any) -> Example:
         example = read(number, line)
+        if max_documents is not None and (count := len(example.documents)) > max_documents:
+            message = f"too many documents: got {count:,}, expected at most {max_documents:,} in a row"
+            raise ValidationErrors([Problem(f"{message}; use the subcommand evaluate", "documents")])
         if (first := first_line.setdefault(example.id, number)) != number:
             raise InputError(f"id {example.id!r} was used in line {first}", field="id")
         return example
 
-    examples: list[Example] = []
-    num_documents = 0
-    for _, example in islice(rows_or_mistakes(path, lines, read_once), limit if sample is None else None):
-        examples.append(example)
-        num_documents += len(example.documents)
-        if max_documents is not None and num_documents > max_documents:
-            got = f"got {num_documents:,} in the first {len(examples):,} rows"
-            problem = f"{path} has too many documents: {got}, expected at most {max_documents:,} in all rows"
-            raise InputError(problem, field="documents")
+    rows = islice(rows_or_mistakes(path, lines, read_once), limit if sample is None else None)
+    examples = [example for _, example in rows]
     if sample is not None:
         random.Random(sample).shuffle(examples)
     return examples[:limit]

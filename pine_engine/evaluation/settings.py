@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pine_engine.debias.plan import document_orders
+from pine_engine.debias.plan import num_orders
 from pine_engine.debias.table import MeasuredMethod, measured_methods
 from pine_engine.errors import InputError
 from pine_engine.evaluation.document_orders import AS_IS, check_orders, names_of
@@ -68,7 +68,7 @@ class Settings(BaseModel):
             problem = f"needs a choice per document: got {choices} for {count} documents in {example.id}"
         if problem:
             raise InputError(f"{name} {problem}; leave it out, or change metrics or data", field="methods")
-        document_orders(count, wrapper.orders)
+        num_orders(count, wrapper.orders)  # raises for too many
 
 
 def choose(examples: Sequence[Example], *, methods: Sequence[str] | None = None, **options: Any) -> Settings:
@@ -95,5 +95,5 @@ def max_visited(method: MeasuredMethod, examples: Sequence[Example]) -> int:
     counts = [0]
     for example in examples:
         with suppress(InputError):
-            counts.append(len(document_orders(len(example.documents), kind)))
+            counts.append(num_orders(len(example.documents), kind))
     return max(counts)

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from pine_engine.errors import InputError
 from pine_engine.input_validation import describe
 
-MAX_SHOWN = 20  # problems that a message lists; the others are counted
+MAX_SHOWN = 20  # problems that a message lists; parsing ends after more
 
 Raw = TypeVar("Raw")
 Row = TypeVar("Row")
@@ -40,8 +40,8 @@ class ValidationErrors(InputError):  # noqa: N818 - plural: it has all errors of
         elif len(shown) == 1:
             message = f"{source}{': ' if problems[0].line is None else ', '}{shown[0]}"
         else:
-            rest = [f"and {len(shown) - MAX_SHOWN} more"] * (len(shown) > MAX_SHOWN)
-            message = f"{source} has {len(shown)} mistakes:\n" + ";\n".join(shown[:MAX_SHOWN] + rest)
+            count = str(len(shown)) if len(shown) <= MAX_SHOWN else f"more than {MAX_SHOWN}"
+            message = f"{source} has {count} mistakes:\n" + ";\n".join(shown[:MAX_SHOWN])
         super().__init__(message, field=problems[0].field or None)
 
     def __reduce__(self) -> tuple[type["ValidationErrors"], tuple[tuple[Problem, ...], str]]:
@@ -51,7 +51,10 @@ class ValidationErrors(InputError):  # noqa: N818 - plural: it has all errors of
 def rows_or_mistakes(
     path: Path, lines: Iterable[tuple[int, Raw]], read: Callable[[int, Raw], Row]
 ) -> Iterator[tuple[int, Row]]:
-    """Yield the rows with their line numbers; after the first invalid line, check the others only."""
+    """Yield the rows with their line numbers; after the first invalid line, check the others only.
+
+    Parsing ends after MAX_SHOWN problems.
+    """
     problems: list[Problem] = []
     try:
         for number, raw in lines:
@@ -64,6 +67,8 @@ def rows_or_mistakes(
             else:
                 if not problems:
                     yield number, row
+            if len(problems) > MAX_SHOWN:
+                break
     except ValidationErrors as error:  # the rest of the file cannot be parsed
         problems += error.problems
     if problems:

@@ -306,6 +306,17 @@ def test_sampled_orders_are_distinct_and_seeded(count: int, samples: int, seed: 
     assert plans.document_orders(8, "sampled", seed=seed) != plans.document_orders(8, "sampled", seed=9)
 
 
+@given(
+    count=st.integers(1, 6),
+    kind=st.sampled_from((None, "full", "cyclic", "sampled")),
+    samples=st.integers(1, 30),
+)
+def test_num_orders_is_that_of_the_orders(count: int, kind: plans.OrderKind | None, samples: int) -> None:
+    assert plans.num_orders(count, kind, samples=samples) == len(
+        plans.document_orders(count, kind, samples=samples)
+    )
+
+
 @given(count=st.integers(1, 300), seed=st.integers(0, 3))
 def test_prior_samples_are_a_seeded_twentieth(count: int, seed: int) -> None:
     samples = plans.prior_samples(count, seed)

@@ -274,16 +274,18 @@ def test_larger_sample_begins_with_a_smaller_one(file: Path) -> None:
     assert [example.id for example in read_examples(file, 5, 4)] != samples[0]
 
 
-def test_documents_per_row_and_file_are_limited(file: Path, table: Path) -> None:
+def test_documents_per_row_are_limited(file: Path, table: Path) -> None:
     documents = ["d"] * MAX_DOCUMENTS
     assert len(read_examples(put(file, {**PLAIN, "documents": documents}))[0].documents) == MAX_DOCUMENTS
     assert mistakes(put(file, {**PLAIN, "documents": [*documents, 5]})) == [(1, "documents")]
     table.write_text(f"{','.join(f'document{number + 1}' for number in range(MAX_DOCUMENTS + 1))}\nrow\n")
-    put(file, PLAIN, FULL, {**PLAIN, "id": "a-3"})
-    assert len(read_examples(file, max_documents=6)) == 3
-    for path, limit in ((file, 5), (table, None)):
-        with pytest.raises(InputError, check=has_field("documents")):
-            read_examples(path, max_documents=limit)
+    with pytest.raises(InputError, check=has_field("documents")):
+        read_examples(table)
+    put(file, PLAIN, {**FULL, "documents": ["d"] * 3})
+    assert len(read_examples(file, max_documents=3)) == 2
+    with pytest.raises(ValidationErrors, check=has_field("documents")) as raised:
+        read_examples(file, max_documents=2)
+    assert [problem.line for problem in raised.value.problems] == [2]
 
 
 @pytest.mark.parametrize(

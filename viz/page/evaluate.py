@@ -209,7 +209,10 @@ def evaluate_tab(
             if file is None:
                 raise InputError("No file selected. Select a dataset file.")
             data = yield from read_uploaded(
-                reader, Path(file), what="read rows", say=lambda sentence: {message: notice(sentence)}
+                reader,
+                Path(file),
+                max_documents=settings.max_documents,
+                say=lambda sentence: {message: notice(sentence)},
             )
         except Cancelled:
             return

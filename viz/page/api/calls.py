@@ -255,7 +255,9 @@ def _data_set(reader: FileReader, rows: list[dict[str, Any]], settings: HostSett
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "rows.jsonl")
             file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-            return without_progress(read_uploaded(reader, file, what="read rows", say=str))
+            return without_progress(
+                read_uploaded(reader, file, max_documents=settings.max_documents, say=str)
+            )
     except Exception as error:
         raise gr.Error(explain(error), print_exception=False) from error
 

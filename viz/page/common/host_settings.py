@@ -109,7 +109,7 @@ class HostSettings(BaseSettings):
         default=MAX_DOCUMENTS,
         ge=2,
         le=MAX_DOCUMENTS,
-        description="Documents per request. Rows of an evaluation are limited by their tokens instead.",
+        description="Documents per request, and per row of an uploaded dataset.",
     )
     max_prompt_tokens: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="Tokens per prompt. Default: the context length of the model."

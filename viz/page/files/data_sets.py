@@ -12,7 +12,7 @@ from pine_engine.evaluation.document_orders import ORDERS, check_orders
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.settings import choose, max_visited
 from pine_engine.prompts.tasks import TASKS, Task
-from viz.page.common.bounds import MAX_DATA_SET_DOCUMENTS, MAX_ROWS
+from viz.page.common.bounds import MAX_ROWS
 from viz.page.common.theme import ASSETS
 from viz.page.files.reading_files import FileReader
 
@@ -63,11 +63,11 @@ def read_set(file: Path) -> DataSet:
 
 
 def read_uploaded(
-    reader: FileReader, file: Path, *, what: str, say: Callable[[str], Update]
+    reader: FileReader, file: Path, *, max_documents: int, say: Callable[[str], Update]
 ) -> Generator[Update, None, DataSet]:
-    """Parse an uploaded file in a subprocess; see FileReader.read."""
-    arguments = (file, MAX_ROWS, None, MAX_DATA_SET_DOCUMENTS)
-    examples = yield from reader.read(read_examples, *arguments, what=what, files=[file], say=say)
+    """Parse an uploaded file, with at most `max_documents` per row, in a subprocess; see FileReader.read."""
+    arguments = (file, MAX_ROWS, None, max_documents)
+    examples = yield from reader.read(read_examples, *arguments, what="read rows", files=[file], say=say)
     return _data_set(file, examples)
 
 
