@@ -135,7 +135,7 @@ def evaluate_tab(
                 elem_id="measure-upload",
             )
         message = gr.HTML("", elem_id="measure-message")
-        gr.HTML(render("measure_schema.html", most=settings.max_rows))
+        gr.HTML(render("measure_schema.html", rows=settings.max_rows, documents=settings.max_documents))
         with gr.Row(elem_classes="page-row"):
             with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
                 methods = build_method_boxes("measure-methods")

@@ -3,18 +3,22 @@
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
+from pine_engine.input_validation import describe
 from pine_engine.models.dtypes import RequestedDtype
 from pine_engine.server.addresses import Network
 from viz.page.common.bounds import MAX_DOCUMENTS, MAX_ROWS
 
 MAX_ANSWER_TOKENS = 500  # upper limit of new tokens of an answer
 MAX_DOCUMENT_ORDERS = 120  # upper limit of document orders: all orders of five documents
+MAX_COUNT = 1_000_000  # upper limit of counts that reserve no memory
+MAX_SECONDS = 604_800  # upper limit of times: a week, in seconds
 PUBLIC_SECONDS = 300  # default run timeout of a public page, in seconds
 LOOPBACK = (IPv4Network("127.0.0.0/8"), IPv6Network("::1"))  # addresses of a proxy on the same machine
 PRIVATE_NETWORKS: tuple[Network, ...] = (
@@ -23,6 +27,9 @@ PRIVATE_NETWORKS: tuple[Network, ...] = (
     IPv6Network("fc00::/7"),
 )
 """Networks of the proxies of a Space."""
+
+OTHER_VARIABLES = ("PINE_API_KEYS", "PINE_API_KEY", "PINE_BASE_URL", "PINE_CHROMIUM")
+"""Variables of `serve`, of its clients and of the tests."""
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")  # addresses of this machine
 
@@ -76,7 +83,11 @@ class HostSettings(BaseSettings):
     port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
         default=None, description="Port. Default: 7860 or the next free one."
     )
-    root_path: str = Field(default="", description="Path of the page behind a reverse proxy, such as /pine.")
+    root_path: str = Field(
+        default="",
+        pattern=r"^(https?://[^\s/?#]+)?(/[^\s/?#]+)*/?$",
+        description="Path of the page behind a reverse proxy, such as /pine.",
+    )
     allowed_hosts: Hosts = Field(
         default=(),
         description="Host names of the page and origins that may call it, separated by commas; * allows any. "
@@ -111,7 +122,7 @@ class HostSettings(BaseSettings):
         le=MAX_DOCUMENTS,
         description="Documents per request, and per row of an uploaded dataset.",
     )
-    max_prompt_tokens: Annotated[int, Field(ge=1)] | None = Field(
+    max_prompt_tokens: Annotated[int, Field(ge=1, le=1_000 * MAX_COUNT)] | None = Field(
         default=None, description="Tokens per prompt. Default: the context length of the model."
     )
     max_new_tokens: int = Field(
@@ -121,20 +132,26 @@ class HostSettings(BaseSettings):
         default=MAX_DOCUMENT_ORDERS, ge=3, le=MAX_DOCUMENT_ORDERS, description="Document orders per request."
     )
     max_rows: int = Field(default=MAX_ROWS, ge=2, le=MAX_ROWS, description="Rows per evaluation.")
-    max_seconds: Annotated[float, Field(gt=0)] | None = Field(
+    max_seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)] | None = Field(
         default=None,
         description="Seconds per run, without the time in the queue. Default: unlimited for a local page, "
         f"{PUBLIC_SECONDS} for a public one.",
     )
-    queue_size: int = Field(default=32, ge=1, description="Queued runs. Scripts can use half of the queue.")
+    queue_size: int = Field(
+        default=32, ge=1, le=10_000, description="Queued runs. Scripts can use half of the queue."
+    )
     max_active_runs: int = Field(
         default=4,
         ge=1,
+        le=MAX_COUNT,
         description="Runs that are computed at the same time, if half of the free memory suffices. Their "
         "decode steps are shared.",
     )
     max_runs_per_client: int = Field(
-        default=4, ge=1, description="Queued and active runs per open page, or per address for scripts."
+        default=4,
+        ge=1,
+        le=MAX_COUNT,
+        description="Queued and active runs per open page, or per address for scripts.",
     )
     share_equal_runs: bool = Field(
         default=True,
@@ -144,17 +161,21 @@ class HostSettings(BaseSettings):
     max_requests_per_minute: int = Field(
         default=1200,
         ge=60,
+        le=MAX_COUNT,
         description="Requests per address and minute, also in one burst: page events, API calls, tool calls "
         "and logins.",
     )
     max_connections: int = Field(
-        default=800, ge=20, description="Concurrent connections. An address can use a quarter of them."
+        default=800,
+        ge=20,
+        le=MAX_COUNT,
+        description="Concurrent connections. An address can use a quarter of them.",
     )
-    max_disk_mb: Annotated[float, Field(gt=0)] = Field(
+    max_disk_mb: Annotated[float, Field(gt=0, le=1_000 * MAX_COUNT)] = Field(
         default=1000, description="Megabytes of disk for uploads and saved files of all visitors."
     )
     shutdown_timeout: float = Field(
-        default=5, ge=0, description="Seconds that active runs have to finish at shutdown."
+        default=5, ge=0, le=MAX_SECONDS, description="Seconds that active runs have to finish at shutdown."
     )
 
     @property
@@ -204,17 +225,25 @@ def _flag(name: str) -> str:
 def read_settings(arguments: Sequence[str]) -> HostSettings:
     """Return the settings from options, else from environment variables that are not empty.
 
-    Exit with status 2 and one sentence on stderr for an invalid value or an unknown option.
+    Exit with status 2 and one sentence on stderr for an invalid value, an unknown option or variable.
     """
+    variables = [*map(_variable, HostSettings.model_fields), *OTHER_VARIABLES]
+    for name in map(str.upper, os.environ):
+        if name.startswith("PINE_") and name not in variables:
+            (closest,) = get_close_matches(name, variables, n=1, cutoff=0)
+            print(f"Unknown variable: got {name}. Remove it, or set {closest}.", file=sys.stderr)
+            sys.exit(2)
     try:
         return CliApp.run(HostSettings, cli_args=list(arguments))
     except ValidationError as error:
         first = error.errors()[0]
         name, problem = str(first["loc"][0]), first["msg"].removeprefix("Value error, ")
         is_option = _flag(name) in {argument.partition("=")[0] for argument in arguments}
-        got = "a login" if name == "auth" else repr(first["input"])
+        got = "a login" if name == "auth" else describe(first["input"])
+        if first["type"] == "string_pattern_mismatch":
+            problem = f"Expected: {HostSettings.model_fields[name].description}"
         source = _flag(name) if is_option else _variable(name)
-        print(f"Invalid {source}: got {got}. {problem}.", file=sys.stderr)
+        print(f"Invalid {source}: got {got}. {problem.rstrip('.')}.", file=sys.stderr)
         sys.exit(2)
 
 

@@ -45,6 +45,9 @@ def test_settings_option_and_variable_prefer_option() -> None:
     assert settings.model_dump(exclude_defaults=True) == expected
 
 
+LARGE = ("queue-size", "max-connections", "max-active-runs", "max-runs-per-client", "max-prompt-tokens")
+
+
 @pytest.mark.parametrize(
     ("arguments", "set_variables", "source"),
     [
@@ -57,6 +60,14 @@ def test_settings_option_and_variable_prefer_option() -> None:
         ([], {"PINE_TRUSTED_PROXIES": "proxy"}, "PINE_TRUSTED_PROXIES"),
         ([], {"PINE_FRAME_ANCESTORS": "*; script-src *"}, "PINE_FRAME_ANCESTORS"),
         ([], {"PINE_AUTH": "secret"}, "PINE_AUTH"),
+        ([], {"PINE_AUHT": "ada:secret"}, "PINE_AUTH"),
+        (["--max-rows", "3"], {"pine_max_row": "2"}, "PINE_MAX_ROWS"),
+        *(([], {"PINE_ROOT_PATH": path}, "PINE_ROOT_PATH") for path in ("pine", "/a b", "/pine?x", "/p\n")),
+        ([], {"PINE_MAX_SECONDS": "inf"}, "PINE_MAX_SECONDS"),
+        ([], {"PINE_MAX_DISK_MB": "1e300"}, "PINE_MAX_DISK_MB"),
+        ([], {"PINE_SHUTDOWN_TIMEOUT": "1e10"}, "PINE_SHUTDOWN_TIMEOUT"),
+        ([], {"PINE_QUEUE_SIZE": "9" * 5000}, "PINE_QUEUE_SIZE"),
+        *(([f"--{name}={10**30}"], {}, f"--{name}") for name in LARGE),
         (["--max-doc", "3"], {}, "--max-doc"),
     ],
     indirect=["set_variables"],
@@ -69,6 +80,7 @@ def test_settings_invalid_value_exits_naming_source(
     message = capsys.readouterr().err
     assert raised.value.code == 2
     assert source in message and "Traceback" not in message and "secret" not in message
+    assert len(message) < 1_000
 
 
 def test_documented_table_lists_all_settings() -> None:
