@@ -1,5 +1,6 @@
 """Errors that tell the user what to do."""
 
+import errno
 import re
 import textwrap
 from collections.abc import Iterable
@@ -51,6 +52,16 @@ class WriteError(PineError):
 
 class Cancelled(PineError):  # noqa: N818 - Stop is no error of the run
     """A run was stopped before it finished."""
+
+
+OUT_OF_MEMORY = ("allocate memory", "failed to map segment", "out of memory")
+"""Parts of messages of torch, of safetensors and of the loader of libraries, which have no type for it."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Check whether an error of Python, of the system or of torch means that memory is exhausted."""
+    is_named = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+    return is_named or any(part in str(error).lower() for part in OUT_OF_MEMORY)
 
 
 def one_line(error: BaseException) -> str:

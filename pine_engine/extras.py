@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from pine_engine.errors import InputError
+from pine_engine.errors import InputError, is_out_of_memory
 
 VERSIONS = {
     "datasets": "5.2.0",
@@ -23,10 +23,15 @@ VERSIONS = {
 
 
 def import_extra(module: str, *packages: str) -> Any:
-    """Import a module of an optional package, or raise InputError with the command that installs it."""
+    """Import a module of an optional package.
+
+    Raises InputError with the command that installs it, and MemoryError if memory does not suffice.
+    """
     try:
         return importlib.import_module(module)
     except ImportError as error:
+        if is_out_of_memory(error):
+            raise MemoryError(f"cannot import {module}: {error}") from error
         message = f"{packages[0]} is not installed; {how_to_install(*packages)}"
         raise InputError(message, field=packages[0]) from error
 

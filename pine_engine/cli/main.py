@@ -22,7 +22,7 @@ import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.cli.options import as_command
 from pine_engine.cli.output import BAD_INPUT, STOPPED
-from pine_engine.errors import PineError
+from pine_engine.errors import PineError, is_out_of_memory, one_line
 
 SUBCOMMANDS = (
     *("compare", "verify", "debias", "conformance", "reproduce", "bench", "evaluate", "download-data"),
@@ -131,10 +131,18 @@ def _exit() -> None:
 
 
 def main() -> None:
-    """Run the command line. Prints a PineError as one line on stderr and exits with status 2."""
+    """Run the command line.
+
+    Prints a PineError, or that memory does not suffice, as one line on stderr and exits with status 2.
+    """
     try:
         with ends_on_interrupt():
             app()
-    except PineError as error:
-        print(f"pine_engine: {error}", file=sys.stderr)
+    except Exception as error:
+        message = str(error)
+        if not isinstance(error, PineError):
+            if not is_out_of_memory(error):
+                raise
+            message = f"not enough memory ({one_line(error)}); use a smaller model or shorter prompts"
+        print(f"pine_engine: {message}", file=sys.stderr)
         raise SystemExit(BAD_INPUT) from None

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pine_engine.errors import ModelError, PineError, one_line
+from pine_engine.errors import ModelError, PineError, is_out_of_memory, one_line
 
 if TYPE_CHECKING:  # torch and transformers take about 1.7 s to import
     from transformers import PretrainedConfig
@@ -50,11 +50,14 @@ def model_errors(label: str, advice: str, *, field: str = "model") -> Iterator[N
         raise ModelError(f"{label} cannot be used: {error}", field=error.field) from error
     except PineError:
         raise
-    except ImportError as error:
-        message = f"{label or 'it'} needs a package ({one_line(error)}); install it, or do not quantize"
-        raise ModelError(message, field="package") from error
     except Exception as error:
         message = f"{label or 'it'} cannot be used ({one_line(error)}); {advice}"
+        if is_out_of_memory(error):
+            field = "memory"
+            message = f"not enough memory for {label or 'the model'} ({one_line(error)}); use a smaller model"
+        elif isinstance(error, ImportError):
+            field = "package"
+            message = f"{label or 'it'} needs a package ({one_line(error)}); install it, or do not quantize"
         raise ModelError(message, field=field) from error
 
 

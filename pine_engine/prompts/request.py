@@ -217,8 +217,11 @@ def _numbered_lines(text: str, path: Path) -> Iterator[tuple[int, str]]:
 def read_text(path: Path) -> str:
     """Return UTF-8 text of a file, of stdin for "-", without byte order mark. Raises InputError."""
     try:
-        return sys.stdin.buffer.read().decode("utf-8-sig") if path == STDIN else path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = sys.stdin.buffer.read().decode("utf-8-sig") if path == STDIN else path.read_text("utf-8-sig")
+        if "\0" in text:  # UTF-16 without a byte order mark, or no text
+            raise ValueError
+        return text
+    except (OSError, ValueError) as error:
         problem = "is not UTF-8 text; save it as UTF-8"
         if isinstance(error, OSError):
             problem = f"cannot be read: {error.strerror}; give the path of a file that exists"

@@ -459,6 +459,18 @@ def test_interrupt_ends_command_within_a_second() -> None:
         assert process.wait(timeout=20) == 130
 
 
+def test_exhausted_memory_is_named_without_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise ImportError("libtorch_cpu.so: failed to map segment from shared object")
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(SystemExit, match="2"):
+        cli.main()
+    assert "not enough memory" in capsys.readouterr().err
+
+
 def test_interrupt_during_imports_has_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def main() -> None:
         raise KeyboardInterrupt

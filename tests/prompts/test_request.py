@@ -114,7 +114,9 @@ def test_all_problems_are_reported_at_once(file: Path) -> None:
 def test_unreadable_file_is_rejected_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b'{"question": "\xff"}')
     (tmp_path / "blank").write_text("\n \n")
-    for name in ("missing", "latin", "blank", ""):
+    (tmp_path / "nul").write_bytes(bytes(9))
+    (tmp_path / "utf16").write_bytes(json.dumps(ROW).encode("utf-16-le"))  # without byte order mark
+    for name in ("missing", "latin", "blank", "nul", "utf16", ""):
         with pytest.raises(InputError, check=has_field(str(tmp_path / name))):
             rows_of(tmp_path / name)
 

@@ -14,7 +14,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pine_engine.errors import PineError
+from pine_engine.errors import PineError, is_out_of_memory
 
 if sys.platform != "win32":
     import resource
@@ -103,11 +103,11 @@ def serve() -> None:
             outcome = LimitError("answer")
     except PineError as error:
         outcome = error
-    except MemoryError:
-        outcome = LimitError("memory")
     except Exception as error:  # without its message, which may quote the file
         where = "".join(traceback.format_tb(error.__traceback__))
         outcome = RuntimeError(f"{function.__name__} failed: {type(error).__name__}\n{where}")
+        if is_out_of_memory(error):
+            outcome = LimitError("memory")
     sys.stdout.buffer.write(pickle.dumps(outcome))
 
 

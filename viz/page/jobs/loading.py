@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pine_engine as pine
-from pine_engine.errors import Cancelled, PineError
+from pine_engine.errors import Cancelled, PineError, is_out_of_memory, one_line
 
 log = logging.getLogger(__name__)
 
@@ -112,9 +112,11 @@ class EngineSource:
             self._failure = str(error)
         except Exception as error:
             log.exception("Model loading failed")
+            reason = type(error).__name__
+            if is_out_of_memory(error):
+                reason = f"not enough memory: {one_line(error)}"
             self._failure = (
-                f"Failed to load {self._name} ({type(error).__name__}). "
-                "See the server log, or restart with another model."
+                f"Failed to load {self._name} ({reason}). See the server log, or restart with another model."
             )
         finally:
             self._settled.set()
