@@ -17,6 +17,7 @@ import gradio as gr
 from gradio.events import api
 from pydantic import ValidationError, validate_call
 
+from pine_engine.debias.table import measured_methods
 from pine_engine.errors import InputError, PineError
 from pine_engine.methods.table import get_methods
 from pine_engine.prompts.parse_errors import MAX_SHOWN, format_validation_errors
@@ -174,17 +175,19 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             A summary of all methods and orders, paired over the same examples, and every record.
         """
         data = _data_set(reader, rows, settings)
+        with _argument("methods"):
+            chosen = tuple(method.name for method in measured_methods(methods))
         request = MeasureRequest(
             rows=data,
             limit=len(data.examples),
-            methods=tuple(methods or (row.name for row in get_methods())),
+            methods=chosen,
             orders=tuple(orders or USUAL_ORDERS),
             generate=True,
             logprobs=True,
             max_new_tokens=max_new_tokens,
         )
-        run = {"request": request, "host": settings}
-        return _answer(sources, "api measure", request.methods, measure_rows, planned_work, measured, run)
+        run, task = {"request": request, "host": settings}, data.task.name
+        return _answer(sources, "api measure", chosen, measure_rows, planned_work, measured, run, task=task)
 
     for call in (compare, shuffle, trace, measure):
         api(_checked(call), api_name=call.__name__, **MODEL_EVENT)
@@ -240,11 +243,10 @@ def _form(
             if not document.text.strip():
                 raise InputError("text is empty. Add text or omit it.")
     with _argument("methods"):
-        get_methods(methods or None)
+        chosen = tuple(method.name for method in get_methods(methods or None))
     with _argument("max_new_tokens"):
         check_answer_length(max_new_tokens, settings)
     entries = entries_from([(document.title, document.text) for document in documents])
-    chosen = tuple(methods or (row.name for row in get_methods()))
     return Form(USUAL_TASK, question, instruction, chosen, max_new_tokens, entries)
 
 
@@ -270,8 +272,10 @@ def _answer(
     plan: Callable[..., Work],
     report: Callable[[View], ApiResult | None],
     arguments: Mapping[str, Any],
+    *,
+    task: str = USUAL_TASK,
 ) -> dict[str, Any]:
-    """Run the work with these arguments in the queue and report its last view; see `stop_reason` for a stop.
+    """Run the work on the model of a task and report its last view; see `stop_reason` for an early end.
 
     Raises gr.Error if the run fails or has no result yet.
     """
@@ -279,7 +283,7 @@ def _answer(
     progress = gr.Progress()
     last: View | None = None
     informed = 0.0
-    for step in run_on_model(sources, run, sources.lease(USUAL_TASK), work, plan, arguments):
+    for step in run_on_model(sources, run, sources.lease(task), work, plan, arguments):
         if isinstance(step, str):
             continue
         last, run.done = step, step.done
