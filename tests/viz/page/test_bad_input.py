@@ -107,6 +107,11 @@ def test_what_a_page_sends_comes_through() -> None:
             {"path": "https://example.com/x.txt", "meta": {"_type": "gradio.FileData"}},
             "URLs are not supported as files. Upload the file.",
         ),
+        (
+            lambda: gr.UploadButton(file_types=[".csv", ".jsonl"]),
+            {"path": "/tmp/rows.exe", "meta": {"_type": "gradio.FileData"}},
+            "Invalid file type: got &#39;rows.exe&#39;, expected .csv, .jsonl.",
+        ),
     ],
 )
 def test_what_no_page_sends_is_refused_without_a_traceback(
@@ -168,6 +173,18 @@ def test_a_mistake_of_ours_is_a_sentence_and_a_traceback_in_the_log(caplog: pyte
     with pytest.raises(gr.Error, match="Internal error .KeyError.") as raised:
         answer_of(mistaken, gr.Textbox, "a")
     assert not raised.value.print_exception
+    assert [bool(record.exc_info) for record in caplog.records] == [True]
+
+
+def test_failure_of_a_widget_is_an_internal_error_with_traceback(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(gr.Textbox, "preprocess", fail)
+    with pytest.raises(gr.Error, match="Out of memory"):
+        answer_of(echo, gr.Textbox, "a")
     assert [bool(record.exc_info) for record in caplog.records] == [True]
 
 

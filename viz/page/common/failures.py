@@ -1,14 +1,17 @@
 """Error messages: one sentence for the user, the traceback for the log."""
 
 import logging
+import traceback
 
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from pine_engine.errors import PineError
+from pine_engine.errors import PineError, is_out_of_memory
 from viz.page.common.disk import FULL, is_disk_full
 
 log = logging.getLogger(__name__)
+
+OUT_OF_MEMORY = "Out of memory. Your input is kept. Try again later, or with fewer or shorter documents."
 
 
 def explain(error: Exception) -> str:
@@ -20,7 +23,18 @@ def explain(error: Exception) -> str:
         log.warning("Disk full")
         return FULL
     log.error("Callback failed", exc_info=error)
+    if is_out_of_memory(error):
+        return OUT_OF_MEMORY
     return f"Internal error ({type(error).__name__}). Your input is kept. Try again, or check the server log."
+
+
+def is_request_error(error: Exception) -> bool:
+    """Check whether gradio could not read the values of a request; other errors are those of the server."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    package = frame.f_globals.get("__name__", "").partition(".")[0]
+    is_ours = package in ("viz", "pine_engine")
+    types = ValueError | TypeError | LookupError | AttributeError
+    return isinstance(error, RecursionError) or (isinstance(error, types) and not is_ours)
 
 
 def first_problem(error: ValidationError) -> str:

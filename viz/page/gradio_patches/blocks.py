@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from copy import copy
+from pathlib import Path
 from typing import Any, Self
 
 import gradio as gr
@@ -13,7 +14,7 @@ from markupsafe import escape
 
 from pine_engine.errors import InputError
 from viz.page.common.disk import Disk
-from viz.page.common.failures import explain
+from viz.page.common.failures import explain, is_request_error
 from viz.page.gradio_patches.fair_event_queue import FairEventQueue
 from viz.page.jobs.connection_tracker import ConnectionTracker
 
@@ -55,9 +56,13 @@ class GuardedBlocks(gr.Blocks):
     ) -> list[Any]:
         """Return the arguments of a function. Raises gr.Error for values that no page sends."""
         try:
+            if (count := len(inputs)) != (expected := len(block_fn.inputs)):
+                raise InputError(f"Invalid number of arguments: got {count}, expected {expected}.")
             refuse_impossible(inputs)
             for block, value in zip(block_fn.inputs, inputs, strict=False):
-                if not isinstance(block, gr.UploadButton):
+                if isinstance(block, gr.UploadButton):
+                    refuse_file_types(value, block.file_types)
+                else:
                     refuse_files(value)
             if self.no_files and any(isinstance(block, gr.UploadButton) for block in block_fn.inputs):
                 raise InputError(self.no_files)
@@ -69,6 +74,9 @@ class GuardedBlocks(gr.Blocks):
         except InputError as error:
             raise gr.Error(str(escape(explain(error))), print_exception=False) from error
         except Exception as error:
+            cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+            if not is_request_error(cause):
+                raise cause from None
             log.warning("Rejected call to %s from outside the page: %s", block_fn.name, type(error).__name__)
             raise gr.Error(NOT_FROM_THE_PAGE, print_exception=False) from error
 
@@ -153,6 +161,14 @@ def refuse_lists(blocks: Sequence[Any], values: Sequence[Any]) -> None:
     for block, value in zip(blocks, values, strict=False):
         if isinstance(block, gr.Dropdown) and not block.multiselect and isinstance(value, list):
             raise InputError(f"{block.label}: got several values, expected one.")
+
+
+def refuse_file_types(value: Any, types: Sequence[str] | None) -> None:
+    """Raise InputError for a file whose name has another ending than those of the button."""
+    for path in paths_in([value]):
+        if types and not path.lower().endswith(tuple(types)):
+            expected = f"got {Path(path).name!r}, expected {', '.join(types)}"
+            raise InputError(f"Invalid file type: {expected}. Upload another file.")
 
 
 def refuse_files(value: Any) -> None:

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from viz.page.common.asgi import replay
 from viz.page.common.bounds import MAX_DOCUMENTS, MAX_UPLOAD_MB
 from viz.page.common.disk import FULL, DiskFullError, is_disk_full
+from viz.page.common.failures import explain, is_request_error
 from viz.page.jobs.connection_tracker import MCP
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ NOT_JSON = "Invalid request body: expected JSON. See docs/api.md."
 
 
 async def limit_body(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Limit size and time of a request, and turn errors of gradio into one line of log and a sentence."""
+    """Limit size and time of a request, and turn errors into a sentence, those of the request without log."""
     path = scope["path"].rstrip("/")
     has_files = path.endswith("/upload")
     max_bytes, seconds = (MAX_UPLOAD_BYTES, BODY_OF_FILES_S) if has_files else (MAX_BYTES, BODY_S)
@@ -68,8 +69,7 @@ async def limit_body(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -
         status, detail = error.status_code, error.detail
     except Exception as error:
         log.warning("%s %s failed: %s", scope["method"], path, type(error).__name__)
-        log.debug("", exc_info=error)
-        status, detail = 400, NOT_UNDERSTOOD
+        status, detail = (400, NOT_UNDERSTOOD) if is_request_error(error) else (500, explain(error))
     if not has_begun:
         await JSONResponse({"detail": detail}, status)(scope, receive, send)
 

@@ -180,6 +180,19 @@ def test_unmentioned_widgets_are_not_rebuilt(monkeypatch: pytest.MonkeyPatch) ->
     assert made == [button._id]
 
 
+@pytest.mark.parametrize("count", [0, 2])
+def test_wrong_number_of_arguments_is_named(count: int) -> None:
+    def build() -> gr.Blocks:
+        with GuardedBlocks(analytics_enabled=False) as page:
+            page.load(lambda _: None, gr.Textbox(), None)
+        assert isinstance(page, gr.Blocks)
+        return page
+
+    page = built(build)
+    with pytest.raises(gr.Error, match=f"got {count}, expected 1"):
+        asyncio.run(page.preprocess_data(page.fns[0], ["a"] * count, SessionState(page)))
+
+
 def test_widget_that_is_no_output_is_rejected() -> None:
     page, function, (*_, other) = page_with(2)
     with pytest.raises(ValueError, match="not specified as output"):

@@ -20,6 +20,7 @@ from starlette.testclient import TestClient
 
 from viz.page.common.asgi import http_middleware
 from viz.page.common.disk import FULL, Disk
+from viz.page.jobs.cost import format_seconds
 from viz.page.serving import request_limits
 from viz.page.serving.request_limits import MAX_BYTES, check_mcp_message, limit_body, limit_uploads
 
@@ -85,14 +86,31 @@ def test_request_complete_body_has_no_deadline(monkeypatch: pytest.MonkeyPatch) 
     assert answer_of(wait, receive) == (200, "http.request http.disconnect")
 
 
-def test_request_failure_is_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [KeyError, UnicodeError, RecursionError])
+def test_request_that_gradio_cannot_read_is_one_log_line(
+    error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
     async def fail(scope: Any, receive: Any, send: Any) -> None:
-        raise KeyError("<secret>")
+        raise error("<secret>")
 
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.DEBUG, "viz"):
         status, body = answer_of(fail, in_two_parts(b""))
     assert status == 400 and "secret" not in body
-    assert caplog.messages == [f"POST {JOIN} failed: KeyError"]
+    assert caplog.messages == [f"POST {JOIN} failed: {error.__name__}"]
+
+
+@pytest.mark.parametrize("cause", [lambda: os.stat("<secret>"), lambda: format_seconds("<secret>")])
+def test_error_of_the_server_is_status_500_with_traceback(
+    cause: Callable[[], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of the system, and a TypeError of this package."""
+
+    async def fail(scope: Any, receive: Any, send: Any) -> None:
+        cause()
+
+    status, body = answer_of(fail, in_two_parts(b""))
+    assert status == 500 and "Internal error" in body and "secret" not in body
+    assert [record.levelname for record in caplog.records if record.exc_info] == ["ERROR"]
 
 
 # MCP messages
