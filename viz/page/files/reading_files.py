@@ -20,7 +20,7 @@ MAX_MESSAGE_CHARACTERS = 1_000  # maximum characters of a message, which may quo
 
 
 class FileReader:
-    """Parser of uploaded files; each upload is logged like a run.
+    """Parser of uploaded files; each upload is logged like a run, and not counted as one.
 
     Only saved sessions, which are small, are parsed elsewhere.
     """
@@ -49,7 +49,9 @@ class FileReader:
                 if self._runs.closing:
                     raise PineError(SHUTTING_DOWN)
                 yield say(f"Queued: {ahead} upload{'s' if ahead != 1 else ''} ahead of you.")
-            run = stack.enter_context(self._runs.watched(self._runs.new(what, ())))
+            run = self._runs.new(what, ())
+            run.is_upload = True
+            stack.enter_context(self._runs.watched(run))
             try:
                 return run_in_subprocess(function, *arguments, limits=self._limits, look=lambda: _go_on(run))
             except LimitError as error:

@@ -59,6 +59,7 @@ class LoggedRun:
 
     why: str | None = None  # reason for an early stop, as a sentence
     failure: str | None = None  # reason for a failure, as a sentence
+    is_upload: bool = False  # True for the parsing of an upload, which is logged and ended but not counted
     is_follower: bool = False  # True if an equal request of another client started the computation
     complete: bool = False  # True once all results are complete, so that the run cannot be stopped any more
     ended: bool = False  # True if the process shuts down
@@ -121,8 +122,9 @@ class RunLog:
 
     @property
     def open(self) -> int:
-        """Return the number of active runs, including waiting ones."""
-        return len(self._open)
+        """Return the number of active runs, including waiting ones, without uploads."""
+        with self._changed:
+            return sum(not run.is_upload for run in self._open)
 
     def speed(self, model: str) -> Speed:
         """Return the speed of the runs of that model."""
@@ -155,7 +157,8 @@ class RunLog:
         finally:
             with self._changed:
                 self._open.discard(run)
-                self.outcomes[run.outcome.partition(":")[0]] += 1
+                if not run.is_upload:
+                    self.outcomes[run.outcome.partition(":")[0]] += 1
                 self._changed.notify_all()
             if run.model and not run.is_follower:
                 if run.outcome == "done":  # what was broken off took time for what is not counted
