@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
+from copy import copy
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
@@ -77,7 +78,8 @@ class SharedRun(Generic[View]):
                 if is_newer and (left_s <= 0 or self._has_ended):
                     return True
                 if self._failure is not None:
-                    raise self._failure
+                    # Each thread adds its frames to the traceback of an exception.
+                    raise copy(self._failure) from self._failure
                 if self._has_ended:
                     return False
                 if self._is_resumed:

@@ -5,6 +5,7 @@ import json
 import math
 import threading
 import time
+import traceback
 import weakref
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -16,13 +17,16 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
+from pine_engine.prompts.parse_errors import Problem, ValidationErrors
 from pine_engine.server.fair_queue import FairQueue
+from tests.support.errors import has_field
 from tests.support.running import sources_of, unplanned
 from tests.support.tiers import first_daily
 from viz.page.jobs import shared_runs
 from viz.page.jobs.job_bar import run_on_model
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.run_log import LoggedRun, RunLog
+from viz.page.jobs.shared_runs import SharedRun
 from viz.page.jobs.sources import Sources
 
 Work = Callable[..., Generator[Any, None, None]]
@@ -167,6 +171,24 @@ def test_failure_reaches_every_subscriber(sources: Sources, count_up: Work, call
     assert [numbers(views) for _, views in both] == [[2], [2]]
     assert [run.failure for run, _ in both] == ["The rows are torn"] * 2
     assert sources.runs.outcomes == {"rejected": 2} and calls["begun"] == 1
+
+
+def test_each_subscriber_raises_an_exception_of_its_own() -> None:
+    def fail() -> Generator[Any, None, None]:
+        yield SimpleNamespace()
+        raise ValidationErrors([Problem("torn", "rows")])
+
+    request: Any = (None, fail, {})
+    run = SharedRun(request, fail())
+    assert run.subscribe(request)
+    raised = []
+    for _ in range(2):
+        with pytest.raises(ValidationErrors, match="torn", check=has_field("rows")) as caught:
+            list(run.views())
+        raised.append(caught.value)
+    assert raised[0] is not raised[1] and raised[0].__cause__ is raised[1].__cause__ is not None
+    depths = [len(traceback.extract_tb(error.__traceback__)) for error in raised]
+    assert depths[0] == depths[1]
 
 
 def test_failed_run_needs_no_garbage_collection(sources: Sources) -> None:
