@@ -13,8 +13,6 @@ from pine_engine.evaluation.report.parts import report_parts
 from pine_engine.evaluation.report.runs import read_runs
 from pine_engine.evaluation.task_estimates import nested
 
-TITLE = "Does the order of the documents change the answer? What was measured"
-
 PAGE, MARKDOWN = "report.html", "report.md"
 
 
@@ -35,7 +33,7 @@ def report(
     if not folders and not molecules:
         raise InputError("report has no input; give folders created by `evaluate`, or --molecules")
 
-    from viz.export.report import report_markdown, report_page, write_images
+    from viz.export.report import TITLE, report_markdown, report_page, write_images
 
     runs = read_runs(folders or [])
     parts = report_parts(runs, molecules=[read_molecule_report(file) for file in molecules or []])

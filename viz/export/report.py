@@ -16,6 +16,8 @@ from viz.figures.bias_curve import plot_bias_curve
 if TYPE_CHECKING:
     from pine_engine.evaluation.report.tables import Part, Table
 
+TITLE = "Does the order of the documents change the answer? What was measured"
+
 _DARK_RULE = re.compile(r"\bbody\.dark\b([^{}]*\{[^{}]*\})")
 _IMAGE_WIDTH = 900  # pixels of a PNG file at scale 1
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal
 
 import pine_engine as pine
-from pine_engine.cli.report import TITLE
 from pine_engine.debias.table import is_order_invariant, method_label
 from pine_engine.engine.events import Event
 from pine_engine.errors import InputError
@@ -25,7 +24,7 @@ from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
 from pine_engine.evaluation.report.tables import Curve, Table
 from pine_engine.evaluation.settings import Key, Settings, choose, max_visited
 from pine_engine.prompts.tasks import TASKS
-from viz.export.report import measured_html, report_page
+from viz.export.report import TITLE, measured_html, report_page
 from viz.page.answers.answering import progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import DataSet
