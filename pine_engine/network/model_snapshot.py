@@ -1,5 +1,6 @@
 """Snapshot of a model's modules and weights, to detect later changes of the model."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,14 +19,15 @@ class ModelSnapshot:
     """Modules, tensors and adapter state of a model at one time.
 
     Frequencies of rotary modules and tensors with hooks of accelerate are excluded, because a forward pass
-    replaces them. The sample finds changes through `.data`, or of an inference tensor, which change neither
-    address nor version counter.
+    replaces them. Changes through `.data` or numpy, or of an inference tensor, change neither address nor
+    version counter. On the CPU, the sample finds them if they change a whole row or column of a weight. Other
+    such changes need `torch.autograd.graph.increment_version(weight)`.
     """
 
     parts: tuple[Any, ...]  # modules, parameters, buffers, and hooks with which PEFT selects adapters
     settings: tuple[Any, ...]  # adapter state of each module, dtype and device of each tensor
     versions: tuple[tuple[int, int], ...]  # address and version counter of each tensor
-    sample: Tensor  # bytes of a few numbers of each tensor on the CPU
+    sample: bytes  # one number or more of each row and column of the tensors on the CPU
 
     @classmethod
     @torch.no_grad()
@@ -45,7 +47,7 @@ class ModelSnapshot:
 
     def is_same(self, other: "ModelSnapshot") -> bool:
         """Check whether both snapshots show the same structure and the same values."""
-        is_equal = self.versions == other.versions and torch.equal(self.sample, other.sample)
+        is_equal = self.versions == other.versions and self.sample == other.sample
         return self.has_same_structure(other) and is_equal
 
     def has_same_structure(self, other: "ModelSnapshot") -> bool:
@@ -70,9 +72,20 @@ def _version(tensor: Tensor) -> tuple[int, int]:
     return address, 0 if tensor.is_inference() else tensor._version
 
 
-def _sample(tensors: list[Tensor]) -> Tensor:
-    """Return the first weights along the last dimension of each tensor, as bytes."""
-    # Subclasses of tensors, such as quantized weights, may refuse to be indexed.
-    plain = [one for one in tensors if type(one) in (Tensor, nn.Parameter) and one.device.type == "cpu"]
-    rows = [one[(0,) * (one.dim() - 1)].contiguous() for one in plain if one.dim() and one.numel()]
-    return torch.cat([row.view(torch.uint8) for row in rows]) if rows else torch.empty(0)
+def _sample(tensors: list[Tensor]) -> bytes:
+    """Return a number or more of each row and column of each tensor, as bytes."""
+    sample = []
+    for tensor in dict.fromkeys(tensors):
+        # Subclasses of tensors, such as quantized weights, may refuse to be indexed.
+        if type(tensor) in (Tensor, nn.Parameter) and tensor.device.type == "cpu":
+            # numpy copies in one thread: threads of torch wait for each other longer than they copy.
+            numbers = tensor.flatten().view(torch.uint8).numpy().view(f"V{tensor.itemsize}")
+            sample.append(numbers[:: _sample_stride(tensor.shape)].tobytes())
+    return b"".join(sample)
+
+
+def _sample_stride(shape: torch.Size) -> int:
+    """Return the largest stride that skips no row and, coprime to the number of columns, no column."""
+    num_rows, num_columns = (1, 1, *shape)[-2:]
+    strides = range(min(num_rows, num_columns) - 1, 1, -1)
+    return next((stride for stride in strides if math.gcd(stride, num_columns) == 1), 1)

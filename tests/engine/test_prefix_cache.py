@@ -132,6 +132,15 @@ def _replace_data(model: nn.Module) -> None:
         weight.data = 1.5 * weight.data
 
 
+def _change_part(model: Any, index: Any) -> None:
+    model.model.layers[1].mlp.down_proj.weight.data[index] += 0.5
+
+
+def _change_number(model: Any) -> None:
+    _change_part(model, (5, 3))
+    torch.autograd.graph.increment_version(model.model.layers[1].mlp.down_proj.weight)
+
+
 def _replace_module(model: Any) -> None:
     layer = model.model.layers[0]
     layer.mlp.down_proj = nn.Linear(layer.mlp.down_proj.in_features, layer.mlp.down_proj.out_features)
@@ -140,6 +149,8 @@ def _replace_module(model: Any) -> None:
 VALUES: dict[str, Change] = {
     "optimizer step": torch.no_grad()(_scale), "inference mode": torch.inference_mode()(_scale),
     "load_state_dict": _load, "data replaced": _replace_data, "data changed": partial(_scale, of_data=True),
+    "row of data": partial(_change_part, index=5), "column of data": partial(_change_part, index=(..., 5)),
+    "number of data and its version": _change_number,
 }  # fmt: skip
 STRUCTURE: dict[str, Change] = {
     "load_state_dict with assign": partial(_load, assign=True),

@@ -1,11 +1,13 @@
 """The user's model stays unchanged, and one spread over devices answers as on one device."""
 
+import math
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from accelerate.hooks import AlignDevicesHook, add_hook_to_module
@@ -198,6 +200,20 @@ def test_float8_weights_are_compared() -> None:
     assert ModelSnapshot.of(model).is_same(before)
     model.scale.data = torch.zeros(3).to(torch.float8_e4m3fn)
     assert not ModelSnapshot.of(model).is_same(before)
+
+
+@pytest.mark.parametrize("shape", [(7,), (5, 1), (1, 5), (6, 8), (9, 3), (12, 30), (30, 12), (3, 5, 7)])
+def test_snapshot_samples_each_row_and_column(shape: tuple[int, ...]) -> None:
+    module = nn.Module()
+    module.weight = nn.Parameter(
+        torch.arange(math.prod(shape), dtype=torch.int32).view(shape), requires_grad=False
+    )
+    sampled = np.frombuffer(ModelSnapshot.of(module).sample, np.int32).tolist()
+    num_matrices, num_rows, num_columns = (1, 1, 1, *shape)[-3:]
+    size = num_rows * num_columns
+    assert len({index // num_columns for index in sampled}) == num_matrices * num_rows
+    assert len({(index // size, index % num_columns) for index in sampled}) == num_matrices * num_columns
+    assert len(sampled) <= 2 * num_matrices * max(num_rows, num_columns)
 
 
 def test_weights_that_bitsandbytes_has_packed_are_refused() -> None:
