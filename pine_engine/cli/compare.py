@@ -1,6 +1,7 @@
 """Subcommand `compare`: answers of several methods to one request."""
 
 from pathlib import Path
+from typing import Any
 
 import pine_engine as pine
 from pine_engine.cli import output
@@ -32,7 +33,8 @@ def compare(
     layouts = [(name, request.tokenize(engine)) for name, request in requests]
     for _, layout in layouts:
         engine.check_length(layout, max_new_tokens)
-    reports = []
+    results: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
     with output.progress(2 * len(names) * len(layouts)) as advance:
         for name, layout in layouts:
             for event in engine.generate(layout, methods=names, max_new_tokens=max_new_tokens):
@@ -41,11 +43,9 @@ def compare(
                 elif isinstance(event, pine.GenerationFinished):
                     advance(f"{event.answer.method}: answer finished")
                 elif isinstance(event, pine.RunFinished):
-                    reports.append({"id": name, **event.result.to_dict()})
+                    answers = event.result.to_dict()["results"]
+                    results += [{"id": name, **answer} for answer in answers]
                 elif text := output.event_text(event):
                     advance(text, 0)
-    header = output.report_header(engine)
-    if len(reports) == 1 and file.suffix != ".jsonl":
-        return CommandResult(header | {"results": reports[0]["results"]}, reports[0]["results"])
-    rows = [{"id": report["id"], **result} for report in reports for result in report["results"]]
-    return CommandResult(header | {"requests": reports}, rows)
+    rows = results if len(layouts) > 1 else answers
+    return CommandResult(output.report_header(engine) | {"results": results}, rows)

@@ -3,6 +3,7 @@
 import inspect
 import io
 import json
+import math
 import re
 import runpy
 import shutil
@@ -75,7 +76,7 @@ MOLECULES = "molecules molecules.jsonl --predictor-data train.jsonl --methods va
 JOBS = "--model random:tiny --documents 3 --document-tokens 5 --max-new-tokens 2 --repeats 1"
 RUNS = [
     ("compare request.json --max-new-tokens 2", "model dtype results", "prefill, s"),
-    ("compare one.jsonl --max-new-tokens 2", "model dtype requests", "a-2"),
+    ("compare data.jsonl --max-new-tokens 2", "model dtype results", "a-2"),
     ("verify data.csv --num-orders 2 --max-new-tokens 1", "model dtype rows summary", "invariance held"),
     (f"conformance {GOLDEN / 's1_llama_k2'}", "cases conforms", "s1_llama_k2"),
     ("debias labeled.json --wrapper permutation_cyclic --labels A,B",
@@ -242,7 +243,8 @@ def test_compare_uses_methods_and_dtype(pine: Run, folder: Path, options: str, n
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        *((text, []) for text in (json.dumps(COMPARISON, indent=2), json.dumps(EXAMPLES[1]))),
+        (json.dumps(COMPARISON, indent=2), ["line 1"]),
+        (json.dumps(EXAMPLES[1]), ["a-2"]),
         (f"\n{json.dumps(COMPARISON)}\n{json.dumps(EXAMPLES[1])}\n", ["line 2", "a-2"]),
     ],
 )
@@ -251,7 +253,7 @@ def test_compare_reads_requests_and_rows_on_stdin(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     report = run(pine, "compare - --methods pine --max-new-tokens 1 --json").json
-    assert [request["id"] for request in report.get("requests", [])] == names
+    assert [result["id"] for result in report["results"]] == names
 
 
 def test_compare_keeps_instruction_of_request_in_jsonl(pine: Run, folder: Path) -> None:
@@ -259,10 +261,11 @@ def test_compare_keeps_instruction_of_request_in_jsonl(pine: Run, folder: Path) 
     write(folder / "request.json", request)
     write_rows(folder / "one.jsonl", [request, EXAMPLES[1]])
     alone, several = (
-        run(pine, f"compare {name} --methods pine --max-new-tokens 3 --limit 1 --json").json
+        run(pine, f"compare {name} --methods pine --max-new-tokens 3 --limit 1 --json").json["results"]
         for name in ("request.json", "one.jsonl")
     )
-    assert [found["results"][0]["text"] for found in several["requests"]] == [alone["results"][0]["text"]]
+    assert [found["text"] for found in several] == [alone[0]["text"]]
+    assert [found["id"] for found in (*alone, *several)] == ["request.json", "line 1"]
 
 
 def test_verify_finds_invariance_by_method_and_example(pine: Run, folder: Path) -> None:
@@ -284,6 +287,13 @@ def test_verify_finds_invariance_by_method_and_example(pine: Run, folder: Path) 
         assert total["rows_with_one_text"] == sum(one["num_distinct_answers"] == 1 for one in own)
         assert total["max_abs_logit_diff"] == max(one["max_abs_logit_diff"] for one in own)
         assert total["invariance_held"] == (METHODS[name].is_order_invariant or None)
+
+
+@pytest.mark.parametrize("differences", [(math.nan, 0.5), (0.5, math.nan)])
+def test_verify_total_with_nan_is_nan(differences: tuple[float, float]) -> None:
+    same = {"orders": 2, "num_distinct_answers": 1, "bitwise_identical": False}
+    total = verify_module._total("pine", [{**same, "max_abs_logit_diff": one} for one in differences])
+    assert math.isnan(total["max_abs_logit_diff"]) and total["invariance_held"] is False
 
 
 def test_verify_exits_1_if_method_changes(pine: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
