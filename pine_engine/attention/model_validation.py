@@ -216,7 +216,9 @@ def _logit_deviation(result: Tensor, expected: Tensor) -> float:
 
 
 def _relative_to_largest(deviation: Tensor, expected: Tensor) -> float:
-    return (deviation / expected.double().abs().max().clamp_min(1e-30)).item()
+    """Return the deviation, infinite instead of NaN, so that the largest and smallest are defined."""
+    relative = deviation / expected.double().abs().max().clamp_min(1e-30)
+    return relative.nan_to_num(math.inf, math.inf).item()
 
 
 def _run(patched_model: PatchedModel, layout: TokenLayout, name: str) -> Tensor:

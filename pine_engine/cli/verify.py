@@ -6,6 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 import pine_engine as pine
@@ -87,7 +88,7 @@ def _total(method: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
         "rows": len(entries),
         "orders": sum(entry["orders"] for entry in entries),
         "rows_with_one_text": sum(entry["num_distinct_answers"] == 1 for entry in entries),
-        "max_abs_logit_diff": max(entry["max_abs_logit_diff"] for entry in entries),
+        "max_abs_logit_diff": float(np.max([entry["max_abs_logit_diff"] for entry in entries])),  # may be NaN
         "bitwise_identical": bitwise_identical,
         "invariance_held": bitwise_identical if METHODS[method].is_order_invariant else None,
     }

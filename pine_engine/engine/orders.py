@@ -10,6 +10,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
+import numpy as np
 import torch
 
 from pine_engine.attention.state import SequenceState, input_device
@@ -96,7 +97,7 @@ def summarize_orders(rows: Sequence[Mapping[str, OrderComparison]]) -> dict[str,
             orders=len(comparisons),
             num_matching_answers=sum(one.same_text for one in comparisons),
             num_distinct_answers=len({one.answer.token_ids for one in comparisons}),
-            max_abs_logit_diff=next(filter(math.isnan, differences), max(differences)),
+            max_abs_logit_diff=float(np.max(differences)),
             bitwise_identical=all(one.bitwise_identical for one in comparisons),
             logprob_spread=max(logprobs) - min(logprobs),
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 from lm_eval.api.model import LM
 from lm_eval.api.registry import model_registry
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
@@ -217,8 +218,8 @@ def evaluate_orders(
                 "metric": metric,
                 "mean": statistics.fmean(found),
                 "std": statistics.stdev(found) if len(found) > 1 else 0.0,
-                "min": min(found),
-                "max": max(found),
+                "min": float(np.min(found)),
+                "max": float(np.max(found)),
                 "orders": found,
             }
 

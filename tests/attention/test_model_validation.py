@@ -13,6 +13,7 @@ from pine_engine import Engine, InputError, ModelError
 from pine_engine.attention import model_validation
 from pine_engine.attention.model_validation import validate_model
 from pine_engine.models.support import context_limit
+from pine_engine.network.rope import Rope
 from tests.support.families import LAYOUT, longrope, make, rope
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -28,6 +29,14 @@ def test_importance_is_independent_of_yarn_scale() -> None:
     plain, scaled = (run.traces["pine"] for run in runs)
     assert scaled.suffix_importance == pytest.approx(plain.suffix_importance, abs=1e-6)
     assert scaled.document_importance == pytest.approx(plain.document_importance, abs=1e-6, nan_ok=True)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_rotation_with_nan_deviates_infinitely(place: int) -> None:
+    vectors = [torch.ones(1, 3, 4), torch.ones(1, 3, 4)]
+    vectors[place][0, 1, 2] = math.nan
+    rotation = Rope(torch.zeros(2), "half", 1.0)
+    assert model_validation._rotation_deviation(rotation, vectors, vectors) == math.inf
 
 
 WINDOW = "the model's sliding window is"
