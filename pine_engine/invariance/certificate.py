@@ -64,6 +64,8 @@ class Certificate(BaseModel):
         orders: Document orders, the input order first; `orders[i][p]` is the document in slot p.
         seed: Seed that sampled the orders. None if they are the first of all permutations.
         traced: True if attention was recorded: methods then share no prefill, and low-order bits may differ.
+        methods: Methods of the test, as in results, so that a removed or moved result is found. Earlier
+            certificates have none; default: those of the results.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -79,6 +81,7 @@ class Certificate(BaseModel):
     seed: int | None
     max_new_tokens: NonNegativeInt
     traced: bool
+    methods: list[str] = []
     results: list[MethodResult] = Field(min_length=1)
 
     @model_validator(mode="before")
@@ -104,20 +107,19 @@ class Certificate(BaseModel):
                 raise ValueError(f"invalid order: got {describe(order)}, expected the numbers {slots}")
         if len(set(map(tuple, self.orders))) < len(self.orders):
             raise ValueError("invalid orders: got an order twice, expected different orders")
+        methods = [result.method for result in self.results]
         try:
-            get_methods(self.methods)
+            get_methods(methods)
         except InputError as error:
             raise ValueError(str(error)) from error
+        self.methods = self.methods or methods
+        if self.methods != methods:
+            raise ValueError(f"invalid results: got {', '.join(methods)}, expected one for each of methods")
         for result in self.results:
             if (count := len(result.logprobs)) != len(self.orders):
                 expected = f"{len(self.orders)}, one for each order"
                 raise ValueError(f"invalid logprobs of {result.method}: got {count}, expected {expected}")
         return self
-
-    @property
-    def methods(self) -> list[str]:
-        """Names of the methods, in the order in which they run."""
-        return [result.method for result in self.results]
 
     @property
     def hashes(self) -> list[str]:
@@ -196,6 +198,7 @@ def create_certificate(
         seed=seed,
         max_new_tokens=max_new_tokens,
         traced=traced,
+        methods=[result.method for result in results],
         results=results,
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from pine_engine import Document, Engine, InputError, OrderResult, Request, compare_orders, sample_orders
 from pine_engine.cli import main as cli
@@ -373,7 +374,7 @@ def test_certificate_file_round_trip(certified: Certificate, file: Path) -> None
     assert read_certificate(file) == certified
     values = {"max_abs_logit_diff": math.nan, "logprobs": [0.0, *[-math.inf] * 5], "logprob_spread": math.inf}
     result = certified.results[0].model_copy(update=values)
-    file.write_text(certified.model_copy(update={"results": [result]}).model_dump_json())
+    file.write_text(certified.model_copy(update={"results": [result], "methods": []}).model_dump_json())
     (read,) = read_certificate(file).results
     assert read.model_dump_json() == result.model_dump_json()
 
@@ -412,6 +413,16 @@ def test_read_certificate_other_file_raises(text: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as raised:
         read_certificate(path)
     assert str(raised.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("indices", [[0, 1, 2], [1, 0, 2, 3]])
+def test_removed_or_moved_result_raises(indices: list[int], certified: Certificate) -> None:
+    content = certified.model_dump(mode="json")
+    intact = {key: value for key, value in content.items() if key != "methods"}
+    assert Certificate.model_validate(intact) == certified  # one of an earlier release
+    content["results"] = [content["results"][index] for index in indices]
+    with pytest.raises(ValidationError, match="results"):
+        Certificate.model_validate(content)
 
 
 @pytest.mark.parametrize(
