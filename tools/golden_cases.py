@@ -34,8 +34,6 @@ from tests.support.tokenizers import letter_tokenizer
 
 Cases = dict[str, Callable[[], Any]]
 
-CONFORMANCE = Path(__file__).parents[1] / "tests" / "golden" / "conformance"
-
 FAMILIES = (
     *("llama", "qwen3", "qwen2_5_vl", "gemma2", "gemma3_text", "glm4", "cohere", "gpt_neox", "falcon"),
     *("mixtral", "nemotron", "longrope, a long prompt"),
@@ -151,7 +149,6 @@ def command_cases() -> Cases:
         "verify": [f"verify questions.jsonl --limit 2 {model} --methods all --max-new-tokens 3"],
         "debias": [f"debias {' '.join(labeled)} {answer} --wrapper {name}" for name in pine.DEBIASERS]
         + [f"debias labeled0.json {answer} --wrapper permutation_full --majority"],
-        "conformance": [f"conformance {CONFORMANCE}"],
         "repeat": ["reproduce certificate.json"],
         "bench": [f"bench {model} --document-tokens 20 --max-new-tokens 2 --repeats 1"],
         "evaluate": [gold, judge],

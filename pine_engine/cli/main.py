@@ -25,7 +25,7 @@ from pine_engine.cli.output import BAD_INPUT, STOPPED
 from pine_engine.errors import PineError, is_out_of_memory, one_line
 
 SUBCOMMANDS = (
-    *("compare", "verify", "debias", "conformance", "reproduce", "bench", "evaluate", "download-data"),
+    *("compare", "verify", "debias", "reproduce", "bench", "evaluate", "download-data"),
     *("report", "reproduce-paper", "train-molecules", "molecules", "methods", "models", "serve", "lm-eval"),
 )
 """Names; each is a function in a file of this folder with the same name."""

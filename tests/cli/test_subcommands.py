@@ -6,7 +6,6 @@ import json
 import math
 import re
 import runpy
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +18,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from safetensors.torch import load_file, save_file
 
 import pine_engine
 from pine_engine import METHODS, Engine
@@ -35,11 +33,9 @@ from pine_engine.models.listing import LoadableModel
 from pine_engine.models.load import load
 from tests.support.commands import COMPARISON, Outcome, Run, Steps, write
 from tests.support.molecule_rows import SMILES, row, write_rows
-from tests.support.tiers import first_daily
 from viz.page.common.host_settings import DEFAULTS
 
 ROOT = Path(__file__).parents[2]
-GOLDEN = ROOT / "tests" / "golden" / "conformance"
 
 EXAMPLES: list[dict[str, Any]] = [
     {"id": "a-1", "task": "math_reasoning", "question": "How many?", "documents": [
@@ -62,7 +58,6 @@ def folder(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "data.csv").write_text("question,document1,document2\nWho?,red,green\n", encoding="utf-8")
     write_rows(tmp_path / "train.jsonl", map(row, SMILES))
     write_rows(tmp_path / "molecules.jsonl", map(row, ("CC(C)CO", "CC(C)CN")))
-    (tmp_path / "no_case").mkdir()
     return tmp_path
 
 
@@ -78,7 +73,6 @@ RUNS = [
     ("compare request.json --max-new-tokens 2", "model dtype results", "prefill, s"),
     ("compare data.jsonl --max-new-tokens 2", "model dtype results", "a-2"),
     ("verify data.csv --num-orders 2 --max-new-tokens 1", "model dtype rows summary", "invariance held"),
-    (f"conformance {GOLDEN / 's1_llama_k2'}", "cases conforms", "s1_llama_k2"),
     ("debias labeled.json --wrapper permutation_cyclic --labels A,B",
      "model dtype wrapper base prompts results", "Vanilla alone"),
     ("evaluate one.jsonl --output-dir run --orders as-is,reversed --max-new-tokens 2",
@@ -160,7 +154,7 @@ REFUSALS = {
     "debias request.json": "--wrapper", "debias request.json --wrapper magic": "'magic'",
     "debias labeled.json --wrapper permutation_full --labels A,B --max-orders 1": "at most 1",
     "debias labeled.json --wrapper permutation_full --labels one,two": "'one'",
-    "conformance no_case": "no_case", "reproduce absent.json": "absent.json",
+    "reproduce absent.json": "absent.json",
     "bench --methods magic": "'magic'", "bench --max-new-tokens 1": "--max-new-tokens",
     "bench --sizes 2": "--sweep", "bench --sweep documents --sizes 2,x": "'2,x'",
     "bench --sweep documents --sizes 500": "500", "bench --end-to-end --trace": "--trace",
@@ -324,29 +318,6 @@ def test_self_test_runs_checks_with_every_thread_count(pine: Run, monkeypatch: p
     table = pine(*line.split(), "--threads", "3").stdout
     assert "FAIL" in table and "3 threads" in table
     assert pine(*line.split(), "--json").json["passed"] is True
-
-
-@pytest.mark.parametrize(
-    ("changed", "damaged", "status"), first_daily([(3, 2, 1), (2, None, 1), (None, 2, 2)])
-)
-def test_conformance_exit_status_distinguishes_deviation_and_damage(
-    pine: Run, tmp_path: Path, changed: int | None, damaged: int | None, status: int
-) -> None:
-    names = ("case_1", "case_2", "case_3")
-    for name in names:
-        shutil.copytree(GOLDEN / "s1_llama_k2", tmp_path / name)
-    if changed:
-        file = tmp_path / names[changed - 1] / "weights.safetensors"
-        weights = load_file(file)
-        save_file({**weights, "model.norm.weight": weights["model.norm.weight"] + 1}, file)
-    if damaged:
-        (tmp_path / names[damaged - 1] / "weights.safetensors").write_bytes(b"damaged")
-    outcome = pine("conformance", tmp_path, "--json")
-    assert outcome.status == status and outcome.json["conforms"] is False
-    bad = {changed, damaged}
-    assert [case["conforms"] for case in outcome.json["cases"]] == [n not in bad for n in (1, 2, 3)]
-    assert ["problem" in case for case in outcome.json["cases"]] == [n == damaged for n in (1, 2, 3)]
-    assert (names[1] in outcome.stderr) == bool(damaged)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import itertools
 import json
 import re
 import shlex
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,7 +59,6 @@ FILES: dict[str, Callable[[Path, Path], object]] = {
     "TRAIN.jsonl": lambda path, _: write_rows(path, [row(smiles) for smiles in SMILES[1:]]),
     "MOLECULES.jsonl": lambda path, _: write_rows(path, [row(SMILES[0])]),
     "CERTIFICATE.json": write_certificate,
-    "DIR": lambda path, _: shutil.copytree(ROOT / "tests/golden/conformance/s1_llama_k2", path / "case"),
     "RUN": write_judge_run, "RUNS/lost-in-the-middle-10": write_judge_run, "RUNS/llmbar": write_judge_run,
 }  # fmt: skip
 """Writers of the files that commands name; they take the path, and the folder of a model."""

@@ -38,7 +38,6 @@ SUBCOMMANDS: tuple[tuple[tuple[str, ...], st.SearchStrategy[bytes]], ...] = (
     ),
     (("report", "FILE", "--output-dir", "RUN"), corpus.CONTENTS),
     (("reproduce", "FILE"), corpus.CONTENTS),
-    (("conformance", "FILE"), corpus.CONTENTS),
     (("download-data", "FILE"), corpus.CONTENTS),
 )
 """Subcommands with valid arguments, and strategies of nearly valid files for them."""
