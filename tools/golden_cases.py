@@ -143,7 +143,6 @@ def command_cases() -> Cases:
     judge = (
         f"evaluate llmbar.jsonl --output-dir judged {answer} --methods vanilla,pine,{wrappers} --orders judge"
     )
-    size = "--hidden-size 32 --intermediate-size 32 --layers 1 --heads 2 --batch-size 4 --threads 1"
     commands = {
         "compare": [f"compare one.json {answer} --methods all"],
         "verify": [f"verify questions.jsonl --limit 2 {model} --methods all --max-new-tokens 3"],
@@ -155,7 +154,6 @@ def command_cases() -> Cases:
         "data": ["download-data"],
         "report": ["report gold judged --output-dir report"],
         "paper": [f"reproduce-paper llmbar --limit 4 --output-dir paper --data . {answer}"],
-        "train-molecules": [f"train-molecules train.jsonl --output-dir trained --steps 3 {size}"],
         "molecules": ["molecules requests.jsonl --predictor-data train.jsonl --orders 2"],
         "methods": ["methods"],
         "models": ["models"],

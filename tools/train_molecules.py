@@ -1,9 +1,10 @@
 """Training of the shipped molecule model: a small Llama that generates SMILES for six requested properties.
 
-`python -m pine_engine train-molecules` runs this script. Each step depends on the weights, the optimizer
-state, the recipe and the step number only, all of which are in the checkpoint. A resumed training therefore
-ends with weights that are bitwise identical to those of an uninterrupted one, on the same machine and with
-the same number of threads.
+    python -m tools.train_molecules DATA.jsonl --output-dir FOLDER
+
+Each step depends on the weights, the optimizer state, the recipe and the step number only, all of which are
+in the checkpoint. A resumed training therefore ends with weights that are bitwise identical to those of an
+uninterrupted one, on the same machine and with the same number of threads.
 """
 
 import hashlib
@@ -11,27 +12,61 @@ import json
 import math
 import os
 import random
-import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass
 from functools import cache
 from pathlib import Path
 from statistics import pstdev
-from typing import Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import torch
+import typer
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
-from pine_engine.cli.train_molecules import Recipe
+from pine_engine.cli.options import Limit, as_command
+from pine_engine.cli.output import CommandResult, print_note
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.models.checkpoint import quiet_transformers
 from pine_engine.models.load import load
 from pine_engine.molecules.chemistry import parse_smiles, rdkit
 from pine_engine.molecules.generate import generate_molecules, random_orders
-from pine_engine.molecules.request_rows import PROPERTIES, Molecule, Part
+from pine_engine.molecules.request_rows import PROPERTIES, Molecule, Part, read_molecules, split_molecules
+from pine_engine.network.thread_tuner import torch_num_threads
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Options that determine the weights, apart from the data. The defaults are those of the shipped model.
+
+    Attributes:
+        steps: Number of optimizer steps.
+        batch_size: Examples per step.
+        learning_rate: Maximum learning rate.
+        seed: Seed of weights, orders, noise and random SMILES.
+        hidden_size: Hidden size, a multiple of twice the number of heads.
+        intermediate_size: Size of the feed-forward layers.
+        layers: Number of layers.
+        heads: Number of heads.
+        noise_std: Standard deviation of the noise of a value, in standard deviations of its property.
+        random_smiles_prob: Fraction of the examples with a random instead of the canonical SMILES.
+        eval_every: Steps between two measurements of the held-out loss. The best weights are kept.
+    """
+
+    steps: int = 3590
+    batch_size: int = 32
+    learning_rate: float = 1.5e-3
+    seed: int = 0
+    hidden_size: int = 128
+    intermediate_size: int = 384
+    layers: int = 6
+    heads: int = 4
+    noise_std: float = 0.03
+    random_smiles_prob: float = 0.5
+    eval_every: int = 100
+
 
 # Tokenizer
 
@@ -63,14 +98,9 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer.decoder = decoders.Fuse()
     tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in control])
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token=START,
-        eos_token=END,
-        pad_token=PADDING,
-        unk_token=UNKNOWN,
-        chat_template=CHAT_TEMPLATE,
-        clean_up_tokenization_spaces=False,
-    )
+        tokenizer_object=tokenizer, bos_token=START, eos_token=END, pad_token=PADDING, unk_token=UNKNOWN,
+        chat_template=CHAT_TEMPLATE, clean_up_tokenization_spaces=False,
+    )  # fmt: skip
 
 
 # Batches
@@ -78,20 +108,13 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
 IGNORE_INDEX = -100
 """Label that the cross-entropy of torch ignores."""
 
+HELD_OUT_BATCH_SIZE = 64
+
 DECIMALS = (2, 2, 2, 1)
 """One in four values has one decimal, the others have two."""
 
-
-@dataclass(frozen=True)
-class Batch:
-    """Examples with labels.
-
-    Shape:
-        ids: (examples, tokens). labels: (examples, tokens), ids of SMILES and end, else IGNORE_INDEX.
-    """
-
-    ids: Tensor
-    labels: Tensor
+Batch = tuple[Tensor, Tensor]
+"""Token ids and labels, both (examples, tokens). Labels are the ids of SMILES and end, else IGNORE_INDEX."""
 
 
 class TrainingBatches:
@@ -147,14 +170,15 @@ def random_smiles(smiles: str, seed: int) -> str:
     return str(spellings[0])
 
 
-def held_out_batch(tokenizer: PreTrainedTokenizerFast, molecules: Sequence[Molecule]) -> Batch:
+def held_out_batches(tokenizer: PreTrainedTokenizerFast, molecules: Sequence[Molecule]) -> list[Batch]:
     """Return one example per molecule: exact values, canonical SMILES, one random order."""
     examples = []
     for molecule in molecules:
         items = [item(name, text) for name, text in zip(PROPERTIES, molecule.texts, strict=True)]
         random.Random(molecule.smiles).shuffle(items)
         examples.append((prompt(items), molecule.smiles))
-    return to_batch(tokenizer, examples)
+    starts = range(0, len(examples), HELD_OUT_BATCH_SIZE)
+    return [to_batch(tokenizer, examples[start : start + HELD_OUT_BATCH_SIZE]) for start in starts]
 
 
 def to_batch(tokenizer: PreTrainedTokenizerFast, examples: Sequence[tuple[str, str]]) -> Batch:
@@ -168,7 +192,7 @@ def to_batch(tokenizer: PreTrainedTokenizerFast, examples: Sequence[tuple[str, s
         end = len(tokens) + len(answer)
         ids[row, :end] = torch.tensor([*tokens, *answer])
         labels[row, len(tokens) : end] = torch.tensor(answer)
-    return Batch(ids, labels)
+    return ids, labels
 
 
 # Training
@@ -180,22 +204,14 @@ MAX_CONTEXT_LENGTH = 256
 WARMUP, FINAL_RATE = 0.05, 0.05
 """Fraction of the steps with a rising learning rate, and final fraction of the highest rate (cosine)."""
 
-WEIGHT_DECAY = 0.1
-MAX_GRADIENT_NORM = 1.0
-HELD_OUT_BATCH_SIZE = 64
+WEIGHT_DECAY, MAX_GRADIENT_NORM = 0.1, 1.0
+
+OnStep = Callable[[int, float, float | None], None]
+"""Function that is called after each step with its number and its loss, and with the held-out loss or None
+where it was not measured. Losses are in nats per token."""
 
 
-@dataclass(frozen=True)
-class TrainingStep:
-    """Progress after a step. Losses are in nats per token; held_out is None where it was not measured."""
-
-    done: int
-    loss: float
-    held_out: float | None
-
-
-@dataclass(frozen=True)
-class TrainedModel:
+class TrainedModel(NamedTuple):
     """Model with the lowest held-out loss, in nats per token, and the number of its step."""
 
     model: LlamaForCausalLM
@@ -206,16 +222,11 @@ class TrainedModel:
 def new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
     """Create a Llama with random weights, without a change of torch's global random state."""
     config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=recipe.hidden_size,
-        intermediate_size=recipe.intermediate_size,
-        num_hidden_layers=recipe.layers,
-        num_attention_heads=recipe.heads,
-        max_position_embeddings=MAX_CONTEXT_LENGTH,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
+        vocab_size=len(tokenizer), hidden_size=recipe.hidden_size, num_hidden_layers=recipe.layers,
+        intermediate_size=recipe.intermediate_size, num_attention_heads=recipe.heads,
+        max_position_embeddings=MAX_CONTEXT_LENGTH, bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         return cast(LlamaForCausalLM, LlamaForCausalLM._from_config(config, attn_implementation="sdpa"))
@@ -226,22 +237,13 @@ def train(
     molecules: Sequence[Molecule],
     held_out: Sequence[Molecule],
     folder: Path,
-    *,
     checkpoint_every: int = 100,
-    resume: bool = False,
-) -> Generator[TrainingStep, None, TrainedModel]:
-    """Train a model. Yields after each step and returns the model with the lowest held-out loss.
-
-    Args:
-        recipe: Settings of the training.
-        molecules: Training molecules.
-        held_out: Molecules for the held-out loss.
-        folder: Folder of the checkpoint.
-        checkpoint_every: Steps between two checkpoints.
-        resume: Continue from the checkpoint in `folder`.
+    on_step: OnStep = lambda *_: None,
+) -> TrainedModel:
+    """Train a model, from the checkpoint in `folder` on if there is one; return the best weights.
 
     Raises:
-        InputError: There is a checkpoint and `resume` is False, or none, or one of another training.
+        InputError: The checkpoint is one of another training.
     """
     tokenizer = build_tokenizer()
     model = new_model(recipe, tokenizer)
@@ -249,73 +251,30 @@ def train(
     path = folder / CHECKPOINT
     data = [[astuple(molecule) for molecule in part] for part in (molecules, held_out)]
     fingerprint = hashlib.sha256(json.dumps([asdict(recipe), data]).encode()).hexdigest()
-    done, best_step, best_loss, best = 0, 0, math.inf, _copy(model)
-    if path.exists() != resume:
-        raise InputError(
-            f"{folder} has {'no' if resume else 'a'} checkpoint to resume from; "
-            f"{'leave --resume out' if resume else 'add --resume, or give another folder'}"
-        )
-    if resume:
-        saved = torch.load(path, weights_only=True)
-        if saved["fingerprint"] != fingerprint:
-            raise InputError(
-                f"{path} is from a training with other options or data; give the same, or another folder"
-            )
-        model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        done, best_step, best_loss, best = (
-            saved[name] for name in ("done", "best_step", "best_loss", "best")
-        )
+    state: dict[str, Any] = {"done": 0, "best_step": 0, "best_loss": math.inf, "fingerprint": fingerprint}
+    if path.exists():
+        state = torch.load(path, weights_only=True)
+        if state["fingerprint"] != fingerprint:
+            raise InputError(f"{path} is of a training with other options or data. Give another folder.")
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
     batches = TrainingBatches(tokenizer, molecules, recipe)
-    held_out_batches = [
-        held_out_batch(tokenizer, held_out[first : first + HELD_OUT_BATCH_SIZE])
-        for first in range(0, len(held_out), HELD_OUT_BATCH_SIZE)
-    ]
-    while done < recipe.steps:
-        loss = _step(model, optimizer, batches.batch(done), _learning_rate(recipe, done))
-        done += 1
+    validation = held_out_batches(tokenizer, held_out)
+    for done in range(state["done"] + 1, recipe.steps + 1):
+        loss = _step(model, optimizer, batches.batch(done - 1), _learning_rate(recipe, done - 1))
         held_out_loss = None
         if done % recipe.eval_every == 0 or done == recipe.steps:
-            held_out_loss = mean_loss(model, held_out_batches)
-            if held_out_loss < best_loss:
-                best_step, best_loss, best = done, held_out_loss, _copy(model)
-        if done % checkpoint_every == 0 and done < recipe.steps:
-            state = {
-                "fingerprint": fingerprint,
-                "model": model.state_dict(),
-                "optimizer": optimizer.state_dict(),
-                "done": done,
-                "best_step": best_step,
-                "best_loss": best_loss,
-                "best": best,
-            }
+            held_out_loss = mean_loss(model, validation)
+            if held_out_loss < state["best_loss"]:
+                best = {name: value.clone() for name, value in model.state_dict().items()}
+                state |= {"best_step": done, "best_loss": held_out_loss, "best": best}
+        if done % checkpoint_every == 0:
+            state |= {"done": done, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
             torch.save(state, path.with_suffix(".tmp"))
             os.replace(path.with_suffix(".tmp"), path)
-        yield TrainingStep(done, loss, held_out_loss)
-    model.load_state_dict(best)
-    return TrainedModel(model.eval().requires_grad_(False), best_loss, best_step)
-
-
-def run_with_progress(
-    training: Generator[TrainingStep, None, TrainedModel], steps: int, report: Callable[[str], None]
-) -> TrainedModel:
-    """Run a training to its end and report losses and remaining time at each held-out measurement."""
-    losses: list[float] = []
-    start, count = time.perf_counter(), 0
-    while True:
-        try:
-            step = next(training)
-        except StopIteration as end:
-            return cast(TrainedModel, end.value)
-        losses.append(step.loss)
-        count += 1
-        if step.held_out is not None:
-            remaining_s = (time.perf_counter() - start) / count * (steps - step.done)
-            report(
-                f"step {step.done} of {steps}: loss {sum(losses) / len(losses):.3f}, held out "
-                f"{step.held_out:.3f} nats per token, {remaining_s / 60:.0f} min left"
-            )
-            losses.clear()
+        on_step(done, loss, held_out_loss)
+    model.load_state_dict(state["best"])
+    return TrainedModel(model.eval().requires_grad_(False), state["best_loss"], state["best_step"])
 
 
 @torch.no_grad()
@@ -323,7 +282,7 @@ def mean_loss(model: PreTrainedModel, batches: Sequence[Batch]) -> float:
     """Return the mean cross-entropy over all labeled tokens, in nats."""
     total, count = 0.0, 0
     for batch in batches:
-        labeled = int((batch.labels[:, 1:] >= 0).sum())
+        labeled = int((batch[1][:, 1:] >= 0).sum())
         total += _loss(model, batch).item() * labeled
         count += labeled
     return total / count
@@ -341,8 +300,9 @@ def _step(model: LlamaForCausalLM, optimizer: torch.optim.Optimizer, batch: Batc
 
 
 def _loss(model: PreTrainedModel, batch: Batch) -> Tensor:
-    logits = model(input_ids=batch.ids, use_cache=False).logits[:, :-1]
-    return nn.functional.cross_entropy(logits.flatten(0, 1), batch.labels[:, 1:].flatten())
+    ids, labels = batch
+    logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
+    return nn.functional.cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten())
 
 
 def _learning_rate(recipe: Recipe, done: int) -> float:
@@ -353,27 +313,9 @@ def _learning_rate(recipe: Recipe, done: int) -> float:
     return recipe.learning_rate * (FINAL_RATE + (1 - FINAL_RATE) * (1 + math.cos(math.pi * part)) / 2)
 
 
-def _copy(model: LlamaForCausalLM) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in model.state_dict().items()}
-
-
 # Export
 
 WEIGHTS = "model.safetensors"
-
-
-def create_folder(folder: Path) -> None:
-    """Create the output folder.
-
-    Raises:
-        InputError: The folder holds a finished model or cannot be created.
-    """
-    if (folder / WEIGHTS).exists():
-        raise InputError(f"{folder} holds a finished model; give another folder")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be created: {error.strerror}; give another folder") from error
 
 
 def save(
@@ -383,47 +325,28 @@ def save(
     sources: Sequence[str],
     split: dict[Part, list[Molecule]],
     folder: Path,
-) -> dict[str, Any]:
-    """Write model, tokenizer and model card, and remove the checkpoint.
-
-    Returns:
-        The facts of the model card, measured on the model as it is loaded from the folder.
-    """
+) -> None:
+    """Write model, tokenizer and model card, with measurements of the loaded model; remove the checkpoint."""
     with quiet_transformers():
         trained.model.half().save_pretrained(folder)
         build_tokenizer().save_pretrained(folder)
     loaded = load(str(folder), dtype="float32")
     # Before the engine patches the attention of the model.
-    held_out_loss = mean_loss(loaded.model, [held_out_batch(build_tokenizer(), split["held_out"])])
+    loss = mean_loss(loaded.model, held_out_batches(build_tokenizer(), split["held_out"]))
     engine = Engine(loaded.model, loaded.tokenizer, stop_token_ids=loaded.stop_token_ids)
     orders = [random_orders(molecule, 1, recipe.seed) for molecule in split["held_out"]]
     generated = generate_molecules(engine, split["held_out"], orders, ["vanilla"])
-    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in asdict(recipe).items())
-    facts = {
-        "recipe": asdict(recipe),
-        "command": f"python -m pine_engine train-molecules {data.name} --output-dir FOLDER {options}",
-        "data": data.name,
-        "data_sha256": hashlib.sha256(data.read_bytes()).hexdigest(),
-        "sources": sources,
-        "num_learned": len(split["train"]),
-        "num_held_out": len(split["held_out"]),
-        "num_left_out": len(split["predictor"]),
-        "num_parameters": sum(weights.numel() for weights in engine.model.parameters()),
-        "size_bytes": (folder / WEIGHTS).stat().st_size,
-        "best_step": trained.best_step,
-        "held_out_loss": held_out_loss,
-        "valid": sum(answer.smiles is not None for answer in generated) / len(generated),
-    }
-    (folder / "README.md").write_text(model_card(recipe, facts), encoding="utf-8")
-    (folder / CHECKPOINT).unlink(missing_ok=True)
-    return facts
-
-
-def model_card(recipe: Recipe, facts: dict[str, Any]) -> str:
-    """Return the model card as Markdown."""
+    valid = sum(answer.smiles is not None for answer in generated) / len(generated)
+    sha256 = hashlib.sha256(data.read_bytes()).hexdigest()
+    size_bytes = (folder / WEIGHTS).stat().st_size
+    num_parameters = sum(weights.numel() for weights in engine.model.parameters())
+    num_learned, num_held_out, num_left_out = (
+        len(split[part]) for part in ("train", "held_out", "predictor")
+    )
     names = ", ".join(f"`{name}` ({unit})" for name, unit in PROPERTIES.items())
-    epochs = recipe.steps * recipe.batch_size / facts["num_learned"]
-    return f"""# A small model that generates molecules
+    epochs = recipe.steps * recipe.batch_size / num_learned
+    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in asdict(recipe).items())
+    card = f"""# A small model that generates molecules
 
 Given six properties, it generates the SMILES of a molecule that should have them: {names}.
 It exists to show the effect of the order of a prompt's parts on an answer, and for nothing else: an answer
@@ -438,16 +361,16 @@ value as its text. The model's input is `<s>gap*7.86* homo*-5.87* ...<smiles>`, 
 | --- | --- |
 | architecture | Llama: {recipe.layers} layers, {recipe.heads} heads, width {recipe.hidden_size}, \
 feed-forward {recipe.intermediate_size} |
-| parameters | {facts["num_parameters"]:,}, saved as float16 ({facts["size_bytes"] / 1e6:.1f} MB) |
-| data | {"; ".join(facts["sources"])}: `{facts["data"]}`, SHA-256 `{facts["data_sha256"]}` |
+| parameters | {num_parameters:,}, saved as float16 ({size_bytes / 1e6:.1f} MB) |
+| data | {"; ".join(sources)}: `{data.name}`, SHA-256 `{sha256}` |
 | license | that of the data, also for the weights |
-| training data | {facts["num_learned"]:,} molecules: half of the file by a hash of the SMILES, less \
-{facts["num_held_out"]:,} held out |
-| excluded | the {facts["num_left_out"]:,} of the other half, for the predictor of properties |
+| training data | {num_learned:,} molecules: half of the file by a hash of the SMILES, less \
+{num_held_out:,} held out |
+| excluded | the {num_left_out:,} of the other half, for the predictor of properties |
 | training | {recipe.steps:,} steps of {recipe.batch_size} examples ({epochs:.1f} epochs); the weights are \
-those after step {facts["best_step"]:,}, with the lowest held-out loss |
-| held-out loss | {facts["held_out_loss"]:.3f} nats per token of the canonical SMILES |
-| valid | {facts["valid"]:.1%} of the {facts["num_held_out"]:,} held-out requests are answered with a \
+those after step {trained.best_step:,}, with the lowest held-out loss |
+| held-out loss | {loss:.3f} nats per token of the canonical SMILES |
+| valid | {valid:.1%} of the {num_held_out:,} held-out requests are answered with a \
 molecule (greedy, vanilla attention) |
 
 The loss covers the SMILES only. Properties have a new random order in each example and epoch, with a noise of
@@ -456,5 +379,52 @@ The loss covers the SMILES only. Properties have a new random order in each exam
 
 Made with
 
-    {facts["command"]}
+    python -m tools.train_molecules {data.name} --output-dir FOLDER {options}
 """
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def train_molecules(
+    data: Path,
+    output_dir: Annotated[Path, typer.Option()],
+    recipe: Recipe = Recipe(),
+    checkpoint_every: int = 100,
+    threads: Limit = None,
+) -> CommandResult:
+    """Train a small model that generates molecules with requested properties.
+
+    A training with the same options continues from the last checkpoint in the output folder.
+
+    Args:
+        data: JSONL file of molecules with six properties each.
+        output_dir: Folder for the checkpoint and the finished model.
+        recipe: Options that determine the weights.
+        checkpoint_every: Steps between two checkpoints.
+        threads: Number of threads of torch. Default: torch's number.
+    """
+    if (output_dir / WEIGHTS).exists():
+        raise InputError(f"{output_dir} has a finished model. Give another folder.")
+    output_dir.mkdir(parents=True, exist_ok=True)
+    molecules, sources = read_molecules(data)
+    split = split_molecules(molecules)
+    with torch_num_threads(threads):
+        trained = train(
+            recipe, split["train"], split["held_out"], output_dir, checkpoint_every, on_step=print_losses
+        )
+        save(trained, recipe, data, sources, split, output_dir)
+    row = {"model": str(output_dir), "best_step": trained.best_step, "held_out_loss": trained.held_out}
+    return CommandResult(row, [row])
+
+
+def print_losses(done: int, loss: float, held_out: float | None) -> None:
+    """Print the losses of a step where the held-out loss was measured."""
+    if held_out is not None:
+        print_note(f"step {done}: loss {loss:.3f}, held out {held_out:.3f} nats per token")
+
+
+app = typer.Typer(add_completion=False)
+app.command()(as_command(train_molecules))
+
+if __name__ == "__main__":
+    app()

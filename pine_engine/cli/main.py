@@ -26,7 +26,7 @@ from pine_engine.errors import PineError, is_out_of_memory, one_line
 
 SUBCOMMANDS = (
     *("compare", "verify", "debias", "reproduce", "bench", "evaluate", "download-data"),
-    *("report", "reproduce-paper", "train-molecules", "molecules", "methods", "models", "serve", "lm-eval"),
+    *("report", "reproduce-paper", "molecules", "methods", "models", "serve", "lm-eval"),
 )
 """Names; each is a function in a file of this folder with the same name."""
 

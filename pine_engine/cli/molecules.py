@@ -33,7 +33,7 @@ def molecules(
     Args:
         data: JSONL file of molecules whose properties are requested.
         predictor_data: JSONL file the model was trained on; the predictor uses the half that was left out.
-        model: Folder of a model created by train-molecules. Default: the shipped model.
+        model: Folder of a model created by tools/train_molecules.py. Default: the shipped model.
         methods: Names of methods.
         orders: Number of random orders of each request's properties.
         limit: Maximum number of rows. Default: all.

@@ -166,22 +166,13 @@ REFUSALS = {
     "download-data r-gsm": "gsm8k", "report --output-dir report": "--molecules",
     "reproduce-paper --output-dir papers": "download-data rewardbench",
     "reproduce-paper squad --output-dir papers": "'squad'",
-    "train-molecules absent.jsonl --output-dir model": "absent.jsonl",
-    "train-molecules train.jsonl --output-dir model --epochs 0": "epochs",
-    "train-molecules train.jsonl --output-dir model --batch-size 0": "--batch-size",
-    "train-molecules train.jsonl --output-dir model --steps -1": "--steps",
-    "train-molecules train.jsonl --output-dir model --layers 0": "--layers",
-    "train-molecules train.jsonl --output-dir model --hidden-size 18": "hidden_size",
-    "train-molecules train.jsonl --output-dir model --learning-rate 0": "learning_rate",
-    "train-molecules train.jsonl --output-dir model --noise-std nan": "noise_std",
-    "train-molecules train.jsonl --output-dir model --random-smiles-prob 1.5": "random_smiles_prob",
     "molecules absent.jsonl --predictor-data absent.jsonl": "absent.jsonl",
     "molecules train.jsonl --predictor-data train.jsonl": "m-CO", "methods --into absent.md": "absent.md",
 }  # fmt: skip
 
 LOADS_MODEL = ("compare long.json", "--labels one,two")
 CHECKED_BY_LOADER = ("--dtype", "--model", *LOADS_MODEL)
-LOADS_PACKAGES = ("molecules train.jsonl", "train-molecules train.jsonl", *LOADS_MODEL)
+LOADS_PACKAGES = ("molecules train.jsonl", *LOADS_MODEL)
 
 
 @pytest.mark.parametrize("line", REFUSALS)

@@ -225,7 +225,7 @@ def generate(engine: Engine, method: str, orders: list[tuple[int, ...]]) -> list
 def test_shipped_model_is_small_with_card() -> None:
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 10e6
     card = (FOLDER / "README.md").read_text(encoding="utf-8")
-    for words in ("QM9 (CC0", "| license |", "| held-out loss | 0.", "| valid | 9", "train-molecules"):
+    for words in ("QM9 (CC0", "| license |", "| held-out loss | 0.", "| valid | 9", "tools.train_molecules"):
         assert words in card
     assert not list(FOLDER.glob("*.pt"))
 

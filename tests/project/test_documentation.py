@@ -58,7 +58,6 @@ OPTIONS = {
 
 NOT_RUN = (
     "reproduce-paper",
-    "train-molecules",
     "download-data ",
     "--output-dir 4bit",
     "engine serve",

@@ -1,8 +1,8 @@
-"""Training of the molecule model: tokenizer, examples, resume, and the subcommand."""
+"""Training of the molecule model: tokenizer, examples, resume, and the recipe of the shipped model."""
 
+import re
 from collections import Counter
-from collections.abc import Generator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,26 +10,26 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import LlamaForCausalLM
+from tokenizers import Tokenizer
+from transformers import LlamaConfig, LlamaForCausalLM
+from typer.main import get_command
 
 from pine_engine import Document, Engine, InputError
-from pine_engine.cli import train_molecules as subcommand
-from pine_engine.cli.train_molecules import Recipe
+from pine_engine.models.load import SHIPPED
 from pine_engine.molecules.chemistry import canonical_smiles
 from pine_engine.molecules.request_rows import PROPERTIES
 from pine_engine.prompts.layout import tokenize
 from pine_engine.prompts.tasks import TASKS
-from tests.support.commands import Run
 from tests.support.molecule_rows import SMILES, molecule, row, write_rows
 from tools import train_molecules as script
 from tools.train_molecules import (
     ANY_SPELLING,
     CANONICAL,
     CHARACTERS,
-    TrainedModel,
+    Recipe,
     TrainingBatches,
-    TrainingStep,
     train,
+    train_molecules,
 )
 
 TOKENIZER = script.build_tokenizer()
@@ -39,11 +39,6 @@ RECIPE = Recipe(
     steps=9, batch_size=4, learning_rate=1.5e-3, seed=0, hidden_size=16, intermediate_size=32, layers=1,
     heads=2, noise_std=0.03, random_smiles_prob=0.5, eval_every=2,
 )  # fmt: skip
-OPTIONS = [
-    part
-    for name in ("batch_size", "hidden_size", "intermediate_size", "layers", "heads", "eval_every")
-    for part in (f"--{name.replace('_', '-')}", getattr(RECIPE, name))
-]
 
 
 @given(st.text(st.sampled_from(CHARACTERS), max_size=30))
@@ -72,8 +67,7 @@ def batches(**changes: Any) -> TrainingBatches:
 def examples(of: TrainingBatches, steps: int) -> list[tuple[str, str]]:
     pairs = []
     for step in range(steps):
-        batch = of.batch(step)
-        for ids, labels in zip(batch.ids, batch.labels, strict=True):
+        for ids, labels in zip(*of.batch(step), strict=True):
             labeled = labels >= 0
             assert (ids[labeled] == labels[labeled]).all()
             answer, text = str(TOKENIZER.decode(ids[labeled])), str(TOKENIZER.decode(ids))
@@ -109,19 +103,16 @@ def test_random_spelling_follows_own_separator() -> None:
     assert len(canonical) + len(random_spelling) == len(pairs) and set(canonical) <= smiles
 
 
-def finish(training: Generator[TrainingStep, None, TrainedModel]) -> tuple[list[TrainingStep], TrainedModel]:
-    steps = []
-    while True:
-        try:
-            steps.append(next(training))
-        except StopIteration as end:
-            return steps, end.value
+class StoppedError(Exception):
+    """Interruption of a training after a step."""
 
 
-def stop(training: Generator[TrainingStep, None, TrainedModel], after: int) -> list[TrainingStep]:
-    steps = [next(training) for _ in range(after)]
-    training.close()
-    return steps
+def stop_after(last: int) -> Any:
+    def stop(done: int, *_: object) -> None:
+        if done == last:
+            raise StoppedError
+
+    return stop
 
 
 def weights_of(model: LlamaForCausalLM) -> bytes:
@@ -134,19 +125,21 @@ def test_resumed_training_is_bitwise_identical(tmp_path: Path) -> None:
     recipe = replace(RECIPE, steps=24, learning_rate=0.05)
     random_state = torch.get_rng_state()
     (tmp_path / "stopped").mkdir()
-    steps, trained = finish(train(recipe, TRAINING[:4], HELD_OUT, tmp_path))
+    steps: list[tuple[int, float, float | None]] = []
+    arguments = (recipe, TRAINING[:4], HELD_OUT)
+    trained = train(*arguments, tmp_path, on_step=lambda *step: steps.append(step))
     assert torch.equal(torch.get_rng_state(), random_state)
-    losses = {step.done: step.held_out for step in steps if step.held_out is not None}
+    losses = {done: held_out for done, _, held_out in steps if held_out is not None}
     assert sorted(losses) == list(range(2, 25, 2))
     assert trained.held_out == min(losses.values()) == losses[trained.best_step] < losses[24]
-    batch = script.held_out_batch(TOKENIZER, HELD_OUT)
-    assert script.mean_loss(trained.model, [batch]) == pytest.approx(trained.held_out, abs=1e-6)
+    batches = script.held_out_batches(TOKENIZER, HELD_OUT)
+    assert script.mean_loss(trained.model, batches) == pytest.approx(trained.held_out, abs=1e-6)
 
-    checkpoint = trained.best_step + 2
-    arguments = (recipe, TRAINING[:4], HELD_OUT, tmp_path / "stopped")
-    first = stop(train(*arguments, checkpoint_every=checkpoint), checkpoint + 1)
-    rest, resumed = finish(train(*arguments, resume=True))
-    assert first[:checkpoint] + rest == steps
+    checkpoint, rest = trained.best_step + 2, []
+    with pytest.raises(StoppedError):
+        train(*arguments, tmp_path / "stopped", checkpoint, stop_after(checkpoint + 1))
+    resumed = train(*arguments, tmp_path / "stopped", on_step=lambda *step: rest.append(step))
+    assert rest == steps[checkpoint:]
     assert (resumed.best_step, resumed.held_out) == (trained.best_step, trained.held_out)
     assert weights_of(resumed.model) == weights_of(trained.model)
     first_model, other = (script.new_model(replace(recipe, seed=seed), TOKENIZER) for seed in (0, 1))
@@ -154,56 +147,38 @@ def test_resumed_training_is_bitwise_identical(tmp_path: Path) -> None:
 
 
 def test_checkpoint_of_other_training_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="leave --resume out"):
-        next(train(RECIPE, TRAINING, HELD_OUT, tmp_path, resume=True))
-    stop(train(RECIPE, TRAINING, HELD_OUT, tmp_path, checkpoint_every=1), 2)
-    with pytest.raises(InputError, match="add --resume"):
-        next(train(RECIPE, TRAINING, HELD_OUT, tmp_path))
+    with pytest.raises(StoppedError):
+        train(RECIPE, TRAINING, HELD_OUT, tmp_path, 1, stop_after(1))
     for recipe, molecules in ((replace(RECIPE, steps=8), TRAINING), (RECIPE, TRAINING[1:])):
-        with pytest.raises(InputError, match="other options or data"):
-            next(train(recipe, molecules, HELD_OUT, tmp_path, resume=True))
+        with pytest.raises(InputError):
+            train(recipe, molecules, HELD_OUT, tmp_path)
 
 
-@pytest.fixture
-def rows(tmp_path: Path) -> Path:
-    return write_rows(tmp_path / "train.jsonl", map(row, SMILES))
-
-
-def test_resumed_model_loads(tmp_path: Path, rows: Path, pine: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tmp_path / "model"
+def test_saved_model_loads_with_card(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows, out = write_rows(tmp_path / "train.jsonl", map(row, SMILES)), tmp_path / "model"
     threads = torch.get_num_threads()
-    arguments = ["train-molecules", rows, "--output-dir", out, "--steps", 4, *OPTIONS, "--checkpoint-every"]
-    arguments += [3, "--threads", threads + 1, "--json"]
-
-    def interrupted(*args: Any, **options: Any) -> Generator[TrainingStep, None, None]:
-        training = train(*args, **options)
-        yield from (next(training) for _ in range(3))
-        raise InterruptedError
-
-    with monkeypatch.context() as patch, pytest.raises(InterruptedError):
-        patch.setattr(script, "train", interrupted)
-        pine(*arguments)
-    assert pine(*arguments).status == 2  # a checkpoint without --resume
-    outcome = pine(*arguments, "--resume")
-    assert outcome.status == 0 and outcome.stderr.startswith("step 4 of 4: ")
+    recipe = replace(RECIPE, steps=4)
+    report = train_molecules(rows, out, recipe, checkpoint_every=3, threads=threads + 1).report
     assert torch.get_num_threads() == threads
-    report = outcome.json
-    assert report["num_learned"] + report["num_held_out"] + report["num_left_out"] == len(SMILES)
+    assert "step 4: loss" in capfd.readouterr().err
     card = (out / "README.md").read_text(encoding="utf-8")
-    assert f"| held-out loss | {report['held_out_loss']:.3f} nats" in card
-    assert report["command"].split("FOLDER ")[1] in card and "--steps 4" in report["command"]
+    assert f"| held-out loss | {report['held_out_loss']:.3f} nats" in card and "--steps 4 " in card
     assert not (out / script.CHECKPOINT).exists()
-    engine = Engine.load(str(out))
-    assert sum(weights.numel() for weights in engine.model.parameters()) == report["num_parameters"]
-    assert pine(*arguments).status == 2  # a finished model
+    num_parameters = sum(weights.numel() for weights in Engine.load(str(out)).model.parameters())
+    assert f"| parameters | {num_parameters:,}, " in card
+    with pytest.raises(InputError):
+        train_molecules(rows, out, recipe)
 
 
-def test_unusable_data_folder_or_installation_is_refused(
-    tmp_path: Path, rows: Path, pine: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    few = write_rows(tmp_path / "few.jsonl", map(row, SMILES[:3]))
-    for data, out in ((few, tmp_path / "new"), (rows, few / "new")):
-        assert pine("train-molecules", data, "--output-dir", out).status == 2
-    monkeypatch.setattr(subcommand, "SCRIPT", tmp_path / "tools" / "train_molecules.py")
-    outcome = pine("train-molecules", rows, "--output-dir", tmp_path / "new")
-    assert outcome.status == 2 and "repository" in outcome.stderr and not (tmp_path / "new").exists()
+def test_defaults_are_recipe_of_shipped_model() -> None:
+    """The command on its card, the tokenizer and the configuration."""
+    folder = SHIPPED / "molecules"
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^    python -m tools\.train_molecules (.*)$", card, re.MULTILINE)
+    context = get_command(script.app).make_context("train", line.split())
+    options = {field.name: context.params[field.name] for field in fields(Recipe)}
+    assert Recipe(**options) == Recipe()
+    assert TOKENIZER.backend_tokenizer.to_str() == Tokenizer.from_file(f"{folder}/tokenizer.json").to_str()
+    config = LlamaConfig.from_pretrained(folder).to_dict()
+    new = script.new_model(Recipe(), TOKENIZER).config.to_dict()
+    assert {**new, **{key: config[key] for key in ("architectures", "dtype")}} == config
