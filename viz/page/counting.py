@@ -38,11 +38,12 @@ def too_many_tokens(count: TokenCount, max_new_tokens: int, settings: HostSettin
 
 def planned_jobs(
     form: Form, tokens: int, *, orders: int, controls: bool, settings: HostSettings
-) -> tuple[Work, Work]:
-    """Plan a shuffle test and a position sweep of the form, without a model."""
+) -> tuple[Work, Work, Work]:
+    """Plan a run of one order, a shuffle test and a position sweep of the form, without a model."""
     documents = len(form.entries)
     shuffled = with_controls(form.methods) if controls else form.methods
     return (
+        planned(tokens=tokens, methods=len(form.methods), new_tokens=form.max_new_tokens),
         planned(
             tokens=tokens,
             methods=len(shuffled),
@@ -66,7 +67,7 @@ def bind_counting(
     runs: Sequence[Any],
 ) -> None:
     """Connect the token count and the estimates to each change and to the events of a run."""
-    bars = (page.shuffle_bar, sweep.bar)
+    bars = (page.bar, page.shuffle_bar, sweep.bar)
     scored = {"\n".join(example.answers): example for example in examples if example.answers}
 
     def problem(why: str, num_documents: int) -> dict[Any, Any]:
@@ -87,8 +88,11 @@ def bind_counting(
             page.total: notice(total_sentence(counted, form.max_new_tokens), kind="count"),
             page.editor.cards: gr.update(counts=counts),
         }
-        for bar, work in zip(bars, works, strict=True):
-            updates[bar.estimate] = notice(speed.estimate(work), kind="count")
+        labels = ("This order", f"{works[1].orders} orders", "")
+        for bar, work, label in zip(bars, works, labels, strict=True):
+            updates[bar.estimate] = notice(speed.estimate(work, label), kind="count")
+        if len(form.entries) < 2:
+            updates[page.shuffle_bar.estimate] = ""
         return updates, too_many_tokens(counted, form.max_new_tokens, settings)
 
     def follow(

@@ -24,7 +24,7 @@ from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form, TokenCount
 from viz.page.form.method_boxes import DEFAULT_METHODS
-from viz.page.jobs.cost import Work, planned
+from viz.page.jobs.cost import Work
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.sources import Sources
 from viz.page.position_sweep_job import plan_sweep
@@ -43,8 +43,8 @@ def form(count: int = 3, methods: tuple[str, ...] = ("vanilla", "nia", "pine")) 
 def test_the_estimate_is_of_the_work_that_is_planned(count: int, controls: bool, engine: Engine) -> None:
     request = form(count)
     tokens = form_layout(request, engine).num_tokens
-    shuffled, moved = planned_jobs(request, tokens, orders=6, controls=controls, settings=DEFAULTS)
-    assert plan_answers(engine, request) == planned(tokens=tokens, methods=3, new_tokens=5)
+    one, shuffled, moved = planned_jobs(request, tokens, orders=6, controls=controls, settings=DEFAULTS)
+    assert plan_answers(engine, request) == one
     assert shuffled == plan_shuffle(engine, request, count=6, seed=0, controls=controls)
     with_answer = plan_sweep(engine, request, document=0, answer="g")  # one more token is read
     assert (moved.prompts, moved.orders) == (with_answer.prompts, with_answer.orders)
@@ -110,17 +110,20 @@ def counted(
 
 
 def test_estimate_shows_work_first_and_time_later(page: gr.Blocks, sources: Sources) -> None:
-    ids = ["shuffle-status-estimate", "sweep-status-estimate"]
+    ids = ["run-status-estimate", "shuffle-status-estimate", "sweep-status-estimate"]
     before = counted(page, form())
     assert [re.sub(r"[\d,]+ tokens", "n tokens", re.sub("<[^>]+>", "", before[name])) for name in ids] == [
-        "18 prompts, n tokens; up to 90 new tokens.",
+        "This order: 3 prompts, n tokens; up to 15 new tokens.",
+        "6 orders: 18 prompts, n tokens; up to 90 new tokens.",
         "9 prompts, n tokens.",
     ]
     with sources.runs.watched(sources.runs.new("compare", ("pine",))) as run:
         run.model, run.done = "tiny", Work(1, 10, 1, 1, read_s=1.0, write_s=1.0)
     after = counted(page, form())
-    for name, most in zip(ids, ("up to ", ""), strict=True):
-        assert re.search(rf">Estimated time: {most}[\d,]+ (s|min)\.<", after[name])
+    for name, label in zip(ids, ("This order: up to", "6 orders: up to", "Estimated time:"), strict=True):
+        assert re.search(rf">{label} [\d,]+ (s|min)\.<", after[name])
+    alone = counted(page, replace(form(), entries=form().entries[:1]))
+    assert alone["shuffle-status-estimate"] == "" != alone["run-status-estimate"]
     assert sources.runs.speed("another").seconds(Work(prompt_tokens=1)) is None
 
 
@@ -132,7 +135,7 @@ def test_a_form_that_cannot_be_run_disables_its_buttons_and_states_why(page: gr.
 
 
 def test_a_form_that_cannot_be_run_has_no_estimates(page: gr.Blocks) -> None:
-    for name in ("shuffle-status-estimate", "sweep-status-estimate"):
+    for name in ("run-status-estimate", "shuffle-status-estimate", "sweep-status-estimate"):
         assert counted(page, form())[name]
         assert counted(page, replace(form(), max_new_tokens=100_000))[name] == ""
 

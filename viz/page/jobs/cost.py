@@ -94,18 +94,20 @@ class Speed:
         reading = work.prompt_tokens * total.read_s / max(1, total.prompt_tokens)
         return reading + work.new_tokens * total.write_s / max(1, total.new_tokens)
 
-    def estimate(self, work: Work) -> str:
+    def estimate(self, work: Work, label: str = "") -> str:
         """Describe the estimated time of planned work, or its amount before the first run; "" for no work.
 
-        With decoding this is an upper bound, because answers may end early.
+        With decoding this is an upper bound, because answers may end early. `label` names the work.
         """
         if not work.prompts:
             return ""
         seconds = self.seconds(work)
         if seconds is not None:
-            return f"Estimated time: {'up to ' if work.new_tokens else ''}{format_seconds(seconds)}."
+            time = f"{'up to ' if work.new_tokens else ''}{format_seconds(seconds)}"
+            return f"{label or 'Estimated time'}: {time}."
         prompts = f"{work.prompts:,} prompt{'s' if work.prompts != 1 else ''}, {work.prompt_tokens:,} tokens"
-        return f"{prompts}; up to {work.new_tokens:,} new tokens." if work.new_tokens else f"{prompts}."
+        amount = f"{prompts}; up to {work.new_tokens:,} new tokens" if work.new_tokens else prompts
+        return f"{label}: {amount}." if label else f"{amount}."
 
 
 def format_seconds(seconds: float) -> str:
