@@ -149,6 +149,28 @@ def read_certificate(path: Path) -> Certificate:
     return parse_json(Certificate, read_text(path), str(path))
 
 
+def summarize_methods(
+    comparisons: Sequence[Mapping[str, "OrderComparison"]], hashes: Mapping[str, str]
+) -> list[MethodResult]:
+    """Return the results of a certificate, from the arguments of `create_certificate`."""
+    from pine_engine.engine.orders import summarize_orders
+
+    results = []
+    for method, summary in summarize_orders(comparisons).items():
+        first = comparisons[0][method].answer
+        fields = MethodResult.model_fields.keys() & vars(summary).keys()
+        result = MethodResult(
+            **{field: getattr(summary, field) for field in fields},
+            method=method,
+            logprobs=[by_method[method].reference_logprob for by_method in comparisons],
+            first_answer=first.text,
+            first_token_ids=list(first.token_ids),
+            logits_sha256=hashes[method],
+        )
+        results.append(result)
+    return results
+
+
 def create_certificate(
     engine: "Engine",
     request: Request,
@@ -172,21 +194,7 @@ def create_certificate(
         max_new_tokens: Limit of tokens per answer.
         traced: True if attention was recorded.
     """
-    from pine_engine.engine.orders import summarize_orders
-
-    results = []
-    for method, summary in summarize_orders(comparisons).items():
-        first = comparisons[0][method].answer
-        fields = MethodResult.model_fields.keys() & vars(summary).keys()
-        result = MethodResult(
-            **{field: getattr(summary, field) for field in fields},
-            method=method,
-            logprobs=[by_method[method].reference_logprob for by_method in comparisons],
-            first_answer=first.text,
-            first_token_ids=list(first.token_ids),
-            logits_sha256=hashes[method],
-        )
-        results.append(result)
+    results = summarize_methods(comparisons, hashes)
     return Certificate(
         format=FORMAT,
         version=VERSION,

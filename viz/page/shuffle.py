@@ -129,11 +129,11 @@ def shuffle_tab(
         figure.select(show_answer, drawn, answer, **PRIVATE_EVENT)
 
     def hand_over(before: Path | None, tried: OrdersTried) -> Updates:
-        if tried.certificate is None:
+        if (made := tried.certificate) is None:
             return {}
         remove_folder(before)
         folder = disk.new_folder()
-        file, printable = write_certificate(tried.certificate, folder)
+        file, printable = write_certificate(made, folder)
         return {
             page.finished: tried.finished,
             kept: folder,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import pine_engine as pine
 from pine_engine.engine.events import Event
+from pine_engine.invariance.certificate import summarize_methods
 from viz.cards.answers import AnswerCard
 from viz.cards.shuffle import InOrders
 from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions
@@ -41,7 +42,7 @@ class OrdersTried:
         rows: Results of the finished orders.
         placed: Positions of the documents in these orders.
         finished: Run in the first order with the answers in the other ones, if it was traced.
-        certificate: Certificate of the finished orders.
+        first_certificate: Certificate of the first order, with the platform of the model.
     """
 
     sentence: str = field(compare=False)
@@ -52,7 +53,7 @@ class OrdersTried:
     rows: "tuple[pine.OrderResult, ...]" = ()
     placed: tuple[DocumentPositions, ...] = field(default=(), compare=False)  # one per row; arrays
     finished: FinishedRun | None = field(default=None, compare=False)
-    certificate: "pine.Certificate | None" = field(default=None, compare=False)
+    first_certificate: "pine.Certificate | None" = field(default=None, compare=False)
     done: Work = field(default=Work(), compare=False)
 
     @property
@@ -64,6 +65,17 @@ class OrdersTried:
     def is_complete(self) -> bool:
         """Return True if all orders are finished."""
         return len(self.rows) == len(self.orders)
+
+    @property
+    def certificate(self) -> "pine.Certificate | None":
+        """Return the certificate of the finished orders."""
+        if (first := self.first_certificate) is None:
+            return None
+        hashes = dict(zip(first.methods, first.hashes, strict=True))
+        results = summarize_methods([row.comparisons for row in self.rows], hashes)
+        return first.model_copy(
+            update={"orders": [list(order) for order in self.orders[: len(self.rows)]], "results": results}
+        )
 
     @property
     def in_orders(self) -> InOrders:
@@ -125,8 +137,17 @@ def shuffle(
                 meter.finish(item.result)
                 order = orders[len(tried.rows)]
                 if not tried.rows:
-                    hashes = pine.hash_logits(item.result)
-                    tried = replace(tried, cards=finished_cards(item.result))
+                    certificate = pine.create_certificate(
+                        engine,
+                        form_request(form),
+                        orders=orders[:1],
+                        comparisons=[item.comparisons],
+                        hashes=pine.hash_logits(item.result),
+                        seed=None if tries_all(layout.num_documents, settings.max_orders) else seed,
+                        max_new_tokens=form.max_new_tokens,
+                        traced=trace,
+                    )
+                    tried = replace(tried, cards=finished_cards(item.result), first_certificate=certificate)
                 if trace:
                     if tried.finished is None:
                         # Logits of a long answer take more memory than all the rest.
@@ -139,17 +160,6 @@ def shuffle(
                     tried = replace(tried, finished=finished, placed=(*tried.placed, placed))
                 bare = replace(item, order=order, result=replace(item.result, traces={}, logits={}))
                 tried = replace(tried, rows=(*tried.rows, bare), done=meter.work)
-                certificate = pine.create_certificate(
-                    engine,
-                    form_request(form),
-                    orders=orders[: len(tried.rows)],
-                    comparisons=[row.comparisons for row in tried.rows],
-                    hashes=hashes,
-                    seed=None if tries_all(layout.num_documents, settings.max_orders) else seed,
-                    max_new_tokens=form.max_new_tokens,
-                    traced=trace,
-                )
-                tried = replace(tried, certificate=certificate)
                 yield replace(tried, sentence=f"Order {len(tried.rows)} done")
                 continue
             meter.see(item)

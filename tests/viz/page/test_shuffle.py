@@ -11,6 +11,7 @@ import gradio as gr
 import numpy as np
 import pytest
 
+import pine_engine as pine
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import ALL_ORDERS_UP_TO
 from pine_engine.invariance.certificate import Certificate, read_certificate
@@ -157,6 +158,20 @@ def test_certificate_holds_the_request_of_the_form(engine: Engine, last: OrdersT
         cells = [row.comparisons[result.method] for row in last.rows]
         assert result.logprobs == [cell.reference_logprob for cell in cells]
         assert max(len(cell.answer.token_ids) for cell in cells) == 3
+
+
+def test_certificate_is_not_created_again_for_each_order(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, create = [], pine.create_certificate
+
+    def count(*values: Any, **options: Any) -> Certificate:
+        calls.append(options["orders"])
+        return create(*values, **options)
+
+    monkeypatch.setattr(pine, "create_certificate", count)
+    *_, view = shuffle(engine, form_of(), count=6, seed=0, controls=False, trace=False)
+    assert len(calls) == 1 and len(certificate_of(view).orders) == 6
 
 
 def test_the_seed_is_certified_where_orders_were_drawn(engine: Engine) -> None:

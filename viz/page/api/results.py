@@ -161,7 +161,7 @@ def compared(view: RunView, accepted: Sequence[str]) -> Compared | None:
 
 def shuffled(view: OrdersTried, accepted: Sequence[str]) -> Shuffled | None:
     """Return the answers of the finished orders; None before the first."""
-    if view.certificate is None:
+    if view.first_certificate is None:
         return None
     orders = [
         AnswersInOrder(
@@ -195,7 +195,7 @@ def shuffled(view: OrdersTried, accepted: Sequence[str]) -> Shuffled | None:
                 invariance_held=found.bitwise_identical if METHODS[method].is_order_invariant else None,
             )
         )
-    platform = view.certificate.platform
+    platform = view.first_certificate.platform
     return Shuffled(model=platform.model, dtype=platform.dtype, methods=methods, orders=orders)
 
 
