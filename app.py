@@ -30,8 +30,9 @@ import pine_engine as pine
 from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.models.resources import free_memory
 from pine_engine.prompts.tasks import TASKS
+from pine_engine.scheduling.queue import FairQueue
+from pine_engine.scheduling.runs import Runs
 from pine_engine.server.connections import limit_connections
-from pine_engine.server.fair_queue import FairQueue
 from viz.page.api.results import RESULTS
 from viz.page.build import build_page
 from viz.page.common.asgi import http_middleware
@@ -44,7 +45,6 @@ from viz.page.gradio_patches.tool_results import describe_results
 from viz.page.jobs import zerogpu
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.model_pool import Choice, ModelPool, shown
-from viz.page.jobs.run_log import RunLog
 from viz.page.jobs.sources import Sources
 from viz.page.serving.address_limits import AddressLimits
 from viz.page.serving.escaped_output import escape_output
@@ -86,7 +86,7 @@ def all_sources(
     *,
     allowed: Sequence[str] | None = (),
 ) -> Sources:
-    """Build the engine registry, with the queue in front of it and the log of runs."""
+    """Build the engine registry, with the owner of its runs."""
 
     def load(choice: Choice, progress: Progress) -> "pine.Engine":
         return load_engine(choice.name, choice.dtype, settings.device, progress)
@@ -95,14 +95,17 @@ def all_sources(
     return Sources(
         ModelPool(host, source, load=load, device=settings.device, allowed=allowed),
         own,
-        queue=FairQueue(
-            settings.queue_size,
-            settings.max_runs_per_client,
-            max_active=settings.max_active_runs,
-            free_memory=partial(free_memory, settings.device),
+        runs=Runs(
+            FairQueue(
+                settings.queue_size,
+                settings.max_runs_per_client,
+                max_active=settings.max_active_runs,
+                free_memory=partial(free_memory, settings.device),
+            ),
+            max_seconds=settings.time_limit_s,
+            shares_equal_runs=settings.share_equal_runs and not zerogpu.IS_ZEROGPU,
+            compute=zerogpu.compute,
         ),
-        runs=RunLog(max_seconds=settings.time_limit_s),
-        share_equal_runs=settings.share_equal_runs and not zerogpu.IS_ZEROGPU,
     )
 
 

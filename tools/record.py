@@ -16,7 +16,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import TUTORIAL_METHODS
 from pine_engine.prompts.tasks import TASKS
 from viz.cards.shuffle import InOrders
-from viz.page.answers.answering import FinishedRun, TriedOrder, answer
+from viz.page.answers.answering import FinishedRun, TriedOrder, prepare_answers
 from viz.page.answers.recorded_answers import (
     ANSWERS_FILE,
     RecordedAnswer,
@@ -25,13 +25,13 @@ from viz.page.answers.recorded_answers import (
     write_answers,
 )
 from viz.page.answers.recordings import TUTORIAL_RECORDING, Recording, write_recording
-from viz.page.attention_job import attend, attention_request
+from viz.page.attention_job import attention_request, prepare_attention
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.method_boxes import DEFAULT_METHODS
 from viz.page.form.orders import DEFAULT_ORDERS
 from viz.page.selection import first_selection
-from viz.page.shuffle_job import shuffle
+from viz.page.shuffle_job import prepare_shuffle
 
 EXAMPLE = "When was the castle built? (3 documents)"
 MAX_NEW_TOKENS = 24
@@ -60,7 +60,7 @@ def record(engine: Engine, form: Form, *, example: str) -> Recording:
 def _with_attention(engine: Engine, run: FinishedRun) -> FinishedRun:
     """Add the attention between all tokens in the initially selected head."""
     request = attention_request(run, first_selection(run))
-    *_, last = attend(engine, request)
+    *_, last = prepare_attention(engine, request).views(engine)
     assert last.weights
     of = TokenRange(request.layer, request.head, 0, request.layout.num_tokens)
     traces = dict(run.result.traces)
@@ -72,7 +72,7 @@ def _with_attention(engine: Engine, run: FinishedRun) -> FinishedRun:
 
 def _shuffle(engine: Engine, form: Form) -> tuple[FinishedRun, InOrders]:
     """Return the run in the order as entered with those in other orders, and the answers by order."""
-    *_, last = shuffle(engine, form, count=DEFAULT_ORDERS, seed=0, controls=False)
+    *_, last = prepare_shuffle(engine, form, count=DEFAULT_ORDERS, seed=0, controls=False).views(engine)
     assert last.finished is not None
     return last.finished, last.in_orders
 
@@ -80,7 +80,7 @@ def _shuffle(engine: Engine, form: Form) -> tuple[FinishedRun, InOrders]:
 def _run(engine: Engine, form: Form, order: Sequence[int]) -> FinishedRun:
     """Return a run with the documents in this order."""
     entries = tuple(form.entries[slot] for slot in order)
-    *_, last = answer(engine, replace(form, entries=entries))
+    *_, last = prepare_answers(engine, replace(form, entries=entries)).views(engine)
     assert last.finished is not None
     return last.finished
 

@@ -30,9 +30,9 @@ from pine_engine.engine.events import Event, PrefillDone, TokenGenerated
 from pine_engine.errors import Cancelled, InputError, PineError
 from pine_engine.methods.table import METHODS, get_method
 from pine_engine.models.resources import free_memory
+from pine_engine.scheduling.queue import Client, FairQueue
 from pine_engine.server.addresses import sender_of
 from pine_engine.server.connections import limit_connections
-from pine_engine.server.fair_queue import Client, FairQueue
 from pine_engine.server.jobs import ServerJob, compute_events
 from pine_engine.server.prompts import HOW_TO_GIVE_DOCUMENTS, tokenize_body
 from pine_engine.server.responses import Reply, ResponseText, server_sent

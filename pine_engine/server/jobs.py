@@ -16,10 +16,10 @@ from pine_engine.engine.generation import most_likely
 from pine_engine.engine.run import prepare_run
 from pine_engine.errors import Cancelled
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.scheduling.queue import Client, FairQueue
 from pine_engine.scheduling.scheduler import run_shared
 from pine_engine.scheduling.steps import Coroutine
 from pine_engine.scheduling.worker import RunControl
-from pine_engine.server.fair_queue import Client, FairQueue
 from pine_engine.server.schema import ApiError
 
 POLL_S = 0.1  # seconds between two checks whether the client of a queued request has disconnected

@@ -12,7 +12,7 @@ from pine_engine.prompts.parse_errors import ValidationErrors, format_validation
 from pine_engine.prompts.prompt import DocumentInput
 from pine_engine.prompts.request import MAX_DOCUMENTS
 from pine_engine.prompts.tasks import USUAL_TASK
-from pine_engine.server.fair_queue import QueueFullError
+from pine_engine.scheduling.queue import QueueFullError
 
 MAX_ALTERNATIVES = 20  # limit of the OpenAI API for top_logprobs
 MAX_STOPS = 16  # stop strings of one request

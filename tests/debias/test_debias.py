@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from pine_engine import DEBIASERS, METHODS, Document, Engine, InputError, LabeledRequest, get_methods
 from pine_engine.debias import debias, table
 from pine_engine.debias import plan as plans
+from pine_engine.debias.table import OrderKind
 from pine_engine.engine.events import GenerationFinished, PrefillDone, RunFinished, TokenGenerated
 from pine_engine.evaluation.grid import make_grid
 from pine_engine.prompts.layout import TokenLayout
@@ -311,7 +312,7 @@ def test_sampled_orders_are_distinct_and_seeded(count: int, samples: int, seed: 
     kind=st.sampled_from((None, "full", "cyclic", "sampled")),
     samples=st.integers(1, 30),
 )
-def test_num_orders_is_that_of_the_orders(count: int, kind: plans.OrderKind | None, samples: int) -> None:
+def test_num_orders_is_that_of_the_orders(count: int, kind: OrderKind | None, samples: int) -> None:
     assert plans.num_orders(count, kind, samples=samples) == len(
         plans.document_orders(count, kind, samples=samples)
     )

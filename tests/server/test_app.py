@@ -17,10 +17,10 @@ from starlette.testclient import TestClient
 import pine_engine as pine
 from pine_engine import Engine, PineError, Prompt
 from pine_engine.engine.events import TokenGenerated
+from pine_engine.scheduling.queue import Client
 from pine_engine.server import app as server_app
 from pine_engine.server import connections
 from pine_engine.server.app import Server, ServerSettings
-from pine_engine.server.fair_queue import Client
 from pine_engine.server.responses import ResponseText
 from pine_engine.server.schema import IGNORED, SUPPORTED, ChatBody, CompletionBody, parse_body
 from tests.support.api_server import running_server, wait_until

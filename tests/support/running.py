@@ -3,23 +3,44 @@
 import json
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
-from pine_engine.server.fair_queue import FairQueue
-from viz.page.jobs.cost import Work
-from viz.page.jobs.job_bar import run_on_model
+from pine_engine.engine.engine import Engine
+from pine_engine.scheduling.queue import FairQueue
+from pine_engine.scheduling.runs import Job, PreparedJob, Run, Runs, StopFlag
+from pine_engine.scheduling.work import Work
+from viz.page.jobs.connection_tracker import current_caller
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.model_pool import Choice, ModelPool
-from viz.page.jobs.run_log import LoggedRun, RunLog, StopFlag
 from viz.page.jobs.sources import Sources
+
+View = TypeVar("View")
 
 
 def new_views(views: Iterable[Any]) -> list[Any]:
     """Return the views that differ from the view before, which update the panel."""
     return [view for view, _ in groupby(views)]
+
+
+def views_of(
+    prepare: Callable[..., PreparedJob[View]], engine: Engine, *arguments: Any, **options: Any
+) -> Generator[View, None, None]:
+    """Prepare a job, and yield its views."""
+    yield from prepare(engine, *arguments, **options).views(engine)
+
+
+def unplanned(engine: Engine, *, work: Callable[..., Any], **arguments: Any) -> PreparedJob[Any]:
+    """Prepare work of unknown size: its run is alone."""
+    return PreparedJob(Work(), partial(work, **arguments))
+
+
+def job_of(work: Callable[..., Any], **arguments: Any) -> Job:
+    """Return a job of unknown size."""
+    return Job("compare", ["pine"], unplanned, {"work": work, **arguments})
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> dict[str, Any]:
@@ -33,42 +54,33 @@ def one_run(
     stop: StopFlag | None = None, *, max_seconds: float | None = None, queue: FairQueue | None = None
 ) -> dict[str, Any]:
     """Return the arguments of `run_views` for a new run. stop: flag of the user."""
-    runs = RunLog(max_seconds)
-    return {"queue": queue or FairQueue(0), "runs": runs, "run": runs.new("compare", ["pine"], stop)}
+    runs = Runs(queue, max_seconds=max_seconds)
+    return {"runs": runs, "run": runs.new("compare", ["pine"], stop)}
 
 
 def run_views(
     source: EngineSource | Callable[[], AbstractContextManager[EngineSource]],
-    work: Callable[..., Any],
+    work: Callable[..., Any] | Job,
     *,
-    queue: FairQueue,
-    runs: RunLog,
-    run: LoggedRun,
+    runs: Runs,
+    run: Run,
 ) -> Generator[Any, None, None]:
     """Yield the views and messages of a run, and at the end the reason why it failed or ended.
 
     source: model, or a function that leases it.
     """
-    main = source if isinstance(source, EngineSource) else EngineSource(_unloaded, "none")
-    lease = (lambda: nullcontext(source)) if isinstance(source, EngineSource) else source
-    sources = sources_of(main, queue=queue, runs=runs)
-    yield from run_on_model(sources, run, lease(), work, unplanned, {})
-    if run.failure:
-        yield f"failed: {run.failure}"
-    elif run.why:
-        yield run.why
+    lease = nullcontext(source) if isinstance(source, EngineSource) else source()
+    job = work if isinstance(work, Job) else job_of(work)
+    try:
+        yield from runs.submit(run, job, lease, current_caller())
+    except Exception as error:
+        yield f"failed: {error}"
+        return
+    if run.end and run.end.sentence:
+        yield run.end.sentence
 
 
 def sources_of(main: EngineSource, own: Mapping[str, EngineSource] | None = None, **options: Any) -> Sources:
     """Return the engines of a page whose model is `main`."""
     pool = ModelPool(Choice("main", "float32"), main, load=lambda *_: pytest.fail("no other model is needed"))
     return Sources(pool, own, **options)
-
-
-def _unloaded() -> Any:
-    raise AssertionError("the model is the one that is leased")
-
-
-def unplanned(*_: Any, **arguments: Any) -> Work:
-    """Return work of unknown size: the run is alone."""
-    return Work()

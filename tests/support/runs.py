@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from pine_engine import METHODS, Engine
-from viz.page.answers.answering import FinishedRun, answer
+from tests.support.running import views_of
+from viz.page.answers.answering import FinishedRun, prepare_answers
 from viz.page.form.documents import Entries, entries_from
 from viz.page.form.form import Form
 from viz.page.selection import query_choices
@@ -25,7 +26,7 @@ def form_of(entries: Entries = THREE, **changes: Any) -> Form:
 
 def finish(engine: Engine, entries: Entries, **changes: Any) -> FinishedRun:
     """Return a run of these documents, by default under all methods."""
-    *_, last = answer(engine, form_of(entries, **{"methods": tuple(METHODS)} | changes))
+    *_, last = views_of(prepare_answers, engine, form_of(entries, **{"methods": tuple(METHODS)} | changes))
     assert last.finished is not None
     return last.finished
 

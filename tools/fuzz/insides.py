@@ -131,12 +131,12 @@ def fuzz_links(targets: Targets, count: int, seed: int, tally: Tally) -> None:
 def fuzz_files(targets: Targets, count: int, seed: int, tally: Tally) -> None:
     """Read files as documents, data sets and sessions."""
     from pine_engine.prompts.document_files import read_documents
+    from pine_engine.scheduling.runs import RunLog
     from viz.page.common.bounds import MAX_DOCUMENTS
     from viz.page.files.data_sets import read_set
     from viz.page.files.limited_process import Limits
     from viz.page.files.reading_files import FileReader, without_progress
     from viz.page.form.upload import check_room
-    from viz.page.jobs.run_log import RunLog
     from viz.page.session import from_file
 
     limit = MAX_DOCUMENTS + 1

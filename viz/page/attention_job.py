@@ -4,14 +4,17 @@ import time
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 import pine_engine as pine
 from pine_engine.errors import InputError
+from pine_engine.scheduling.runs import PreparedJob
+from pine_engine.scheduling.work import Work, planned
 from viz.page.answers.answering import REDRAW_S, FinishedRun, progress_sentence
-from viz.page.jobs.cost import Meter, Work, planned
+from viz.page.jobs.meter import Meter
 from viz.page.selection import Selection, shown_place
 
 MAX_ATTENTION_TOKENS = 2_000
@@ -71,8 +74,8 @@ def recorded_attention(run: FinishedRun) -> AttentionView | None:
     )
 
 
-def attend(engine: "pine.Engine", request: AttentionRequest) -> Generator[AttentionView, None, None]:
-    """Run the prefill of each method and keep the weights of one head.
+def prepare_attention(engine: "pine.Engine", request: AttentionRequest) -> PreparedJob[AttentionView]:
+    """Plan one prefill per method.
 
     Raises InputError for a prompt beyond the limit, or if the engine is not that of the run.
     """
@@ -87,6 +90,14 @@ def attend(engine: "pine.Engine", request: AttentionRequest) -> Generator[Attent
             f"This run used {request.model}, but the current model is {engine.model_name}. Run again or "
             f"switch back to {request.model}."
         )
+    num_bytes = engine.run_bytes(request.layout, request.methods, 0)
+    work = planned(tokens=total, methods=len(request.methods), bytes_at_once=num_bytes)
+    return PreparedJob(work, partial(attend, request=request))
+
+
+def attend(engine: "pine.Engine", request: AttentionRequest) -> Generator[AttentionView, None, None]:
+    """Run the prefill of each method and keep the weights of one head."""
+    total = request.layout.num_tokens
     config = pine.TraceConfig((pine.TokenRange(request.layer, request.head, 0, total),))
     meter = Meter(total)
     events = engine.generate(request.layout, methods=request.methods, max_new_tokens=0, trace=config)
@@ -104,9 +115,3 @@ def attend(engine: "pine.Engine", request: AttentionRequest) -> Generator[Attent
     }
     sentence = f"Done: layer {request.layer}, head {request.head}, {time.monotonic() - began:.1f} s."
     yield AttentionView(sentence, request, weights, meter.work)
-
-
-def plan_attention(engine: "pine.Engine", request: AttentionRequest) -> Work:
-    """Plan one prefill per method."""
-    num_bytes = engine.run_bytes(request.layout, request.methods, 0)
-    return planned(tokens=request.layout.num_tokens, methods=len(request.methods), bytes_at_once=num_bytes)

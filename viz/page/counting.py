@@ -7,6 +7,7 @@ import gradio as gr
 
 import pine_engine as pine
 from pine_engine.errors import PineError
+from pine_engine.scheduling.work import Work, planned
 from viz.page.answers.stale import Origin, stale_html
 from viz.page.answers.workspace import Workspace
 from viz.page.common.event_options import PRIVATE_EVENT
@@ -16,7 +17,6 @@ from viz.page.form.checks import too_long
 from viz.page.form.examples import FormExample, example_of
 from viz.page.form.form import Form, TokenCount, count_tokens, read_form
 from viz.page.form.orders import number_of_orders, with_controls
-from viz.page.jobs.cost import Work, planned
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 from viz.page.position_sweep import SweepTab, compared_methods

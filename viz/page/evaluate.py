@@ -12,6 +12,7 @@ import gradio as gr
 
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.methods.table import METHODS
+from pine_engine.scheduling.runs import Job
 from viz.drawing.markup import empty_panel, render
 from viz.figures.bias_curve import plot_bias_curve
 from viz.page.common.disk import Disk, remove_folder
@@ -22,8 +23,7 @@ from viz.page.common.host_settings import HostSettings
 from viz.page.evaluate_job import (
     MeasureRequest,
     MeasureView,
-    measure_rows,
-    planned_work,
+    prepare_measure,
     results_html,
     slot_curves,
     work_sentence,
@@ -42,7 +42,7 @@ from viz.page.files.data_sets import (
 )
 from viz.page.files.reading_files import FileReader
 from viz.page.form.method_boxes import WRAPPED, build_method_boxes, build_wrapped, wrapped_choices
-from viz.page.jobs.job_bar import Job, Updates, bind_job, build_bar, build_buttons
+from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 
@@ -242,7 +242,7 @@ def evaluate_tab(
             engine = sources.now(request.rows.task.name, choice)
             estimate = ""
             if engine is not None:
-                work = planned_work(engine, request, settings)
+                work = prepare_measure(engine, request, settings).work
                 estimate = sources.runs.speed(engine.model_name).estimate(work)
         except Exception as error:
             return {bar.status: notice(explain(error), kind="error"), bar.estimate: ""}
@@ -290,15 +290,11 @@ def evaluate_tab(
             report: gr.update(value=report_file and str(report_file), visible=report_file is not None),
         }
 
-    def begin(before: Path | None, *values: Any) -> Job:
+    def begin(before: Path | None, *values: Any) -> ButtonJob:
         request = read_request(*values)
         request.settings(settings)  # raises InputError for an invalid request
-        return Job(
-            what="measure",
-            methods=request.methods,
-            work=measure_rows,
-            plan=planned_work,
-            arguments={"request": request, "host": settings},
+        return ButtonJob(
+            job=Job("measure", request.methods, prepare_measure, {"request": request, "host": settings}),
             show=show,
             task=request.rows.task.name,
             cleared={},

@@ -24,13 +24,14 @@ from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
 from pine_engine.evaluation.report.tables import Curve, Table
 from pine_engine.evaluation.settings import Key, Settings, choose, max_visited
 from pine_engine.prompts.tasks import TASKS
+from pine_engine.scheduling.runs import PreparedJob
+from pine_engine.scheduling.work import Work, format_seconds
 from viz.export.report import TITLE, measured_html, report_page
 from viz.page.answers.answering import progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import DataSet
 from viz.page.form.checks import check_answer_length, check_orders, check_rows, too_long
 from viz.page.form.read_only import check_rows_shipped
-from viz.page.jobs.cost import Work, format_seconds
 
 Beat = Literal["beat"]
 BEAT: Beat = "beat"  # item in place of an event, so that Stop takes effect during batched decoding
@@ -125,8 +126,10 @@ def work_sentence(request: MeasureRequest, host: HostSettings = DEFAULTS) -> str
     return f"{product} = {len(planned)} record{'s' if len(planned) != 1 else ''}"
 
 
-def planned_work(engine: "pine.Engine", request: MeasureRequest, host: HostSettings = DEFAULTS) -> Work:
-    """Estimate the work from the first examples; results shared by several records count once.
+def prepare_measure(
+    engine: "pine.Engine", request: MeasureRequest, host: HostSettings = DEFAULTS
+) -> PreparedJob[MeasureView]:
+    """Plan the work from the first examples; results shared by several records count once.
 
     Raises InputError as `settings` does.
     """
@@ -142,7 +145,8 @@ def planned_work(engine: "pine.Engine", request: MeasureRequest, host: HostSetti
         new_tokens = longest * sum(generation.num_rows for generation in generations)
         num_bytes = sum(engine.run_bytes(one.layout, one.method, longest) for one in prefills)
         work += Work(len(prefills), tokens, new_tokens, len(prefills), bytes_at_once=num_bytes)
-    return work.times(len(request.examples) / max(1, len(sample)))
+    work = work.times(len(request.examples) / max(1, len(sample)))
+    return PreparedJob(work, partial(measure_rows, request=request, host=host))
 
 
 def measure_rows(

@@ -12,17 +12,18 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import USUAL_TASK
+from pine_engine.scheduling.runs import Job
 from viz.drawing.identity import legend
 from viz.drawing.markup import empty_panel
 from viz.drawing.text import shorten
 from viz.page.answers.answering import FinishedRun
 from viz.page.answers.recordings import question_of, tutorial_recording
-from viz.page.attention_job import AttentionView, attend, attention_request, plan_attention
+from viz.page.attention_job import AttentionView, attention_request, prepare_attention
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import first_problem, notice
 from viz.page.common.figure_box import build_figure, figure_value
 from viz.page.internals_figures import DRAWING, FIGURES, TABS, draw_attention, how_to_read
-from viz.page.jobs.job_bar import Job, Updates, bind_job, build_bar, build_buttons
+from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.sources import Sources
 from viz.page.selection import (
     Selection,
@@ -259,16 +260,12 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
     gr.on([widget.input for widget in controls], take_controls, [*read, *controls], shown, **newest)
     tabs.select(open_tab, read, shown, trigger_mode="multiple", **PRIVATE_EVENT)
 
-    def begin(run: FinishedRun | None, view: View) -> Job:
+    def begin(run: FinishedRun | None, view: View) -> ButtonJob:
         if run is None or view.selection is None:
             raise InputError("No run yet. Click Run first.")
         request = attention_request(run, view.selection)
-        return Job(
-            what="attention",
-            methods=request.methods,
-            work=attend,
-            plan=plan_attention,
-            arguments={"request": request},
+        return ButtonJob(
+            job=Job("attention", request.methods, prepare_attention, {"request": request}),
             show=lambda view: {attended: view} if view.weights else {},
             task=run.form.task if run.form else USUAL_TASK,
             cleared={},

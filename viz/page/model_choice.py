@@ -11,12 +11,12 @@ from pine_engine.evaluation.report.published import published, tasks_of_model
 from pine_engine.models.dtypes import BYTES, REQUESTED_DTYPES
 from pine_engine.models.listing import LoadableModel, list_models
 from pine_engine.models.resources import in_words
+from pine_engine.scheduling.runs import StopFlag
 from viz.drawing.markup import render
 from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.jobs.job_bar import Updates, build_bar, build_buttons
 from viz.page.jobs.model_pool import WAIT_S, Choice, ModelPool
-from viz.page.jobs.run_log import StopFlag
 
 OPEN, CLOSE = "Change model", "Close"
 

@@ -9,6 +9,7 @@ import gradio as gr
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS, Nouns
+from pine_engine.scheduling.runs import Job
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import empty_panel
 from viz.figures.order_effects import plot_order_effects
@@ -24,10 +25,10 @@ from viz.page.form.examples import FormExample
 from viz.page.form.form import read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS
 from viz.page.internals_figures import how_to_read
-from viz.page.jobs.job_bar import Job, JobBar, Updates, bind_job, build_bar, build_buttons
+from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
-from viz.page.position_sweep_job import SweepView, plan_sweep, sweep
+from viz.page.position_sweep_job import SweepView, prepare_sweep
 
 LABELS = {row.name: row.label for row in METHODS.values()}
 
@@ -143,7 +144,7 @@ def sweep_tab(
         **PRIVATE_EVENT,
     )
 
-    def begin(choice: Choice | None, moved: int | None, reference: str | None, *values: Any) -> Job:
+    def begin(choice: Choice | None, moved: int | None, reference: str | None, *values: Any) -> ButtonJob:
         if moved is None:
             raise InputError("No document selected. Select the document to move.")
         form = read_form(*values)
@@ -160,12 +161,9 @@ def sweep_tab(
                 effects: figure_value(plot_order_effects(view.effects) if view.effects else None),
             }
 
-        return Job(
-            what="sweep",
-            methods=form.methods,
-            work=sweep,
-            plan=plan_sweep,
-            arguments={"form": form, "document": moved, "answer": reference or "", "settings": settings},
+        arguments = {"form": form, "document": moved, "answer": reference or "", "settings": settings}
+        return ButtonJob(
+            job=Job("sweep", form.methods, prepare_sweep, arguments),
             show=show,
             task=form.task,
             cleared={stale: ""},

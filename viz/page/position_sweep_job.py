@@ -7,9 +7,13 @@ import time
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pine_engine as pine
 from pine_engine.errors import InputError
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.scheduling.runs import PreparedJob
+from pine_engine.scheduling.work import Work, planned
 from viz.drawing.identity import document_letter
 from viz.figures.position_sweep import sweep_sentence
 from viz.page.answers.answering import REDRAW_S, progress_sentence
@@ -17,7 +21,7 @@ from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import check_orders, form_layout
 from viz.page.form.form import Form
 from viz.page.form.read_only import check_reference
-from viz.page.jobs.cost import Meter, Work, planned
+from viz.page.jobs.meter import Meter
 
 REFERENCE_METHOD = "pine"  # method whose answer is the default target: it favors no slot
 
@@ -46,24 +50,39 @@ class SweepView:
         return self.effects is not None
 
 
-def sweep(
+def prepare_sweep(
     engine: "pine.Engine", form: Form, *, document: int, answer: str, settings: HostSettings = DEFAULTS
-) -> Generator[SweepView, None, None]:
-    """Move a document through all slots; closing the generator stops the model.
+) -> PreparedJob[SweepView]:
+    """Tokenize a form, and plan the scores of an answer in all slots of a document.
 
     The methods of the form include vanilla and NIA; an empty answer is replaced by that of PINE. Raises
     InputError for an invalid form.
     """
-    layout = form_layout(form, engine, settings)
+    layout, answer = form_layout(form, engine, settings), answer.strip()
     check_orders(layout.num_documents, settings)
     if settings.read_only:
-        check_reference(answer.strip(), form)
+        check_reference(answer, form)
     if layout.num_documents < 2:
         raise InputError("Add a second document to run a sweep.")
     if document not in form.order:
         raise InputError(f"Document {document_letter(document)} no longer exists. Select another document.")
+    length = len(engine.tokenize_answer(answer)) if answer else form.max_new_tokens
+    work = planned(
+        tokens=layout.num_tokens + length,
+        methods=len(form.methods),
+        orders=layout.num_documents,
+        bytes_at_once=engine.run_bytes(layout, form.methods, length),
+    )
+    if not answer:
+        work += planned(tokens=layout.num_tokens, methods=1, new_tokens=form.max_new_tokens)
+    return PreparedJob(work, partial(sweep, form=form, layout=layout, document=document, answer=answer))
+
+
+def sweep(
+    engine: "pine.Engine", *, form: Form, layout: TokenLayout, document: int, answer: str
+) -> Generator[SweepView, None, None]:
+    """Move a document through all slots; closing the generator stops the model."""
     began = drawn = time.monotonic()
-    answer = answer.strip()
     meter = Meter(layout.num_tokens)
     view = SweepView("", layout.num_documents)
     if not answer:
@@ -113,21 +132,3 @@ def sweep(
         sentence=f"Done: {view.slots} slots in {seconds:.1f} s. Target answer: “{answer}”",
         effects=pine.order_effects(vanilla, nia),
     )
-
-
-def plan_sweep(
-    engine: "pine.Engine", form: Form, *, document: int, answer: str, settings: HostSettings = DEFAULTS
-) -> Work:
-    """Plan the work of a sweep, including the target answer if it is empty."""
-    layout = form_layout(form, engine, settings)
-    tokens, target = layout.num_tokens, answer.strip()
-    length = len(engine.tokenize_answer(target)) if target else form.max_new_tokens
-    moving = planned(
-        tokens=tokens + length,
-        methods=len(form.methods),
-        orders=layout.num_documents,
-        bytes_at_once=engine.run_bytes(layout, form.methods, length),
-    )
-    if target:
-        return moving
-    return moving + planned(tokens=tokens, methods=1, new_tokens=form.max_new_tokens)

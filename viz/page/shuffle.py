@@ -10,6 +10,7 @@ from typing import Any
 
 import gradio as gr
 
+from pine_engine.scheduling.runs import Job
 from viz.cards.shuffle import shuffle_answer, verdict_html
 from viz.drawing.markup import empty_panel
 from viz.figures.logprob_by_order import plot_logprob_by_order
@@ -28,10 +29,10 @@ from viz.page.common.host_settings import HostSettings
 from viz.page.form.documents import read_entries
 from viz.page.form.form import read_form
 from viz.page.form.orders import orders_label, tries_all, with_controls
-from viz.page.jobs.job_bar import Job, Updates, bind_job
+from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
-from viz.page.shuffle_job import OrdersTried, plan_shuffle, shuffle
+from viz.page.shuffle_job import OrdersTried, prepare_shuffle
 
 EMPTY_TEXT = "Run all orders to compare the answers and log-probabilities across document orders."
 
@@ -153,7 +154,7 @@ def shuffle_tab(
         seed: float | None,
         controls: bool,
         *values: Any,
-    ) -> Job:
+    ) -> ButtonJob:
         form = read_form(*values)
         now = Origin(form, choice, is_for_all_orders=True)
         before = orders_before(shown, origin, now)
@@ -169,18 +170,11 @@ def shuffle_tab(
             cleared = {answer: "", offer: gr.update(visible=False), shuffled: now}
             return updates | cleared | draw(panel, tried, form.task, accepted)
 
-        return Job(
-            what="shuffle",
-            methods=with_controls(form.methods) if controls else form.methods,
-            work=shuffle,
-            plan=plan_shuffle,
-            arguments={
-                "form": form,
-                "count": int(count),
-                "seed": int(seed or 0),
-                "controls": controls,
-                "settings": settings,
-            },
+        methods = with_controls(form.methods) if controls else form.methods
+        arguments = {"form": form, "settings": settings, "controls": controls}
+        arguments |= {"count": int(count), "seed": int(seed or 0)}
+        return ButtonJob(
+            job=Job("shuffle", methods, prepare_shuffle, arguments),
             show=show_view,
             task=form.task,
             cleared=run_begun(page, form) | {page.bar.status: notice("")},

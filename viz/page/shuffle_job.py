@@ -7,10 +7,14 @@ import time
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pine_engine as pine
 from pine_engine.engine.events import Event
 from pine_engine.invariance.certificate import summarize_methods
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.scheduling.runs import PreparedJob
+from pine_engine.scheduling.work import Work, planned
 from viz.cards.answers import AnswerCard
 from viz.cards.shuffle import InOrders
 from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions
@@ -29,7 +33,7 @@ from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import check_orders, form_layout
 from viz.page.form.form import Form, form_request
 from viz.page.form.orders import tries_all, with_controls
-from viz.page.jobs.cost import Meter, Work, planned
+from viz.page.jobs.meter import Meter
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def orders_for(
     return pine.sample_orders(num_documents, count - 1, seed)
 
 
-def shuffle(
+def prepare_shuffle(
     engine: "pine.Engine",
     form: Form,
     *,
@@ -107,15 +111,38 @@ def shuffle(
     controls: bool,
     settings: HostSettings = DEFAULTS,
     trace: bool = True,
-) -> Generator[OrdersTried, None, None]:
-    """Run the form in one order after another; closing the generator stops the model.
-
-    Raises InputError for an invalid form.
-    """
+) -> PreparedJob[OrdersTried]:
+    """Tokenize a form, and plan its answers in all orders. Raises InputError for an invalid form."""
     layout = form_layout(form, engine, settings)
     if controls:
         form = replace(form, methods=with_controls(form.methods))
     slots = orders_for(layout.num_documents, count, seed, settings)
+    num_bytes = engine.run_bytes(
+        layout, form.methods, form.max_new_tokens, num_orders=len(slots), return_logits=True
+    )
+    work = planned(
+        tokens=layout.num_tokens,
+        methods=len(form.methods),
+        orders=len(slots),
+        new_tokens=form.max_new_tokens,
+        bytes_at_once=num_bytes,
+    )
+    sampled_by = None if tries_all(layout.num_documents, settings.max_orders) else seed
+    return PreparedJob(
+        work, partial(shuffle, form=form, layout=layout, slots=slots, seed=sampled_by, trace=trace)
+    )
+
+
+def shuffle(
+    engine: "pine.Engine",
+    *,
+    form: Form,
+    layout: TokenLayout,
+    slots: list[tuple[int, ...]],
+    seed: int | None,
+    trace: bool,
+) -> Generator[OrdersTried, None, None]:
+    """Run the form in one order after another; closing the generator stops the model."""
     orders = tuple(tuple(form.order[slot] for slot in order) for order in slots)
     meter = Meter(layout.num_tokens)
     cards = {card.method: card for card in waiting_cards(form.methods)}
@@ -143,7 +170,7 @@ def shuffle(
                         orders=orders[:1],
                         comparisons=[item.comparisons],
                         hashes=pine.hash_logits(item.result),
-                        seed=None if tries_all(layout.num_documents, settings.max_orders) else seed,
+                        seed=seed,
                         max_new_tokens=form.max_new_tokens,
                         traced=trace,
                     )
@@ -190,29 +217,4 @@ def caption_of(engine: "pine.Engine", form: Form) -> str:
         f"{form.max_new_tokens} new tokens. Each row is computed independently and compared with row 1. Δ "
         "logit: maximum over question and answer tokens up to the first difference. Log-probability: of the "
         "method’s row-1 answer."
-    )
-
-
-def plan_shuffle(
-    engine: "pine.Engine",
-    form: Form,
-    *,
-    count: int,
-    seed: int,
-    controls: bool,
-    settings: HostSettings = DEFAULTS,
-    trace: bool = True,
-) -> Work:
-    """Plan the work of a shuffle test, from the arguments of `shuffle`."""
-    layout = form_layout(form, engine, settings)
-    methods = with_controls(form.methods) if controls else form.methods
-    num_orders = len(orders_for(layout.num_documents, count, seed, settings))
-    return planned(
-        tokens=layout.num_tokens,
-        methods=len(methods),
-        orders=num_orders,
-        new_tokens=form.max_new_tokens,
-        bytes_at_once=engine.run_bytes(
-            layout, methods, form.max_new_tokens, num_orders=num_orders, return_logits=True
-        ),
     )

@@ -11,12 +11,13 @@ import pytest
 from pine_engine.attention.trace import TokenRange, TokenWeights, TraceConfig
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
+from tests.support.running import views_of
 from tests.support.runs import THREE, finish, form_of
 from tests.support.viz_reading import read_html
 from viz.page import attention_job
 from viz.page.answers import answering
-from viz.page.answers.answering import FinishedRun, answer
-from viz.page.attention_job import AttentionView, attend, attention_request, plan_attention
+from viz.page.answers.answering import FinishedRun, prepare_answers
+from viz.page.attention_job import AttentionView, attention_request, prepare_attention
 from viz.page.internals_figures import draw_attention
 from viz.page.selection import Query, Selection, first_selection
 
@@ -34,9 +35,9 @@ def selection() -> Selection:
 @pytest.fixture(scope="module")
 def attended(engine: Engine, run: FinishedRun) -> AttentionView:
     request = attention_request(run, Selection("pine", Query("document", 1), 1, 2))
-    *_, last = attend(engine, request)
+    *_, last = views_of(prepare_attention, engine, request)
     # The estimate before the computation equals its cost.
-    plan = plan_attention(engine, request)
+    plan = prepare_attention(engine, request).work
     assert (last.done.prompts, last.done.prompt_tokens) == (plan.prompts, plan.prompt_tokens)
     return last
 
@@ -124,10 +125,10 @@ def test_what_cannot_be_computed_is_refused_in_a_sentence(
 ) -> None:
     request = attention_request(run, selection)
     with pytest.raises(InputError, match="This run used another, but the current model is tiny"):
-        next(attend(engine, replace(request, model="another")))
+        next(views_of(prepare_attention, engine, replace(request, model="another")))
     monkeypatch.setattr(attention_job, "MAX_ATTENTION_TOKENS", 10)
     with pytest.raises(InputError, match="up to 10"):
-        next(attend(engine, request))
+        next(views_of(prepare_attention, engine, request))
 
 
 def test_stopped_job_closes_its_events(
@@ -142,7 +143,10 @@ def test_stopped_job_closes_its_events(
     monkeypatch.setattr(engine, "generate", start)
     for module in (answering, attention_job):
         monkeypatch.setattr(module, "REDRAW_S", 0.0)
-    for job in (answer(engine, form_of()), attend(engine, attention_request(run, selection))):
+    for job in (
+        views_of(prepare_answers, engine, form_of()),
+        views_of(prepare_attention, engine, attention_request(run, selection)),
+    ):
         next(job)
         job.close()
     assert [inspect.getgeneratorstate(events) for events in started] == [inspect.GEN_CLOSED] * 2
@@ -152,7 +156,7 @@ def test_it_can_be_stopped(
     engine: Engine, run: FinishedRun, selection: Selection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention_job, "REDRAW_S", 0.0)
-    views: Any = attend(engine, attention_request(run, selection))
+    views: Any = views_of(prepare_attention, engine, attention_request(run, selection))
     with closing(views):
         assert "prefill, layer" in next(views).sentence
     assert list(views) == []

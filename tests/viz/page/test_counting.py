@@ -10,25 +10,25 @@ import pytest
 
 from app import all_sources
 from pine_engine.engine.engine import Engine
-from pine_engine.server.fair_queue import FairQueue
+from pine_engine.scheduling.queue import FairQueue
+from pine_engine.scheduling.work import Work
 from tests.support.widgets import built
-from viz.page.answers.answering import plan_answers
+from viz.page.answers.answering import prepare_answers
 from viz.page.answers.stale import Origin
 from viz.page.build import build_page
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.counting import planned_jobs, too_many_tokens
-from viz.page.evaluate_job import MeasureRequest, planned_work
+from viz.page.evaluate_job import MeasureRequest, prepare_measure
 from viz.page.files.data_sets import read_built_in
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form, TokenCount
 from viz.page.form.method_boxes import DEFAULT_METHODS
-from viz.page.jobs.cost import Work
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.sources import Sources
-from viz.page.position_sweep_job import plan_sweep
-from viz.page.shuffle_job import plan_shuffle
+from viz.page.position_sweep_job import prepare_sweep
+from viz.page.shuffle_job import prepare_shuffle
 
 TEXTS = ["red cat", "green", "white hats", "x", "y"]
 
@@ -44,21 +44,21 @@ def test_the_estimate_is_of_the_work_that_is_planned(count: int, controls: bool,
     request = form(count)
     tokens = form_layout(request, engine).num_tokens
     one, shuffled, moved = planned_jobs(request, tokens, orders=6, controls=controls, settings=DEFAULTS)
-    assert plan_answers(engine, request) == one
-    assert shuffled == plan_shuffle(engine, request, count=6, seed=0, controls=controls)
-    with_answer = plan_sweep(engine, request, document=0, answer="g")  # one more token is read
+    assert prepare_answers(engine, request).work == one
+    assert shuffled == prepare_shuffle(engine, request, count=6, seed=0, controls=controls).work
+    with_answer = prepare_sweep(engine, request, document=0, answer="g").work  # one more token is read
     assert (moved.prompts, moved.orders) == (with_answer.prompts, with_answer.orders)
     assert moved.prompt_tokens == with_answer.prompt_tokens - moved.prompts
-    assert plan_sweep(engine, request, document=0, answer="").new_tokens == request.max_new_tokens
+    assert prepare_sweep(engine, request, document=0, answer="").work.new_tokens == request.max_new_tokens
 
 
 def test_a_measurement_is_estimated_from_its_first_rows(engine: Engine) -> None:
     rows = read_built_in("retrieval_qa")
     assert len(rows.examples) == 6
     request = MeasureRequest(rows, 6, ("vanilla", "pine"), ("gold-all",), True, False, 5)
-    about, exact = planned_work(engine, request), Work()
+    about, exact = prepare_measure(engine, request).work, Work()
     for example in rows.examples:
-        exact += planned_work(engine, replace(request, rows=replace(rows, examples=(example,))))
+        exact += prepare_measure(engine, replace(request, rows=replace(rows, examples=(example,)))).work
     assert exact.prompts == about.prompts == 6 * (4 + 1)  # PINE needs one order of each
     assert about.new_tokens == exact.new_tokens
     assert about.prompt_tokens == pytest.approx(exact.prompt_tokens, rel=0.1)
@@ -69,7 +69,7 @@ def test_four_documents_in_24_orders_share_a_machine_of_16_gb(embedded: Engine) 
     request = Form(
         "retrieval_qa", "Who?", "", tuple(DEFAULT_METHODS), 48, entries_from([("", "one " * 120)] * 4)
     )
-    work = plan_shuffle(embedded, request, count=6, seed=0, controls=False)
+    work = prepare_shuffle(embedded, request, count=6, seed=0, controls=False).work
     assert (work.prompts, work.orders) == (96, 24) and work.prompt_tokens > 96 * 480
     assert 2**30 < work.bytes_at_once < 1.25 * 2**30
     queue = FairQueue(4, max_active=4, free_memory=lambda: 12e9)
@@ -117,7 +117,7 @@ def test_estimate_shows_work_first_and_time_later(page: gr.Blocks, sources: Sour
         "6 orders: 18 prompts, n tokens; up to 90 new tokens.",
         "9 prompts, n tokens.",
     ]
-    with sources.runs.watched(sources.runs.new("compare", ("pine",))) as run:
+    with sources.runs.recorded(run := sources.runs.new("compare")):
         run.model, run.done = "tiny", Work(1, 10, 1, 1, read_s=1.0, write_s=1.0)
     after = counted(page, form())
     for name, label in zip(ids, ("This order: up to", "6 orders: up to", "Estimated time:"), strict=True):
@@ -171,10 +171,10 @@ def test_remark_of_an_example_is_shown_beside_its_results(page: gr.Blocks) -> No
 
 def test_what_was_broken_off_is_no_measure() -> None:
     sources = all_sources(EngineSource(lambda: pytest.fail("not needed"), "none"), None, DEFAULTS)
-    with sources.runs.watched(sources.runs.new("compare", ("pine",))) as run:
+    with sources.runs.recorded(run := sources.runs.new("compare")):
         run.model, run.done = "tiny", Work(1, 10, 1, 1, read_s=1.0, write_s=1.0)
         run.stop.requested = True
-        run.over()
+        assert run.must_end()
     assert sources.runs.speed("tiny").seconds(Work(prompt_tokens=1)) is None
 
 

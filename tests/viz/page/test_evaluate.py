@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pine_engine.errors import InputError
+from pine_engine.scheduling.runs import Runs, StopFlag
 from tests.support.widgets import whole_page
 from viz.page.common.bounds import MAX_ROWS
 from viz.page.evaluate import chosen_rows
@@ -26,7 +27,6 @@ from viz.page.files.data_sets import (
 from viz.page.files.reading_files import FileReader, without_progress
 from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.method_boxes import OFFERED, WRAPPED, wrapped_choices
-from viz.page.jobs.run_log import RunLog, StopFlag
 
 SETS = [name for _, name in built_in_choices()]
 ROW = {"id": "a", "task": "retrieval_qa", "question": "Why?", "documents": [{"text": "one"}, {"text": "two"}]}
@@ -89,7 +89,7 @@ def rows_file(folder: Path, *rows: object) -> Path:
 
 
 def uploaded(file: Path) -> DataSet:
-    return without_progress(read_uploaded(FileReader(RunLog()), file, max_documents=20, say=str))
+    return without_progress(read_uploaded(FileReader(Runs()), file, max_documents=20, say=str))
 
 
 def test_uploaded_rows_are_read_up_to_a_limit(tmp_path: Path) -> None:

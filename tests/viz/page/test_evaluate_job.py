@@ -16,7 +16,9 @@ from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.parts import task_part
 from pine_engine.evaluation.settings import Key
 from pine_engine.methods.table import METHODS
+from pine_engine.scheduling.runs import StopFlag
 from pine_engine.scheduling.steps import PendingPrefill
+from pine_engine.scheduling.work import format_seconds
 from tests.support.records import run_info, swept
 from tests.support.running import new_views, one_run, run_views
 from tests.support.viz_reading import read_html, table_cells
@@ -28,7 +30,7 @@ from viz.page.evaluate_job import (
     MeasureView,
     changed_answers,
     measure_rows,
-    planned_work,
+    prepare_measure,
     results_html,
     slot_curves,
     work_of,
@@ -36,9 +38,7 @@ from viz.page.evaluate_job import (
     write_files,
 )
 from viz.page.files.data_sets import read_built_in
-from viz.page.jobs.cost import format_seconds
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.run_log import StopFlag
 
 
 def sent_request(name: str = "retrieval_qa", **changes: Any) -> MeasureRequest:
@@ -122,9 +122,9 @@ def test_shared_work_is_counted_once(engine: Engine) -> None:
     assert (work.read_s, work.write_s) == (8.0, 4.0)
 
     names = ("vanilla", "permutation_full:vanilla", "calibration_every")
-    plan = planned_work(
+    plan = prepare_measure(
         engine, sent_request("judge_pair", methods=names, orders=("as-is", "swapped"), limit=1)
-    )
+    ).work
     # Both orders and three prompts without content; two answers, and two that go on from four prompts each.
     assert plan.prompts == 5 and plan.new_tokens == 3 * (2 + 2 * 4)
 

@@ -15,19 +15,20 @@ from pine_engine.engine.engine import Engine
 from pine_engine.models.dtypes import BYTES
 from pine_engine.models.listing import LoadableModel
 from pine_engine.models.resources import in_words
+from pine_engine.scheduling.runs import StopFlag
+from tests.support.running import views_of
 from tests.support.serving import Serve
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
 from tools.load_clients import Page, PageSession, Question
-from viz.page.answers.answering import answer
+from viz.page.answers.answering import prepare_answers
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.documents import entries_from
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.model_pool import Choice, ModelPool
-from viz.page.jobs.run_log import StopFlag
 from viz.page.model_choice import facts_html
 
 FIRST = load_examples()[0]
@@ -50,7 +51,7 @@ def answers_alone(folder: Path) -> dict[str, str]:
     """Return the answers of the model by method."""
     entries = entries_from([("", text) for text in QUESTION.documents])
     request = Form(FIRST.task, QUESTION.question, "", QUESTION.methods, QUESTION.tokens, entries)
-    *_, last = answer(Engine.load(str(folder)), request)
+    *_, last = views_of(prepare_answers, Engine.load(str(folder)), request)
     return {card.method: card.text.strip() for card in last.cards}
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, ModelError
+from pine_engine.scheduling.runs import StopFlag
 from tests.support.running import one_run, run_views
 from tests.support.runs import THREE, form_of, swapped
 from viz.page.answers.cards import stopped_cards, waiting_cards
@@ -19,7 +20,6 @@ from viz.page.form.documents import Entry, entries_json, read_entries
 from viz.page.form.form import Form, count_tokens
 from viz.page.form.pasting import split_pasted
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.run_log import StopFlag
 
 # The documents editor
 

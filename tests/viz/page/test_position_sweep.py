@@ -8,7 +8,8 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from tests.support.running import new_views
+from pine_engine.scheduling.runs import StopFlag
+from tests.support.running import new_views, views_of
 from tests.support.runs import THREE, form_of, swapped
 from tests.support.widgets import whole_page
 from viz.figures.position_sweep import plot_position_sweep
@@ -16,9 +17,8 @@ from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_json
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
-from viz.page.jobs.run_log import StopFlag
 from viz.page.position_sweep import compared_methods, moved_at_first, work_sentence
-from viz.page.position_sweep_job import sweep
+from viz.page.position_sweep_job import prepare_sweep
 
 
 def form(*methods: str) -> Form:
@@ -27,7 +27,7 @@ def form(*methods: str) -> Form:
 
 def test_a_letter_is_followed_and_every_value_is_the_engines(engine: Engine) -> None:
     request = form("vanilla", "nia", "pine")
-    views = list(sweep(engine, request, document=0, answer=" so "))
+    views = list(views_of(prepare_sweep, engine, request, document=0, answer=" so "))
     assert pickle.loads(pickle.dumps(views)) == views  # as on ZeroGPU
     assert [len(view.steps) for view in new_views(views) if view.finding] == [1, 2, 3, 3]
     last, layout = views[-1], form_layout(request, engine)  # B, A, C: the letters in the slots
@@ -50,19 +50,19 @@ def test_left_empty_the_answer_is_that_of_pine(engine: Engine) -> None:
         engine.run(form_layout(request, engine), methods=["pine"], max_new_tokens=3).answers["pine"].text
     )
     assert written.strip()
-    *_, last = sweep(engine, request, document=2, answer="  ")
+    *_, last = views_of(prepare_sweep, engine, request, document=2, answer="  ")
     assert last.sentence.endswith(f"Target answer: “{written.strip()}”")
 
 
 def test_invalid_sweep_shows_its_problem(engine: Engine) -> None:
     alone = replace(form("vanilla", "nia"), entries=THREE[:1])
     with pytest.raises(InputError, match="Add a second document"):
-        next(sweep(engine, alone, document=0, answer="so"))
+        next(views_of(prepare_sweep, engine, alone, document=0, answer="so"))
     with pytest.raises(InputError, match="Document D no longer exists"):
-        next(sweep(engine, form("vanilla", "nia"), document=3, answer="so"))
+        next(views_of(prepare_sweep, engine, form("vanilla", "nia"), document=3, answer="so"))
     silent = Engine(engine.model, engine.tokenizer, stop_token_ids=frozenset(range(97)))
     with pytest.raises(InputError, match="PINE’s answer is empty"):
-        list(sweep(silent, form("vanilla", "nia"), document=0, answer=""))
+        list(views_of(prepare_sweep, silent, form("vanilla", "nia"), document=0, answer=""))
 
 
 def test_sweep_without_a_selected_document_moves_none() -> None:

@@ -16,8 +16,9 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import ALL_ORDERS_UP_TO
 from pine_engine.invariance.certificate import Certificate, read_certificate
 from pine_engine.methods.table import METHODS
-from pine_engine.server.fair_queue import FairQueue
-from tests.support.running import new_views, sources_of
+from pine_engine.scheduling.queue import FairQueue
+from pine_engine.scheduling.runs import Runs, StopFlag
+from tests.support.running import new_views, sources_of, views_of
 from tests.support.runs import THREE, form_of, swapped
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
@@ -35,9 +36,8 @@ from viz.page.form.examples import NO_EXAMPLE, load_examples
 from viz.page.form.form import form_request
 from viz.page.form.orders import with_controls
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.run_log import StopFlag
 from viz.page.shuffle import answer_behind, shuffle_tab
-from viz.page.shuffle_job import OrdersTried, caption_of, orders_for, shuffle
+from viz.page.shuffle_job import OrdersTried, caption_of, orders_for, prepare_shuffle
 
 FIGURES = ("shuffle-matrix", "shuffle-positions", "shuffle-spread")
 B_A_C = swapped(THREE, 0)
@@ -47,7 +47,7 @@ NOTHING = (Shown((), "retrieval_qa"), None)  # answers on the page, and their or
 
 @pytest.fixture(scope="module")
 def views(engine: Engine) -> list[OrdersTried]:
-    return list(shuffle(engine, form_of(B_A_C), count=6, seed=0, controls=True))
+    return list(views_of(prepare_shuffle, engine, form_of(B_A_C), count=6, seed=0, controls=True))
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,9 @@ def test_controls_follow_what_was_chosen_and_promise_nothing() -> None:
 
 
 def test_without_controls_only_selected_methods_run(engine: Engine) -> None:
-    *_, last = shuffle(engine, form_of(THREE[:2], methods=("pine",)), count=2, seed=0, controls=False)
+    *_, last = views_of(
+        prepare_shuffle, engine, form_of(THREE[:2], methods=("pine",)), count=2, seed=0, controls=False
+    )
     assert last.sentence.startswith("Done: 2 orders")
     assert [method.name for method in last.methods] == ["pine"]
     assert [list(row.comparisons) for row in last.rows] == [["pine"]] * 2
@@ -102,7 +104,7 @@ def test_orders_grow_by_one(views: list[OrdersTried], last: OrdersTried) -> None
 
 def test_without_traces_there_is_no_run(engine: Engine) -> None:
     request = form_of(THREE[:2], methods=("pine",))
-    *_, last = shuffle(engine, request, count=2, seed=0, controls=False, trace=False)
+    *_, last = views_of(prepare_shuffle, engine, request, count=2, seed=0, controls=False, trace=False)
     assert last.is_complete and last.finished is None and last.placed == ()
     assert certificate_of(last).traced is False
 
@@ -170,13 +172,15 @@ def test_certificate_is_not_created_again_for_each_order(
         return create(*values, **options)
 
     monkeypatch.setattr(pine, "create_certificate", count)
-    *_, view = shuffle(engine, form_of(), count=6, seed=0, controls=False, trace=False)
+    *_, view = views_of(prepare_shuffle, engine, form_of(), count=6, seed=0, controls=False, trace=False)
     assert len(calls) == 1 and len(certificate_of(view).orders) == 6
 
 
 def test_the_seed_is_certified_where_orders_were_drawn(engine: Engine) -> None:
     five = entries_from([("", f"text {number}") for number in range(5)])
-    *_, view, _ = shuffle(engine, form_of(five, methods=("pine",)), count=2, seed=7, controls=False)
+    *_, view, _ = views_of(
+        prepare_shuffle, engine, form_of(five, methods=("pine",)), count=2, seed=7, controls=False
+    )
     assert certificate_of(view).seed == 7
     assert [tuple(order) for order in certificate_of(view).orders] == orders_for(5, 2, 7)
 
@@ -203,7 +207,7 @@ def events(source: EngineSource, tmp_path_factory: pytest.TempPathFactory) -> di
     def build() -> Any:
         with gr.Blocks() as blocks:
             page = Workspace(load_examples())
-            sources = sources_of(source, queue=FairQueue(4))
+            sources = sources_of(source, runs=Runs(FairQueue(4)))
             pressed, *_ = shuffle_tab(page, sources, gr.State(None), DEFAULTS, disk)
         return blocks, pressed, page
 

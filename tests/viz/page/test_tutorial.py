@@ -11,12 +11,13 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.plan import MASKED
 from pine_engine.methods.table import METHODS
+from tests.support.running import views_of
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, read_html
 from tests.support.worked_matrices import read_matrix
 from tests.viz.cards.test_tutorial import addresses, entries
 from viz.cards.tutorial import PAPER, Step
-from viz.page.answers.answering import FinishedRun, TriedOrder, answer
+from viz.page.answers.answering import FinishedRun, TriedOrder, prepare_answers
 from viz.page.answers.recordings import tutorial_recording
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
@@ -52,7 +53,7 @@ def run(tiny_llama: Callable[..., Any]) -> FinishedRun:
 
 def run_of(engine: Engine, methods: tuple[str, ...] = ("vanilla", "pine")) -> FinishedRun:
     form = Form("retrieval_qa", "Which is green?", "Answer.", methods, 3, entries_from(TEXTS))
-    *_, last = answer(engine, form)
+    *_, last = views_of(prepare_answers, engine, form)
     assert last.finished is not None
     return last.finished
 

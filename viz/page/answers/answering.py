@@ -4,10 +4,14 @@ import time
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pine_engine as pine
 from pine_engine.engine.events import Event, RunResult
 from pine_engine.methods.table import METHODS
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.scheduling.runs import PreparedJob
+from pine_engine.scheduling.work import Work, planned
 from viz.cards.answers import AnswerCard
 from viz.drawing.identity import document_letter
 from viz.figures.answer_tokens import AnswerTokens, answer_tokens
@@ -15,7 +19,7 @@ from viz.page.answers.cards import waiting_cards
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout
 from viz.page.form.form import Form
-from viz.page.jobs.cost import Meter, Work, planned
+from viz.page.jobs.meter import Meter
 
 REDRAW_S = 0.1  # minimum time between two redraws, in seconds
 
@@ -114,11 +118,27 @@ def progress_sentence(event: Event) -> str:
             return "Generating answers"
 
 
-def answer(
+def prepare_answers(
     engine: "pine.Engine", form: Form, settings: HostSettings = DEFAULTS, *, trace: bool = True
-) -> Generator[RunView, None, None]:
-    """Run the form and yield views; the last has the finished run. Raises InputError for an invalid form."""
+) -> PreparedJob[RunView]:
+    """Tokenize a form, and plan one answer per method. Raises InputError for an invalid form."""
     layout = form_layout(form, engine, settings)
+    work = planned(
+        tokens=layout.num_tokens,
+        methods=len(form.methods),
+        new_tokens=form.max_new_tokens,
+        bytes_at_once=engine.run_bytes(layout, form.methods, form.max_new_tokens),
+    )
+    shares_documents = settings.share_equal_runs
+    return PreparedJob(
+        work, partial(answer, form=form, layout=layout, trace=trace, shares_documents=shares_documents)
+    )
+
+
+def answer(
+    engine: "pine.Engine", *, form: Form, layout: TokenLayout, trace: bool, shares_documents: bool
+) -> Generator[RunView, None, None]:
+    """Run the form and yield views; the last has the finished run."""
     cards = {card.method: card for card in waiting_cards(form.methods)}
     meter = Meter(layout.num_tokens)
     events = engine.generate(
@@ -126,7 +146,7 @@ def answer(
         methods=form.methods,
         max_new_tokens=form.max_new_tokens,
         trace=trace,
-        prefix_cache=engine.active_prefixes if settings.share_equal_runs else None,
+        prefix_cache=engine.active_prefixes if shares_documents else None,
     )
     began = drawn = time.monotonic()
     with closing(events):
@@ -167,16 +187,3 @@ def read_answers(engine: "pine.Engine", result: RunResult, order: tuple[int, ...
         method: answer_tokens(engine.decode_tokens, result, method, order, METHODS[method].label)
         for method in result.traces
     }
-
-
-def plan_answers(
-    engine: "pine.Engine", form: Form, settings: HostSettings = DEFAULTS, *, trace: bool = True
-) -> Work:
-    """Plan the work of one answer per method."""
-    layout = form_layout(form, engine, settings)
-    return planned(
-        tokens=layout.num_tokens,
-        methods=len(form.methods),
-        new_tokens=form.max_new_tokens,
-        bytes_at_once=engine.run_bytes(layout, form.methods, form.max_new_tokens),
-    )

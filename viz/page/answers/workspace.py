@@ -7,9 +7,10 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.prompts.tasks import TASKS
+from pine_engine.scheduling.runs import Job
 from viz.cards.answers import AnswerCard
 from viz.cards.shuffle import InOrders
-from viz.page.answers.answering import RunView, answer, plan_answers
+from viz.page.answers.answering import RunView, prepare_answers
 from viz.page.answers.base_rate import base_rate_html
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards
 from viz.page.answers.order_table import build_order_table, order_table_json, with_run
@@ -26,7 +27,7 @@ from viz.page.form.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.form.orders import DEFAULT_ORDERS, build_orders, orders_label
 from viz.page.form.splitting_panel import splitting_panel
 from viz.page.form.upload import bind_upload
-from viz.page.jobs.job_bar import Job, Updates, bind_job, build_bar, build_buttons
+from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 
@@ -217,7 +218,7 @@ def bind_scores(page: Workspace) -> None:
 def _bind_run(page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings) -> Any:
     def begin(
         shown: Shown, origin: Origin | None, choice: Choice | None, accepted: str | None, *values: Any
-    ) -> Job:
+    ) -> ButtonJob:
         form = read_form(*values)
         now = Origin(form, choice, is_for_all_orders=True)
         before = orders_before(shown, origin, now)
@@ -232,12 +233,8 @@ def _bind_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
             updates = show(page, shown, accepted) | {page.origin: now}
             return updates | {page.finished: run} if run else updates
 
-        return Job(
-            what="compare",
-            methods=form.methods,
-            work=answer,
-            plan=plan_answers,
-            arguments={"form": form, "settings": settings},
+        return ButtonJob(
+            job=Job("compare", form.methods, prepare_answers, {"form": form, "settings": settings}),
             show=show_view,
             task=form.task,
             cleared=run_begun(page, form) | {page.shuffle_bar.status: notice("")},

@@ -7,7 +7,7 @@ import inspect
 import json
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
@@ -23,22 +23,21 @@ from pine_engine.methods.table import get_methods
 from pine_engine.prompts.parse_errors import MAX_SHOWN, format_validation_errors
 from pine_engine.prompts.prompt import Document, DocumentInput
 from pine_engine.prompts.tasks import USUAL_TASK
-from viz.page.answers.answering import answer, plan_answers
+from pine_engine.scheduling.runs import Job
+from viz.page.answers.answering import prepare_answers
 from viz.page.api.results import ApiResult, MethodName, compared, measured, shuffled, traced
 from viz.page.common.event_options import MODEL_EVENT
 from viz.page.common.failures import explain
 from viz.page.common.host_settings import HostSettings
-from viz.page.evaluate_job import MeasureRequest, measure_rows, planned_work
+from viz.page.evaluate_job import MeasureRequest, prepare_measure
 from viz.page.files.data_sets import DataSet, read_uploaded
 from viz.page.files.reading_files import FileReader, without_progress
 from viz.page.form.checks import check_answer_length, check_rows
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.jobs.cost import Work
-from viz.page.jobs.job_bar import JobView, run_on_model
+from viz.page.jobs.job_bar import JobView
 from viz.page.jobs.sources import Sources
-from viz.page.shuffle_job import plan_shuffle
-from viz.page.shuffle_job import shuffle as run_orders
+from viz.page.shuffle_job import prepare_shuffle
 
 PROGRESS_S = 1.0  # seconds between two messages of progress to a client
 USUAL_ORDERS = ("as-is", "reversed")  # default orders of /measure
@@ -91,7 +90,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         form = _form(settings, question, documents, methods, max_new_tokens, instruction)
         report = partial(compared, accepted=tuple(answers or ()))
         run = {"form": form, "settings": settings, "trace": False}
-        return _answer(sources, "api compare", form.methods, answer, plan_answers, report, run)
+        return _answer(sources, Job("api compare", form.methods, prepare_answers, run), report)
 
     def shuffle(
         question: str,
@@ -125,7 +124,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         run = {"form": form, "settings": settings, "trace": False}
         run |= {"count": orders, "seed": seed, "controls": False}
         report = partial(shuffled, accepted=tuple(answers or ()))
-        return _answer(sources, "api shuffle", form.methods, run_orders, plan_shuffle, report, run)
+        return _answer(sources, Job("api shuffle", form.methods, prepare_shuffle, run), report)
 
     def trace(
         question: str,
@@ -152,7 +151,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         """
         form = _form(settings, question, documents, methods, max_new_tokens, instruction)
         report, run = partial(traced, arrays=arrays), {"form": form, "settings": settings}
-        return _answer(sources, "api trace", form.methods, answer, plan_answers, report, run)
+        return _answer(sources, Job("api trace", form.methods, prepare_answers, run), report)
 
     def measure(
         rows: list[dict[str, Any]],
@@ -186,8 +185,8 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             logprobs=True,
             max_new_tokens=max_new_tokens,
         )
-        run, task = {"request": request, "host": settings}, data.task.name
-        return _answer(sources, "api measure", chosen, measure_rows, planned_work, measured, run, task=task)
+        run = {"request": request, "host": settings}
+        return _answer(sources, Job("api measure", chosen, prepare_measure, run), measured, data.task.name)
 
     for call in (compare, shuffle, trace, measure):
         api(_checked(call), api_name=call.__name__, **MODEL_EVENT)
@@ -265,33 +264,29 @@ def _data_set(reader: FileReader, rows: list[dict[str, Any]], settings: HostSett
 
 
 def _answer(
-    sources: Sources,
-    what: str,
-    methods: Sequence[str],
-    work: Callable[..., Generator[View, None, None]],
-    plan: Callable[..., Work],
-    report: Callable[[View], ApiResult | None],
-    arguments: Mapping[str, Any],
-    *,
-    task: str = USUAL_TASK,
+    sources: Sources, job: Job, report: Callable[[View], ApiResult | None], task: str = USUAL_TASK
 ) -> dict[str, Any]:
-    """Run the work on the model of a task and report its last view; see `stop_reason` for an early end.
+    """Run the job on the model of a task and report its last view; see `stop_reason` for an early end.
 
     Raises gr.Error if the run fails or has no result yet.
     """
-    run = sources.runs.new(what, methods)
+    run, steps = sources.submit(job, task)
     progress = gr.Progress()
     last: View | None = None
-    informed = 0.0
-    for step in run_on_model(sources, run, sources.lease(task), work, plan, arguments):
-        if isinstance(step, str):
-            continue
-        last, run.done = step, step.done
-        if time.monotonic() - informed >= PROGRESS_S:
-            informed = time.monotonic()
-            progress(step.progress, desc=step.sentence)
-    result = None if run.failure or last is None else report(last)
+    informed, failure = 0.0, ""
+    try:
+        for step in steps:
+            if isinstance(step, str):
+                continue
+            last = step
+            if time.monotonic() - informed >= PROGRESS_S:
+                informed = time.monotonic()
+                progress(step.progress, desc=step.sentence)
+    except Exception as error:
+        failure = explain(error)
+    why = run.end.sentence if run.end else ""
+    result = None if failure or last is None else report(last)
     if result is None:
-        raise gr.Error(run.failure or run.why or "The run produced no answer.", print_exception=False)
-    stop_reason = {"stop_reason": run.why} if run.why else {}
+        raise gr.Error(failure or why or "The run produced no answer.", print_exception=False)
+    stop_reason = {"stop_reason": why} if why else {}
     return result.model_dump(mode="json", exclude={"stop_reason"}) | stop_reason

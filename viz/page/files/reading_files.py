@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pine_engine.errors import InputError, PineError
-from pine_engine.server.fair_queue import FairQueue
+from pine_engine.scheduling.queue import FairQueue
+from pine_engine.scheduling.runs import SHUTTING_DOWN, WAIT_S, End, EndReason, Run, Runs
 from viz.page.files.limited_process import LimitError, Limits, run_in_subprocess
 from viz.page.jobs.connection_tracker import current_client, listener_check, stop_if_disconnected
-from viz.page.jobs.job_bar import WAIT_S
-from viz.page.jobs.run_log import SHUTTING_DOWN, LoggedRun, RunLog
 
 Result = TypeVar("Result")
 Update = TypeVar("Update")
@@ -25,7 +24,7 @@ class FileReader:
     Only saved sessions, which are small, are parsed elsewhere.
     """
 
-    def __init__(self, runs: RunLog, limits: Limits | None = None) -> None:
+    def __init__(self, runs: Runs, limits: Limits | None = None) -> None:
         self._runs, self._limits = runs, limits or Limits()
         self._queue = FairQueue(MAX_WAITING_UPLOADS, what="for uploads")
 
@@ -46,35 +45,35 @@ class FileReader:
             ticket = stack.enter_context(self._queue.join(current_client(), listener_check()))
             while ahead := ticket.wait(WAIT_S):
                 stop_if_disconnected()
-                if self._runs.closing:
+                if self._runs.is_closing:
                     raise PineError(SHUTTING_DOWN)
                 yield say(f"Queued: {ahead} upload{'s' if ahead != 1 else ''} ahead of you.")
-            run = self._runs.new(what, ())
-            run.is_upload = True
-            stack.enter_context(self._runs.watched(run))
+            run = self._runs.new(what, is_upload=True)
+            stack.enter_context(self._runs.recorded(run))
             try:
                 return run_in_subprocess(function, *arguments, limits=self._limits, look=lambda: _go_on(run))
             except LimitError as error:
-                run.outcome, run.why = self._reason(error, files)
-                raise InputError(run.why) from error
+                run.end = self._end(error, files)
+                raise InputError(run.end.sentence) from error
             except InputError as error:
                 sentence = by_name(str(error), files)
                 if len(sentence) > MAX_MESSAGE_CHARACTERS:
                     sentence = f"{sentence[:MAX_MESSAGE_CHARACTERS]} ..."
                 raise InputError(sentence) from error
 
-    def _reason(self, error: LimitError, files: Sequence[Path]) -> tuple[str, str]:
-        """Return the outcome for the log and the sentence for the user."""
+    def _end(self, error: LimitError, files: Sequence[Path]) -> End:
+        """Return the end of an upload beyond a limit."""
         named = files[0].name if len(files) == 1 else f"one of {len(files)} files"
         limits = self._limits
         memory, text = f"{limits.memory // 1_000_000:,} MB", f"{limits.answer // 1_000_000:,} MB"
         less = "Upload a smaller file or its text as .txt."
-        return {
+        ends: dict[str, tuple[EndReason, str]] = {
             "time": ("timeout", f"Timeout: parsing {named} took more than {limits.cpu_s:g} s. {less}"),
             "memory": ("out_of_memory", f"Out of memory: parsing {named} needs more than {memory}. {less}"),
             "answer": ("rejected", f"Too much text: {named} has more than {text}. Upload a smaller file."),
             "died": ("rejected", f"Parsing {named} failed: it is corrupted. Export it again."),
-        }[error.which]
+        }
+        return End(*ends[error.which])
 
 
 def without_progress(words: Generator[Any, None, Result]) -> Result:
@@ -87,11 +86,11 @@ def without_progress(words: Generator[Any, None, Result]) -> Result:
             return result
 
 
-def _go_on(run: LoggedRun) -> None:
+def _go_on(run: Run) -> None:
     """Raise Cancelled after a disconnect, and PineError during a shutdown."""
     stop_if_disconnected()
-    if why := run.over():
-        raise PineError(why)
+    if run.must_end() and run.end:
+        raise PineError(run.end.sentence)
 
 
 def by_name(sentence: str, paths: Sequence[Path]) -> str:

@@ -16,8 +16,9 @@ from gradio.context import LocalContext
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pine_engine.errors import Cancelled
+from pine_engine.scheduling.queue import Client
+from pine_engine.scheduling.runs import Caller
 from pine_engine.server.addresses import sender_of
-from pine_engine.server.fair_queue import Client
 from viz.page.common.asgi import without_headers
 
 LISTENING_S = 10.0
@@ -148,6 +149,11 @@ def current_client() -> Client:
     """Return the client of this thread; an anonymous one outside of events."""
     page: Any = LocalContext.blocks.get(None)
     return Client() if page is None else page.connections.client(LocalContext.request.get(None))
+
+
+def current_caller() -> Caller:
+    """Return the caller of this thread, by which its run ends after a disconnect."""
+    return Caller(current_client(), listener_check(), stop_if_disconnected)
 
 
 def listener_check() -> Callable[[], bool]:

@@ -85,6 +85,11 @@ class EngineSource:
         return None if self._engine is None else self._engine.model_name
 
     @property
+    def sentence(self) -> str:
+        """Return the progress of loading, or its end, in words."""
+        return self.status.sentence
+
+    @property
     def status(self) -> Status:
         """Return the status of the model."""
         if self._failure:

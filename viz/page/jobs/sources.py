@@ -1,41 +1,45 @@
-"""Registry of engines: that of the host, those of tasks, and selected ones."""
+"""Engines of the page, that of the host, those of tasks, and selected ones, with their runs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import pine_engine as pine
+from pine_engine.debias.table import find_measured
 from pine_engine.errors import PineError
 from pine_engine.prompts.tasks import TASKS
-from pine_engine.server.fair_queue import FairQueue
+from pine_engine.scheduling.runs import Job, Run, Runs, StopFlag
+from viz.page.jobs.connection_tracker import current_caller
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.model_pool import Choice, ModelPool
-from viz.page.jobs.run_log import RunLog
-from viz.page.jobs.shared_runs import SharedRuns
 
 SMALL_MODEL_S = 20.0  # maximum wait, in seconds, for the model of a task, which has some megabytes
 
 
 class Sources:
-    """Engines of the page: those of a pool, and those of tasks; with the queue and the log of runs.
-
-    With `share_equal_runs`, requests that equal an active one follow it.
-    """
+    """Engines of the page: those of a pool, and those of tasks; with the runs on them."""
 
     def __init__(
         self,
         pool: ModelPool,
         own: Mapping[str, EngineSource] | None = None,
         *,
-        queue: FairQueue | None = None,
-        runs: RunLog | None = None,
-        share_equal_runs: bool = True,
+        runs: Runs | None = None,
     ) -> None:
         self.pool = pool
         self.main = pool.main
-        self.queue = queue or FairQueue(most=0)
-        self.shared_runs = SharedRuns(self.queue, is_enabled=share_equal_runs)
-        self.runs = runs or RunLog()
+        self.runs = runs or Runs()
         self._own = dict(own or {})
+
+    def submit(
+        self, job: Job, task: str, chosen: Choice | None = None, stop: StopFlag | None = None
+    ) -> tuple[Run, Generator[Any, None, None]]:
+        """Return a new run of the client of this thread on the model of a task, and its steps.
+
+        See `Runs.submit` for the steps and their errors. The log names known methods only.
+        """
+        run = self.runs.new(job.what, [name for name in job.methods if find_measured(name)], stop)
+        return run, self.runs.submit(run, job, self.lease(task, chosen), current_caller())
 
     @contextmanager
     def lease(self, task: str, chosen: Choice | None = None) -> Iterator[EngineSource]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import gradio as gr
 
@@ -21,10 +21,9 @@ except ImportError:  # not there, or a folder of that name in which there is non
 
 import pine_engine as pine
 from pine_engine.errors import InputError, ModelError, PineError
+from pine_engine.scheduling.runs import PreparedJob
+from pine_engine.scheduling.work import Speed, Work, format_seconds
 from viz.page.common.failures import explain
-from viz.page.jobs.cost import Speed, Work, format_seconds
-
-View = TypeVar("View")
 
 START_S = 10  # extra seconds of a GPU request for moving the weights to the GPU
 MARGIN = 1.5  # safety factor of the estimated time
@@ -50,30 +49,24 @@ def place(engine: "pine.Engine") -> None:
     _placed.append(engine)
 
 
-def compute(
-    engine: "pine.Engine",
-    work: "Callable[[pine.Engine], Generator[View, None, None]]",
-    *,
-    plan: "Callable[[pine.Engine], Work]",
-) -> Generator[View, None, None]:
-    """Yield the views of `work(engine)`; closing the generator stops the model.
+def compute(engine: "pine.Engine", job: PreparedJob[Any]) -> Generator[Any, None, None]:
+    """Yield the views of a job on an engine; closing the generator stops the model.
 
-    `work` is a module-level function with plain arguments bound by functools.partial. On ZeroGPU raises
-    PineError with the message of the failure, and InputError for work beyond the quota.
+    The job can be pickled. On ZeroGPU raises PineError with the message of the failure, and InputError for
+    work beyond the quota.
     """
     if not IS_ZEROGPU:
-        yield from work(engine)
+        yield from job.views(engine)
         return
     if engine not in _placed:
         raise ModelError(
             f"{engine.model_name} is not available: ZeroGPU supports only models loaded at startup. "
             "Select the default model."
         )
-    planned = plan(engine)
-    seconds = gpu_request_seconds(planned, _speed)
+    seconds = gpu_request_seconds(job.work, _speed)
     began = time.monotonic()
     try:
-        with closing(_compute_on_gpu(_placed.index(engine), work, seconds)) as views:
+        with closing(_compute_on_gpu(_placed.index(engine), job.views, seconds)) as views:
             for number, view in enumerate(views):
                 if isinstance(view, _Failed):
                     raise PineError(view.sentence)
@@ -85,7 +78,7 @@ def compute(
             f"ZeroGPU error: {error.message} (GPU time: {seconds} s). Partial results are kept. "
             "Try again later or with a smaller request."
         ) from error
-    _speed.learn(guessed(planned), time.monotonic() - began)
+    _speed.learn(guessed(job.work), time.monotonic() - began)
 
 
 def guessed(work: Work) -> Work:
@@ -110,17 +103,17 @@ def gpu_request_seconds(work: Work, speed: Speed) -> int:
 
 
 def _compute_placed(
-    index: int, work: "Callable[[pine.Engine], Generator[Any, None, None]]", seconds: int
+    index: int, views: "Callable[[pine.Engine], Generator[Any, None, None]]", seconds: int
 ) -> Generator[Any, None, None]:
-    """Yield the views of the work, then its failure, if any; `index` is the engine in _placed."""
+    """Yield the views, then the failure, if any; `index` is the engine in _placed."""
     try:
-        yield from work(_placed[index])
+        yield from views(_placed[index])
     except Exception as error:
         yield _Failed(explain(error))
 
 
-def _seconds_of(index: int, work: Any, seconds: int) -> int:
-    """Return the seconds of the request; spaces calls it with the arguments of the work."""
+def _seconds_of(index: int, views: Any, seconds: int) -> int:
+    """Return the seconds of the request; spaces calls it with the arguments of `_compute_placed`."""
     return seconds
 
 

@@ -22,8 +22,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 import pine_engine as pine
+from pine_engine.scheduling.runs import SHUTTING_DOWN, Runs
 from viz.page.common.theme import PLOTLY, PLOTLY_ADDRESS
-from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog
 from viz.page.jobs.sources import Sources
 from viz.page.serving.response_cache import FOREVER
 
@@ -46,26 +46,25 @@ def add_routes(app: Starlette, sources: Sources, num_sessions: Callable[[], int]
     began, runs = time.monotonic(), sources.runs
 
     async def health(_: Request) -> Response:
-        stage, waiting = sources.main.status.stage, sources.queue.waiting
+        stage = sources.main.status.stage
         record = {
             "status": stage,
             "model": sources.main.model_name,
             "version": pine.__version__,
             "uptime_s": round(time.monotonic() - began, 1),
             "runs": runs.outcomes.total(),
-            "running": runs.open - waiting,
+            "running": runs.num_running,
             "failures": runs.outcomes["failed"],
-            "waiting": waiting,
+            "waiting": runs.queue.waiting,
         }
         return JSONResponse(record, 200 if stage == "ready" else 503)
 
     async def metrics(_: Request) -> Response:
-        waiting = sources.queue.waiting
         gauges = {
             "ready": int(sources.main.status.stage == "ready"),
             "uptime_seconds": round(time.monotonic() - began, 1),
-            "running": runs.open - waiting,
-            "waiting": waiting,
+            "running": runs.num_running,
+            "waiting": runs.queue.waiting,
             "sessions": num_sessions(),
         }
         lines = [f"# TYPE pine_{name} gauge\npine_{name} {value}" for name, value in gauges.items()]
@@ -99,7 +98,7 @@ def wait_for_end(received: "SimpleQueue[float]") -> float:
             return received.get(timeout=POLL_S)
 
 
-def shut_down(page: gr.Blocks, runs: RunLog, timeout_s: float, *, since: float) -> None:
+def shut_down(page: gr.Blocks, runs: Runs, timeout_s: float, *, since: float) -> None:
     """Reject new runs, let active ones finish until a deadline, stop the rest and close the page.
 
     Every wait is bounded, because `docker stop` kills after 10 s: the process exits EXIT_S seconds after the
@@ -107,7 +106,7 @@ def shut_down(page: gr.Blocks, runs: RunLog, timeout_s: float, *, since: float) 
     """
     deadline = since + timeout_s
     threading.Thread(target=_exit_at, args=(deadline + EXIT_S,), daemon=True).start()
-    log.info("Shutting down: waiting for %d active runs, up to %g s", runs.open, timeout_s)
+    log.info("Shutting down: waiting for %d active runs, up to %g s", runs.num_open, timeout_s)
     if not runs.close(_until(deadline)) and not runs.wait(_until(deadline + STOP_S)):
         _notify_waiting(page)  # a layer of a large model takes longer
     time.sleep(LAST_MESSAGES_S)

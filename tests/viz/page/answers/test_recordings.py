@@ -11,10 +11,11 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import METHODS
+from tests.support.running import views_of
 from tests.support.tokenizers import letter_tokenizer
 from tools import record as record_command
 from tools.record import example_form, record, record_answers
-from viz.page.answers.answering import answer
+from viz.page.answers.answering import prepare_answers
 from viz.page.answers.recorded_answers import fingerprint, recorded_answers, recorded_of, write_answers
 from viz.page.answers.recordings import (
     TUTORIAL_RECORDING,
@@ -123,7 +124,7 @@ def test_the_recorded_run_is_of_an_example_that_the_page_has() -> None:
 def test_the_embedded_model_still_answers_as_recorded(embedded: Engine) -> None:
     """If not: make record."""
     run = tutorial_recording().run
-    *_, last = answer(embedded, example_form(tutorial_recording().example))
+    *_, last = views_of(prepare_answers, embedded, example_form(tutorial_recording().example))
     assert last.finished is not None
     assert {method: messages.token_ids for method, messages in last.finished.answer_records.items()} == {
         method: messages.token_ids for method, messages in run.answer_records.items()

@@ -9,12 +9,12 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from tests.support.running import sources_of
+from pine_engine.scheduling.runs import Runs
+from pine_engine.scheduling.work import Work
+from tests.support.running import job_of, sources_of
 from viz.page.api.calls import _answer
 from viz.page.api.results import ApiResult
-from viz.page.jobs.cost import Work
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.run_log import RunLog
 
 NO_TIME = 1e-9  # seconds that are over at the first look
 
@@ -49,8 +49,8 @@ def counted(_: Engine, to: int, of: int) -> Generator[Counted, None, None]:
 def request(
     source: EngineSource, work: Callable[..., Any], max_seconds: float | None = None, **values: int
 ) -> Any:
-    sources = sources_of(source, runs=RunLog(max_seconds))
-    return _answer(sources, "api count", ("pine",), work, lambda engine, **_: Work(), Counted.result, values)
+    sources = sources_of(source, runs=Runs(max_seconds=max_seconds))
+    return _answer(sources, job_of(work, **values), Counted.result)
 
 
 def test_call_returns_its_last_result(source: EngineSource) -> None:

@@ -14,7 +14,8 @@ import pytest
 from pine_engine.errors import Cancelled, InputError, PineError
 from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.prompt import Document
-from pine_engine.server.fair_queue import Client
+from pine_engine.scheduling.queue import Client
+from pine_engine.scheduling.runs import SHUTTING_DOWN, Runs
 from tests.support import apart
 from tests.support.running import logged
 from tools.fuzz.corpus import pdf_bomb, pdf_of_comments
@@ -22,7 +23,6 @@ from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.files import reading_files
 from viz.page.files.limited_process import Limits
 from viz.page.files.reading_files import FileReader, without_progress
-from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog
 
 MB = 1_000_000
 SHORT = Limits(cpu_s=1)
@@ -46,7 +46,7 @@ def children() -> int:
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Iterator[FileReader]:
     """A reader that is busy for the whole test."""
-    reader, file, over = FileReader(RunLog()), tmp_path / "process", threading.Event()
+    reader, file, over = FileReader(Runs()), tmp_path / "process", threading.Event()
 
     def sleep() -> None:
         with pytest.raises(Cancelled):
@@ -71,7 +71,7 @@ def test_file_is_read_and_logged_without_text(tmp_path: Path, caplog: pytest.Log
     caplog.set_level(logging.INFO)  # of all packages
     file = tmp_path / f"{SECRET}.txt"
     file.write_text(f"The {SECRET} sleeps.")
-    runs = RunLog()
+    runs = Runs()
     assert without_progress(read(FileReader(runs), file)) == [Document(f"The {SECRET} sleeps.", SECRET)]
     line = logged(caplog)
     assert (line["operation"], line["outcome"], line["model"]) == ("read documents", "done", "")
@@ -113,7 +113,7 @@ def test_file_rejected_is_named_and_logged(
     paths = [tmp_path / name for name in files]
     for path, content in zip(paths, files.values(), strict=True):
         path.write_bytes(content())
-    message = message_of(FileReader(RunLog(), limits), *paths)
+    message = message_of(FileReader(Runs(), limits), *paths)
     assert words in message and len(message) < 1100
     assert logged(caplog)["outcome"] == outcome
     assert not any(name in caplog.text for name in files)
@@ -126,7 +126,7 @@ def test_file_rejected_is_named_and_logged(
 def test_bombs_are_parsed_one_at_a_time(tmp_path: Path) -> None:
     file = tmp_path / "packed.pdf"
     file.write_bytes(pdf_bomb())
-    reader, others = FileReader(RunLog(), SHORT), children()
+    reader, others = FileReader(Runs(), SHORT), children()
     before = psutil.Process().memory_info().rss
     shown_text: list[str] = []
     threads = [threading.Thread(target=lambda: shown_text.append(message_of(reader, file))) for _ in range(4)]
@@ -144,7 +144,7 @@ def test_bombs_are_parsed_one_at_a_time(tmp_path: Path) -> None:
 def test_long_file_is_read_up_to_limit(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     file.write_text("text\n" + "a\n" * 4_900_000)
-    found = without_progress(read(FileReader(RunLog(), Limits(memory=150 * MB)), file))
+    found = without_progress(read(FileReader(Runs(), Limits(memory=150 * MB)), file))
     assert len(found) == MAX_DOCUMENTS + 1
 
 
@@ -198,14 +198,14 @@ def test_disconnect_ends_the_process(
             raise Cancelled
 
     monkeypatch.setattr(reading_files, "stop_if_disconnected", left)
-    reader = FileReader(RunLog())
+    reader = FileReader(Runs())
     with pytest.raises(Cancelled):
         without_progress(reader.read(apart.sleep_as, file, what="read rows", files=[], say=str))
-    assert not psutil.pid_exists(int(file.read_text())) and logged(caplog)["outcome"] == "client_disconnected"
+    assert not psutil.pid_exists(int(file.read_text())) and logged(caplog)["outcome"] == "disconnected"
 
 
 def test_shutdown_ends_the_process(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    file, runs = tmp_path / "process", RunLog()
+    file, runs = tmp_path / "process", Runs()
     messages: list[str] = []
 
     def sleep() -> None:
@@ -217,7 +217,7 @@ def test_shutdown_ends_the_process(tmp_path: Path, caplog: pytest.LogCaptureFixt
     thread.start()
     while not file.exists():
         time.sleep(0.02)
-    assert runs.open == 0  # it is no run
+    assert runs.num_open == 0  # it is no run
     assert not runs.close(0) and runs.wait(30)
     thread.join()
     assert messages == [SHUTTING_DOWN] and not psutil.pid_exists(int(file.read_text()))

@@ -9,6 +9,7 @@ from app import build_app
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document
+from tests.support.running import views_of
 from tests.support.widgets import built
 from viz.page.answers import answering
 from viz.page.common.host_settings import HostSettings
@@ -20,8 +21,8 @@ from viz.page.form.form import Form
 from viz.page.form.orders import number_of_orders, tries_all
 from viz.page.form.pasting import pasted_sentence
 from viz.page.jobs.loading import EngineSource
-from viz.page.position_sweep_job import sweep
-from viz.page.shuffle_job import orders_for, shuffle
+from viz.page.position_sweep_job import prepare_sweep
+from viz.page.shuffle_job import orders_for, prepare_shuffle
 
 TEXTS = ["red cat", "green hat", "white mat"]
 LIMITED = HostSettings(
@@ -53,10 +54,21 @@ def test_orders_are_limited_where_they_are_tried(engine: Engine) -> None:
     assert len(orders_for(3, 4, 0, LIMITED)) == 4 and len(orders_for(2, 9, 0, LIMITED)) == 2
     with pytest.raises(InputError, match="Too many orders: 5 .limit: 4."):
         orders_for(3, 5, 0, LIMITED)
-    *_, done = shuffle(engine, form(max_new_tokens=16), count=4, seed=1, controls=False, settings=LIMITED)
+    *_, done = views_of(
+        prepare_shuffle, engine, form(max_new_tokens=16), count=4, seed=1, controls=False, settings=LIMITED
+    )
     assert done.sentence.startswith("Done: 4 orders")
     with pytest.raises(InputError, match="Too many orders: 4 .limit: 3."):
-        next(sweep(engine, form([*TEXTS, "x"]), document=0, answer="so", settings=HostSettings(max_orders=3)))
+        next(
+            views_of(
+                prepare_sweep,
+                engine,
+                form([*TEXTS, "x"]),
+                document=0,
+                answer="so",
+                settings=HostSettings(max_orders=3),
+            )
+        )
 
 
 def test_a_sample_is_announced_where_not_all_orders_are_allowed() -> None:

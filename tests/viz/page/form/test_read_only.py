@@ -14,9 +14,10 @@ from app import build_app
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
+from tests.support.running import views_of
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.widgets import built
-from viz.page.answers.answering import answer
+from viz.page.answers.answering import prepare_answers
 from viz.page.common.host_settings import HostSettings
 from viz.page.evaluate_job import MeasureRequest
 from viz.page.files.data_sets import OWN, built_in_choices, read_built_in
@@ -26,7 +27,7 @@ from viz.page.form.form import Form
 from viz.page.form.read_only import NOTE, check_rows_shipped, check_shipped
 from viz.page.internals import View
 from viz.page.jobs.loading import EngineSource
-from viz.page.position_sweep_job import sweep
+from viz.page.position_sweep_job import prepare_sweep
 from viz.page.session import session_of, to_code
 
 READ_ONLY = HostSettings(read_only=True)
@@ -77,14 +78,20 @@ OTHERS = [
 @pytest.mark.parametrize("other", OTHERS)
 def test_nothing_else_is_run(other: Form, engine: Engine) -> None:
     with pytest.raises(InputError, match="Demo mode"):
-        next(answer(engine, other, READ_ONLY))
+        next(views_of(prepare_answers, engine, other, READ_ONLY))
 
 
 def test_a_reference_answer_is_the_examples_own(engine: Engine) -> None:
     request = form(methods=("vanilla", "nia"))
     with pytest.raises(InputError, match="Demo mode"):
-        next(sweep(engine, request, document=0, answer="an answer of my own", settings=READ_ONLY))
-    assert next(sweep(engine, request, document=0, answer=SHORT.answers[0], settings=READ_ONLY)).sentence
+        next(
+            views_of(
+                prepare_sweep, engine, request, document=0, answer="an answer of my own", settings=READ_ONLY
+            )
+        )
+    assert next(
+        views_of(prepare_sweep, engine, request, document=0, answer=SHORT.answers[0], settings=READ_ONLY)
+    ).sentence
 
 
 def test_only_the_rows_of_the_page_are_measured() -> None:

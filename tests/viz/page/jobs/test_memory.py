@@ -6,7 +6,7 @@ import numpy as np
 import psutil
 import pytest
 
-from viz.page.jobs.run_log import trim_memory
+from pine_engine.scheduling.runs import trim_memory
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc keeps freed memory so")

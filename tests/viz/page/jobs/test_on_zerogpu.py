@@ -16,17 +16,18 @@ from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.examples import Example
 from pine_engine.prompts.prompt import as_documents
 from tests.support.api_server import wait_until
+from tests.support.running import views_of
 from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.visiting import visiting
 from tools.load_clients import PageSession, Question
-from viz.page.answers.answering import answer
+from viz.page.answers.answering import prepare_answers
 from viz.page.api.calls import USUAL_ORDERS, _form
 from viz.page.api.results import compared, shuffled
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.files.data_sets import DataSet
-from viz.page.shuffle_job import shuffle
+from viz.page.shuffle_job import prepare_shuffle
 
 STAND_IN = Path(__file__).parents[3] / "support" / "zerogpu"
 QUESTION = "Who has the key to the boat shed?"
@@ -93,12 +94,12 @@ def texts(report: dict[str, Any]) -> list[tuple[str, str, int]]:
 def test_the_public_calls_answer_as_they_do_without(app: ServedApp, client: Client, engine: Engine) -> None:
     form = _form(DEFAULTS, QUESTION, as_documents(DOCUMENTS), METHODS, 4, "")
     answers = client.predict(**ARGUMENTS, api_name="/compare")
-    *_, run = answer(engine, form, DEFAULTS, trace=False)
+    *_, run = views_of(prepare_answers, engine, form, DEFAULTS, trace=False)
     expected = compared(run, ())
     assert expected is not None and answers["results"][1]["text"]
     assert texts(answers) == texts(expected.model_dump())
     orders = client.predict(**ARGUMENTS, orders=6, seed=0, api_name="/shuffle")
-    *_, tried = shuffle(engine, form, count=6, seed=0, controls=False, trace=False)
+    *_, tried = views_of(prepare_shuffle, engine, form, count=6, seed=0, controls=False, trace=False)
     own_orders = shuffled(tried, ())
     assert own_orders is not None
     for row, own in zip(orders["methods"], own_orders.model_dump()["methods"], strict=True):

@@ -3,19 +3,17 @@
 import re
 import threading
 from collections.abc import Generator, Iterable
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from pine_engine.engine.engine import Engine
-from pine_engine.server.fair_queue import FairQueue
+from pine_engine.scheduling.queue import FairQueue
+from pine_engine.scheduling.runs import Job, Runs, StopFlag
 from tests.support.running import one_run, run_views, sources_of
 from tests.support.runs import form_of
-from viz.page.answers.answering import RunView, answer, plan_answers
-from viz.page.jobs.job_bar import run_on_model
+from viz.page.answers.answering import RunView, prepare_answers
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.run_log import StopFlag
 
 
 def views(
@@ -68,11 +66,11 @@ def test_runs_that_waited_for_the_model_are_computed_together(engine: Engine) ->
 
     source = EngineSource(load, "tiny")
     source.start()
-    sources = sources_of(source, queue=FairQueue(4, max_active=2, free_memory=lambda: 1e9))
+    sources = sources_of(source, runs=Runs(FairQueue(4, max_active=2, free_memory=lambda: 1e9)))
     started = []
     for question in ("Which is green?", "Which is red?"):
-        run, form = sources.runs.new("compare", ["pine"]), form_of(question=question)
-        started.append(run_on_model(sources, run, nullcontext(source), answer, plan_answers, {"form": form}))
+        job = Job("compare", ["pine"], prepare_answers, {"form": form_of(question=question)})
+        started.append(sources.submit(job, "retrieval_qa")[1])
     assert [str(next(run))[:9] for run in started] == ["Loading t", "Queued: 1"]
     loading.set()
     views = [
@@ -82,11 +80,11 @@ def test_runs_that_waited_for_the_model_are_computed_together(engine: Engine) ->
 
 
 def test_runs_of_two_visitors_are_computed_together(source: EngineSource) -> None:
-    sources = sources_of(source, queue=FairQueue(4, max_active=2, free_memory=lambda: 1e9))
+    sources = sources_of(source, runs=Runs(FairQueue(4, max_active=2, free_memory=lambda: 1e9)))
 
     def start(question: str) -> Generator[Any, None, None]:
-        run, form = sources.runs.new("compare", ["pine"]), form_of(question=question)
-        return run_on_model(sources, run, nullcontext(source), answer, plan_answers, {"form": form})
+        job = Job("compare", ["pine"], prepare_answers, {"form": form_of(question=question)})
+        return sources.submit(job, "retrieval_qa")[1]
 
     def answers(views: Iterable[Any]) -> list[tuple[str, tuple[float, ...]]]:
         *_, last = views

@@ -14,8 +14,9 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, ModelError, PineError
+from pine_engine.scheduling.runs import PreparedJob
+from pine_engine.scheduling.work import Speed, Work, planned
 from viz.page.jobs import zerogpu
-from viz.page.jobs.cost import Speed, Work, planned
 
 
 @pytest.mark.slow
@@ -56,8 +57,7 @@ A_PROMPT = planned(tokens=1, methods=1)
 
 
 def compute(engine: Engine, *, work: Work = A_PROMPT, **request: Any) -> list[str]:
-    views = zerogpu.compute(engine, partial(count_to, **request), plan=lambda engine: work)
-    return list(views)
+    return list(zerogpu.compute(engine, PreparedJob(work, partial(count_to, **request))))
 
 
 def measured(read_s: float, tokens: int) -> Speed:
@@ -67,12 +67,9 @@ def measured(read_s: float, tokens: int) -> Speed:
     return speed
 
 
-def test_compute_without_zerogpu_plans_nothing(engine: Engine) -> None:
+def test_compute_without_zerogpu_is_in_this_process(engine: Engine) -> None:
     assert not zerogpu.IS_ZEROGPU
-    views = zerogpu.compute(
-        engine, partial(count_to, last=2), plan=lambda _: pytest.fail("nothing is planned")
-    )
-    assert list(views) == ["0 on tiny", "1 on tiny"]
+    assert compute(engine, last=2) == ["0 on tiny", "1 on tiny"]
 
 
 def test_compute_on_zerogpu_requests_gpu_seconds(engine: Engine, lent: list[int]) -> None:

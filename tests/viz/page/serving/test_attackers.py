@@ -76,7 +76,7 @@ def test_unfetched_calls_do_not_block_visitors(app: ServedApp) -> None:
     wait_until_idle(app)
     ended = Counter(outcomes(app)[before:])
     assert sum(answers.values()) == 36 and ended["api compare", "done"] == 0
-    assert ended["api compare", "client_disconnected"] <= 4 and ended["compare", "done"] == 1
+    assert ended["api compare", "disconnected"] <= 4 and ended["compare", "done"] == 1
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def test_mcp_client_that_hangs_up_ends_run(app: ServedApp) -> None:
     wait_until_idle(app)
     # The disconnect of a client of the previous test may be detected only now.
     ended = [(what, how) for what, how in outcomes(app)[before:] if what.startswith("api")]
-    assert ended == [("api shuffle", "client_disconnected")]
+    assert ended == [("api shuffle", "disconnected")]
 
 
 @pytest.mark.parametrize("path", ["run/compare", "api/compare"])
@@ -282,5 +282,5 @@ def test_closed_page_ends_parsing(app: ServedApp) -> None:
     while page.children():
         assert time.monotonic() - left < Limits().cpu_s / 2
         time.sleep(0.05)
-    while ("read documents", "client_disconnected") not in outcomes(app):
+    while ("read documents", "disconnected") not in outcomes(app):
         time.sleep(0.05)

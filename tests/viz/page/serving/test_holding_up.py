@@ -12,12 +12,12 @@ from typing import Any
 import psutil
 import pytest
 
+from pine_engine.scheduling.runs import WAIT_S
 from tests.support.serving import ServedApp
 from tests.support.tiers import first_daily
 from tests.support.visiting import LONG, ask, visiting
 from tools.load_clients import PageSession, compare
 from tools.load_test import measure, question_of
-from viz.page.jobs.job_bar import WAIT_S
 
 IDLE_SHARE = 0.4  # of a core: more than a server that waits needs, less than a model that computes
 MOST_STEPS_S = 10.0  # timeout of a few layers of a long prompt, in seconds, on a busy machine

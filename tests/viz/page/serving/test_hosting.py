@@ -52,10 +52,10 @@ def test_end_signal_in_another_thread_is_received(tmp_path: Path) -> None:
 A_LONG_LAYER = """
 import time
 import gradio as gr
-from viz.page.jobs.run_log import RunLog
+from pine_engine.scheduling.runs import Runs
 from viz.page.serving.server import end_process, end_signal, shut_down, wait_for_end
 
-runs = RunLog()
+runs = Runs()
 def read_prompt():
     with runs.watched(runs.new("compare", ())):
         print("reading", flush=True)

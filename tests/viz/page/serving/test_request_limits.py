@@ -18,9 +18,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from pine_engine.scheduling.work import format_seconds
 from viz.page.common.asgi import http_middleware
 from viz.page.common.disk import FULL, Disk
-from viz.page.jobs.cost import format_seconds
 from viz.page.serving import request_limits
 from viz.page.serving.request_limits import MAX_BYTES, check_mcp_message, limit_body, limit_uploads
 
@@ -99,7 +99,10 @@ def test_request_that_gradio_cannot_read_is_one_log_line(
     assert caplog.messages == [f"POST {JOIN} failed: {error.__name__}"]
 
 
-@pytest.mark.parametrize("cause", [lambda: os.stat("<secret>"), lambda: format_seconds("<secret>")])
+TAKES_SECONDS: Callable[[Any], str] = format_seconds
+
+
+@pytest.mark.parametrize("cause", [lambda: os.stat("<secret>"), lambda: TAKES_SECONDS("<secret>")])
 def test_error_of_the_server_is_status_500_with_traceback(
     cause: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ) -> None:

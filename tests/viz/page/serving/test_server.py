@@ -16,11 +16,11 @@ from starlette.testclient import TestClient
 
 import pine_engine
 from pine_engine.errors import ModelError, PineError
-from pine_engine.server.fair_queue import FairQueue
+from pine_engine.scheduling.queue import FairQueue
+from pine_engine.scheduling.runs import Runs
 from tests.support.running import sources_of
 from viz.page.common.theme import PLOTLY, page_head
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.run_log import RunLog
 from viz.page.jobs.sources import Sources
 from viz.page.serving.middleware import OPEN
 from viz.page.serving.server import add_routes
@@ -29,7 +29,7 @@ from viz.page.serving.server import add_routes
 def served(load: Callable[[], Any]) -> tuple[Sources, TestClient]:
     """Return the engines and a client of an app that, like gradio's, answers any path."""
     app = Starlette(routes=[Route("/{path:path}", lambda _: PlainTextResponse("gradio"))])
-    sources = sources_of(EngineSource(load, "tiny"), queue=FairQueue(3), runs=RunLog())
+    sources = sources_of(EngineSource(load, "tiny"), runs=Runs(FairQueue(3)))
     add_routes(app, sources, lambda: 7)
     return sources, TestClient(app)
 
@@ -49,12 +49,12 @@ def test_health_and_metrics_count_runs() -> None:
     assert (loading.status_code, loading.json()["status"], loading.json()["model"]) == (503, "loading", None)
     gate.set()
     sources.main.wait(5)
-    with pytest.raises(ZeroDivisionError), runs.watched(runs.new("compare", ())):
+    with pytest.raises(ZeroDivisionError), runs.recorded(runs.new("compare")):
         raise ZeroDivisionError
     with ExitStack() as stack:
         for _ in range(3):
-            stack.enter_context(runs.watched(runs.new("compare", ())))
-            stack.enter_context(sources.queue.join())
+            stack.enter_context(runs.recorded(runs.new("compare")))
+            stack.enter_context(runs.queue.join())
         ready = client.get("/health")
         lines = client.get("/metrics").text.splitlines()
     record = ready.json()

@@ -2,18 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator
 from copy import copy
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
-from pine_engine.server.fair_queue import FairQueue
-from viz.page.jobs.loading import EngineSource
+from pine_engine.scheduling.queue import FairQueue
 
 View = TypeVar("View")
-
-RunRequest = tuple[EngineSource, Callable[..., Generator[Any, None, None]], Mapping[str, Any]]
-"""Model, work and arguments; requests with equal ones are equal."""
 
 MAX_VIEWS_PER_S = 40.0
 """Maximum views per second of all subscribers of a run; each takes the server some milliseconds."""
@@ -29,7 +25,7 @@ class SharedRun(Generic[View]):
     subscriber leaves.
     """
 
-    def __init__(self, request: RunRequest, views: Generator[View, None, None]) -> None:
+    def __init__(self, request: object, views: Generator[View, None, None]) -> None:
         self.began = time.monotonic()
         self._request = request
         self._views = views
@@ -42,7 +38,7 @@ class SharedRun(Generic[View]):
         self._has_ended = False
         self._failure: BaseException | None = None
 
-    def subscribe(self, request: RunRequest) -> bool:
+    def subscribe(self, request: object) -> bool:
         """Add a subscriber; return False if the request differs or all results are there."""
         with self._changed:
             is_added = self._is_open and self._request == request
@@ -117,12 +113,12 @@ class SharedRuns:
         self._lock = threading.Lock()
         self._runs: WeakSet[SharedRun[Any]] = WeakSet()
 
-    def find(self, request: RunRequest) -> SharedRun[Any] | None:
+    def find(self, request: object) -> SharedRun[Any] | None:
         """Subscribe to the active run of an equal request and return it; None if there is none."""
         with self._lock:
             return next((run for run in self._runs if run.subscribe(request)), None)
 
-    def start(self, request: RunRequest, views: Generator[Any, None, None]) -> SharedRun[Any]:
+    def start(self, request: object, views: Generator[Any, None, None]) -> SharedRun[Any]:
         """Return a new run with one subscriber, and wake the requests in the queue that can follow it."""
         run = SharedRun(request, views)
         if self._is_enabled:

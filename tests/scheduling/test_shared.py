@@ -18,15 +18,14 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.prompts.parse_errors import Problem, ValidationErrors
-from pine_engine.server.fair_queue import FairQueue
+from pine_engine.scheduling import shared
+from pine_engine.scheduling.queue import FairQueue
+from pine_engine.scheduling.runs import End, Run, Runs
+from pine_engine.scheduling.shared import SharedRun
 from tests.support.errors import has_field
-from tests.support.running import sources_of, unplanned
+from tests.support.running import job_of, sources_of
 from tests.support.tiers import first_daily
-from viz.page.jobs import shared_runs
-from viz.page.jobs.job_bar import run_on_model
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.run_log import LoggedRun, RunLog
-from viz.page.jobs.shared_runs import SharedRun
 from viz.page.jobs.sources import Sources
 
 Work = Callable[..., Generator[Any, None, None]]
@@ -35,12 +34,12 @@ Work = Callable[..., Generator[Any, None, None]]
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every subscriber have all views at once."""
-    monkeypatch.setattr(shared_runs, "MAX_VIEWS_PER_S", math.inf)
+    monkeypatch.setattr(shared, "MAX_VIEWS_PER_S", math.inf)
 
 
 @pytest.fixture
 def sources(source: EngineSource) -> Sources:
-    return sources_of(source, queue=FairQueue(20), runs=RunLog())
+    return sources_of(source, runs=Runs(FairQueue(20)))
 
 
 @pytest.fixture
@@ -66,11 +65,11 @@ def count_up(calls: Counter[str]) -> Work:
 
 def start(
     sources: Sources, work: Work, source: EngineSource | None = None, **arguments: Any
-) -> tuple[LoggedRun, Generator[Any, None, None]]:
+) -> tuple[Run, Generator[Any, None, None]]:
     """Return the run of a request, and its sentences and views."""
     run = sources.runs.new("compare", ["pine"])
     lease = nullcontext(source or sources.main)
-    return run, run_on_model(sources, run, lease, work, unplanned, arguments)
+    return run, sources.runs.submit(run, job_of(work, **arguments), lease)
 
 
 def numbers(views: Generator[Any, None, None]) -> list[int]:
@@ -93,7 +92,7 @@ def test_followers_get_newest_view_and_all_results(
 
 
 def test_many_threads_share_one_run(sources: Sources, count_up: Work, calls: Counter[str]) -> None:
-    queue, last = sources.queue, []
+    queue, last = sources.runs.queue, []
 
     def work(engine: Engine) -> Generator[Any, None, None]:
         while sum(ticket.is_follower for ticket in queue._tickets) < 11:
@@ -114,7 +113,7 @@ def test_many_threads_share_one_run(sources: Sources, count_up: Work, calls: Cou
 
 
 def test_views_per_second_are_limited(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_runs, "MAX_VIEWS_PER_S", 10)  # 0.2 s between views of each
+    monkeypatch.setattr(shared, "MAX_VIEWS_PER_S", 10)  # 0.2 s between views of each
 
     def work(_: Engine) -> Generator[Any, None, None]:
         for number in range(1, 31):
@@ -139,15 +138,15 @@ def test_run_ends_when_its_last_subscriber_leaves(
         try:
             yield from count_up(engine, to=9)
         finally:
-            waiting.append(sources.queue.waiting)
+            waiting.append(sources.runs.queue.waiting)
 
-    def leave(run: LoggedRun, views: Generator[Any, None, None]) -> None:
+    def leave(run: Run, views: Generator[Any, None, None]) -> None:
         if how == "close":
             views.close()
-            assert run.outcome == "client_disconnected"
+            assert run.end == End("disconnected")
             return
         run.stop.requested = True
-        assert list(views) == [] and run.outcome == "stopped"
+        assert list(views) == [] and run.end and run.end.reason == "stopped"
 
     both = [start(sources, work) for _ in range(2)]
     for _, views in both:
@@ -168,8 +167,11 @@ def test_failure_reaches_every_subscriber(sources: Sources, count_up: Work, call
     both = [start(sources, count_up, to=2, error=error) for _ in range(2)]
     for _, views in both:
         next(views)
-    assert [numbers(views) for _, views in both] == [[2], [2]]
-    assert [run.failure for run, _ in both] == ["The rows are torn"] * 2
+    for run, views in both:
+        assert next(views).number == 2
+        with pytest.raises(InputError, match="the rows are torn"):
+            next(views)
+        assert run.end == End("rejected")
     assert sources.runs.outcomes == {"rejected": 2} and calls["begun"] == 1
 
 
@@ -203,7 +205,9 @@ def test_failed_run_needs_no_garbage_collection(sources: Sources) -> None:
     gc.collect()
     gc.disable()
     try:
-        assert len(list(start(sources, work)[1])) == 1 and not alive
+        with pytest.raises(InputError):
+            list(start(sources, work)[1])
+        assert not alive
     finally:
         gc.enable()
 
@@ -225,7 +229,7 @@ def test_other_requests_are_computed_alone(
         return count_up(engine, to=to)
 
     if what == "off":
-        sources = sources_of(source, queue=FairQueue(20), share_equal_runs=False)
+        sources = sources_of(source, runs=Runs(FairQueue(20), shares_equal_runs=False))
     model = EngineSource(lambda: engine, "tiny")
     model.load_here()
     _, first = start(sources, count_up, to=3)
@@ -254,9 +258,9 @@ def test_waiting_requests_follow_when_one_of_them_starts(
 
 
 def test_time_limit_counts_from_start_of_computation(source: EngineSource, count_up: Work) -> None:
-    sources = sources_of(source, queue=FairQueue(20), runs=RunLog(max_seconds=0.2))
+    sources = sources_of(source, runs=Runs(FairQueue(20), max_seconds=0.2))
     _, first = start(sources, count_up, to=3)
     next(first)
     time.sleep(0.25)
     late, second = start(sources, count_up, to=3)
-    assert numbers(second) == [1] and late.outcome == "timeout"
+    assert numbers(second) == [1] and late.end and late.end.reason == "timeout"

@@ -14,16 +14,15 @@ from hypothesis import strategies as st
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.server.fair_queue import FairQueue
-from tests.support.running import logged, one_run, run_views
-from viz.page.answers.answering import answer
+from pine_engine.scheduling.runs import SHUTTING_DOWN, Job, Runs, StopFlag
+from pine_engine.scheduling.work import Speed, Work, format_seconds, planned
+from tests.support.running import logged, one_run, run_views, sources_of, views_of
+from viz.page.answers.answering import prepare_answers
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.jobs.cost import Speed, Work, format_seconds, planned
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.run_log import SHUTTING_DOWN, RunLog, StopFlag
-from viz.page.position_sweep_job import sweep
-from viz.page.shuffle_job import shuffle
+from viz.page.position_sweep_job import prepare_sweep
+from viz.page.shuffle_job import prepare_shuffle
 
 SENTINEL = "xylophone"
 FORM = Form(
@@ -34,6 +33,7 @@ FORM = Form(
     max_new_tokens=3,
     entries=entries_from([(SENTINEL, f"a {SENTINEL} here"), ("", f"no {SENTINEL}")]),
 )
+SWEPT = replace(FORM, methods=("vanilla", "nia"))
 
 
 # the log
@@ -43,16 +43,11 @@ def test_run_log_line_has_no_user_text(
     source: EngineSource, engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)  # of all packages
-    runs = RunLog()
+    runs = Runs()
     # A caller may name a method that there is not.
-    run = runs.new("compare", (*FORM.methods, "pride:pine", SENTINEL, f"pride:{SENTINEL}"))
-
-    def work(engine: Engine) -> Generator[Any, None, None]:
-        for view in answer(engine, FORM):
-            run.done = view.done
-            yield view
-
-    *_, last = run_views(source, work, queue=FairQueue(0), runs=runs, run=run)
+    methods = (*FORM.methods, "pride:pine", SENTINEL, f"pride:{SENTINEL}")
+    job = Job("compare", methods, prepare_answers, {"form": FORM})
+    *_, last = sources_of(source, runs=runs).submit(job, FORM.task)[1]
     line = logged(caplog)
     assert SENTINEL in "".join(engine.decode_tokens(last.finished.result.layout.ids))  # the control
     assert SENTINEL not in caplog.text
@@ -64,7 +59,7 @@ def test_run_log_line_has_no_user_text(
     assert line["prompt_tokens"] == 2 * result.layout.num_tokens
     assert line["new_tokens"] == sum(len(answer.token_ids) for answer in result.answers.values())
     assert (line["orders"], line["outcome"]) == (1, "done") and line["seconds"] > 0
-    assert runs.outcomes == {"done": 1} and runs.open == 0
+    assert runs.outcomes == {"done": 1} and runs.num_open == 0
 
 
 @pytest.mark.parametrize(
@@ -91,24 +86,29 @@ def test_a_failure_is_logged_by_its_class(
 
 def test_run_of_disconnected_client_is_logged(source: EngineSource, caplog: pytest.LogCaptureFixture) -> None:
     options = one_run()
-    views = run_views(source, lambda engine: answer(engine, FORM), **options)
+    views = run_views(source, lambda engine: views_of(prepare_answers, engine, FORM), **options)
     next(views)
-    assert options["runs"].open == 1
+    assert options["runs"].num_open == 1
     views.close()
-    assert logged(caplog)["outcome"] == "client_disconnected" and options["runs"].open == 0
+    assert logged(caplog)["outcome"] == "disconnected" and options["runs"].num_open == 0
 
 
 @pytest.mark.parametrize(
     ("job", "orders"),
     [
-        (lambda engine: shuffle(engine, FORM, count=2, seed=0, controls=False), 2),
-        (lambda engine: sweep(engine, replace(FORM, methods=("vanilla", "nia")), document=0, answer="so"), 2),
+        (lambda engine: views_of(prepare_shuffle, engine, FORM, count=2, seed=0, controls=False), 2),
+        (
+            lambda engine: views_of(
+                prepare_sweep, engine, replace(FORM, methods=("vanilla", "nia")), document=0, answer="so"
+            ),
+            2,
+        ),
     ],
     ids=["shuffle", "sweep"],
 )
 def test_jobs_say_how_much_work_is_done(job: Callable[..., Any], orders: int, engine: Engine) -> None:
     amounts = [view.done for view in job(engine)]
-    tokens = answer(engine, FORM)
+    tokens = views_of(prepare_answers, engine, FORM)
     *_, alone = tokens
     last = amounts[-1]
     assert alone.finished is not None
@@ -154,11 +154,11 @@ def test_run_with_all_results_is_done(
 
 
 def test_stop_before_the_queue_is_kept(source: EngineSource) -> None:
-    runs, stop = RunLog(), StopFlag(requested=True)  # of an earlier run
+    runs, stop = Runs(), StopFlag(requested=True)  # of an earlier run
     run = runs.new("compare", (), stop)
     assert not stop.requested
     stop.requested = True  # the page offers Stop before the run is in the queue
-    views = run_views(source, lambda _: endless(), queue=FairQueue(0), runs=runs, run=run)
+    views = run_views(source, lambda _: endless(), runs=runs, run=run)
     assert list(views) == ["Stopped."] and runs.outcomes == {"stopped": 1}
 
 
@@ -171,20 +171,20 @@ def test_run_time_excludes_wait_for_model(engine: Engine) -> None:
 
     source = EngineSource(load, "tiny")
     source.start()
-    views = run_views(source, lambda _: iter(["ran"]), **one_run(max_seconds=0.5))
+    views = run_views(source, lambda _: (view for view in ["ran"]), **one_run(max_seconds=0.5))
     assert next(views).startswith("Loading")  # half a second has passed
     loading.set()
     assert [view for view in views if not view.startswith("Loading")] == ["ran"]
 
 
 def test_shutdown_stops_runs_and_rejects_new_ones(source: EngineSource) -> None:
-    runs = RunLog()
-    views = run_views(source, lambda _: endless(), queue=FairQueue(0), runs=runs, run=runs.new("compare", ()))
+    runs = Runs()
+    views = run_views(source, lambda _: endless(), runs=runs, run=runs.new("compare", ()))
     assert next(views) == 0
     assert runs.close(0.01) is False  # it goes on
     assert list(views) == [SHUTTING_DOWN]
     assert runs.wait(0)
-    begun = run_views(source, lambda _: endless(), queue=FairQueue(0), runs=runs, run=runs.new("compare", ()))
+    begun = run_views(source, lambda _: endless(), runs=runs, run=runs.new("compare", ()))
     assert list(begun) == [SHUTTING_DOWN]
     assert runs.outcomes == {"shutdown": 2}
     assert runs.close(0) is True
@@ -196,7 +196,7 @@ def endless() -> Generator[int, None, None]:
 
 
 def test_shutdown_waits_for_run_that_ends(source: EngineSource) -> None:
-    runs = RunLog()
+    runs = Runs()
     gate = threading.Event()
 
     def work(_: Engine) -> Generator[Any, None, None]:
@@ -204,7 +204,7 @@ def test_shutdown_waits_for_run_that_ends(source: EngineSource) -> None:
         gate.wait(5)
         yield "last"
 
-    views = run_views(source, work, queue=FairQueue(0), runs=runs, run=runs.new("compare", ()))
+    views = run_views(source, work, runs=runs, run=runs.new("compare", ()))
     next(views)
     closed: list[bool] = []
     closer = threading.Thread(target=lambda: closed.append(runs.close(5)))

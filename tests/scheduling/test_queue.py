@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pine_engine.errors import PineError
-from pine_engine.server.fair_queue import USED_SHARE, Client, FairQueue, QueueFullError, Ticket
+from pine_engine.scheduling.queue import USED_SHARE, Client, FairQueue, QueueFullError, Ticket
 
 
 def test_queue_runs_all_one_at_a_time() -> None:

@@ -1,0 +1,350 @@
+"""Owner of the runs of a process: each is prepared once, queued, computed or shared, and ends for one reason.
+
+The log has no user text: no question, document, title, answer or file name.
+"""
+
+import ctypes
+import json
+import logging
+import math
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from pine_engine.errors import Cancelled, PineError
+from pine_engine.scheduling.queue import ANONYMOUS, Client, FairQueue
+from pine_engine.scheduling.shared import SharedRun, SharedRuns
+from pine_engine.scheduling.work import Speed, Work
+
+View = TypeVar("View")
+
+log = logging.getLogger("pine_explorer.runs")
+
+WAIT_S = 0.8  # seconds between two checks whether a waiting run can start or has been stopped
+
+SHUTTING_DOWN = "The server is shutting down."
+
+EndReason = Literal[
+    "done", "stopped", "timeout", "shutdown", "disconnected", "rejected", "out_of_memory", "failed"
+]
+"""Reason for which a run has ended; `rejected`: invalid input, or no place in the queue."""
+
+
+@dataclass(frozen=True)
+class End:
+    """End of a run: its reason, a sentence for the user ("" for none), and the class of an unknown error."""
+
+    reason: EndReason
+    sentence: str = ""
+    error: str = ""
+
+
+@dataclass
+class StopFlag:
+    """Stop flag of a session, set by the Stop button and checked by the run.
+
+    Cancelling a gradio event reports its end before the model has stopped.
+    """
+
+    requested: bool = False
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Client that waits for a run.
+
+    Attributes:
+        client: Client by which the queue takes turns.
+        is_listening: Return True if the client waits for the answer; runs of others pass one that does not.
+        check: Raise Cancelled after the client has disconnected.
+    """
+
+    client: Client = ANONYMOUS
+    is_listening: Callable[[], bool] = lambda: True
+    check: Callable[[], None] = lambda: None
+
+
+class ModelSource(Protocol):
+    """Model that may still be loading."""
+
+    @property
+    def for_all(self) -> bool:
+        """Return True for the model of the host, for which runs wait in the queue."""
+
+    @property
+    def sentence(self) -> str:
+        """Return the progress of loading in words."""
+
+    def wait(self, seconds: float) -> Any:
+        """Return the engine, None if it is not loaded after `seconds`. Raises PineError if that failed."""
+
+
+@dataclass(frozen=True)
+class PreparedJob(Generic[View]):
+    """Job whose prompts are tokenized. It can be pickled.
+
+    Attributes:
+        work: Planned work, which defines the memory and the estimated time of the run.
+        views: Generator of views on an engine; closing it stops the model.
+    """
+
+    work: Work
+    views: Callable[[Any], Generator[View, None, None]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a run computes. Jobs on one model with equal `prepare` and `arguments` are computed once.
+
+    Attributes:
+        what: Operation in the log.
+        methods: Methods in the log.
+        prepare: Return the prepared job on an engine. Raises InputError for invalid input.
+        arguments: Further arguments of `prepare`.
+    """
+
+    what: str
+    methods: Sequence[str]
+    prepare: Callable[..., PreparedJob[Any]]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Run:
+    """One run, from its start to its end."""
+
+    what: str
+    methods: tuple[str, ...]
+    stop: StopFlag
+    max_seconds: float | None  # time limit in seconds; None for no limit
+    is_upload: bool = False  # True for the parsing of an upload, which is logged and ended but not counted
+    model: str = ""  # name of the model, once loaded
+    done: Work = field(default_factory=Work)  # completed work
+    end: End | None = None
+    is_follower: bool = False  # True if an equal request of another client started the computation
+    is_complete: bool = False  # True once all results are there, so that the run cannot be stopped any more
+    is_shut_down: bool = False  # True if the process ends
+    began: float = field(default_factory=time.monotonic)  # of the computation, once the model is there
+
+    @property
+    def seconds(self) -> float:
+        """Return the duration in seconds, without the wait for the model; of a follower, since the start."""
+        return time.monotonic() - self.began
+
+    def must_end(self) -> bool:
+        """Check whether the run has to end now, and set its end."""
+        if self.is_complete:
+            return False
+        if self.stop.requested:
+            self.end = End("stopped", "Stopped.")
+        elif self.is_shut_down:
+            self.end = End("shutdown", SHUTTING_DOWN)
+        elif self.model and self.max_seconds is not None and self.seconds > self.max_seconds:
+            advice = "Use fewer methods, orders or documents, or lower “Max new tokens”."
+            self.end = End("timeout", f"Timeout: the run exceeded {self.max_seconds:g} s. {advice}")
+        return self.end is not None
+
+    def log_line(self, end: End) -> str:
+        """Return the log line, a JSON object."""
+        return json.dumps(
+            {
+                "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "operation": self.what,
+                "model": self.model,
+                "methods": list(self.methods),
+                "prompt_tokens": self.done.prompt_tokens,
+                "new_tokens": self.done.new_tokens,
+                "orders": self.done.orders,
+                "seconds": round(self.seconds, 3),
+                "outcome": f"failed: {end.error}" if end.reason == "failed" else end.reason,
+                "shared": self.is_follower,
+            }
+        )
+
+
+class Runs:
+    """Runs of a process: their queue, equal ones, time limit, counters, speed and log.
+
+    Args:
+        queue: Queue in front of the model. Default: one without waiting runs.
+        max_seconds: Time limit of a run, without the time in the queue; None for no limit.
+        shares_equal_runs: True to compute equal requests once.
+        compute: Return the views of a prepared job on an engine. Default: in this process.
+    """
+
+    def __init__(
+        self,
+        queue: FairQueue | None = None,
+        *,
+        max_seconds: float | None = None,
+        shares_equal_runs: bool = True,
+        compute: Callable[[Any, PreparedJob[Any]], Generator[Any, None, None]] | None = None,
+    ) -> None:
+        self.queue = queue or FairQueue(most=0)
+        self.max_seconds = max_seconds
+        self.outcomes: Counter[str] = Counter()
+        self.is_closing = False
+        self._compute = compute or (lambda engine, job: job.views(engine))
+        self._shared = SharedRuns(self.queue, is_enabled=shares_equal_runs)
+        self._speeds: dict[str, Speed] = defaultdict(Speed)
+        self._changed = threading.Condition()
+        self._open: set[Run] = set()
+
+    @property
+    def num_open(self) -> int:
+        """Return the number of active runs, including waiting ones, without uploads."""
+        with self._changed:
+            return sum(not run.is_upload for run in self._open)
+
+    @property
+    def num_running(self) -> int:
+        """Return the number of runs that are computed, and of their followers."""
+        return self.num_open - self.queue.waiting
+
+    def speed(self, model: str) -> Speed:
+        """Return the speed of the runs of that model."""
+        with self._changed:
+            return self._speeds[model]
+
+    def new(
+        self, what: str, methods: Sequence[str] = (), stop: StopFlag | None = None, *, is_upload: bool = False
+    ) -> Run:
+        """Create a run that has not started; a Stop of an earlier one has no effect on it."""
+        stop = stop or StopFlag()
+        stop.requested = False
+        return Run(what, tuple(methods), stop, self.max_seconds, is_upload)
+
+    def submit(
+        self,
+        run: Run,
+        job: Job,
+        lease: AbstractContextManager[ModelSource],
+        caller: Caller = Caller(),
+    ) -> Generator[Any, None, None]:
+        """Yield sentences while the run waits for its turn and for the model, then the views of its job.
+
+        While an equal job is computed, its views are yielded; some may be skipped, but not the last one.
+        Afterwards `run.end` is set. Closing the generator leaves the queue and stops the model.
+
+        Args:
+            run: Run that has not started.
+            job: What the run computes.
+            lease: Model, which is kept while the block runs.
+            caller: Client that waits for the run.
+
+        Raises:
+            Exception: Any error of the job, of the queue, or of loading.
+        """
+        try:
+            with self.recorded(run), lease as source:
+                yield from self._steps(run, job, source, caller)
+        except Cancelled:
+            return
+
+    def _steps(self, run: Run, job: Job, source: ModelSource, caller: Caller) -> Generator[Any, None, None]:
+        if not source.for_all:  # before the queue, so that later runs do not wait for it
+            yield from self._until_loaded(run, source, caller)
+        request, leaving = (source, job.prepare, job.arguments), ExitStack()
+        prepared = cache(lambda: job.prepare(source.wait(0), **job.arguments))
+
+        def measure() -> float:
+            return math.inf if source.wait(0) is None else prepared().work.bytes_at_once or math.inf
+
+        def follow() -> SharedRun[Any] | None:
+            if found := self._shared.find(request):
+                leaving.callback(found.leave)
+            return found
+
+        with self.queue.join(caller.client, caller.is_listening, follow, measure) as ticket, leaving:
+            while not run.must_end() and (ahead := ticket.wait(WAIT_S)):
+                caller.check()
+                yield ticket.sentence(ahead)
+            yield from self._until_loaded(run, source, caller)
+            if run.end:
+                return
+            engine = source.wait(0)
+            ticket.update_size()
+            shared = ticket.computation
+            if not isinstance(shared, SharedRun):
+                shared = self._shared.start(request, self._compute(engine, prepared()))
+                ticket.computation = shared
+                leaving.callback(shared.leave)
+            run.is_follower = ticket.is_follower
+            run.model, run.began = engine.model_name, shared.began
+            if not run.is_follower and self.num_running > 1:
+                yield "Started. The prefill takes turns with those of other runs."
+            for view in shared.views():
+                run.is_complete = getattr(view, "is_complete", False)
+                run.done = getattr(view, "done", run.done)
+                yield view
+                caller.check()
+                if run.must_end():
+                    return
+
+    def _until_loaded(self, run: Run, source: ModelSource, caller: Caller) -> Generator[str, None, None]:
+        while not run.must_end() and source.wait(WAIT_S) is None:
+            caller.check()
+            yield source.sentence
+
+    @contextmanager
+    def recorded(self, run: Run) -> Iterator[None]:
+        """Count the run while the block runs; then set and log its end, and learn its speed."""
+        with self._changed:
+            run.is_shut_down = self.is_closing
+            self._open.add(run)
+        end = End("done")
+        try:
+            yield
+        except (GeneratorExit, Cancelled):  # the client has disconnected
+            end = End("disconnected")
+            raise
+        except PineError:
+            end = End("rejected")
+            raise
+        except Exception as error:
+            end = End("failed", error=type(error).__name__)
+            raise
+        finally:
+            run.end = end = run.end or end
+            with self._changed:
+                self._open.discard(run)
+                if not run.is_upload:
+                    self.outcomes[end.reason] += 1
+                self._changed.notify_all()
+            if run.model and not run.is_follower:
+                if end.reason == "done":  # what was broken off took time for what is not counted
+                    self.speed(run.model).learn(run.done, run.seconds)
+                trim_memory()
+            log.info(run.log_line(end))
+
+    def close(self, patience_s: float) -> bool:
+        """Reject new runs, wait up to `patience_s` for active ones and stop the rest.
+
+        Returns True if all ended in time.
+        """
+        with self._changed:
+            self.is_closing = True
+            if self._changed.wait_for(lambda: not self._open, patience_s):
+                return True
+            for run in self._open:
+                run.is_shut_down = True
+            return False
+
+    def wait(self, seconds: float) -> bool:
+        """Wait up to `seconds`; return True if no run is active."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._open, seconds)
+
+
+def trim_memory() -> None:
+    """Release memory that glibc keeps after a run, which can be hundreds of megabytes; no-op elsewhere."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
