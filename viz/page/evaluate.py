@@ -3,7 +3,8 @@
 button -> bind_job (queue, model) -> measure_rows(engine, request) yields MeasureView -> show() -> widgets
 """
 
-from collections.abc import Generator, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ from viz.page.jobs.model_pool import Choice
 from viz.page.jobs.sources import Sources
 
 DEFAULT_LENGTH = 48
+SHOWN_SHARE = 0.05  # share of a run's time in which its tables are computed and drawn
 
 WHAT_WILL_BE = (
     "Click “Evaluate” to score all methods and orders with confidence intervals, answer-change rates and a "
@@ -87,6 +89,21 @@ def read_request(
         logprobs="logprob" in what,
         max_new_tokens=int(length),
     )
+
+
+def within_budget(show: Callable[[MeasureView], Updates]) -> Callable[[MeasureView], Updates]:
+    """Return a function that updates nothing while `show` has taken more than SHOWN_SHARE of the time."""
+    due = 0.0
+
+    def show_if_due(view: MeasureView) -> Updates:
+        nonlocal due
+        if not view.records or (began := time.monotonic()) < due:
+            return {}
+        updates = show(view)
+        due = began + (time.monotonic() - began) / SHOWN_SHARE
+        return updates
+
+    return show_if_due
 
 
 def evaluate_tab(
@@ -267,8 +284,6 @@ def evaluate_tab(
     # The job
 
     def show(view: MeasureView) -> Updates:
-        if not view.records:
-            return {}
         run = view.run
         curves = slot_curves(run) if run else []
         return {
@@ -283,7 +298,7 @@ def evaluate_tab(
         remove_folder(before)
         folder = disk.new_folder()
         records_file, report_file = write_files(view, folder)
-        return {
+        return show(view) | {
             kept: folder,
             offer: gr.update(visible=True),
             records: str(records_file),
@@ -295,7 +310,7 @@ def evaluate_tab(
         request.settings(settings)  # raises InputError for an invalid request
         return ButtonJob(
             job=Job("measure", request.methods, prepare_measure, {"request": request, "host": settings}),
-            show=show,
+            show=within_budget(show),
             task=request.rows.task.name,
             cleared={},
             kept="Completed records are kept.",

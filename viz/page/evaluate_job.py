@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -104,7 +104,7 @@ class MeasureView:
         """Return True if all planned records are there."""
         return len(self.records) == len(self.planned)
 
-    @property
+    @cached_property
     def run(self) -> MeasuredRun | None:
         """Return the complete examples (every method and order) as a run; None if there are none."""
         missing = {key[0] for key in set(self.planned) - {record.key for record in self.records}}

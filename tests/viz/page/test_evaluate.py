@@ -2,16 +2,28 @@
 
 import json
 import tracemalloc
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import gradio as gr
 import pytest
 
 from pine_engine.errors import InputError
+from pine_engine.evaluation.estimates import estimate_tasks
+from pine_engine.evaluation.grid import Grid
+from pine_engine.evaluation.records import Record
+from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import Runs, StopFlag
-from tests.support.widgets import whole_page
+from tests.support.records import run_info, swept
+from tests.support.running import sources_of
+from tests.support.widgets import built, whole_page
+from viz.page import evaluate, evaluate_job
 from viz.page.common.bounds import MAX_ROWS
-from viz.page.evaluate import chosen_rows
+from viz.page.common.disk import Disk
+from viz.page.common.host_settings import DEFAULTS
+from viz.page.evaluate import chosen_rows, evaluate_tab, within_budget
+from viz.page.evaluate_job import MeasureView
 from viz.page.files.data_sets import (
     OWN,
     DataSet,
@@ -27,6 +39,7 @@ from viz.page.files.data_sets import (
 from viz.page.files.reading_files import FileReader, without_progress
 from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.method_boxes import OFFERED, WRAPPED, wrapped_choices
+from viz.page.jobs.loading import EngineSource
 
 SETS = [name for _, name in built_in_choices()]
 ROW = {"id": "a", "task": "retrieval_qa", "question": "Why?", "documents": [{"text": "one"}, {"text": "two"}]}
@@ -123,14 +136,68 @@ def test_orders_of_many_documents_are_counted_without_lists(tmp_path: Path) -> N
     assert peak < 1_000_000
 
 
+def start_of(page: gr.Blocks, name: str) -> Callable[..., Any]:
+    """Return the function of a start button."""
+    button = next(one for one in page.blocks.values() if getattr(one, "elem_id", "") == f"{name}-run")
+    (run,) = [event.fn for event in page.fns.values() if (button._id, "click") in event.targets]
+    assert run is not None
+    return run
+
+
+def test_tables_are_drawn_within_a_share_of_the_time(clock: list[float]) -> None:
+    drawn: list[int] = []
+
+    def draw(view: MeasureView) -> dict[Any, Any]:
+        drawn.append(len(view.records))
+        clock[0] += 1  # second
+        return {"tables": len(view.records)}
+
+    show, record = within_budget(draw), swept("a", "pine", 0, score=1.0)
+    updates = []
+    for number in range(1_000):
+        clock[0] += 0.1
+        updates.append(show(MeasureView("", run_info(), (), (record,) * number)))
+    assert updates[:3] == [{}, {"tables": 1}, {}] and 5 <= len(drawn) <= 7
+
+
+def test_few_estimates_are_computed_and_the_last_are_shown(
+    source: EngineSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def estimate(records: Sequence[Record]) -> tuple[Grid, ...]:
+        calls.append(len(records))
+        return estimate_tasks(records)
+
+    def build() -> Any:
+        with gr.Blocks() as page:
+            sources, reader = sources_of(source, runs=Runs(FairQueue(1))), FileReader(Runs())
+            evaluate_tab(page, sources, gr.State(None), DEFAULTS, Disk(tmp_path, 1e6), reader)
+        return page
+
+    monkeypatch.setattr(evaluate, "SHOWN_SHARE", 1e-9)
+    monkeypatch.setattr(evaluate_job, "estimate_tasks", estimate)
+    request: tuple[Any, ...] = (
+        "retrieval_qa",
+        None,
+        2,
+        ["vanilla", "pine"],
+        [],
+        ["as-is", "reversed"],
+        ["logprob"],
+        8,
+    )
+    *_, last = start_of(built(build), "measure")(StopFlag(), None, None, *request)
+    (tables,) = [html for widget, html in last.items() if widget.elem_id == "measure-tables"]
+    assert "8 of 8 records" in tables and calls[-1] == 8 and len(calls) <= 2
+
+
 def test_invalid_and_beginning_jobs_clear_no_results() -> None:
     page = whole_page()
 
     def first_updates(name: str, *values: Any) -> set[str]:
-        button = next(one for one in page.blocks.values() if getattr(one, "elem_id", "") == f"{name}-run")
-        (run,) = [event.fn for event in page.fns.values() if (button._id, "click") in event.targets]
-        assert run is not None
-        return {widget.elem_id for widget in next(run(StopFlag(), None, *values))} - {None}
+        updates = next(start_of(page, name)(StopFlag(), None, *values))
+        return {widget.elem_id for widget in updates} - {None}
 
     for methods in ([], ["pine"]):
         request: tuple[Any, ...] = ("retrieval_qa", None, 2, methods, [], ["as-is"], ["generate"], 8)
