@@ -5,6 +5,7 @@ import traceback
 
 from markupsafe import Markup
 from pydantic import ValidationError
+from starlette.exceptions import HTTPException
 
 from pine_engine.errors import PineError, is_out_of_memory
 from viz.page.common.disk import FULL, is_disk_full
@@ -28,12 +29,12 @@ def explain(error: Exception) -> str:
     return f"Internal error ({type(error).__name__}). Your input is kept. Try again, or check the server log."
 
 
-def is_request_error(error: Exception) -> bool:
+def is_request_error(error: BaseException) -> bool:
     """Check whether gradio could not read the values of a request; other errors are those of the server."""
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    package = frame.f_globals.get("__name__", "").partition(".")[0]
-    is_ours = package in ("viz", "pine_engine")
-    types = ValueError | TypeError | LookupError | AttributeError
+    error = error.__cause__ or error  # an HTTPException after the start of a response has another around it
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    is_ours = any(name.startswith(("viz.", "pine_engine.")) for name in modules[-1:])
+    types = HTTPException | ValueError | TypeError | LookupError | AttributeError
     return isinstance(error, RecursionError) or (isinstance(error, types) and not is_ours)
 
 

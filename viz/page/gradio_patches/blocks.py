@@ -56,6 +56,8 @@ class GuardedBlocks(gr.Blocks):
     ) -> list[Any]:
         """Return the arguments of a function. Raises gr.Error for values that no page sends."""
         try:
+            if self.no_files and any(isinstance(block, gr.UploadButton) for block in block_fn.inputs):
+                raise InputError(self.no_files)
             if (count := len(inputs)) != (expected := len(block_fn.inputs)):
                 raise InputError(f"Invalid number of arguments: got {count}, expected {expected}.")
             refuse_impossible(inputs)
@@ -64,8 +66,6 @@ class GuardedBlocks(gr.Blocks):
                     refuse_file_types(value, block.file_types)
                 else:
                     refuse_files(value)
-            if self.no_files and any(isinstance(block, gr.UploadButton) for block in block_fn.inputs):
-                raise InputError(self.no_files)
             values: list[Any] = await super().preprocess_data(block_fn, inputs, *arguments, **options)
             refuse_lists(block_fn.inputs, values)
             return values

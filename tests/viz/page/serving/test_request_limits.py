@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -86,17 +87,21 @@ def test_request_complete_body_has_no_deadline(monkeypatch: pytest.MonkeyPatch) 
     assert answer_of(wait, receive) == (200, "http.request http.disconnect")
 
 
-@pytest.mark.parametrize("error", [KeyError, UnicodeError, RecursionError])
+LATE = RuntimeError("<secret>: response already started")
+LATE.__cause__ = HTTPException(422)
+
+
+@pytest.mark.parametrize("error", [KeyError("<secret>"), UnicodeError("<secret>"), RecursionError(), LATE])
 def test_request_that_gradio_cannot_read_is_one_log_line(
-    error: type[Exception], caplog: pytest.LogCaptureFixture
+    error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(scope: Any, receive: Any, send: Any) -> None:
-        raise error("<secret>")
+        raise error
 
     with caplog.at_level(logging.DEBUG, "viz"):
         status, body = answer_of(fail, in_two_parts(b""))
     assert status == 400 and "secret" not in body
-    assert caplog.messages == [f"POST {JOIN} failed: {error.__name__}"]
+    assert caplog.messages == [f"POST {JOIN} failed: {type(error).__name__}"]
 
 
 TAKES_SECONDS: Callable[[Any], str] = format_seconds
