@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
+from pine_engine.engine.model_worker import compute_on
 from pine_engine.version import __version__
 
 if TYPE_CHECKING:  # a certificate is read without torch
@@ -47,7 +48,8 @@ def platform_of(engine: "Engine") -> Platform:
         dtype=engine.dtype,
         device=engine.device,
         hardware=hardware_of(engine.device),
-        threads=torch.get_num_threads(),
+        # Those of the runs: the calling thread may have inherited the number of a layer of another run.
+        threads=compute_on(engine.device, torch.get_num_threads),
         python=platform.python_version(),
         torch=torch.__version__,
         transformers=importlib.metadata.version("transformers"),

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pydantic import ValidationError
 from pine_engine import Document, Engine, InputError, OrderResult, Request, compare_orders, sample_orders
 from pine_engine.cli import main as cli
 from pine_engine.invariance.certificate import Certificate, create_certificate, hash_logits, read_certificate
-from pine_engine.invariance.platform_facts import ASPECTS, hardware_of
+from pine_engine.invariance.platform_facts import ASPECTS, hardware_of, platform_of
 from pine_engine.invariance.reproduction import (
     MODEL_FIELDS,
     TOLERANCES,
@@ -24,6 +25,7 @@ from pine_engine.invariance.reproduction import (
     reproduce,
 )
 from pine_engine.models.load import ModelSource
+from pine_engine.network.thread_tuner import torch_num_threads
 from tests.support.commands import Run
 
 COMPARISON = Request(
@@ -357,6 +359,19 @@ def test_certificate_names_platform_and_command(certified: Certificate, engine: 
     assert (certified.request, certified.seed, certified.traced) == (COMPARISON, None, True)
     assert certified.command == "python -m pine_engine reproduce certificate.json"
     assert set(cli.SUBCOMMANDS) & set(certified.command.split()) == {"reproduce"}
+
+
+def test_platform_has_threads_of_runs_beside_a_step_of_one(engine: Engine) -> None:
+    """A thread that starts during a layer of one thread inherits this number."""
+    found: list[int] = []
+    threads = torch.get_num_threads() + 1
+    with torch_num_threads(threads):
+        platform_of(engine)
+        for step in (lambda: torch.set_num_threads(1), lambda: found.append(platform_of(engine).threads)):
+            thread = threading.Thread(target=step)
+            thread.start()
+            thread.join()
+    assert found == [threads]
 
 
 def test_hash_covers_every_bit(rows: list[OrderResult]) -> None:
