@@ -1,6 +1,7 @@
 """Documents marked in a text, for programs that send one text: <document>...</document>."""
 
 import re
+from itertools import cycle
 from typing import Any, NamedTuple
 
 from pine_engine.errors import InputError
@@ -8,8 +9,8 @@ from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.messages import Chat
 from pine_engine.prompts.prompt import Piece, Prompt, build_prompt
 
-MARKED = re.compile(r"<document>(.*?)</document>", re.DOTALL)
 MARK = re.compile(r"</?document>")
+PAIR = ("<document>", "</document>")
 
 
 class MarkedText(NamedTuple):
@@ -27,9 +28,15 @@ def split_documents(text: str, *, ignores_earlier: bool = False) -> MarkedText |
     earlier examples: with `ignores_earlier`, they are text before the documents. Raises InputError for them
     otherwise, and for a mark without its counterpart.
     """
-    prefix, *parts = MARKED.split(text)
-    if not parts:
+    # A pattern of both marks would search the rest of the text for each mark without a counterpart.
+    prefix, *parts = MARK.split(text)
+    marks = MARK.findall(text)
+    if PAIR[0] not in marks or PAIR[1] not in marks[marks.index(PAIR[0]) :]:
         return None
+    unpaired = [mark for mark, expected in zip(marks, cycle(PAIR), strict=False) if mark != expected]
+    if unpaired or len(marks) % 2:
+        advice = "mark each document as <document>...</document>"
+        raise InputError(f"{[*unpaired, PAIR[0]][0]} has no counterpart; {advice}", field="documents")
     documents, gaps = parts[::2], parts[1::2]
     first = max((index + 1 for index, gap in enumerate(gaps[:-1]) if gap.strip()), default=0)
     if first and not ignores_earlier:
@@ -39,12 +46,7 @@ def split_documents(text: str, *, ignores_earlier: bool = False) -> MarkedText |
     earlier = zip(documents[:first], gaps[:first], strict=True)
     prefix += "".join(document + gap for document, gap in earlier)
     last = [document + gap for document, gap in zip(documents[first:-1], gaps[first:-1], strict=True)]
-    marked = MarkedText(prefix, [*last, documents[-1]], gaps[-1])
-    for part in (marked.prefix, *marked.documents, marked.suffix):
-        if mark := MARK.search(part):
-            advice = "mark each document as <document>...</document>"
-            raise InputError(f"{mark.group()} has no counterpart; {advice}", field="documents")
-    return marked
+    return MarkedText(prefix, [*last, documents[-1]], gaps[-1])
 
 
 def chat_prompt(tokenizer: Any, chat: Chat, *, ignores_earlier: bool = False) -> tuple[Prompt, int]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document
@@ -32,11 +33,17 @@ _GOES_ON = re.compile(
 
 _LEANS_BACK = re.compile(
     r"\b(?:then|however|remaining|the (?:rest|others?|next|following)|another|again|also|previous|same|"
-    r"of (?:them|these|those))\b"
-    r"|\bas (?:many|much)\b(?!.*\bas\b)|\b(?:more|less|fewer)\b(?!.*\bthan\b)",
+    r"of (?:them|these|those))\b",
+    re.IGNORECASE,
+)
+"""References to a remainder or an addition."""
+
+# The last "as many" decides: an atomic group does not search the text again for each earlier one.
+_INCOMPLETE = re.compile(
+    r"(?>.*\bas (?:many|much)\b)(?!.*\bas\b)|(?>.*\b(?:more|less|fewer)\b)(?!.*\bthan\b)",
     re.IGNORECASE | re.DOTALL,
 )
-"""References to a remainder or an addition, and comparisons without "than" or "as"."""
+"""Comparisons without "than" or "as"."""
 
 _PRONOUN = re.compile(
     r"\W*(?:(?:on|in|at|for|from|by|with|during|over|every|each|last)\b(?:\W+\w+){0,4}?\W+"
@@ -99,25 +106,26 @@ def split_sentences(text: str) -> tuple[str, ...]:
     No sentence ends after a title (Mr.) or an initial (J.), before a small letter, or within quotation marks.
     """
     sentences: list[str] = []
-    start = 0
-    for end in _END.finditer(text):
-        before, after = text[start : end.end()], text[end.end() : end.end() + 1]
-        is_abbreviation = _ABBREVIATION.search(before.rstrip()[-_MAX_ABBREVIATION:])
-        if not (after.islower() or is_abbreviation or _quote_is_open(text, end.end())):
-            sentences.append(before)
-            start = end.end()
+    has_pairs, has_curly_pairs = text.count('"') % 2 == 0, text.count("“") == text.count("”")
+    start = place = straight = curly = 0
+    for match in _END.finditer(text):
+        straight += text.count('"', place, match.end())
+        curly += text.count("“", place, match.end()) - text.count("”", place, match.end())
+        is_quoted = (has_pairs and straight % 2 == 1) or (has_curly_pairs and curly > 0)
+        end, place = match.start() + len(match.group().rstrip()), match.end()
+        is_abbreviation = _ABBREVIATION.search(text[max(start, end - _MAX_ABBREVIATION) : end])
+        if not (text[place : place + 1].islower() or is_abbreviation or is_quoted):
+            sentences.append(text[start:place])
+            start = place
     return (*sentences, text[start:]) if start < len(text) else tuple(sentences)
-
-
-def _quote_is_open(text: str, place: int) -> bool:
-    straight = text.count('"') % 2 == 0 and text.count('"', 0, place) % 2 == 1
-    curly = text.count("“") == text.count("”") and text.count("“", 0, place) > text.count("”", 0, place)
-    return straight or curly
 
 
 def _subject(sentence: str) -> str | None:
     """Return the first pronoun of a sentence, "" without one, None if the sentence cannot be moved."""
-    if not _QUANTITY.search(sentence) or _GOES_ON.match(sentence) or _LEANS_BACK.search(sentence):
+    is_complete = not (
+        _GOES_ON.match(sentence) or _LEANS_BACK.search(sentence) or _INCOMPLETE.match(sentence)
+    )
+    if not (is_complete and _QUANTITY.search(sentence)):
         return None
     match = _PRONOUN.match(sentence)
     if match is None:
@@ -128,14 +136,12 @@ def _subject(sentence: str) -> str | None:
 
 def _longest_run(subjects: Sequence[str | None]) -> range:
     """Return the first of the longest runs of one subject; an empty range at the end without one."""
-    best = range(len(subjects), len(subjects))
-    for start, subject in enumerate(subjects):
+    best, start = range(len(subjects), len(subjects)), 0
+    for subject, group in groupby(subjects):
+        stop = start + len(list(group))
         # A pronoun in the first sentence refers to nothing in the text.
-        if subject is None or (subject and start == 0):
-            continue
-        stop = start
-        while stop < len(subjects) and subjects[stop] == subject:
-            stop += 1
-        if stop - start > max(1, len(best)):
-            best = range(start, stop)
+        run = range(start + (start == 0 and bool(subject)), stop)
+        if subject is not None and len(run) > max(1, len(best)):
+            best = run
+        start = stop
     return best

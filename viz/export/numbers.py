@@ -83,7 +83,7 @@ def _plain(value: Any) -> Value:
 
 def _text(markup: str) -> str:
     """Remove the markup of plotly."""
-    return unescape(re.sub(r"<[^>]*>", " ", markup).strip())
+    return unescape(re.sub(r"<[^<>]*>", " ", markup).strip())
 
 
 def as_csv(numbers: Numbers) -> str:
