@@ -1,4 +1,4 @@
-"""Limits of open connections and of the time until a request arrives."""
+"""Limits of open connections, of the time until a request arrives, and of the chunks of its body."""
 
 import asyncio
 from collections.abc import Iterable
@@ -13,16 +13,40 @@ from pine_engine.server.addresses import Network, is_in, sender_of
 
 REQUEST_S = 15.0  # seconds in which the head of a request must arrive; the body has a limit of its own
 SHARE = 4  # one client may have this fraction (1/n) of all connections, unless it is a proxy
+FREE_CHUNKS, BYTES_PER_CHUNK = 64, 512  # chunks of any body, and bytes that allow another one
 
 
-class HeaderTimeoutProtocol(H11Protocol):
-    """uvicorn's protocol, with a timeout for incomplete request headers."""
+class TooManyChunksError(Exception):
+    """The chunks of a body are too small: each takes as long to parse as a kilobyte of the body."""
+
+
+class ChunkCountingConnection(h11.Connection):
+    """h11's parser, with a limit of the number of chunks of a body."""
+
+    _num_chunks = _num_bytes = 0
+
+    def next_event(self) -> Any:
+        """Return the next event. Raises TooManyChunksError."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._num_chunks = self._num_bytes = 0
+        elif isinstance(event, h11.Data):
+            self._num_chunks += event.chunk_start
+            self._num_bytes += len(event.data)
+            if self._num_chunks > FREE_CHUNKS + self._num_bytes // BYTES_PER_CHUNK:
+                raise TooManyChunksError
+        return event
+
+
+class LimitedProtocol(H11Protocol):
+    """uvicorn's protocol, with a timeout for incomplete request headers and a limit of chunks."""
 
     _deadline: asyncio.TimerHandle | None = None
 
     def __init__(self, *arguments: Any, proxies: Iterable[Network] = (), **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._proxies = proxies
+        self.conn = ChunkCountingConnection(h11.SERVER, self.conn._max_incomplete_event_size)
 
     def connection_made(self, transport: Any) -> None:
         """Accept a connection, or close it if its address has too many."""
@@ -39,6 +63,13 @@ class HeaderTimeoutProtocol(H11Protocol):
         """Receive data of a request."""
         super().data_received(data)
         self._watch()
+
+    def handle_events(self) -> None:
+        """Handle the received events, and close the connection if a body has too many chunks."""
+        try:
+            super().handle_events()
+        except TooManyChunksError:
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget a closed connection."""
@@ -65,6 +96,6 @@ def _sender(connection: Any) -> str | None:
 
 def limit_connections(server: Server, most: int, proxies: Iterable[Network] = ()) -> None:
     """Set the limits of a server, which may run; proxies are exempt from the limit per address."""
-    protocol: Any = partial(HeaderTimeoutProtocol, proxies=proxies)
+    protocol: Any = partial(LimitedProtocol, proxies=proxies)
     server.config.limit_concurrency = most
     server.config.http = server.config.http_protocol_class = protocol

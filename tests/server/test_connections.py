@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import ip_network
 from typing import Any
 
@@ -12,13 +12,15 @@ import pytest
 import uvicorn
 
 from pine_engine.server import connections
-from pine_engine.server.connections import SHARE, limit_connections
+from pine_engine.server.connections import FREE_CHUNKS, SHARE, limit_connections
 
 PATIENCE_S = 20.0
 
 
 async def greet(scope: Any, receive: Any, send: Any) -> None:
     if scope["type"] == "http":
+        while (await receive()).get("more_body"):
+            pass
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"hi"})
 
@@ -90,6 +92,21 @@ def test_header_in_time_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
             time.sleep(0.1)
             connection.sendall(part)
         assert answer_of(connection).endswith(b"hi")
+
+
+UPLOAD = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("num_chunks", "num_bytes", "is_accepted"),
+    [(FREE_CHUNKS, 1, True), (FREE_CHUNKS + 1, 1, False), (500, 512, True), (10_000, 1, False)],
+)
+def test_body_with_too_many_chunks_is_closed(num_chunks: int, num_bytes: int, is_accepted: bool) -> None:
+    body = (b"%x\r\n%s\r\n" % (num_bytes, b"a" * num_bytes)) * num_chunks + b"0\r\n\r\n"
+    with listening(100) as address, connected(address, UPLOAD) as connection:
+        with suppress(ConnectionError):
+            connection.sendall(body)
+        assert answer_of(connection).endswith(b"hi") if is_accepted else is_closed(connection)
 
 
 def test_one_address_has_a_share_of_the_connections() -> None:
