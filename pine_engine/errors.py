@@ -36,7 +36,7 @@ class UnknownNameError(InputError, KeyError):
 
     def __init__(self, kind: str, name: object, choices: Iterable[str]) -> None:
         self.kind, self.name, self.choices = kind, name, tuple(choices)
-        super().__init__(f"unknown {kind} {name!r}; choose from: {', '.join(self.choices)}", field=kind)
+        super().__init__(f"unknown {kind} {name!r:.60}; choose from: {', '.join(self.choices)}", field=kind)
 
     def __reduce__(self) -> tuple[type["UnknownNameError"], tuple[str, object, tuple[str, ...]]]:
         return type(self), (self.kind, self.name, self.choices)

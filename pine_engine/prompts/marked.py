@@ -73,5 +73,5 @@ def tokenize_marked(engine: Any, text: str, *, ignores_earlier: bool = False) ->
     whole = engine.tokenize(Prompt((), ((Piece(text or "a"),),), (Piece("a"),)))
     ids = whole.prefix + whole.documents[0]
     if len(ids) < 2 or not text:
-        raise InputError(f"prompt is too short: got {text!r}, expected 2 tokens or more", field="prompt")
+        raise InputError(f"prompt is too short: got {text!r:.60}, expected 2 tokens or more", field="prompt")
     return TokenLayout((), (ids[:-1],), ids[-1:]), 0

@@ -11,7 +11,8 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from pine_engine.errors import InputError
 from pine_engine.input_validation import describe
 
-MAX_SHOWN = 20  # problems that a message lists; parsing ends after more
+MAX_SHOWN = 20  # problems of a source that a message lists; parsing ends after more
+MAX_JOINED = 3  # problems that a message in one line lists
 
 Raw = TypeVar("Raw")
 Row = TypeVar("Row")
@@ -34,14 +35,15 @@ class ValidationErrors(InputError):  # noqa: N818 - plural: it has all errors of
 
     def __init__(self, problems: Sequence[Problem], source: str = "") -> None:
         self.problems, self.source = tuple(problems), source
-        shown = list(map(str, self.problems))
+        count, most = len(self.problems), MAX_SHOWN if source else MAX_JOINED
+        shown = list(map(str, self.problems[:most]))
         if not source:
-            message = "; ".join(shown)
-        elif len(shown) == 1:
+            message = "; ".join([*shown, *[f"and {count - most} more"] * (count > most)])
+        elif count == 1:
             message = f"{source}{': ' if problems[0].line is None else ', '}{shown[0]}"
         else:
-            count = str(len(shown)) if len(shown) <= MAX_SHOWN else f"more than {MAX_SHOWN}"
-            message = f"{source} has {count} mistakes:\n" + ";\n".join(shown[:MAX_SHOWN])
+            number = str(count) if count <= MAX_SHOWN else f"more than {MAX_SHOWN}"
+            message = f"{source} has {number} mistakes:\n" + ";\n".join(shown)
         super().__init__(message, field=problems[0].field or None)
 
     def __reduce__(self) -> tuple[type["ValidationErrors"], tuple[tuple[Problem, ...], str]]:
@@ -85,7 +87,7 @@ def format_validation_errors(error: ValidationError) -> list[Problem]:
     """Return the problems that pydantic found."""
     problems = []
     for details in error.errors(include_url=False):
-        field = ".".join(map(str, details["loc"]))
+        field = ".".join(f"{part!s:.60}" for part in details["loc"])
         shown = field if field.isprintable() else ascii(field)  # a key in a file may be any text
         problems.append(Problem(f"{shown}: {_message(details)}" if field else _message(details), field))
     return problems

@@ -56,7 +56,7 @@ class _WithDocuments(BaseModel):
 
     def _problems(self) -> Iterator[Problem]:
         if self.task not in TASKS:
-            yield Problem(f"unknown task {self.task!r}; choose from: {', '.join(TASKS)}", "task")
+            yield Problem(f"unknown task {self.task!r:.60}; choose from: {', '.join(TASKS)}", "task")
         else:
             yield from TASKS[self.task].problems(self.question, self.documents)
         try:
