@@ -21,7 +21,7 @@ def serve(
     max_seconds: Annotated[float | None, typer.Option(min=0.001)] = None,
     queue_size: Positive = 32,
     max_active_runs: Positive = 4,
-    max_runs_per_client: Positive = 32,
+    max_runs_per_client: Positive = 16,
     api_keys: Annotated[str | None, typer.Option(envvar="PINE_API_KEYS", show_envvar=True)] = None,
     chat_template: Path | None = None,
     model: ModelOptions = ModelOptions(),
@@ -33,10 +33,12 @@ def serve(
         port: Port to listen on.
         method: Method of requests with documents that name none.
         max_new_tokens: Maximum length of an answer, in tokens, and its default.
-        max_seconds: Maximum duration of an answer, in seconds, without the time in the queue. Default: none.
+        max_seconds: Maximum duration of an answer, in seconds, without the time in the queue. Default: 300,
+            none on a loopback address.
         queue_size: Maximum number of requests that wait for the model.
         max_active_runs: Maximum number of requests that are computed at the same time, if memory suffices.
-        max_runs_per_client: Maximum number of queued and active requests per API key, or per address.
+        max_runs_per_client: Maximum number of queued and active requests per API key, or per address; at most
+            half of queue_size.
         api_keys: Accepted API keys, separated by commas. Default: no authentication.
         chat_template: File with a chat template (Jinja) in place of that of the model.
         model: Model that answers.
@@ -50,7 +52,7 @@ def serve(
     if api_keys is not None and not keys:
         raise InputError("api_keys is empty: give one or more keys, or no option", field="api_keys")
     template = None if chat_template is None else read_text(chat_template)
-    from pine_engine.server.app import LOCAL_NAMES, ServerSettings, open_port, serve
+    from pine_engine.server.app import LOCAL_NAMES, MAX_SECONDS, ServerSettings, open_port, serve
 
     is_local = host in LOCAL_NAMES
     if not is_local and not keys:
@@ -58,7 +60,7 @@ def serve(
     settings = ServerSettings(
         method=names[0],
         max_new_tokens=max_new_tokens,
-        max_seconds=max_seconds,
+        max_seconds=max_seconds or (None if is_local else MAX_SECONDS),
         queue_size=queue_size,
         max_active_runs=max_active_runs,
         max_runs_per_client=max_runs_per_client,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
-from pine_engine.engine.model_worker import compute_on
+from pine_engine.scheduling.worker import compute_on
 from pine_engine.version import __version__
 
 if TYPE_CHECKING:  # a certificate is read without torch

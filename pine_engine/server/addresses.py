@@ -1,7 +1,11 @@
-"""IP addresses and networks of clients."""
+"""IP addresses and networks of clients, and names of hosts."""
 
 import ipaddress
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from urllib.parse import urlsplit
+
+DEFAULT_PORTS = (80, 443)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -22,3 +26,20 @@ def sender_of(host: str) -> str:
     except ValueError:
         return host
     return host if address.version == 4 else str(ipaddress.ip_network((host, 64), strict=False))
+
+
+def split_netloc(netloc: str) -> tuple[str, int | None]:
+    """Return name and port of `name:port`, ("", None) if it is invalid.
+
+    The name is in lower case, without brackets of IPv6. The port is None for 80 and 443.
+    """
+    try:
+        parts = urlsplit(f"//{netloc}")
+        return parts.hostname or "", None if parts.port in DEFAULT_PORTS else parts.port
+    except ValueError:
+        return "", None
+
+
+def is_among(name: str, patterns: Iterable[str]) -> bool:
+    """Check whether a name matches an entry; "*." matches subdomains, "*" all."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

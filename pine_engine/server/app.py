@@ -3,12 +3,11 @@
 import asyncio
 import hashlib
 import hmac
-import json
 import logging
 import socket
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -18,34 +17,37 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import Event, PrefillDone, TokenGenerated
+from pine_engine.engine.events import PrefillDone, TokenGenerated
 from pine_engine.errors import Cancelled, InputError, PineError
 from pine_engine.methods.table import METHODS, get_method
 from pine_engine.models.resources import free_memory
 from pine_engine.scheduling.queue import Client, FairQueue
-from pine_engine.server.addresses import sender_of
+from pine_engine.server.addresses import is_among, sender_of, split_netloc
 from pine_engine.server.connections import limit_connections
-from pine_engine.server.jobs import ServerJob, compute_events
-from pine_engine.server.prompts import HOW_TO_GIVE_DOCUMENTS, tokenize_body
+from pine_engine.server.jobs import JobEvent, ServerJob, compute_events
+from pine_engine.server.prompts import HOW_TO_GIVE_DOCUMENTS, check_characters, tokenize_body
+from pine_engine.server.request_body import limit_body
 from pine_engine.server.responses import Reply, ResponseText, server_sent
-from pine_engine.server.schema import ApiError, ChatBody, CompletionBody, error_body, parse_body
+from pine_engine.server.schema import ApiError, ChatBody, CompletionBody, error_body, load_json, parse_body
 
 log = logging.getLogger(__name__)
 
-MAX_BYTES = 20_000_000  # of the body of a request
+MAX_BYTES = 2_000_000  # of the body of a request
 BODY_S = 30.0  # seconds in which the body must arrive
 MAX_CONNECTIONS = 512
 MAX_HEADER_BYTES = 65_536
+MAX_SECONDS = 300.0  # of an answer for clients on other machines, if no limit is set
 SHUTDOWN_S = 5  # seconds for active requests to end
-LOCAL_NAMES = ("localhost", "127.0.0.1")
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 LOCAL_NETWORKS = (ip_network("127.0.0.0/8"), ip_network("::1"))  # of reverse proxies on this machine
 DEFAULT_MODEL = "default"  # another name of the model, for clients that require one
 PLAIN_METHOD = "vanilla"  # of requests without documents
@@ -67,7 +69,8 @@ class ServerSettings:
         max_seconds: Limit of seconds per answer, without the time in the queue; None for no limit.
         queue_size: Requests that wait for the model.
         max_active_runs: Requests that are computed at the same time, if half of the free memory suffices.
-        max_runs_per_client: Queued and active requests of one API key, or of one address without keys.
+        max_runs_per_client: Queued and active requests of one API key, or of one address without keys, at
+            most half of `queue_size`.
         api_keys: Accepted keys. If empty, authentication is disabled.
         allowed_hosts: Accepted Host headers; * for any.
     """
@@ -77,7 +80,7 @@ class ServerSettings:
     max_seconds: float | None = None
     queue_size: int = 32
     max_active_runs: int = 4
-    max_runs_per_client: int = 32
+    max_runs_per_client: int = 16
     api_keys: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = LOCAL_NAMES
 
@@ -89,7 +92,7 @@ class Server:
         self.engine, self.settings = engine, settings
         self.queue = FairQueue(
             settings.queue_size,
-            settings.max_runs_per_client,
+            min(settings.max_runs_per_client, max(1, settings.queue_size // 2)),
             max_active=settings.max_active_runs,
             free_memory=partial(free_memory, engine.device),
             advice="Try again in a minute.",
@@ -111,10 +114,9 @@ class Server:
             Route("/health", self._health),
             Route("/metrics", self._metrics),
         ]
-        hosts = list(self.settings.allowed_hosts)
         return Starlette(
             routes=routes,
-            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
+            middleware=[Middleware(HostFilter, self.settings.allowed_hosts)],
             exception_handlers={HTTPException: _http_error},
         )
 
@@ -122,12 +124,13 @@ class Server:
         self, model: type[ChatBody] | type[CompletionBody]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            body = parse_body(await _read_json(request), model)
-            job = await asyncio.to_thread(self._prepare, body)
+            body = await asyncio.to_thread(self._parse, await _read_body(request), model)
             text = ResponseText(body.stop)
+            events = self._events(request, body, text)
+            while (job := await anext(events)) is None:
+                pass  # errors before the job, such as a full queue, have their own status
+            assert isinstance(job, ServerJob)
             reply = Reply(self.engine, job, text, is_chat=isinstance(body, ChatBody))
-            events = self._events(request, job)
-            await anext(events)  # the place in the queue; a full queue has its own status
             if body.stream:
                 parts = reply.stream(events, include_usage=body.stream_options.include_usage)
                 return StreamingResponse(self._closing(parts, events), headers=STREAM_HEADERS)
@@ -148,15 +151,14 @@ class Server:
             except (ClientDisconnect, Cancelled):
                 return Response(status_code=CLIENT_CLOSED_REQUEST)
             except Exception as error:
-                status, content = _error_body(error)
-                self.outcomes["rejected"] += status < HTTPStatus.INTERNAL_SERVER_ERROR
+                status, content = self._error_body(error)
                 headers = {"Retry-After": "5"} if status == HTTPStatus.TOO_MANY_REQUESTS else None
                 return JSONResponse(content, status, headers=headers)
 
         return guarded
 
     async def _closing(
-        self, parts: AsyncIterator[str], events: AsyncGenerator[Event | None, None]
+        self, parts: AsyncIterator[str], events: AsyncGenerator[JobEvent, None]
     ) -> AsyncIterator[str]:
         """Yield the parts of a stream, or its error, and close the events."""
         async with aclosing(events):
@@ -166,7 +168,15 @@ class Server:
             except Cancelled:
                 return
             except Exception as error:
-                yield server_sent(_error_body(error)[1])
+                yield server_sent(self._error_body(error)[1])
+
+    def _error_body(self, error: Exception) -> tuple[int, dict[str, Any]]:
+        """Return status and body of an error; count a rejection, and log an unexpected error."""
+        if not isinstance(error, PineError):
+            log.error("request failed", exc_info=error)
+        status, content = error_body(error)
+        self.outcomes["rejected"] += status < HTTPStatus.INTERNAL_SERVER_ERROR
+        return status, content
 
     def _check_key(self, header: str) -> str:
         """Return the name of the client's key, "" without keys. Compares with all keys in constant time."""
@@ -179,8 +189,14 @@ class Server:
             raise ApiError(401, message, kind="authentication_error", code="invalid_api_key")
         return digest[:16]
 
+    def _parse(self, text: bytes, model: type[ChatBody] | type[CompletionBody]) -> ChatBody | CompletionBody:
+        """Return the body of a request. Raises InputError."""
+        body = parse_body(load_json(text), model)
+        check_characters(self.engine, body)
+        return body
+
     def _prepare(self, body: ChatBody | CompletionBody) -> ServerJob:
-        """Return the job of a request. Raises InputError."""
+        """Tokenize a request and return its job. Raises InputError."""
         method_of_model = self._method_of_model(body.model)
         method = body.method or method_of_model
         layout, num_documents = tokenize_body(self.engine, body)
@@ -191,15 +207,17 @@ class Server:
         requested = body.max_completion_tokens if isinstance(body, ChatBody) else None
         requested = requested or body.max_tokens
         if requested is not None and requested > limit:
-            message = f"max_tokens is too large: got {requested}, but this server generates up to {limit}"
+            message = (
+                f"max_tokens is too large: got {requested!s:.60}, but this server generates up to {limit}"
+            )
             raise InputError(message, field="max_tokens")
         free = self.engine.max_context_length - layout.num_tokens
         max_new_tokens = requested or max(1, min(limit, free))
         try:
             self.engine.check_length(layout, max_new_tokens)
         except InputError as error:
-            field = "messages" if isinstance(body, ChatBody) else "prompt"
-            raise ApiError(400, str(error), code="context_length_exceeded", field=field) from error
+            code = "context_length_exceeded"
+            raise ApiError(400, str(error), code=code, field=body.prompt_field) from error
         batch_size = min(2, self.settings.max_active_runs)
         return ServerJob(layout, num_documents, name, max_new_tokens, body.num_alternatives, batch_size)
 
@@ -211,7 +229,7 @@ class Server:
         if model in self._model_names():
             return model.removeprefix(f"{name}:")
         message = (
-            f"unknown model {model!r}; this server has {name}, also as {name}:METHOD, such as {name}:pine"
+            f"unknown model {model!r:.60}; this server has {name}, also as {name}:METHOD, such as {name}:pine"
         )
         raise ApiError(404, message, code="model_not_found", field="model")
 
@@ -219,29 +237,36 @@ class Server:
         name = self.engine.model_name
         return [name, *(f"{name}:{method}" for method in METHODS)]
 
-    async def _events(self, request: Request, job: ServerJob) -> AsyncGenerator[Event | None, None]:
-        """Yield the events of a job until its client disconnects; count job and tokens."""
+    async def _events(
+        self, request: Request, body: ChatBody | CompletionBody, text: ResponseText
+    ) -> AsyncGenerator[JobEvent, None]:
+        """Yield the job of a request and its events until the client disconnects; count outcome and tokens.
+
+        The answer is complete when `text` has a reason for its end.
+        """
         address = sender_of(request.client.host) if request.client else ""
         client = Client(address, page=request.state.key or address)
-        options = (self.queue, job, client, _disconnect(request), self.settings.max_seconds)
+        prepare = partial(self._prepare, body)
+        options = (self.queue, prepare, client, _disconnect(request), self.settings.max_seconds)
         self.num_open += 1
-        outcome = "disconnected"
+        num_prompt_tokens, status = 0, HTTPStatus.OK.value
         try:
             async with aclosing(compute_events(self.engine, *options)) as events:
                 async for event in events:
-                    if isinstance(event, TokenGenerated):
-                        self.tokens["generated"] += 1
-                        outcome = "done"  # the client may close the events after a stop string
-                    elif isinstance(event, PrefillDone):
-                        self.tokens["prompt"] += job.layout.num_tokens
+                    if isinstance(event, ServerJob):
+                        num_prompt_tokens = event.layout.num_tokens
+                    self.tokens["generated"] += isinstance(event, TokenGenerated)
+                    self.tokens["prompt"] += num_prompt_tokens * isinstance(event, PrefillDone)
                     yield event
-            outcome = "done"
         except Exception as error:
-            outcome = "disconnected" if isinstance(error, Cancelled) else "failed"
+            status = CLIENT_CLOSED_REQUEST if isinstance(error, Cancelled) else error_body(error)[0]
             raise
         finally:
             self.num_open -= 1
-            self.outcomes[outcome] += 1
+            if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                self.outcomes["failed"] += 1
+            elif status in (HTTPStatus.OK, CLIENT_CLOSED_REQUEST):  # other errors are rejections
+                self.outcomes["done" if text.finish_reason else "disconnected"] += 1
 
     async def _models(self, _: Request) -> Response:
         return JSONResponse({"object": "list", "data": [self._card(name) for name in self._model_names()]})
@@ -276,6 +301,23 @@ class Server:
         return {"uptime_seconds": uptime_s, "running": self.num_open - waiting, "waiting": waiting}
 
 
+class HostFilter:
+    """Middleware that rejects requests under other host names, as DNS rebinding sends them."""
+
+    def __init__(self, app: ASGIApp, names: Sequence[str]) -> None:
+        self._app, self._names = app, names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or reject it in the form of the OpenAI API."""
+        name, _ = split_netloc(Headers(scope=scope).get("host", "") if scope["type"] == "http" else "")
+        if scope["type"] != "http" or is_among(name, self._names):
+            await self._app(scope, receive, send)
+            return
+        message = f"unknown host name: got {name!r:.60}, expected {' or '.join(self._names)}"
+        status, content = error_body(ApiError(400, f"{message}; see --host", code="unknown_host"))
+        await JSONResponse(content, status)(scope, receive, send)
+
+
 def open_port(host: str, port: int) -> socket.socket:
     """Return a listening socket. Raises InputError if the port cannot be opened."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -305,38 +347,21 @@ def create_server(app: Starlette, **options: Any) -> uvicorn.Server:
     return server
 
 
-def _error_body(error: Exception) -> tuple[int, dict[str, Any]]:
-    """Return status and body of an error, and log the traceback of an unexpected one."""
-    if not isinstance(error, PineError):
-        log.error("request failed", exc_info=error)
-    return error_body(error)
-
-
 def _digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-async def _read_json(request: Request) -> Any:
+async def _read_body(request: Request) -> bytes:
     """Return the body. Raises ApiError if it is too large, too slow, or not JSON."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         # Browsers send other types to any server without a check.
         message = "invalid Content-Type: expected application/json"
         raise ApiError(415, message, code="unsupported_media_type")
-    body = bytearray()
     try:
-        async with asyncio.timeout(BODY_S):
-            async for part in request.stream():
-                body += part
-                if len(body) > MAX_BYTES:
-                    message = f"request is too large: expected up to {MAX_BYTES:,} bytes; send less text"
-                    raise ApiError(413, message, code="request_too_large")
-    except TimeoutError as error:
-        message = f"body not received within {BODY_S:g} s; send it again"
-        raise ApiError(408, message, code="request_timeout") from error
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise InputError("invalid body: expected JSON") from error
+        return await Request(request.scope, limit_body(request.receive, MAX_BYTES, BODY_S)).body()
+    except HTTPException as error:
+        code = "request_timeout" if error.status_code == HTTPStatus.REQUEST_TIMEOUT else "request_too_large"
+        raise ApiError(error.status_code, error.detail, code=code) from error
 
 
 async def _disconnect(request: Request) -> None:

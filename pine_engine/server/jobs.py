@@ -2,10 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -66,23 +65,28 @@ class ServerJob:
         return RunFinished(run.result(answers))
 
 
+JobEvent = ServerJob | Event | None
+"""A job when it is tokenized, an event of its run, or None after some seconds without either."""
+
+
 async def compute_events(
     engine: Engine,
     queue: FairQueue,
-    job: ServerJob,
+    prepare: Callable[[], ServerJob],
     client: Client,
     disconnect: Awaitable[None],
     max_seconds: float | None,
-) -> AsyncGenerator[Event | None, None]:
-    """Yield None once the job is in the queue and every PING_S seconds, and the events of its run.
+) -> AsyncGenerator[JobEvent, None]:
+    """Yield the job of a request once it is tokenized, None every PING_S seconds, and the events of its run.
 
-    Closing the generator stops the model within one layer. Raises QueueFullError, Cancelled when `disconnect`
-    has finished, and ApiError if the computation takes more than `max_seconds`.
+    `prepare` tokenizes the request in its place in the queue, where ready requests pass it. Closing the
+    generator stops the model within one layer. Raises the errors of `prepare`, QueueFullError, Cancelled when
+    `disconnect` has finished, and ApiError if the computation takes more than `max_seconds`.
     """
     loop = asyncio.get_running_loop()
     channel: asyncio.Queue[Any] = asyncio.Queue()
 
-    def emit(item: Event | Exception | None) -> None:
+    def emit(item: JobEvent | Exception) -> None:
         with suppress(RuntimeError):  # the loop is closed when the server has ended
             loop.call_soon_threadsafe(channel.put_nowait, item)
 
@@ -90,9 +94,13 @@ async def compute_events(
 
     def work() -> None:
         try:
-            measure = partial(engine.run_bytes, job.layout, job.method, job.max_new_tokens)
-            with queue.join(client, measure=measure) as ticket:
-                emit(None)
+            is_ready = threading.Event()
+            with queue.join(client, is_ready.is_set) as ticket:
+                job = prepare()
+                ticket.num_bytes = engine.run_bytes(job.layout, job.method, job.max_new_tokens)
+                control.check()
+                is_ready.set()
+                emit(job)
                 while ticket.wait(POLL_S):
                     control.check()
                 control.check()

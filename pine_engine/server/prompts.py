@@ -7,12 +7,27 @@ from pine_engine.prompts.marked import chat_prompt, tokenize_marked
 from pine_engine.prompts.messages import read_chat
 from pine_engine.prompts.prompt import Document, Piece, Prompt
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
-from pine_engine.server.schema import ChatBody, CompletionBody
+from pine_engine.server.schema import ApiError, ChatBody, CompletionBody
+
+MAX_CHARACTERS_PER_TOKEN = 30  # of a prompt; even code with deep indents has fewer
 
 HOW_TO_GIVE_DOCUMENTS = (
     'give "documents": ["...", {"title": "...", "text": "..."}], or mark each in the text as '
     "<document>...</document>"
 )
+
+
+def check_characters(engine: Engine, body: ChatBody | CompletionBody) -> None:
+    """Raise ApiError for a prompt that is too long for the model, without tokenizing it."""
+    texts = [text for document in body.documents for text in (document.title, document.text)]
+    if isinstance(body, ChatBody):
+        texts += [body.instruction, *(message.content for message in body.messages)]
+    else:
+        texts.append(body.prompt)
+    count, most = sum(map(len, texts)), MAX_CHARACTERS_PER_TOKEN * engine.max_context_length
+    if count > most:
+        message = f"prompt is too long: got {count:,} characters, expected up to {most:,}; shorten the prompt"
+        raise ApiError(400, message, code="context_length_exceeded", field=body.prompt_field)
 
 
 def tokenize_body(engine: Engine, body: ChatBody | CompletionBody) -> tuple[TokenLayout, int]:

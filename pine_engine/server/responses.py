@@ -9,8 +9,8 @@ from itertools import accumulate
 from typing import Any
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import Event, RunFinished, TokenGenerated
-from pine_engine.server.jobs import ServerJob, TokenChoice
+from pine_engine.engine.events import RunFinished, TokenGenerated
+from pine_engine.server.jobs import JobEvent, ServerJob, TokenChoice
 
 DONE = "data: [DONE]\n\n"
 PING = ": waiting\n\n"
@@ -36,7 +36,7 @@ class ResponseText:
     num_tokens: int = 0
     finish_reason: str | None = None
 
-    def add(self, event: Event | None) -> str:
+    def add(self, event: JobEvent) -> str:
         """Take an event of the run, and return the new text."""
         if self.finish_reason or not isinstance(event, TokenGenerated | RunFinished):
             return ""
@@ -66,7 +66,7 @@ class Reply:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     created: int = field(default_factory=lambda: int(time.time()))
 
-    async def read(self, events: AsyncIterator[Event | None]) -> dict[str, Any]:
+    async def read(self, events: AsyncIterator[JobEvent]) -> dict[str, Any]:
         """Return the response to all events."""
         async for event in events:
             self.text.add(event)
@@ -76,7 +76,7 @@ class Reply:
         answer = {"message": content} if self.is_chat else {"text": self.text.text}
         return self._object("chat.completion", [answer | self._state(0)]) | {"usage": self._usage()}
 
-    async def stream(self, events: AsyncIterator[Event | None], *, include_usage: bool) -> AsyncIterator[str]:
+    async def stream(self, events: AsyncIterator[JobEvent], *, include_usage: bool) -> AsyncIterator[str]:
         """Yield server-sent events."""
         num_sent = 0
         if self.is_chat:

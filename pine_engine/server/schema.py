@@ -1,9 +1,19 @@
 """Bodies of the OpenAI API: supported fields, fields refused by name, and the errors of the API."""
 
+import json
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+)
 
 from pine_engine.errors import InputError, PineError
 from pine_engine.input_validation import describe
@@ -16,6 +26,7 @@ from pine_engine.scheduling.queue import QueueFullError
 
 MAX_ALTERNATIVES = 20  # limit of the OpenAI API for top_logprobs
 MAX_STOPS = 16  # stop strings of one request
+MAX_KEYS = 64  # of a JSON object; OpenAI's requests have about 40 fields
 
 GREEDY = "answers are greedy"
 ONE = "there is one answer to each request"
@@ -74,7 +85,7 @@ def error_body(error: Exception) -> tuple[int, dict[str, Any]]:
 class StreamOptions(BaseModel):
     """Options of a stream; others are ignored."""
 
-    include_usage: bool = False
+    include_usage: StrictBool = False
 
 
 def _as_stops(value: Any) -> Any:
@@ -85,27 +96,30 @@ class Body(BaseModel):
     """Fields of both endpoints. `documents` and `method` are extensions of the OpenAI API."""
 
     model_config = ConfigDict(extra="forbid")
+    prompt_field: ClassVar[str]
 
     model: str = ""
-    documents: list[DocumentInput] = Field(default=[], max_length=MAX_DOCUMENTS)
+    documents: Annotated[list[DocumentInput], FailFast()] = Field(default=[], max_length=MAX_DOCUMENTS)
     method: str = ""
-    max_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: StrictInt | None = Field(default=None, ge=1)
     stop: Annotated[
-        list[Annotated[str, Field(min_length=1)]], BeforeValidator(_as_stops), Field(max_length=MAX_STOPS)
+        list[Annotated[str, Field(min_length=1)]], Field(max_length=MAX_STOPS), BeforeValidator(_as_stops)
     ] = []
-    stream: bool = False
+    stream: StrictBool = False
     stream_options: StreamOptions = StreamOptions()
 
 
 class ChatBody(Body):
     """Body of /v1/chat/completions. `task` and `instruction` are extensions of the OpenAI API."""
 
+    prompt_field = "messages"
+
     messages: Annotated[MessagesInput, Field(min_length=1)]
     task: str = USUAL_TASK
     instruction: str = ""
-    max_completion_tokens: int | None = Field(default=None, ge=1)
-    logprobs: bool = False
-    top_logprobs: int = Field(default=0, ge=0, le=MAX_ALTERNATIVES)
+    max_completion_tokens: StrictInt | None = Field(default=None, ge=1)
+    logprobs: StrictBool = False
+    top_logprobs: StrictInt = Field(default=0, ge=0, le=MAX_ALTERNATIVES)
 
     @property
     def num_alternatives(self) -> int | None:
@@ -122,8 +136,10 @@ def _one_prompt(prompt: Any) -> Any:
 class CompletionBody(Body):
     """Body of /v1/completions."""
 
+    prompt_field = "prompt"
+
     prompt: Annotated[str, BeforeValidator(_one_prompt)]
-    logprobs: int | None = Field(default=None, ge=0, le=MAX_ALTERNATIVES)
+    logprobs: StrictInt | None = Field(default=None, ge=0, le=MAX_ALTERNATIVES)
 
     @property
     def num_alternatives(self) -> int | None:
@@ -134,6 +150,21 @@ class CompletionBody(Body):
 AnyBody = TypeVar("AnyBody", bound=Body)
 
 
+def load_json(text: bytes | bytearray) -> Any:
+    """Return the content of JSON. Raises InputError for other text, and for an object with too many keys."""
+    try:
+        return json.loads(text, object_pairs_hook=_as_object)
+    except (ValueError, RecursionError) as error:
+        raise InputError("invalid body: expected JSON") from error
+
+
+def _as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MAX_KEYS:
+        count = f"got an object with {len(pairs):,} keys, expected up to {MAX_KEYS}"
+        raise InputError(f"invalid body: {count}; remove unknown fields")
+    return dict(pairs)
+
+
 def parse_body(body: Any, model: type[AnyBody]) -> AnyBody:
     """Return the body of a request. Raises InputError that names a field that is not supported."""
     if not isinstance(body, Mapping):
@@ -141,7 +172,9 @@ def parse_body(body: Any, model: type[AnyBody]) -> AnyBody:
     fields = {name: value for name, value in body.items() if value is not None and name not in IGNORED}
     for name in fields.keys() & SUPPORTED.keys():
         values, reason = SUPPORTED[name]
-        if (value := fields.pop(name)) not in values:
+        value = fields.pop(name)
+        # In Python, True equals 1.
+        if not any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values):
             accepted = " or ".join(map(repr, values))
             message = f"{name} is not supported: got {describe(value)}, but {reason}"
             raise ApiError(

@@ -3,8 +3,9 @@
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import chain
 from typing import Any
 
@@ -21,8 +22,9 @@ from pine_engine.scheduling.queue import Client
 from pine_engine.server import app as server_app
 from pine_engine.server import connections
 from pine_engine.server.app import Server, ServerSettings
+from pine_engine.server.prompts import MAX_CHARACTERS_PER_TOKEN, tokenize_body
 from pine_engine.server.responses import ResponseText
-from pine_engine.server.schema import IGNORED, SUPPORTED, ChatBody, CompletionBody, parse_body
+from pine_engine.server.schema import IGNORED, SUPPORTED, ChatBody, CompletionBody, load_json, parse_body
 from tests.support.api_server import running_server, wait_until
 from tests.support.families import TinyLlama
 from tests.support.tokenizers import letter_tokenizer
@@ -230,12 +232,20 @@ USER = {"role": "user", "content": "Who?"}
         (CHAT, {**BODY, "model": "gpt-4o", "method": "pine"}, 404, "model", "model_not_found"),
         (CHAT, {**BODY, "max_tokens": 513}, 400, "max_tokens", "invalid_value"),
         (CHAT, {**BODY, "max_tokens": 0}, 400, "max_tokens", "invalid_value"),
+        (CHAT, {**BODY, "max_tokens": "1"}, 400, "max_tokens", "invalid_value"),
+        (CHAT, {**BODY, "max_tokens": True}, 400, "max_tokens", "invalid_value"),
+        (CHAT, {**BODY, "stream": 1}, 400, "stream", "invalid_value"),
+        (CHAT, {**BODY, "logprobs": 1}, 400, "logprobs", "invalid_value"),
+        (CHAT, {**BODY, "n": True}, 400, "n", "unsupported_parameter"),
+        (CHAT, {**BODY, "store": 0}, 400, "store", "unsupported_parameter"),
+        (CHAT, {**BODY, **dict.fromkeys(map(str, range(65)))}, 400, None, "invalid_value"),
         (CHAT, {**BODY, "top_logprobs": 21}, 400, "top_logprobs", "invalid_value"),
         (CHAT, {**BODY, "stop": [""]}, 400, "stop.0", "invalid_value"),
         (CHAT, {**BODY, "repetition_penalty": 2}, 400, "repetition_penalty", "invalid_value"),
         (CHAT, {"messages": [USER], "method": "pine"}, 400, "documents", "invalid_value"),
         (CHAT, {"messages": [USER], "instruction": "Say."}, 400, "documents", "invalid_value"),
         (CHAT, {**BODY, "documents": [LONG, LONG]}, 400, "messages", "context_length_exceeded"),
+        (CHAT, {**BODY, "instruction": 40 * LONG}, 400, "messages", "context_length_exceeded"),
         (TEXT, {"prompt": LONG + LONG}, 400, "prompt", "context_length_exceeded"),
         (TEXT, {"prompt": ["a", "b"]}, 400, "prompt", "invalid_value"),
         (TEXT, {"prompt": [5, 6]}, 400, "prompt", "invalid_value"),
@@ -265,9 +275,27 @@ FIELDS = sorted({*SUPPORTED, *IGNORED, *ChatBody.model_fields, *CompletionBody.m
 def test_any_body_is_parsed_or_rejected(body: Any) -> None:
     for model in (ChatBody, CompletionBody):
         try:
-            parse_body(body, model)
+            parse_body(load_json(json.dumps(body).encode()), model)
         except PineError as error:
             assert str(error)
+
+
+@pytest.mark.parametrize("name", [*ChatBody.model_fields, "n", "prompt"])
+def test_large_wrong_value_has_a_short_error_at_once(client: TestClient, name: str) -> None:
+    response = client.post(CHAT, json={**BODY, name: 100 * LONG})
+    assert response.is_success or len(response.content) < 1500
+    for value in ({100 * LONG: 1}, [""] * 200_000):
+        text = json.dumps({**BODY, name: value}).encode()
+        began = time.thread_time()
+        with suppress(PineError):
+            parse_body(load_json(text), ChatBody)
+        assert time.thread_time() - began < 1
+
+
+def test_long_prompt_is_not_tokenized(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_app, "tokenize_body", lambda *_: pytest.fail())
+    response = client.post(TEXT, json={"prompt": "a " * 4096 * MAX_CHARACTERS_PER_TOKEN})
+    assert response.json()["error"]["code"] == "context_length_exceeded"
 
 
 def test_request_of_wrong_form_is_rejected(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +307,8 @@ def test_request_of_wrong_form_is_rejected(client: TestClient, monkeypatch: pyte
     )
     assert client.get("/v1/images").json()["error"]["code"] == "not_found"
     assert client.get(CHAT).status_code == 405
-    assert client.get("/health", headers={"host": "evil.example"}).status_code == 400
+    response = client.get("/health", headers={"host": "evil.example"})
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "unknown_host")
     monkeypatch.setattr(server_app, "MAX_BYTES", 20)
     assert client.post(CHAT, json=BODY).status_code == 413
 
@@ -344,7 +373,7 @@ def test_disconnected_client_stops_its_computation(running: tuple[str, Server], 
             httpx.post(f"{url}{CHAT}", json=LONG_BODY, timeout=0.5)
     wait_until(lambda: server.num_open == 0 and not server.queue.waiting)
     wait_until(lambda: not server.queue._tickets, seconds=2.0)
-    assert server.outcomes.total() == 1
+    assert server.outcomes == {"disconnected": 1}
 
 
 def test_queued_client_may_leave(running: tuple[str, Server]) -> None:
@@ -358,6 +387,35 @@ def test_queued_client_may_leave(running: tuple[str, Server]) -> None:
     lines = httpx.get(f"{url}/metrics").text.splitlines()
     assert 'pine_requests_total{outcome="disconnected"} 1' in lines
     assert "pine_running 0" in lines and "pine_waiting 0" in lines
+
+
+def test_request_has_its_place_while_it_is_tokenized(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_free = threading.Event()
+
+    def tokenize_later(*arguments: Any) -> Any:
+        if arguments[1].messages[-1].content == "Wait":
+            is_free.wait(20)
+        return tokenize_body(*arguments)
+
+    monkeypatch.setattr(server_app, "tokenize_body", tokenize_later)
+    waiting = {**BODY, "messages": [{"role": "user", "content": "Wait"}]}
+    with running_server(engine, queue_size=4, api_keys=("a", "b")) as (url, server), ExitStack() as stack:
+        stack.callback(is_free.set)
+        for _ in range(2):
+            with pytest.raises(httpx.ReadTimeout):
+                post_with_key(url, "a", waiting)
+        wait_until(lambda: server.num_open == 0)
+        assert len(server.queue._tickets) == 2
+        assert post_with_key(url, "a", BODY).status_code == 429  # half of the queue
+        assert post_with_key(url, "b", BODY, seconds=60).is_success
+        is_free.set()
+        wait_until(lambda: not server.queue._tickets)
+        assert server.outcomes == {"disconnected": 2, "rejected": 1, "done": 1}
+
+
+def post_with_key(url: str, key: str, body: Any, seconds: float = 0.5) -> httpx.Response:
+    headers = {"authorization": f"Bearer {key}"}
+    return httpx.post(f"{url}{CHAT}", json=body, headers=headers, timeout=seconds)
 
 
 def test_concurrent_requests_are_all_answered(running: tuple[str, Server]) -> None:

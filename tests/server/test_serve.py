@@ -13,6 +13,8 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from pine_engine.cli.main import main
+from pine_engine.server import app as server_app
+from pine_engine.server.app import ServerSettings
 from tests.support.api_server import wait_until
 from tests.support.commands import Run
 from tests.support.forks import fork
@@ -67,6 +69,19 @@ def test_keys_and_template_are_used(
     assert answer["usage"]["prompt_tokens"] == len("Who?!")
     monkeypatch.delenv("PINE_API_KEYS")
     assert "API keys" in pine("serve", "--port", free_port(), "--host", "0.0.0.0").stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [([], None), (["--host", "0.0.0.0"], 300), (["--host", "0.0.0.0", "--max-seconds", 5], 5)],
+)
+def test_answers_for_other_machines_have_a_time_limit(
+    options: list[Any], seconds: float | None, pine: Run, served: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[ServerSettings] = []
+    monkeypatch.setattr(server_app, "serve", lambda engine, settings, listener: found.append(settings))
+    assert pine("serve", "--port", free_port(), *options).status == 0
+    assert found[0].max_seconds == seconds
 
 
 @pytest.mark.parametrize(

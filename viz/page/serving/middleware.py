@@ -4,7 +4,6 @@ Protects against DNS rebinding, cross-site forms, forged proxy headers and unuse
 """
 
 import re
-from fnmatch import fnmatchcase
 from urllib.parse import unquote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -12,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pine_engine.server.addresses import is_in
+from pine_engine.server.addresses import is_among, is_in, split_netloc
 from viz.page.common.asgi import Handler, without_headers
 from viz.page.common.host_settings import LOCAL_NAMES, HostSettings
 
@@ -48,7 +47,6 @@ ANY = "*"
 ALWAYS = {*LOCAL_NAMES, "0.0.0.0"}  # names of this machine; the page uses them at its start
 OF_PROXIES = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip")
 CLAIMS = (*OF_PROXIES, b"x-gradio-server")  # headers that gradio trusts from any client
-DEFAULT_PORTS = (80, 443)
 
 CALLS = "/gradio_api/info"
 """Route that reports the address of the page under the name of the first client, except for page requests."""
@@ -113,7 +111,7 @@ class RequestFilter:
 
     def _problem_of_sender(self, scope: Scope, headers: Headers, host: str) -> str | None:
         """Return why a host name, an origin or a proxy is rejected; None if they are accepted."""
-        (name, _), origin = address(host), headers.get("origin")
+        (name, _), origin = split_netloc(host), headers.get("origin")
         if scope["path"].rstrip("/") == HEALTH:
             return None
         if not self._is_public and any(header.decode() in headers for header in OF_PROXIES):
@@ -121,14 +119,14 @@ class RequestFilter:
                 "Request through a proxy rejected: this page serves its own machine. To serve others, set "
                 "PINE_ALLOWED_HOSTS to the name of the page."
             )
-        if not _is_among(name, self._names):
+        if not is_among(name, self._names):
             return (
                 f"Unknown host name: got {name!r}. To serve the page under this name, set PINE_ALLOWED_HOSTS."
             )
         if scope["method"] in ("GET", "HEAD", "OPTIONS") or origin is None:
             return None
-        caller = address(urlsplit(origin).netloc)
-        if caller != address(host) and not _is_among(caller[0], self._callers):
+        caller = split_netloc(urlsplit(origin).netloc)
+        if caller != split_netloc(host) and not is_among(caller[0], self._callers):
             return f"Foreign origin: got {origin!r}. To accept it, set PINE_ALLOWED_HOSTS to both names."
         return None
 
@@ -158,20 +156,3 @@ def _is_logged_in(scope: Scope) -> bool:
     cookies = Request(scope).cookies
     names = (f"access-token-{app.cookie_id}", f"access-token-unsecure-{app.cookie_id}")
     return any(cookies.get(name) in app.tokens for name in names)
-
-
-def address(netloc: str) -> tuple[str, int | None]:
-    """Return name and port of `name:port`, ("", None) if it is invalid.
-
-    The name is in lower case, without brackets of IPv6. The port is None for 80 and 443.
-    """
-    try:
-        parts = urlsplit(f"//{netloc}")
-        return parts.hostname or "", None if parts.port in DEFAULT_PORTS else parts.port
-    except ValueError:
-        return "", None
-
-
-def _is_among(name: str, patterns: set[str]) -> bool:
-    """Check whether a name matches an entry; "*." matches subdomains, "*" all."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,6 +1,5 @@
 """Limits of one request: size and time, disk quota of uploads, and form of MCP messages."""
 
-import asyncio
 import json
 import logging
 from typing import Any
@@ -11,6 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pine_engine.server.request_body import limit_body
 from viz.page.common.asgi import replay
 from viz.page.common.bounds import MAX_DOCUMENTS, MAX_UPLOAD_MB
 from viz.page.common.disk import FULL, DiskFullError, is_disk_full
@@ -30,30 +30,12 @@ TOO_DEEP = f"Invalid JSON: nested deeper than {MAX_DEPTH} levels."
 NOT_JSON = "Invalid request body: expected JSON. See docs/api.md."
 
 
-async def limit_body(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+async def limit_request(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
     """Limit size and time of a request, and turn errors into a sentence, those of the request without log."""
     path = scope["path"].rstrip("/")
     has_files = path.endswith("/upload")
     max_bytes, seconds = (MAX_UPLOAD_BYTES, BODY_OF_FILES_S) if has_files else (MAX_BYTES, BODY_S)
-    end = 0.0
-    num_bytes, is_all, has_begun = 0, False, False
-
-    async def receive_limited() -> Message:
-        nonlocal end, num_bytes, is_all
-        if is_all:  # the next message is a disconnect
-            return await receive()
-        end = end or asyncio.get_running_loop().time() + seconds
-        try:
-            async with asyncio.timeout_at(end):
-                message = await receive()
-        except TimeoutError:
-            detail = f"Request timeout: body not received within {seconds:.0f} s. Send it again."
-            raise HTTPException(408, detail) from None
-        num_bytes += len(message.get("body", b""))
-        is_all = not message.get("more_body")
-        if num_bytes > max_bytes:
-            raise HTTPException(413, f"Request too large (limit: {max_bytes:,} bytes). Send less data.")
-        return message
+    has_begun = False
 
     async def send_and_note(message: Message) -> None:
         nonlocal has_begun
@@ -61,7 +43,7 @@ async def limit_body(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -
         await send(message)
 
     try:
-        await app(scope, receive_limited, send_and_note)
+        await app(scope, limit_body(receive, max_bytes, seconds), send_and_note)
         return
     except ClientDisconnect:
         return

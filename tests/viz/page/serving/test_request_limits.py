@@ -5,6 +5,7 @@ import errno
 import json
 import logging
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from pine_engine.scheduling.work import format_seconds
 from viz.page.common.asgi import http_middleware
 from viz.page.common.disk import FULL, Disk
 from viz.page.serving import request_limits
-from viz.page.serving.request_limits import MAX_BYTES, check_mcp_message, limit_body, limit_uploads
+from viz.page.serving.request_limits import MAX_BYTES, check_mcp_message, limit_request, limit_uploads
 
 MB = 1_000_000
 JOIN = "/gradio_api/queue/join"
@@ -38,7 +39,7 @@ def answer_of(app: Any, receive: Callable[[], Any], path: str = JOIN) -> tuple[i
         sent.append(message)
 
     scope = {"type": "http", "method": "POST", "path": path}
-    limited: Any = http_middleware(limit_body)(app)
+    limited: Any = http_middleware(limit_request)(app)
     asyncio.run(limited(scope, receive, send))
     return sent[0]["status"], sent[1]["body"].decode()
 
@@ -69,6 +70,17 @@ def test_request_body_is_limited(num_bytes: int, path: str, status: int) -> None
 def test_request_body_that_stalls_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_limits, "BODY_S", 0.05)
     assert answer_of(read_all, lambda: asyncio.sleep(60))[0] == 408
+
+
+def test_deadline_of_body_does_not_need_a_free_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_limits, "BODY_S", 0.05)
+    parts = [{"type": "http.request", "body": b"x", "more_body": more} for more in (*[True] * 20, False)]
+
+    async def receive() -> Any:
+        time.sleep(0.01)
+        return parts.pop(0)
+
+    assert answer_of(read_all, receive)[0] == 408
 
 
 def test_request_complete_body_has_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
