@@ -49,7 +49,10 @@ class Ticket:
     is_ready: Callable[[], bool]
     follow: Callable[[], object]  # attach the run to an equal active one and return that; None without one
     measure: Callable[[], float]  # return the memory of the run in bytes; infinity while it is unknown
-    num_bytes: float = math.inf  # memory of the run; infinity for a run that has to be alone
+    num_bytes: float | None = (
+        None  # memory of the run, None before it is measured; infinity: it has to be alone
+    )
+    is_measuring: bool = False  # True while `measure` is called; others pass the run then
     computation: object = None  # computation of the run and of its followers, once it is known
     began: float | None = None  # time of the start of the run, in seconds of time.monotonic(); None before
     is_follower: bool = False  # True if the run is attached to another one
@@ -64,9 +67,18 @@ class Ticket:
 
     def update_size(self) -> None:
         """Measure the run if its memory is unknown, so that others can start beside it."""
-        if self.num_bytes == math.inf and (num_bytes := self.measure()) < math.inf:
-            self.num_bytes = num_bytes
-            self.queue.wake()
+        if self.num_bytes is None or self.num_bytes == math.inf:
+            self.is_measuring = self.num_bytes is None
+            try:
+                self.num_bytes = self.measure()
+            finally:
+                self.is_measuring = False
+                self.queue.wake()
+
+    @property
+    def can_start(self) -> bool:
+        """True if the run starts when it is its turn."""
+        return not self.is_measuring and self.is_ready()
 
     def sentence(self, ahead: int) -> str:
         """Describe the number of runs ahead and the estimated wait."""
@@ -118,10 +130,10 @@ class FairQueue:
         """Enter the queue while the block runs; runs that are not ready let others pass.
 
         `follow` attaches the run to an equal active one and returns that; `wake` calls it again. `measure`
-        returns the memory of the run in bytes, infinity for one that has to be alone, or while it is unknown.
-        Raises QueueFullError if there is no place.
+        returns the memory of the run in bytes, infinity for one that has to be alone, or while it is unknown;
+        it is first called by `Ticket.wait`, in the place of the run. Raises QueueFullError if there is none.
         """
-        ticket = Ticket(self, client, is_ready, follow, measure, measure())
+        ticket = Ticket(self, client, is_ready, follow, measure)
         with self._moved:
             self._check_share(client)
             is_follower = self._can_follow(ticket)
@@ -180,7 +192,7 @@ class FairQueue:
     def _sizes(self) -> dict[int, float]:
         """Return the memory of each active computation."""
         active = [ticket for ticket in self._tickets if ticket.began is not None]
-        return {id(ticket.computation or ticket): ticket.num_bytes for ticket in active}
+        return {id(ticket.computation or ticket): ticket.num_bytes or 0.0 for ticket in active}
 
     @property
     def _waiting(self) -> list[Ticket]:
@@ -198,9 +210,9 @@ class FairQueue:
         active = self._sizes.values()
         num_next, num_bytes = 0, 0.0
         for ticket in order[: max(0, self.max_active - len(active))]:
-            num_bytes += ticket.num_bytes
+            num_bytes += ticket.num_bytes or 0.0
             is_alone = not active and not num_next
-            if not ticket.is_ready() or not (is_alone or num_bytes <= self._num_free_bytes(sum(active))):
+            if not ticket.can_start or not (is_alone or num_bytes <= self._num_free_bytes(sum(active))):
                 break
             num_next += 1
         return num_next
@@ -269,7 +281,7 @@ class FairQueue:
     def _order(self) -> list[Ticket]:
         """Return the waiting runs in the order in which they start."""
         waiting = self._waiting
-        is_ready = {ticket: ticket.is_ready() for ticket in waiting}
+        is_ready = {ticket: ticket.can_start for ticket in waiting}
         turns, ordered = dict(self._turns), []
         for turn in range(self._taken + 1, self._taken + 1 + len(waiting)):
             first = min(

@@ -64,11 +64,13 @@ class Caller:
         client: Client by which the queue takes turns.
         is_listening: Return True if the client waits for the answer; runs of others pass one that does not.
         check: Raise Cancelled after the client has disconnected.
+        check_s: Seconds between two checks while the run waits.
     """
 
     client: Client = ANONYMOUS
     is_listening: Callable[[], bool] = lambda: True
     check: Callable[[], None] = lambda: None
+    check_s: float = WAIT_S
 
 
 class ModelSource(Protocol):
@@ -263,7 +265,7 @@ class Runs:
             return found
 
         with self.queue.join(caller.client, caller.is_listening, follow, measure) as ticket, leaving:
-            while not run.must_end() and (ahead := ticket.wait(WAIT_S)):
+            while not run.must_end() and (ahead := ticket.wait(caller.check_s)):
                 caller.check()
                 yield ticket.sentence(ahead)
             yield from self._until_loaded(run, source, caller)
@@ -289,7 +291,7 @@ class Runs:
                     return
 
     def _until_loaded(self, run: Run, source: ModelSource, caller: Caller) -> Generator[str, None, None]:
-        while not run.must_end() and source.wait(WAIT_S) is None:
+        while not run.must_end() and source.wait(caller.check_s) is None:
             caller.check()
             yield source.sentence
 

@@ -31,6 +31,7 @@ from pine_engine.errors import Cancelled, InputError, PineError
 from pine_engine.methods.table import METHODS, get_method
 from pine_engine.models.resources import free_memory
 from pine_engine.scheduling.queue import Client, FairQueue
+from pine_engine.scheduling.runs import End, Runs
 from pine_engine.server.addresses import is_among, sender_of, split_netloc
 from pine_engine.server.connections import limit_connections
 from pine_engine.server.jobs import JobEvent, ServerJob, compute_events
@@ -90,16 +91,15 @@ class Server:
 
     def __init__(self, engine: Engine, settings: ServerSettings) -> None:
         self.engine, self.settings = engine, settings
-        self.queue = FairQueue(
+        queue = FairQueue(
             settings.queue_size,
             min(settings.max_runs_per_client, max(1, settings.queue_size // 2)),
             max_active=settings.max_active_runs,
             free_memory=partial(free_memory, engine.device),
             advice="Try again in a minute.",
         )
-        self.outcomes: Counter[str] = Counter()
+        self.runs = Runs(queue, max_seconds=settings.max_seconds, shares_equal_runs=False)
         self.tokens: Counter[str] = Counter()
-        self.num_open = 0
         self._method = get_method(settings.method).name
         self._keys = [_digest(key) for key in settings.api_keys]
         self._began = time.monotonic()
@@ -152,6 +152,8 @@ class Server:
                 return Response(status_code=CLIENT_CLOSED_REQUEST)
             except Exception as error:
                 status, content = self._error_body(error)
+                if not hasattr(request.state, "run"):  # runs count their ends
+                    self.runs.outcomes["rejected"] += status < HTTPStatus.INTERNAL_SERVER_ERROR
                 headers = {"Retry-After": "5"} if status == HTTPStatus.TOO_MANY_REQUESTS else None
                 return JSONResponse(content, status, headers=headers)
 
@@ -171,12 +173,10 @@ class Server:
                 yield server_sent(self._error_body(error)[1])
 
     def _error_body(self, error: Exception) -> tuple[int, dict[str, Any]]:
-        """Return status and body of an error; count a rejection, and log an unexpected error."""
+        """Return status and body of an error; log an unexpected one."""
         if not isinstance(error, PineError):
             log.error("request failed", exc_info=error)
-        status, content = error_body(error)
-        self.outcomes["rejected"] += status < HTTPStatus.INTERNAL_SERVER_ERROR
-        return status, content
+        return error_body(error)
 
     def _check_key(self, header: str) -> str:
         """Return the name of the client's key, "" without keys. Compares with all keys in constant time."""
@@ -246,27 +246,20 @@ class Server:
         """
         address = sender_of(request.client.host) if request.client else ""
         client = Client(address, page=request.state.key or address)
-        prepare = partial(self._prepare, body)
-        options = (self.queue, prepare, client, _disconnect(request), self.settings.max_seconds)
-        self.num_open += 1
-        num_prompt_tokens, status = 0, HTTPStatus.OK.value
-        try:
-            async with aclosing(compute_events(self.engine, *options)) as events:
+        request.state.run = run = self.runs.new("answer")
+        options = (self.runs, run, self.engine, partial(self._prepare, body), client, _disconnect(request))
+        num_prompt_tokens = 0
+        async with aclosing(compute_events(*options)) as events:
+            try:
                 async for event in events:
                     if isinstance(event, ServerJob):
                         num_prompt_tokens = event.layout.num_tokens
                     self.tokens["generated"] += isinstance(event, TokenGenerated)
                     self.tokens["prompt"] += num_prompt_tokens * isinstance(event, PrefillDone)
                     yield event
-        except Exception as error:
-            status = CLIENT_CLOSED_REQUEST if isinstance(error, Cancelled) else error_body(error)[0]
-            raise
-        finally:
-            self.num_open -= 1
-            if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                self.outcomes["failed"] += 1
-            elif status in (HTTPStatus.OK, CLIENT_CLOSED_REQUEST):  # other errors are rejections
-                self.outcomes["done" if text.finish_reason else "disconnected"] += 1
+            finally:
+                if text.finish_reason:  # the events are closed after a stop string
+                    run.end = run.end or End("done")
 
     async def _models(self, _: Request) -> Response:
         return JSONResponse({"object": "list", "data": [self._card(name) for name in self._model_names()]})
@@ -288,7 +281,7 @@ class Server:
     async def _metrics(self, _: Request) -> Response:
         lines = [f"# TYPE pine_{name} gauge\npine_{name} {value}" for name, value in self._gauges().items()]
         for counter, label, counts in (
-            ("requests", "outcome", self.outcomes),
+            ("requests", "outcome", self.runs.outcomes),
             ("tokens", "kind", self.tokens),
         ):
             lines.append(f"# TYPE pine_{counter}_total counter")
@@ -296,9 +289,9 @@ class Server:
         return PlainTextResponse("\n".join(lines) + "\n")
 
     def _gauges(self) -> dict[str, float]:
-        waiting = self.queue.waiting
         uptime_s = round(time.monotonic() - self._began, 1)
-        return {"uptime_seconds": uptime_s, "running": self.num_open - waiting, "waiting": waiting}
+        waiting = self.runs.queue.waiting
+        return {"uptime_seconds": uptime_s, "running": self.runs.num_running, "waiting": waiting}
 
 
 class HostFilter:

@@ -2,9 +2,10 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -15,10 +16,12 @@ from pine_engine.engine.generation import most_likely
 from pine_engine.engine.run import prepare_run
 from pine_engine.errors import Cancelled
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.scheduling.queue import Client, FairQueue
-from pine_engine.scheduling.scheduler import run_shared
+from pine_engine.scheduling.queue import Client
+from pine_engine.scheduling.runs import Caller, Job, PreparedJob, Run, Runs
+from pine_engine.scheduling.scheduler import stream_shared
 from pine_engine.scheduling.steps import Coroutine
-from pine_engine.scheduling.worker import RunControl
+from pine_engine.scheduling.work import Work
+from pine_engine.scheduling.worker import RunControl, raise_if_cancelled
 from pine_engine.server.schema import ApiError
 
 POLL_S = 0.1  # seconds between two checks whether the client of a queued request has disconnected
@@ -54,15 +57,38 @@ class ServerJob:
         self.choices.append(TokenChoice(token, logprob, tuple(alternatives)))
         return token, logprob
 
-    def compute(self, engine: Engine, control: RunControl) -> Coroutine[RunFinished]:
-        """Compute the answer as `Engine.run` does."""
+    def prepare(self, engine: Engine) -> PreparedJob[Event]:
+        """Return the job for the queue, with the memory that it takes."""
+        num_bytes = engine.run_bytes(self.layout, self.method, self.max_new_tokens)
+        return PreparedJob(Work(bytes_at_once=num_bytes), self.events)
+
+    def events(self, engine: Engine) -> Generator[Event, None, None]:
+        """Yield the events of the answer, which is that of `Engine.run`."""
         run = prepare_run(engine, self.layout, methods=self.method, max_new_tokens=self.max_new_tokens)
-        answers = yield from run.prefill(control)
-        if self.num_alternatives is not None:
-            for answer in answers:
-                answer.choose = self.choose
-        yield from run.decode(answers, control, batch_size=self.batch_size)
-        return RunFinished(run.result(answers))
+
+        def compute(emit: Callable[[Event], None], cancelled: threading.Event) -> Coroutine[None]:
+            control = RunControl(emit, cancelled)
+            answers = yield from run.prefill(control)
+            if self.num_alternatives is not None:
+                for answer in answers:
+                    answer.choose = self.choose
+            yield from run.decode(answers, control, batch_size=self.batch_size)
+            emit(RunFinished(run.result(answers)))
+
+        return stream_shared(compute)
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """Model of the server, which is loaded."""
+
+    engine: Engine
+    for_all: bool = True
+    sentence: str = ""
+
+    def wait(self, seconds: float) -> Engine:
+        """Return the engine."""
+        return self.engine
 
 
 JobEvent = ServerJob | Event | None
@@ -70,50 +96,43 @@ JobEvent = ServerJob | Event | None
 
 
 async def compute_events(
+    runs: Runs,
+    run: Run,
     engine: Engine,
-    queue: FairQueue,
     prepare: Callable[[], ServerJob],
     client: Client,
     disconnect: Awaitable[None],
-    max_seconds: float | None,
 ) -> AsyncGenerator[JobEvent, None]:
     """Yield the job of a request once it is tokenized, None every PING_S seconds, and the events of its run.
 
     `prepare` tokenizes the request in its place in the queue, where ready requests pass it. Closing the
     generator stops the model within one layer. Raises the errors of `prepare`, QueueFullError, Cancelled when
-    `disconnect` has finished, and ApiError if the computation takes more than `max_seconds`.
+    `disconnect` has finished, and ApiError if the computation takes more than the time limit of `runs`.
     """
     loop = asyncio.get_running_loop()
     channel: asyncio.Queue[Any] = asyncio.Queue()
+    has_left = threading.Event()
 
     def emit(item: JobEvent | Exception) -> None:
         with suppress(RuntimeError):  # the loop is closed when the server has ended
             loop.call_soon_threadsafe(channel.put_nowait, item)
 
-    control = RunControl(emit)
+    def prepare_and_emit(engine: Engine) -> PreparedJob[Event]:
+        job = prepare()
+        emit(job)
+        return job.prepare(engine)
 
     def work() -> None:
+        caller = Caller(client, check=partial(raise_if_cancelled, has_left), check_s=POLL_S)
+        job = Job(run.what, run.methods, prepare_and_emit)
         try:
-            is_ready = threading.Event()
-            with queue.join(client, is_ready.is_set) as ticket:
-                job = prepare()
-                ticket.num_bytes = engine.run_bytes(job.layout, job.method, job.max_new_tokens)
-                control.check()
-                is_ready.set()
-                emit(job)
-                while ticket.wait(POLL_S):
-                    control.check()
-                control.check()
-                timeout = threading.Timer(max_seconds or threading.TIMEOUT_MAX, control.cancelled.set)
-                timeout.daemon = True
-                timeout.start()
-                try:
-                    emit(run_shared(lambda _: job.compute(engine, control)))
-                finally:
-                    timeout.cancel()
-        except Cancelled:
-            message = f"the answer took more than {max_seconds} s; shorten documents or the answer"
-            emit(ApiError(504, message, kind="server_error", code="timeout"))
+            with closing(runs.submit(run, job, nullcontext(LoadedModel(engine)), caller)) as steps:
+                for step in steps:
+                    if not isinstance(step, str):
+                        emit(step)
+            if run.end and run.end.reason == "timeout":
+                message = f"the answer took more than {run.max_seconds:g} s; shorten documents or the answer"
+                emit(ApiError(504, message, kind="server_error", code="timeout"))
         except Exception as error:  # raised again in the loop of the server
             emit(error)
 
@@ -133,5 +152,5 @@ async def compute_events(
                 return
     finally:
         watcher.cancel()
-        control.cancelled.set()
+        has_left.set()
         item = None  # see receive_from

@@ -328,7 +328,7 @@ def test_full_queue_and_long_answers_are_rejected(engine: Engine) -> None:
     client = TestClient(server.app(), base_url="http://localhost")
     with ExitStack() as stack:
         for address in ("a", "b"):
-            stack.enter_context(server.queue.join(Client(address, address)))
+            stack.enter_context(server.runs.queue.join(Client(address, address))).wait(0)
         for body in (BODY, {**BODY, "stream": True}):
             response = client.post(CHAT, json=body)
             assert response.status_code == 429 and response.headers["retry-after"]
@@ -371,18 +371,18 @@ def test_disconnected_client_stops_its_computation(running: tuple[str, Server], 
     else:
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{url}{CHAT}", json=LONG_BODY, timeout=0.5)
-    wait_until(lambda: server.num_open == 0 and not server.queue.waiting)
-    wait_until(lambda: not server.queue._tickets, seconds=2.0)
-    assert server.outcomes == {"disconnected": 1}
+    wait_until(lambda: server.runs.num_open == 0 and not server.runs.queue.waiting)
+    wait_until(lambda: not server.runs.queue._tickets, seconds=2.0)
+    assert server.runs.outcomes == {"disconnected": 1}
 
 
 def test_queued_client_may_leave(running: tuple[str, Server]) -> None:
     url, server = running
-    with server.queue.join() as ticket:
+    with server.runs.queue.join() as ticket:
         assert ticket.wait(0) == 0
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{url}{CHAT}", json=BODY, timeout=0.3)
-        wait_until(lambda: server.num_open == 0 and server.queue.waiting == 0)
+        wait_until(lambda: server.runs.num_open == 0 and server.runs.queue.waiting == 0)
     assert httpx.get(f"{url}/health").json()["status"] == "ready"
     lines = httpx.get(f"{url}/metrics").text.splitlines()
     assert 'pine_requests_total{outcome="disconnected"} 1' in lines
@@ -404,13 +404,12 @@ def test_request_has_its_place_while_it_is_tokenized(engine: Engine, monkeypatch
         for _ in range(2):
             with pytest.raises(httpx.ReadTimeout):
                 post_with_key(url, "a", waiting)
-        wait_until(lambda: server.num_open == 0)
-        assert len(server.queue._tickets) == 2
+        assert len(server.runs.queue._tickets) == 2
         assert post_with_key(url, "a", BODY).status_code == 429  # half of the queue
         assert post_with_key(url, "b", BODY, seconds=60).is_success
         is_free.set()
-        wait_until(lambda: not server.queue._tickets)
-        assert server.outcomes == {"disconnected": 2, "rejected": 1, "done": 1}
+        wait_until(lambda: not server.runs.queue._tickets)
+        assert server.runs.outcomes == {"disconnected": 2, "rejected": 1, "done": 1}
 
 
 def post_with_key(url: str, key: str, body: Any, seconds: float = 0.5) -> httpx.Response:
@@ -432,7 +431,7 @@ def test_concurrent_requests_are_all_answered(running: tuple[str, Server]) -> No
     for thread in threads:
         thread.join()
     assert len(texts) == 6 and len(set(texts)) == 1
-    assert server.outcomes == {"done": 6} and server.tokens["generated"] == 36
+    assert server.runs.outcomes == {"done": 6} and server.tokens["generated"] == 36
 
 
 def test_half_requests_are_closed_while_others_are_answered(
