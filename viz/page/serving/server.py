@@ -25,7 +25,7 @@ import pine_engine as pine
 from pine_engine.scheduling.runs import SHUTTING_DOWN, Runs
 from viz.page.common.theme import PLOTLY, PLOTLY_ADDRESS
 from viz.page.jobs.sources import Sources
-from viz.page.serving.response_cache import FOREVER
+from viz.page.serving.compression import FOREVER
 
 log = logging.getLogger("pine_explorer")
 
