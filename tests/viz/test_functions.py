@@ -75,6 +75,32 @@ def figures(tiny_shuffle: ShuffleResult) -> dict[str, go.Figure]:
     return {name: draw() for name, draw in draw_all(tiny_shuffle, "x").items()}
 
 
+@pytest.mark.parametrize(
+    ("missing", "refused"),
+    [
+        (["suffix_attention"], {"plot_attention_shares", "plot_head_decisiveness"}),
+        (
+            ["suffix_attention", "suffix_importance", "document_importance"],
+            {"plot_attention_shares", "plot_head_decisiveness", "plot_importance", "plot_answer_importance"},
+        ),
+    ],
+)
+def test_trace_without_attention_raises(
+    tiny_shuffle: ShuffleResult, missing: list[str], refused: set[str]
+) -> None:
+    first = tiny_shuffle.results[0]
+    traces = {name: replace(trace, **dict.fromkeys(missing)) for name, trace in first.result.traces.items()}
+    order = replace(first, result=replace(first.result, traces=traces))
+    found = set()
+    for name, draw in draw_all(replace(tiny_shuffle, results=(order,)), "x").items():
+        try:
+            draw()
+        except pine.InputError as error:
+            assert error.field == "trace"
+            found.add(name)
+    assert found == refused
+
+
 def test_every_function_is_drawn_here(figures: dict[str, go.Figure]) -> None:
     assert sorted(figures) == sorted(viz.__all__)
 

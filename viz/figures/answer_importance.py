@@ -6,7 +6,14 @@ import plotly.graph_objects as go
 
 import pine_engine as pine
 from viz.drawing.text import shorten
-from viz.figures.frame import FloatArray, answer_queries, document_labels, new_figure, plain
+from viz.figures.frame import (
+    FloatArray,
+    answer_queries,
+    document_labels,
+    new_figure,
+    plain,
+    require_attention,
+)
 from viz.figures.importance import Normalization, add_importances, normalize, place_name, select_importance
 
 _MAX_TOKEN_CHARACTERS = 16
@@ -70,10 +77,9 @@ def _answer_importance_info(
     trace: "pine.Trace", num_tokens: int, layer: int | None, head: int | None, normalization: Normalization
 ) -> tuple[FloatArray, bool]:
     """Return values (T, D), and True if they are importances."""
-    is_ranked = trace.suffix_importance is not None
-    recorded = trace.suffix_importance if is_ranked else trace.suffix_attention
-    assert recorded is not None, "a trace without attention"
+    importance = trace.suffix_importance
+    recorded = require_attention(trace) if importance is None else importance
     values = select_importance(recorded[:, :, answer_queries(trace.layout, num_tokens)], layer, head)
-    if not is_ranked:
+    if importance is None:
         values = values[:, 1:-1]  # without prefix and suffix
-    return normalize(values, normalization), is_ranked
+    return normalize(values, normalization), importance is not None

@@ -10,7 +10,7 @@ import numpy as np
 import pine_engine as pine
 from viz.drawing.identity import Segment
 from viz.drawing.text import format_percent, shorten, visible_text
-from viz.figures.frame import FloatArray, answer_queries, document_segments
+from viz.figures.frame import FloatArray, answer_queries, document_segments, require_attention
 
 MAX_TOKEN_CHARACTERS = 24  # of a token in sentences and rows
 
@@ -53,8 +53,7 @@ def answer_tokens(
 ) -> AnswerTokens:
     """Return one method's answer of a traced run; `decode` is `Engine.decode_tokens`."""
     answer, trace = result.answers[method], result.traces[method]
-    assert trace.suffix_attention is not None
-    attention = trace.suffix_attention[:, :, answer_queries(result.layout, len(answer.token_ids))]
+    attention = require_attention(trace)[:, :, answer_queries(result.layout, len(answer.token_ids))]
     distinct = sorted({*answer.token_ids, *(other.token_id for step in trace.alternatives for other in step)})
     texts = dict(zip(distinct, decode(distinct), strict=True))
     return AnswerTokens(

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pine_engine as pine
 from viz.drawing.identity import PREFIX, SUFFIX
 from viz.drawing.text import format_short
-from viz.figures.frame import FloatArray, answer_queries, document_segments, new_figure
+from viz.figures.frame import FloatArray, answer_queries, document_segments, new_figure, require_attention
 from viz.figures.importance import normalize, place_name, select_importance
 from viz.theme import INK
 
@@ -73,8 +73,7 @@ def plot_attention_shares(
 def _attention_shares_info(
     trace: "pine.Trace", steps: int, step: int | None, layer: int | None, head: int | None, *, with_rest: bool
 ) -> FloatArray:
-    assert trace.suffix_attention is not None, "a trace without attention"
-    attention = trace.suffix_attention[:, :, answer_queries(trace.layout, steps, step)]
+    attention = require_attention(trace)[:, :, answer_queries(trace.layout, steps, step)]
     if not attention.shape[2]:
         raise pine.InputError(f"no traced answer token: got steps={steps}, step={step}", field="steps")
     values = select_importance(attention, layer, head)

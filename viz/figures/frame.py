@@ -59,6 +59,14 @@ def answer_queries(layout: "pine.TokenLayout", steps: int, step: int | None = No
     return slice(first, first + steps) if step is None else slice(first + step, first + step + 1)
 
 
+def require_attention(trace: "pine.Trace") -> FloatArray:
+    """Return the attention of the suffix. Raises InputError for a trace that has none."""
+    if trace.suffix_attention is None:
+        message = f"the trace of {trace.method} has no attention: got None, expected one of a finished run."
+        raise pine.InputError(f"{message} Run Engine.run(..., trace=True).", field="trace")
+    return trace.suffix_attention
+
+
 def outline(columns: tuple[int, int], rows: tuple[int, int]) -> dict[str, Any]:
     """Return the shape around selected cells of a matrix, from the first to the last column and row."""
     (left, right), (top, bottom) = columns, rows

@@ -4,7 +4,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.figures.frame import FloatArray, add_cells, new_figure, outline
+from viz.figures.frame import FloatArray, add_cells, new_figure, outline, require_attention
 from viz.figures.importance import require_importance
 
 
@@ -55,8 +55,7 @@ def decisiveness(trace: "pine.Trace") -> FloatArray:
 
     A head that does not attend to documents has 0, however different their importances.
     """
-    importance, attention = require_importance(trace.suffix_importance, trace), trace.suffix_attention
-    assert attention is not None
+    importance, attention = require_importance(trace.suffix_importance, trace), require_attention(trace)
     # fmax and fmin ignore NaN. The shares of all documents are never computed: a large model has many.
     ranges = np.fmax.reduce(importance, axis=-1) - np.fmin.reduce(importance, axis=-1)
     sums = np.nansum(importance, axis=-1, dtype=np.float64)
