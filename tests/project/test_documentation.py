@@ -189,7 +189,7 @@ NAMED = re.findall(r"`((?:pine_engine|viz|assets)/[\w/]+(?:\.\w+)?)`", TOUR)
 def defined(tree: ast.AST, before: str = "") -> set[str]:
     names = set()
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             names |= {before + node.name, *defined(node, f"{before}{node.name}.")}
     return names
 
