@@ -17,6 +17,9 @@ from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import read_examples
 from pine_engine.methods.table import METHODS
 
+DATA_ORDERS, SELF_TEST_ORDERS = 5, 2
+"""Default numbers of orders of an example and of a prompt of the self-test, besides its own."""
+
 STATISTICS = ("orders", "num_distinct_answers", "max_abs_logit_diff", "bitwise_identical")
 
 
@@ -25,7 +28,7 @@ def verify(
     self_test: bool = False,
     threads: str | None = None,
     limit: Limit = None,
-    num_orders: Positive = 5,
+    num_orders: Annotated[int | None, typer.Option(min=1)] = None,
     methods: Methods = None,
     max_new_tokens: Positive = 16,
     seed: int = 0,
@@ -38,7 +41,7 @@ def verify(
         self_test: Test this machine and model instead. Needs no data.
         threads: With --self-test: numbers of threads to test, separated by commas.
         limit: Maximum number of examples. Default: all.
-        num_orders: Number of orders of each example, besides its own.
+        num_orders: Number of orders of each example, besides its own. Default: 5; 2 of the self-test.
         methods: Names of methods.
         max_new_tokens: Number of tokens generated in each order.
         seed: Seed of the orders.
@@ -50,14 +53,14 @@ def verify(
         raise InputError("--threads belongs to the self-test; give --self-test, or set OMP_NUM_THREADS")
     if data is None:
         thread_counts = None if threads is None else parse_numbers(threads, "--threads")
-        return _self_test(model, thread_counts, num_orders, seed)
+        return _self_test(model, thread_counts, num_orders or SELF_TEST_ORDERS, seed)
     names = method_names(methods)
     examples = read_examples(data, limit)
     engine = model.load(needs_tokenizer=True)
     layouts = [example.comparison().tokenize(engine) for example in examples]
     for layout in layouts:
         engine.check_length(layout, max_new_tokens)
-    orders = [pine.sample_orders(layout.num_documents, num_orders, seed) for layout in layouts]
+    orders = [pine.sample_orders(layout.num_documents, num_orders or DATA_ORDERS, seed) for layout in layouts]
     entries: list[dict[str, Any]] = []
     with output.progress(sum(map(len, orders))) as advance:
         for example, layout, tried in zip(examples, layouts, orders, strict=True):
@@ -103,7 +106,9 @@ def _self_test(
     from pine_engine.invariance.selftest import plan_checks
     from pine_engine.network.thread_tuner import torch_num_threads
 
-    planned = plan_checks(engine, shuffles=num_orders, seed=seed)
+    with output.progress(0) as advance:
+        advance("creating test models", 0)
+        planned = plan_checks(engine, shuffles=num_orders, seed=seed)
     counts: Sequence[int | None] = thread_counts or [None]
     checks = []
     with output.progress(len(counts) * len(planned)) as advance:

@@ -110,11 +110,14 @@ def check_packed(layers: Sequence[RowLayer]) -> Check:
     """Check that each row of a 4-bit GEMM is bitwise identical in every batch size, one included."""
     counts = (*GEMM_ROWS, 36)
     failed = []
-    for (layer, width, function), count in product(layers, counts):
-        rows = _random((count, width), torch.float32, torch.device("cpu"))
+    for layer, width, function in layers:
+        rows = _random((max(counts), width), torch.float32, torch.device("cpu"))
         single = torch.cat([function(row) for row in rows.split(1)])
-        if not torch.equal(function(rows), single):
-            failed.append(f"{layer} ({count} x {width})")
+        failed += [
+            f"{layer} ({count} x {width})"
+            for count in counts
+            if not torch.equal(function(rows[:count]), single[:count])
+        ]
     scope = f"{len(layers)} layers, {join(counts)} rows"
     meaning = "an answer does not depend on the batch size"
     return check_all("GEMM with 4-bit weights", failed, scope=scope, meaning=meaning)

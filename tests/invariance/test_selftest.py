@@ -13,7 +13,7 @@ from pine_engine.attention import forward
 from pine_engine.benchmark.random_models import DEMANDING, load_engine, synthetic_model
 from pine_engine.invariance import kernel_checks, selftest
 from pine_engine.invariance.kernel_checks import GEMM_ROWS, Check
-from pine_engine.invariance.selftest import INVARIANT, PUBLISHED, prompts
+from pine_engine.invariance.selftest import INVARIANT, MIXED_PROMPTS, PUBLISHED, prompts
 from pine_engine.methods.table import METHODS
 from pine_engine.network import rope
 from pine_engine.network.thread_tuner import torch_num_threads
@@ -38,15 +38,18 @@ def test_self_test_covers_models(shapes: list[str], engine: Engine, monkeypatch:
     checks = {check.name: check for check in (run() for run in selftest.plan_checks(engine, shuffles=1))}
     assert [name for name, check in checks.items() if not check.holds] == []
     models = ("tiny model", "random:tiny", *(f"tiny model, {label}" for label in demanding.values()))
-    labels = (*prompts(97), "batch neighbors", "stacked sequences")
+    labels = (*MIXED_PROMPTS, "batch neighbors", "stacked sequences")
     assert set(checks) == {
         *(f"{model}: {label}" for model in models for label in labels),
+        *(f"tiny model: {label}" for label in prompts(97)),
         *(f"{model}: control, vanilla changes" for model in ("tiny model", "random:tiny")),
         *("tiny model: exact ties of importance", "linear layers", "activations and norms"),
         *("fused attention", "determinism"),
     }
     for model, methods in (("tiny model", INVARIANT), ("random:tiny", PUBLISHED)):
-        assert checks[f"{model}: duplicate documents"].found.startswith(f"{len(methods)} methods, 2 orders")
+        assert checks[f"{model}: documents of many lengths"].found.startswith(
+            f"{len(methods)} methods, 2 orders"
+        )
 
 
 def test_self_test_checks_packed_weights_in_4bit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +73,7 @@ def test_check_orders_index_dependent_layer_fails(engine: Engine) -> None:
 
     with hooked(engine, nudge):
         check = selftest.check_orders(engine, layout, PLACED, "nudged", shuffles=2)
-    assert check.verdict == "FAIL" and f"{len(PLACED)} methods, 3 orders, 104 tokens" in check.found
+    assert check.verdict == "FAIL" and f"{len(PLACED)} methods, 3 orders, 99 tokens" in check.found
     assert all(f"{method} (up to " in check.found for method in PLACED)
 
 
