@@ -1,9 +1,15 @@
-"""Records in a notebook: one short line, or a table."""
+"""Records in a notebook: one short line, a table, or a figure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from html import escape
+from importlib.metadata import entry_points
 from typing import Any
+
+from pine_engine.errors import InputError
+
+FIGURES = "pine_engine.figures"
+"""Group of entry points: functions that plot records. The engine imports no figures."""
 
 MAX_TEXT = 60  # characters of a text that a line shows
 MAX_ITEMS = 8  # items of a list that a line shows; of a list inside a list, half as many
@@ -34,6 +40,18 @@ def shorten(value: Any, max_items: int = MAX_ITEMS) -> str:
         pairs += [f"... {len(value)} in all"] * (len(value) > max_items)
         return f"{{{', '.join(pairs)}}}"
     return repr(value)
+
+
+def plot(name: str, record: Any) -> Any:
+    """Return the plotly figure of a record by an installed function of the group FIGURES.
+
+    Raises:
+        InputError: If no installed package has the function.
+    """
+    for function in entry_points(group=FIGURES, name=name):
+        return function.load()(record)
+    message = f"no function {name}: got none in the entry points {FIGURES}, expected that of the figures."
+    raise InputError(f"{message} Install pine-explorer with pip.", field="figures")
 
 
 def html_table(columns: Iterable[object], rows: Iterable[Iterable[object]]) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from pine_engine.attention.trace import Trace
 from pine_engine.extras import import_extra
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Document
-from pine_engine.reprs import html_table, short_repr, shorten
+from pine_engine.reprs import html_table, plot, short_repr, shorten
 
 if TYPE_CHECKING:  # this module loads without torch
     from pandas import DataFrame
@@ -127,7 +126,7 @@ class RunResult:
 
     def show(self) -> None:
         """Open a figure of the attention masks of the methods, in a notebook or in the browser."""
-        import_module("viz").plot_masks(self).show()
+        plot("plot_masks", self).show()
 
     def __repr__(self) -> str:
         answers = (f"{method}={shorten(answer.text)}" for method, answer in self.answers.items())

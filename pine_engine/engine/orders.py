@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -23,7 +22,7 @@ from pine_engine.input_validation import as_int, as_ints, describe, sequence
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import PLACES, TokenLayout
 from pine_engine.prompts.prompt import Prompt
-from pine_engine.reprs import html_table, short_repr, shorten
+from pine_engine.reprs import html_table, plot, short_repr, shorten
 from pine_engine.scheduling.scheduler import stream_shared
 from pine_engine.scheduling.steps import Coroutine
 from pine_engine.scheduling.worker import RunControl
@@ -171,7 +170,7 @@ class ShuffleResult:
 
     def show(self) -> None:
         """Open a figure with the answer of each method in each order, in a notebook or in the browser."""
-        import_module("viz").plot_shuffle(self.results).show()
+        plot("plot_shuffle", self.results).show()
 
     @property
     def first(self) -> RunResult:

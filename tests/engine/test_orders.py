@@ -15,11 +15,13 @@ from torch import Tensor
 
 import pine_engine as pine
 import viz
-from pine_engine import METHODS, Engine, TokenLayout
+from pine_engine import METHODS, Engine, InputError, TokenLayout
 from pine_engine.engine import orders, passes
 from pine_engine.engine.run import Run, prepare_run
+from pine_engine.reprs import plot
 from pine_engine.scheduling.steps import compute_alone
 from pine_engine.scheduling.worker import NO_CONTROL
+from tests.support.errors import has_field
 from tests.support.families import TinyLlama
 from tests.support.forward import watch_caches
 from tests.support.tokenizers import letter_tokenizer
@@ -233,3 +235,5 @@ def test_results_have_frames_dictionaries_and_figures(
     first.show()
     expected = viz.plot_shuffle(shuffled.results), viz.plot_masks(first)
     assert [figure.to_json() for figure in shown] == [figure.to_json() for figure in expected]
+    with pytest.raises(InputError, check=has_field("figures")):
+        plot("plot_nothing", first)

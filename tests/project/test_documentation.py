@@ -255,6 +255,13 @@ def test_readme_is_short_and_its_anchors_exist() -> None:
     assert jumps and jumps <= headings
 
 
+def test_readme_lists_all_subcommands() -> None:
+    listed = {
+        arguments_of(command)[0] for command in commands(PAGES["README.md"]) if "pine_engine" in command
+    }
+    assert listed == {*cli.SUBCOMMANDS}
+
+
 def test_space_uses_pinned_gradio() -> None:
     (version,) = re.findall(r"^sdk_version: (\S+)$", README, re.MULTILINE)
     requirements = (ROOT / "requirements.txt").read_text(encoding="utf-8")

@@ -188,6 +188,17 @@ def test_messages_advise_only_installable_packages() -> None:
                     assert pins.items() <= VERSIONS.items(), path
 
 
+def test_engine_names_no_module_of_the_page_in_strings() -> None:
+    """An import by a string, such as import_module("viz"), is invisible to import-linter."""
+    named = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
+        for path in (ROOT / "pine_engine").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and re.fullmatch(r"(viz|gradio|plotly)(\.\w+)*", str(node.value))
+    ]
+    assert named == []
+
+
 def test_public_names_are_those_of_their_modules() -> None:
     tree = ast.parse(Path(pine_engine.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     typed = {
