@@ -152,6 +152,7 @@
       slider.setAttribute("aria-valuetext", statusText());
       play.textContent = timer ? "❚❚ Pause" : `▶ Play ${plural(state.orders.length, "order")}`;
       part(".page-order-foot strong").textContent = state.finding;
+      part("[data-legend]").textContent = state.legend;
       part(".page-order-source").hidden = !state.source;
       part(".page-order-source span").textContent = state.source;
       part("[role=status]").textContent = statusText();

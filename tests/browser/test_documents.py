@@ -109,6 +109,7 @@ def test_own_documents_are_checked_before_the_queue_and_answered_in_two_orders(p
     expect(ticks).to_have_count(2, timeout=RUN_MS)  # added to what was there
     expect(pine).to_contain_text("1 answer")
     expect(page.locator("#order-table [data-kind=open]")).to_have_count(0)
+    expect(page.locator("#order-table [data-legend]")).to_contain_text("≠ another answer")
 
     page.locator(QUESTION).fill("")
     expect(page.locator("#shuffle")).to_be_disabled()

@@ -14,7 +14,7 @@ from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.checks import too_long
-from viz.page.form.examples import FormExample, example_of
+from viz.page.form.examples import example_of
 from viz.page.form.form import Form, TokenCount, count_tokens, read_form
 from viz.page.form.orders import number_of_orders, with_controls
 from viz.page.jobs.model_pool import Choice
@@ -62,13 +62,11 @@ def bind_counting(
     *,
     chosen: gr.State,
     ready: gr.State,
-    examples: Sequence[FormExample],
     stale: gr.HTML,
     runs: Sequence[Any],
 ) -> None:
     """Connect the token count and the estimates to each change and to the events of a run."""
     bars = (page.bar, page.shuffle_bar, sweep.bar)
-    scored = {"\n".join(example.answers): example for example in examples if example.answers}
 
     def problem(why: str, num_documents: int) -> dict[Any, Any]:
         alone = "" if num_documents > 1 else notice(ONE_ORDER, kind="note")
@@ -99,7 +97,6 @@ def bind_counting(
         choice: Choice | None,
         orders: float,
         controls: bool,
-        accepted: str | None,
         origin: Origin | None,
         swept: Origin | None,
         *values: Any,
@@ -125,20 +122,12 @@ def bind_counting(
             updates[page.note] = ""  # a remark about the example
         elif example and example.note:
             updates[page.note] = notice(example.note, kind="note")
-        answered = scored.get(accepted or "")
-        if answered and (
-            form.question.strip() != answered.question.strip()
-            or not (
-                why or example or any(one in entry.text for one in answered.answers for entry in form.entries)
-            )
-        ):
-            updates[page.accepted] = ""  # they are those of the example
         return updates
 
-    inputs = [chosen, page.num_orders, page.controls, page.accepted, page.origin]
+    inputs = [chosen, page.num_orders, page.controls, page.origin]
     inputs += [sweep.origin, *page.inputs]
     outputs = [page.total, page.editor.cards, page.problem, page.bar.run, page.shuffle_bar.run, page.note]
-    outputs += [*(bar.estimate for bar in bars), page.stale, sweep.stale, page.accepted, stale]
+    outputs += [*(bar.estimate for bar in bars), page.stale, sweep.stale, stale]
     paused = gr.Button(visible="hidden", elem_id="count-form")  # pressed by assets/typing.js
     picked: list[Any] = [page.task, page.instruction, page.methods, page.length]
     picked += [page.num_orders, page.controls, ready, page.origin, sweep.origin]

@@ -19,7 +19,7 @@ from viz.figures.shuffle import plot_shuffle
 from viz.page.answers.cards import Shown, accepted_answers, is_correct_by
 from viz.page.answers.order_table import with_orders
 from viz.page.answers.stale import Origin, changes
-from viz.page.answers.workspace import Workspace, has_text, orders_before, run_begun, show
+from viz.page.answers.workspace import Workspace, has_text, keep_accepted, orders_before, run_begun, show
 from viz.page.certificate_files import write_certificate
 from viz.page.common.disk import Disk, remove_folder
 from viz.page.common.event_options import PRIVATE_EVENT
@@ -129,13 +129,13 @@ def shuffle_tab(
     for figure in (matrix, spread):
         figure.select(show_answer, drawn, answer, **PRIVATE_EVENT)
 
-    def hand_over(before: Path | None, tried: OrdersTried) -> Updates:
+    def hand_over(before: Path | None, corrected: Updates, tried: OrdersTried) -> Updates:
         if (made := tried.certificate) is None:
-            return {}
+            return corrected if has_text(tried.cards) else {}
         remove_folder(before)
         folder = disk.new_folder()
         file, printable = write_certificate(made, folder)
-        return {
+        return corrected | {
             page.finished: tried.finished,
             kept: folder,
             offer: gr.update(visible=True),
@@ -158,17 +158,18 @@ def shuffle_tab(
         form = read_form(*values)
         now = Origin(form, choice, is_for_all_orders=True)
         before = orders_before(shown, origin, now)
+        scored_by, corrected = keep_accepted(page, form, accepted)
 
         def show_view(tried: OrdersTried) -> Updates:
             if not has_text(tried.cards):
                 return {}
             in_orders = with_orders(before, tried.in_orders)
             shown = Shown(tried.cards, form.task, in_orders=in_orders, order=form.order)
-            updates = show(page, shown, accepted) | {page.origin: now}
+            updates = show(page, shown, scored_by) | {page.origin: now}
             if not tried.rows:
                 return updates
             cleared = {answer: "", offer: gr.update(visible=False), shuffled: now}
-            return updates | cleared | draw(panel, tried, form.task, accepted)
+            return updates | cleared | draw(panel, tried, form.task, scored_by)
 
         methods = with_controls(form.methods) if controls else form.methods
         arguments = {"form": form, "settings": settings, "controls": controls}
@@ -179,11 +180,11 @@ def shuffle_tab(
             task=form.task,
             cleared=run_begun(page, form) | {page.bar.status: notice("")},
             kept="Completed orders are kept.",
-            end=partial(hand_over, folder),
+            end=partial(hand_over, folder, corrected),
         )
 
     outputs = [*forgotten, certificate, sheet, page.origin, page.stale, page.finished, page.bar.status]
-    outputs += [page.example]
+    outputs += [page.example, page.accepted]
     outputs += [page.answers, page.order_table, page.shown]
     inputs = [panel, kept, page.shown, page.origin, chosen, page.accepted]
     inputs += [page.num_orders, page.seed, page.controls, *page.inputs]

@@ -97,15 +97,13 @@ def page(sources: Sources) -> gr.Blocks:
     return built(lambda: build_page(sources, DEFAULTS))
 
 
-def counted(
-    page: gr.Blocks, request: Form, origin: Origin | None = None, accepted: str = ""
-) -> dict[str, str]:
+def counted(page: gr.Blocks, request: Form, origin: Origin | None = None) -> dict[str, str]:
     """Return what the page shows of a form, by the ids of the widgets; origin: of the answers."""
     event = next(event for event in page.fns.values() if event.name == "follow")
     values: list[Any] = [request.task, request.question, request.instruction, request.methods]
     values.append(request.max_new_tokens)
     assert event.fn is not None
-    shown = event.fn(None, 6, False, accepted, origin, None, *values, entries_json(request.entries))
+    shown = event.fn(None, 6, False, origin, None, *values, entries_json(request.entries))
     return {widget.elem_id: html for widget, html in shown.items() if widget.elem_id}
 
 
@@ -146,22 +144,17 @@ def states(page: gr.Blocks, request: Form) -> tuple[bool, bool, bool]:
     return shown["run"]["interactive"], shown["shuffle"]["interactive"], bool(shown["form-problem"])
 
 
-def test_results_of_another_question_are_stale_and_accepted_answers_cleared(page: gr.Blocks) -> None:
-    first = load_examples()[0]
-    accepted = "\n".join(first.answers)
-    entries = entries_from([("", text) for text in (*TEXTS[:2], f"In {accepted}.")])
-    request = replace(form(), question=first.question, entries=entries)
-    shown = counted(page, request, Origin(request), accepted=accepted)
-    assert shown["answers-stale"] == "" and "accepted" not in shown
-    assert counted(page, replace(request, entries=form().entries), accepted=accepted)["accepted"] == ""
+def test_results_of_another_question_are_stale(page: gr.Blocks) -> None:
+    request = replace(form(), question=load_examples()[0].question)
+    assert counted(page, request, Origin(request))["answers-stale"] == ""
     other = replace(request, question="Another?")
-    shown = counted(page, other, Origin(request), accepted=accepted)
+    shown = counted(page, other, Origin(request))
     assert shown["answers-stale"] == shown["internals-stale"] != ""
-    assert shown["example-note"] == shown["accepted"] == "" and "Rerun" in shown["answers-stale"]
+    assert shown["example-note"] == "" and "Rerun" in shown["answers-stale"]
+    assert "accepted" not in shown, "older results keep their marks"
     assert "Rerun" not in counted(page, replace(other, question=""), Origin(request))["answers-stale"]
     alone = counted(page, replace(other, entries=other.entries[:1]), Origin(request))
     assert 'data-click-target="run"' in alone["answers-stale"]
-    assert "accepted" not in counted(page, other, Origin(request), accepted="typed by the visitor")
 
 
 def test_remark_of_an_example_is_shown_beside_its_results(page: gr.Blocks) -> None:

@@ -225,11 +225,18 @@ def event(events: dict[str, Any]) -> Any:
 
 
 def press(
-    event: Any, stop: StopFlag, kept: Any, controls: bool, entries: Any = B_A_C, shown: Any = NOTHING
+    event: Any,
+    stop: StopFlag,
+    kept: Any,
+    controls: bool,
+    entries: Any = B_A_C,
+    *,
+    shown: Any = NOTHING,
+    accepted: str = "No such answer",
 ) -> Any:
     """Presses Shuffle with these documents."""
     values = ("retrieval_qa", "Which?", "Answer.", ["pine"], 3, entries_json(entries))
-    return event.fn(stop, None, PANEL, kept, *shown, None, "No such answer", 6, 0, controls, *values)
+    return event.fn(stop, None, PANEL, kept, *shown, None, accepted, 6, 0, controls, *values)
 
 
 def last_values(views: list[dict[Any, Any]]) -> dict[str, Any]:
@@ -315,6 +322,15 @@ def test_what_was_tried_before_stop_is_handed_on_beside_older_answers(event: Any
     table = ended["Shown"].in_orders
     texts = dict(zip(table.orders, table.answers["pine"], strict=True))
     assert len(texts) == 6 and {order for order in texts if texts[order] != "old"} == {(1, 0, 2), (1, 2, 0)}
+
+
+def test_answers_are_not_scored_by_those_of_an_example_for_another_question(event: Any) -> None:
+    accepted = "\n".join(load_examples()[0].answers)
+    *during, last = press(event, StopFlag(), None, False, accepted=accepted)
+    assert "accepted" not in last_values(during), "results of the example keep their marks until then"
+    table = json.loads(last_values(during)["order-table"])
+    answers = [answer["is_correct"] for method in table["methods"] for answer in method["answers"]]
+    assert answers == [None] * 6 and table["legend"] and last_values([last])["accepted"] == ""
 
 
 def test_a_shuffle_stopped_before_its_first_order_hands_on_nothing(event: Any) -> None:

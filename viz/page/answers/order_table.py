@@ -23,6 +23,8 @@ from viz.page.answers.base_rate import base_rate_sentence
 from viz.page.answers.cards import Shown, is_correct_by
 from viz.page.common.bounds import MAX_DOCUMENTS
 
+LEGEND = "= same answer as in the first order, ≠ another answer"  # of marks without accepted answers
+
 
 def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
     """Build the widget with the initial answers."""
@@ -48,6 +50,7 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
             "orders": table.orders,
             "shown": table.orders.index(shown.order) if shown.order in table.orders else 0,
             "finding": finding(shown.cards, methods),
+            "legend": "" if accepted or len(table.orders) < 2 else LEGEND,
             "rule": f"accepted: {'; '.join(accepted)}" if accepted else "",
             "source": _source(table),
             "is_busy": any(card.is_busy for card in shown.cards),

@@ -21,7 +21,7 @@ from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.reading_files import FileReader
 from viz.page.form.editor import Editor, bind_editor, build_cards, documents_heading, question_words
-from viz.page.form.examples import NO_EXAMPLE, FormExample, example_of
+from viz.page.form.examples import NO_EXAMPLE, FormExample, accepted_for, example_of
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form
 from viz.page.form.method_boxes import DEFAULT_METHODS, build_method_boxes
 from viz.page.form.orders import DEFAULT_ORDERS, build_orders, orders_label
@@ -193,6 +193,12 @@ def run_begun(page: Workspace, form: Form) -> Updates:
     return {page.stale: ""} | ({} if example_of(form) else {page.example: NO_EXAMPLE})
 
 
+def keep_accepted(page: Workspace, form: Form, accepted: str | None) -> tuple[str, Updates]:
+    """Return the accepted answers of a run, and the updates at its end if they are none of this form."""
+    kept = accepted_for(form, accepted or "")
+    return kept, {} if kept == (accepted or "") else {page.accepted: kept}
+
+
 def has_text(cards: Sequence[AnswerCard]) -> bool:
     """Check whether an answer has begun; before, the results of an earlier run stay."""
     return any(card.text for card in cards)
@@ -222,6 +228,7 @@ def _bind_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
         form = read_form(*values)
         now = Origin(form, choice, is_for_all_orders=True)
         before = orders_before(shown, origin, now)
+        scored_by, corrected = keep_accepted(page, form, accepted)
 
         def show_view(view: RunView, *, is_stopped: bool = False) -> Updates:
             if not has_text(view.cards):
@@ -230,7 +237,7 @@ def _bind_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
             run = view.finished
             in_orders = with_run(before, run) if run else before
             shown = Shown(cards, form.task, in_orders=in_orders, order=form.order)
-            updates = show(page, shown, accepted) | {page.origin: now}
+            updates = show(page, shown, scored_by) | {page.origin: now}
             return updates | {page.finished: run} if run else updates
 
         return ButtonJob(
@@ -240,9 +247,10 @@ def _bind_run(page: Workspace, sources: Sources, chosen: gr.State, settings: Hos
             cleared=run_begun(page, form) | {page.shuffle_bar.status: notice("")},
             kept="Partial answers are kept.",
             after_stop=partial(show_view, is_stopped=True),
+            end=lambda last: corrected if has_text(last.cards) else {},
         )
 
     outputs: list[Any] = [page.answers, page.order_table, page.shown, page.finished, page.origin]
-    outputs += [page.stale, page.example, page.shuffle_bar.status]
+    outputs += [page.stale, page.example, page.accepted, page.shuffle_bar.status]
     inputs = [page.shown, page.origin, chosen, page.accepted, *page.inputs]
     return bind_job(page.bar, begin, inputs, outputs, sources, chosen)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, StringConstraints, TypeAdapter, field_val
 
 from pine_engine.prompts.tasks import TASKS
 from viz.page.common.bounds import MAX_DOCUMENTS
-from viz.page.form.documents import entries_from
+from viz.page.form.documents import Entries, entries_from
 from viz.page.form.form import MAX_NEW_TOKENS, Form
 
 NO_EXAMPLE = "Examples"  # first choice of the list, shown beside own documents
@@ -79,6 +79,24 @@ def is_from_example(form: Form, example: FormExample) -> bool:
         and Counter(document for document in documents if document[0]) <= shipped
         and Counter(text for _, text in documents) <= texts
     )
+
+
+def accepted_for(form: Form, accepted: str) -> str:
+    """Return the accepted answers; "" for those of an example whose question or documents were replaced."""
+    answered = [one for one in load_examples() if one.answers and accepted == "\n".join(one.answers)]
+    for example in answered:
+        is_held = example_of(form) or any(
+            answer in entry.text for answer in example.answers for entry in form.entries
+        )
+        if is_held and form.question.strip() == example.question.strip():
+            return accepted
+    return "" if answered else accepted
+
+
+def are_of_example(entries: Entries) -> bool:
+    """Check whether documents are those of an example, in any order."""
+    lettered = tuple(sorted(entries, key=lambda entry: entry.letter))
+    return any(lettered == example.form(()).entries for example in load_examples())
 
 
 def example_of(form: Form) -> FormExample | None:
