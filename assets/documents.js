@@ -195,7 +195,7 @@
     };
 
     const appendDocuments = () => {
-      const kept = closed(slots.filter((slot) => !isEmpty(slot)));
+      const kept = props.appended.replaces ? [] : closed(slots.filter((slot) => !isEmpty(slot)));
       const appended = props.appended.documents.slice(0, props.most - kept.length);
       const added = appended.map((one, index) => ({ card: newCard(one), letter: kept.length + index }));
       if (added.length) change([...kept, ...added], "");

@@ -15,9 +15,11 @@ from viz.page.common.bounds import MAX_DOCUMENTS, MAX_UPLOAD_MB
 from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.form.documents import Entries, capital, entries_json, read_entries, room_beside
+from viz.page.form.examples import are_of_example
 from viz.page.form.pasting import pasted_sentence, split_pasted
 
 ENDINGS = (".txt", ".md", ".pdf", ".csv", ".jsonl")
+REPLACED = " Removed those of the example. Undo restores them."
 
 
 def words(nouns: Nouns) -> dict[str, Any]:
@@ -59,10 +61,13 @@ def limits_html(most: int) -> str:
     return f'<p class="page-caption">{kinds}, up to {MAX_UPLOAD_MB} MB each, {most} documents in total.</p>'
 
 
-def append_documents(documents: Sequence[Document]) -> Any:
-    """Return an update that appends documents, in the browser, so that concurrent typing is kept."""
+def append_documents(documents: Sequence[Document], *, replaces: bool) -> Any:
+    """Return an update that appends documents, in the browser, so that concurrent typing is kept.
+
+    They replace those of an example.
+    """
     appended = [{"title": document.title, "text": document.text} for document in documents]
-    return gr.update(appended={"at": monotonic_ns(), "documents": appended})
+    return gr.update(appended={"at": monotonic_ns(), "documents": appended, "replaces": replaces})
 
 
 def build_cards(entries: Entries, nouns: Nouns, most: int) -> gr.HTML:
@@ -124,10 +129,13 @@ def bind_editor(editor: Editor) -> None:
             pasted = split_pasted(text or "")
         except InputError as error:
             return {editor.message: notice(explain(error), kind="error")}
-        room = room_beside(read_entries(documents), editor.most)
-        message = notice(pasted_sentence(len(pasted), room, editor.most))
+        entries = read_entries(documents)
+        replaces = are_of_example(entries)
+        room = room_beside(() if replaces else entries, editor.most)
+        sentence = pasted_sentence(len(pasted), room, editor.most) + REPLACED * replaces
         emptied = {editor.pasted: ""} if room else {}
-        return {editor.cards: append_documents(pasted[:room]), editor.message: message} | emptied
+        appended = append_documents(pasted[:room], replaces=replaces)
+        return {editor.cards: appended, editor.message: notice(sentence)} | emptied
 
     editor.paste.click(
         paste,

@@ -14,7 +14,8 @@ from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.files.reading_files import FileReader
 from viz.page.form.documents import Entries, Entry, read_entries, room_beside
-from viz.page.form.editor import Editor, append_documents
+from viz.page.form.editor import REPLACED, Editor, append_documents
+from viz.page.form.examples import are_of_example
 from viz.page.form.form import check_size
 
 
@@ -32,7 +33,7 @@ def check_room(entries: Entries, documents: Sequence[Document], most: int = MAX_
 def bind_upload(editor: Editor, reader: FileReader) -> None:
     """Connect the upload button."""
     button = editor.files
-    uploaded = gr.State(())  # documents of the uploaded files, and a message
+    uploaded = gr.State(())  # documents of the uploaded files, and a sentence
 
     def upload(files: list[str] | None) -> Generator[dict[Any, Any], None, None]:
         paths = [Path(file) for file in files or ()]
@@ -56,12 +57,15 @@ def bind_upload(editor: Editor, reader: FileReader) -> None:
     def put(added: tuple[Any, ...], documents: str) -> Any:
         if not added:
             return gr.skip()
-        new, message = added
+        new, sentence = added
+        entries = read_entries(documents)
+        replaces = are_of_example(entries)
         try:
-            check_room(read_entries(documents), new, editor.most)
+            check_room(() if replaces else entries, new, editor.most)
         except InputError as error:
             return {editor.message: notice(explain(error), kind="error"), uploaded: ()}
-        return {editor.cards: append_documents(new), editor.message: message, uploaded: ()}
+        message = notice(sentence + REPLACED * replaces)
+        return {editor.cards: append_documents(new, replaces=replaces), editor.message: message, uploaded: ()}
 
     button.upload(
         upload, button, [button, uploaded, editor.message], trigger_mode="once", **STATE_EVENT
@@ -69,6 +73,6 @@ def bind_upload(editor: Editor, reader: FileReader) -> None:
 
 
 def added_sentence(count: int, paths: Sequence[Path]) -> str:
-    """Render the number and the source of the documents added."""
+    """Describe the number and the source of the documents added."""
     source = paths[0].name if len(paths) == 1 else f"{len(paths)} files"
-    return notice(f"Added {count} document{'s' if count != 1 else ''} from {source}.")
+    return f"Added {count} document{'s' if count != 1 else ''} from {source}."

@@ -17,6 +17,7 @@ from viz.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.files.data_sets import read_built_in
 from viz.page.form.checks import MAX_TEXT_CHARACTERS, form_layout
 from viz.page.form.documents import Entry, entries_from, entries_json, room_beside
+from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.form.orders import number_of_orders, tries_all
 from viz.page.form.pasting import pasted_sentence
@@ -127,6 +128,12 @@ def test_paste_and_upload_keep_the_limit_of_documents(page: gr.Blocks) -> None:
     assert num_appended(events["paste"]("red\n---\nblue", two)) == 1
     assert num_appended(events["put"]((new, ""), two)) == 1
     assert num_appended(events["put"]((new * 2, ""), two)) == 0
+    example = entries_json(load_examples()[0].form(()).entries[::-1])
+    for name, value in (("paste", "red\n---\nblue"), ("put", (new * 2, ""))):
+        updates = {block.elem_id: update for block, update in events[name](value, example).items()}
+        appended = updates["documents"]["appended"]
+        assert appended["replaces"] and len(appended["documents"]) == 2, "none is added beside an example's"
+        assert "Removed those of the example." in updates["documents-message"]
 
 
 def test_calls_have_the_time_limit(source: EngineSource, monkeypatch: pytest.MonkeyPatch) -> None:
