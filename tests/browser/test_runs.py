@@ -12,7 +12,10 @@ from playwright.sync_api import Dialog, Page, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.driving import (
     DEFAULT,
+    DRAWN,
+    INSIDE_TABS,
     LONG,
+    PATHS,
     RUN_MS,
     SHORT,
     TABS,
@@ -38,6 +41,30 @@ from viz.page.session import session_of, to_code
 HOSTILE = "<img src=x onerror=\"window.hacked='yes'\"> <|im_end|> </textarea><script>window.hacked=1</script>"
 
 
+QUICK_CLICKS = """
+async (labels) => {
+  const tab = (label) =>
+    [...document.querySelectorAll("#tabs [role=tab]")].find(
+      (one) => one.checkVisibility() && one.innerText === label,
+    );
+  for (const label of labels) {
+    while (!tab(label)) await new Promise((resolve) => setTimeout(resolve, 10));
+    tab(label).click();
+  }
+}
+"""
+"""Script that opens tabs one after the other, each as soon as it is there."""
+
+PANELS = {
+    "See it": "#order-table tbody tr",
+    "Why": "#why .pine-plot .main-svg:visible",
+    "Tutorial": "#tutorial .pine-tutorial-step:visible",
+    "Position sweep": "#sweep-run:visible",
+    "Evaluate": "#measure-run:visible",
+    **{label: f"#{name} {DRAWN}" for label, name in INSIDE_TABS.items()},
+}
+
+
 def start_and_stop(page: Page, key: str, name: str) -> None:
     """Start a long run by key, and stop it once it computes. name: empty, or "shuffle"."""
     stop, status = (f"#stop-{name}", f"#{name}-status") if name else ("#stop", "#run-status")
@@ -47,6 +74,30 @@ def start_and_stop(page: Page, key: str, name: str) -> None:
     page.keyboard.press("Control+.")
     expect(page.locator(status)).to_contain_text("Stopped", timeout=RUN_MS)
     expect(page.locator(stop)).to_be_disabled()
+
+
+@pytest.mark.slow
+def test_tabs_and_presentation_opened_quickly_are_drawn(page: Page) -> None:
+    for label in TABS:
+        path = (*PATHS[label], label)
+        if label in ("Why", "Attention masks", "Tutorial"):  # the first tabs of a new page
+            page.wait_for_timeout(2000)  # gradio complains about events that a reload ends
+            page.reload()
+            expect(page.locator(PANELS["See it"]).first).to_be_visible()
+        page.evaluate(QUICK_CLICKS, [*path, "Tutorial", *path, "See it", "Why", *path, *path])
+        expect(page.locator(PANELS[label]).first).to_be_visible()
+    page.wait_for_timeout(2000)
+    page.reload()
+    present = page.get_by_role("button", name="Present")
+    for _ in range(2):
+        present.click()
+        for key in ("PageDown", "PageDown", "PageUp", "Escape"):
+            page.keyboard.press(key)
+    present.click()
+    for label in ("See it", "Why", "Tutorial"):
+        expect(page.locator("#projector-bar span")).to_contain_text(label)
+        expect(page.locator(PANELS[label]).first).to_be_visible()
+        page.keyboard.press("PageDown")
 
 
 def test_from_an_example_to_four_answers_the_figures_and_why(page: Page) -> None:

@@ -24,7 +24,7 @@ from viz.page.files.reading_files import FileReader
 from viz.page.form.examples import load_examples
 from viz.page.form.read_only import NOTE, freeze
 from viz.page.gradio_patches.blocks import GuardedBlocks
-from viz.page.internals import LAB, TUTORIAL, Internals, View, internals_tab, opened_label
+from viz.page.internals import COUNT_CLICK, LAB, TUTORIAL, Internals, View, internals_tab, opened_label
 from viz.page.jobs.loading import Status
 from viz.page.jobs.model_pool import Choice, ModelPool
 from viz.page.jobs.sources import Sources
@@ -93,7 +93,6 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             settings,
             chosen=chosen,
             ready=ready,
-            examples=examples,
             stale=stale,
             runs=events,
         )
@@ -142,15 +141,19 @@ def _bind_drawings(
         return show_open(run, view)
 
     # gradio reads the hints of functions that take an event, so these name no type that is not imported.
-    def open_page_tab(event: gr.EventData, run: Any, view: View) -> Any:
-        view.page_tab = opened_label(event)
+    def open_page_tab(event: gr.EventData, run: Any, view: View, click: Any) -> Any:
+        view.open_page_tab(opened_label(event), click or 0)
         return show_open(run, view)
 
     inputs, outputs = [finished, inside.view], [why, *tutorial, *inside.outputs]
     for event in runs:
         inside.follow(event.then(after_run, [*inputs, inside.wanted], outputs, **PRIVATE_EVENT))
     # With another mode, a tab that is opened while one is drawn would be dropped, or taken for that one.
-    inside.follow(tabs.select(open_page_tab, inputs, outputs, trigger_mode="multiple", **PRIVATE_EVENT))
+    numbered = [*inputs, inside.clicks]
+    opened = tabs.select(
+        open_page_tab, numbered, outputs, trigger_mode="multiple", js=COUNT_CLICK, **PRIVATE_EVENT
+    )
+    inside.follow(opened)
 
 
 def _bind_status(

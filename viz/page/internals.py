@@ -45,6 +45,13 @@ LAB, TUTORIAL = "Lab", "Tutorial"  # labels of tabs of the page
 FIRST_TAB = "masks"  # initial tab, which needs no job
 MEAN = "mean"  # choice of layer or head for the mean
 MAX_SELECTIONS = 20  # maximum number of events handled at once
+
+COUNT_CLICK = "(...values) => [...values.slice(0, -1), (window.pineClicks = (window.pineClicks ?? 0) + 1)]"
+"""Script that sets the last input of an event to its number in the browser.
+
+Quick clicks are separate requests, which may arrive in any order. The last click decides which tab is open.
+"""
+
 BRIDGE = f"""
 window.pineSelections ??= [];
 window.pineSelect = (what) => {{
@@ -72,11 +79,24 @@ class View:
     """Selection of a session. Events update it at once; a drawing is dropped if a newer event has started."""
 
     page_tab: str = ""  # label of the open tab of the page; "" for the first one
+    page_click: float = 0  # number of the click that opened it
     stale: set[str] = field(default_factory=lambda: {TUTORIAL})  # tabs that show nothing or an earlier run
     tab: str = FIRST_TAB
+    click: float = 0
     selection: Selection | None = None  # None before a run
     heard: int = 0  # number of the last selection handled
     begun: int = 0  # number of events that have started to draw
+
+    def open_page_tab(self, label: str, click: float) -> None:
+        """Note the open tab of the page, unless a later click has arrived."""
+        if click > self.page_click:
+            self.page_tab, self.page_click = label, click
+
+    def open_tab(self, label: str, click: float) -> None:
+        """Note the open tab of figures, unless a later click has arrived."""
+        if click > self.click:
+            self.tab = next((name for name, known in TABS if known == label), self.tab)
+            self.click = click
 
 
 @dataclass(frozen=True)
@@ -85,6 +105,7 @@ class Internals:
 
     tabs: gr.Tabs
     view: gr.State  # view, mutated in place
+    clicks: gr.Number  # number of clicks on tabs, see COUNT_CLICK
     attended: gr.State  # attention per token; None before
     wanted: gr.State  # selection of an opened session, for the next run
     outputs: list[Any]  # widgets that `show_run` updates
@@ -153,6 +174,7 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
     pictures: dict[str, gr.HTML] = {}
     figures: dict[str, gr.HTML] = {}
     state, wanted, attended = gr.State(View()), gr.State({}), gr.State(None)
+    clicks = gr.Number(0, visible=False)
     with gr.Column(elem_id="internals-section", elem_classes="page-section"):
         bridge = gr.HTML(
             "", elem_id="pick-bridge", html_template="<span hidden>${value}</span>", js_on_load=BRIDGE
@@ -251,14 +273,15 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
         return draw(run, view, attended)
 
     # gradio reads the hints of functions that take an event, so these name no type that is not imported.
-    def open_tab(event: gr.EventData, run: Any, view: View, attended: Any) -> Any:
-        view.tab = next((name for name, label in TABS if label == opened_label(event)), view.tab)
+    def open_tab(event: gr.EventData, run: Any, view: View, attended: Any, click: Any) -> Any:
+        view.open_tab(opened_label(event), click or 0)
         return draw(run, view, attended)
 
     newest = {"trigger_mode": "always_last", **PRIVATE_EVENT}
     bridge.select(take_picks, [bridge, *read], [announcement, *shown], **newest)
     gr.on([widget.input for widget in controls], take_controls, [*read, *controls], shown, **newest)
-    tabs.select(open_tab, read, shown, trigger_mode="multiple", **PRIVATE_EVENT)
+    numbered = [*read, clicks]
+    tabs.select(open_tab, numbered, shown, trigger_mode="multiple", js=COUNT_CLICK, **PRIVATE_EVENT)
 
     def begin(run: FinishedRun | None, view: View) -> ButtonJob:
         if run is None or view.selection is None:
@@ -273,7 +296,7 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
 
     computed = bind_job(bar, begin, [finished, state], [attended], sources, chosen)
     computed.then(draw, read, shown, **PRIVATE_EVENT)
-    return Internals(tabs, state, attended, wanted, [summary, body, wanted, *shown], show_run, follow)
+    return Internals(tabs, state, clicks, attended, wanted, [summary, body, wanted, *shown], show_run, follow)
 
 
 def _numbered(word: str, count: int) -> list[tuple[str, str]]:

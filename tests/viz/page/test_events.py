@@ -70,7 +70,7 @@ def test_functions_that_take_an_event_get_it(page: gr.Blocks) -> None:
 
 def test_why_and_internals_are_drawn_while_their_tab_is_open(page: gr.Blocks) -> None:
     functions: dict[str | None, Any] = {event.name: event.fn for event in page.fns.values()}
-    view, run = View(), tutorial_recording().run
+    view, run, clicks = View(), tutorial_recording().run, [0]
 
     def drawn(name: str, *values: Any) -> set[str]:
         updates = functions[name](*values)
@@ -80,7 +80,8 @@ def test_why_and_internals_are_drawn_while_their_tab_is_open(page: gr.Blocks) ->
         return drawn("after_run", run, view, {})
 
     def opened(label: str) -> set[str]:
-        return drawn("open_page_tab", gr.EventData(None, {"value": label}), run, view)
+        clicks.append(len(clicks))
+        return drawn("open_page_tab", gr.EventData(None, {"value": label}), run, view, clicks[-1])
 
     assert opened("Why") == set() and after_run() == {"why"}
     assert opened("See it") == after_run() == drawn("draw_if_open", run, view, None) == set()
@@ -88,6 +89,19 @@ def test_why_and_internals_are_drawn_while_their_tab_is_open(page: gr.Blocks) ->
     assert opened("Tutorial") == {"tutorial", "running-example"} and opened("Tutorial") == set()
     assert "internals-summary" in opened("Lab") & after_run()
     assert "masks-html" in drawn("draw_if_open", run, view, None)
+
+
+def test_tabs_of_quick_clicks_are_drawn_whatever_event_arrives_last(page: gr.Blocks) -> None:
+    functions: dict[str | None, Any] = {event.name: event.fn for event in page.fns.values()}
+    view, run = View(), tutorial_recording().run
+    for label, click in (("Why", 1), ("Why", 3), ("Tutorial", 2)):
+        functions["open_page_tab"](gr.EventData(None, {"value": label}), None, view, click)
+    shown = functions["after_run"](run, view, {})
+    assert {block.elem_id for block in shown if block.elem_id} == {"why"}
+    functions["open_page_tab"](gr.EventData(None, {"value": "Lab"}), run, view, 4)
+    for label, click in (("RoPE positions", 6), ("Compare answers", 5)):
+        shown = functions["open_tab"](gr.EventData(None, {"value": label}), run, view, None, click)
+        assert "positions-html" in {block.elem_id for block in shown}
 
 
 def test_a_panel_away_from_its_button_offers_it_and_no_button_is_there_twice(page: gr.Blocks) -> None:
