@@ -18,6 +18,7 @@
       made = document.createElement("nav");
       made.id = "projector-bar";
       made.setAttribute("aria-label", "Presentation mode");
+      made.tabIndex = -1; // has the focus at first, so that Space plays
       made.innerHTML =
         '<button type="button" data-step="-1" aria-label="Previous step">‹</button><span aria-live="polite"></span>' +
         '<button type="button" data-step="1" aria-label="Next step">›</button>' +
@@ -61,6 +62,8 @@
     document.body.classList.toggle("pine-projector", on);
     document.body.classList.toggle("dark", !on && wasDark);
     bar().hidden = !on;
+    // The focused button is hidden with the header, or with the bar.
+    (on ? bar() : document.querySelector(".page-header-button[data-projector]")).focus();
     if (on) show(0);
   };
 

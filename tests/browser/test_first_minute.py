@@ -128,6 +128,19 @@ def test_at_a_desk_ticks_slider_and_play_show_every_order(page: Page) -> None:
     for percentage in (row for method in base_rate().methods for row in (method.correct, method.never)):
         expect(page.locator("#base-rate")).to_contain_text(f"{percentage:.0f}%")
 
+    unfold(page)
+    page.get_by_role("button", name="Paste multiple documents").click()
+    page.locator("#pasted textarea").fill("own text\n---\nanother")
+    page.locator("#paste-documents").click()
+    expect(page.locator("#documents-message")).to_contain_text("Removed those of the example.")
+    assert texts(page) == ["own text", "another"]
+    expect(page.locator(".page-stale")).to_contain_text("You changed: number of documents")
+    marks = page.locator("#order-table [data-method=vanilla] .page-ticks span")
+    expect(marks).to_have_text(["✗", "✓", "✓", "✓", "✓", "✗"])  # of answers to the example
+    page.locator("#undo-documents").click()
+    expect(page.locator(".page-stale")).to_have_count(0)
+    assert texts(page) == entered
+
 
 def test_on_a_laptop_the_main_job_is_in_sight_and_examples_bring_their_answers(page: Page) -> None:
     expect_first_screen(page, LAPTOP)
@@ -224,8 +237,10 @@ def test_in_the_presentation_the_table_fits_every_projector(page: Page) -> None:
     for width, height in ((1280, 720), (1440, 900), (1920, 1080)):
         page.set_viewport_size({"width": width, "height": height})
         page.get_by_role("button", name="Present").click()
+        expect(page.locator("#projector-bar")).to_be_focused()
         row = page.locator("#order-table [data-method=pine]").bounding_box()
         assert row and row["y"] + row["height"] <= height
         ticks = page.locator("#order-table [data-method=pine] .page-ticks span").evaluate_all(BOXES)
         assert len({tick["top"] for tick in ticks}) == 1
         page.keyboard.press("Escape")
+        expect(page.get_by_role("button", name="Present")).to_be_focused()
