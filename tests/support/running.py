@@ -13,6 +13,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import Job, PreparedJob, Run, Runs, StopFlag
 from pine_engine.scheduling.work import Work
+from viz.page.common.failures import explain
 from viz.page.jobs.connection_tracker import current_caller
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.model_pool import Choice, ModelPool
@@ -74,7 +75,7 @@ def run_views(
     try:
         yield from runs.submit(run, job, lease, current_caller())
     except Exception as error:
-        yield f"failed: {error}"
+        yield f"failed: {explain(error)}"
         return
     if run.end and run.end.sentence:
         yield run.end.sentence

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -89,7 +90,8 @@ def test_trace_without_attention_raises(
     tiny_shuffle: ShuffleResult, missing: list[str], refused: set[str]
 ) -> None:
     first = tiny_shuffle.results[0]
-    traces = {name: replace(trace, **dict.fromkeys(missing)) for name, trace in first.result.traces.items()}
+    absent: dict[str, Any] = dict.fromkeys(missing)
+    traces = {name: replace(trace, **absent) for name, trace in first.result.traces.items()}
     order = replace(first, result=replace(first.result, traces=traces))
     found = set()
     for name, draw in draw_all(replace(tiny_shuffle, results=(order,)), "x").items():
