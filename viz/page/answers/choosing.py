@@ -65,6 +65,7 @@ def filled(
             page.instruction: form.instruction or form.row.instruction,
             page.accepted: accepted,
             page.bar.status: notice(""),
+            page.shuffle_bar.status: notice(""),
         }
         | {page.origin: origin, page.stale: ""}
         | show(page, shown, accepted)

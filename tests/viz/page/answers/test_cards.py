@@ -18,6 +18,7 @@ from tests.support.widgets import built
 from viz.page.answers import choosing
 from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
 from viz.page.answers.workspace import Workspace
+from viz.page.common.failures import notice
 from viz.page.form.documents import Entry
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
@@ -85,6 +86,11 @@ def test_new_names_touch_nothing_that_was_typed(task: str, page: Workspace) -> N
     typed = [page.editor.cards, page.editor.pasted, page.question, page.instruction, page.accepted]
     assert page.editor.cards in updates and page.question in updates
     assert [widget for widget in typed if "value" in (updates.get(widget) or {})] == []
+
+
+def test_another_example_shows_no_status_of_an_earlier_run(page: Workspace) -> None:
+    updates = choosing.filled(page, load_examples()[1].form(()), accepted="", note="")
+    assert updates[page.bar.status] == updates[page.shuffle_bar.status] == notice("")
 
 
 def test_a_hidden_title_is_not_read() -> None:
