@@ -21,7 +21,7 @@ class ModelSnapshot:
     Frequencies of rotary modules and tensors with hooks of accelerate are excluded, because a forward pass
     replaces them. Changes through `.data` or numpy, or of an inference tensor, change neither address nor
     version counter. On the CPU, the sample finds them if they change a whole row or column of a weight. Other
-    such changes need `torch.autograd.graph.increment_version(weight)`.
+    such changes need `torch.autograd.graph.increment_version(weight)`; for an inference tensor, a new engine.
     """
 
     parts: tuple[Any, ...]  # modules, parameters, buffers, and hooks with which PEFT selects adapters
