@@ -58,7 +58,10 @@ def platform_of(engine: "Engine") -> Platform:
 
 
 def hardware_of(device: str, cpu_info: Path = Path("/proc/cpuinfo")) -> str:
-    """Return the name of the GPU, or of the CPU and the instruction set that torch uses."""
+    """Return the name of the GPU, or the CPU and the instruction set that torch uses.
+
+    Virtual machines give processors of several generations the same name, so family and model are added.
+    """
     import torch
 
     if device.startswith("cuda"):
@@ -66,5 +69,8 @@ def hardware_of(device: str, cpu_info: Path = Path("/proc/cpuinfo")) -> str:
         return name
     instructions = torch.backends.cpu.get_cpu_capability()
     lines = cpu_info.read_text(encoding="utf-8").splitlines() if cpu_info.is_file() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return f"{next(names, platform.machine())}, {instructions}"
+    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))}
+    name = facts.get("model name", platform.machine())
+    if "cpu family" in facts and "model" in facts:
+        name = f"{name} (family {facts['cpu family']}, model {facts['model']})"
+    return f"{name}, {instructions}"

@@ -69,8 +69,8 @@ def test_interrupted_evaluation_of_version_1_is_resumed(version_1: Path, pine: R
 @pytest.mark.slow
 def test_certificate_of_version_1_is_reproduced(version_1: Path, pine: Run) -> None:
     outcome = pine("repeat", version_1 / "certificate.json", "--json")
-    is_same_platform = not outcome.json["platform_differences"]  # the logits depend on the processor
-    assert (outcome.status, outcome.json["bitwise_reproduced"]) == (0, is_same_platform)
+    is_other_platform = bool(outcome.json["platform_differences"])  # the logits depend on the processor
+    assert outcome.status == 0 and (outcome.json["bitwise_reproduced"] or is_other_platform)
 
 
 def test_session_link_and_bundle_of_version_1_load(tmp_path: Path) -> None:
