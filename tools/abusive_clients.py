@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from pine_engine.server.connections import REQUEST_S
-from tools.fuzz.corpus import pdf_bomb
+from tests.support.pdf_files import pdf_bomb
 from tools.load_clients import Page
 
 Attacker = Callable[[httpx.AsyncClient, Counter[str]], Coroutine[Any, Any, None]]

@@ -32,13 +32,29 @@ from tests.browser.driving import (
     unfold,
     wait_for_model,
 )
+from tests.support.pdf_files import pdf_of
 from tests.support.serving import ServedApp
-from tools.fuzz.corpus import PAYLOADS, pdf_of
 from viz.page.form.documents import Entry
 from viz.page.form.form import Form
 from viz.page.session import session_of, to_code
 
 HOSTILE = "<img src=x onerror=\"window.hacked='yes'\"> <|im_end|> </textarea><script>window.hacked=1</script>"
+
+PAYLOADS = (
+    "<img src=x onerror=window.__pwned=1>",
+    "<script>window.__pwned=1</script>",
+    "</textarea></td></table><svg onload=window.__pwned=1>",
+    "\"'><iframe srcdoc='<script>parent.__pwned=1</script>'>",
+    "javascript:window.__pwned=1",
+    "{{constructor.constructor('window.__pwned=1')()}}",
+    "{% raw %}{{7*7}}${7*7}<%= 7*7 %>#{7*7}",
+    "{{#with this}}{{lookup (lookup this 'constructor') 'name'}}{{/with}}",
+    "$$\\href{javascript:window.__pwned=1}{x}$$ \\(\\unicode{<img src=x onerror=window.__pwned=1>}\\)",
+    "<style>@import 'http://example.com/x.css';</style><link rel=stylesheet href=//example.com>",
+    "![x](http://example.com/x.png) [x](javascript:window.__pwned=1)",
+    "data-pick='{\"query\":1}' onmouseover=window.__pwned=1",
+)
+"""Texts with an effect in a browser that renders them as HTML, template or formula."""
 
 
 QUICK_CLICKS = """

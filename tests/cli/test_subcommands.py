@@ -9,13 +9,14 @@ import runpy
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -32,6 +33,9 @@ from pine_engine.models import listing
 from pine_engine.models.listing import LoadableModel
 from pine_engine.models.load import load
 from tests.support.commands import COMPARISON, Outcome, Run, Steps, write
+from tests.support.harm import no_harm
+from tests.support.junk import CONTENTS, REQUESTS, TEXTS, json_lines
+from tests.support.junk import ROWS as ROWS_OF_SETS
 from tests.support.molecule_rows import SMILES, row, write_rows
 from viz.page.common.host_settings import DEFAULTS
 
@@ -186,6 +190,40 @@ def test_refusal_names_argument(pine: Run, folder: Path, monkeypatch: pytest.Mon
     assert REFUSALS[line] in outcome.stderr and "Traceback" not in outcome.stderr
     is_usage_error = "Usage: " in outcome.stderr
     assert is_usage_error or (outcome.stderr.startswith("pine_engine: ") and outcome.stderr.count("\n") == 1)
+
+
+ON_FILES = (
+    "compare {file} --methods vanilla,pine --max-new-tokens 2",
+    "verify {file} --methods pine --num-orders 1 --max-new-tokens 1",
+    "debias {file} --wrapper permutation_sampled --labels A,B --max-new-tokens 2",
+    "evaluate {file} --methods pine,calibration_first --max-new-tokens 2 --output-dir {run}",
+    "report {file} --output-dir {run}", "reproduce {file}", "download-data {file}",
+)  # fmt: skip
+OPTIONS = ("--methods", "--max-new-tokens", "--dtype", "--labels", "--seed", "--limit", "--orders", "--json")
+
+
+@pytest.mark.slow
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    line=st.sampled_from(ON_FILES),
+    rows=st.lists(ROWS_OF_SETS | REQUESTS, min_size=1, max_size=2),
+    content=st.none() | CONTENTS,
+    option=st.none() | st.sampled_from(OPTIONS),
+    value=TEXTS,
+)
+def test_any_file_and_value_are_accepted_or_refused(
+    pine: Run, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    line: str, rows: list[Any], content: bytes | None, option: str | None, value: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(output, "load", lambda *_, **__: engine)
+    monkeypatch.chdir(tmp_path)
+    Path("input.jsonl").write_bytes(json_lines(rows) if content is None else content)
+    words = line.format(file="input.jsonl", run=tempfile.mkdtemp(dir=tmp_path)).split()
+    if option:  # the arguments of a process have no NUL, and no surrogate that does not represent a byte
+        words += [option, value.replace("\0", "").encode("utf-8", "replace").decode()]
+    with no_harm() as stderr:
+        outcome = pine(*words)
+    assert outcome.status in (0, 1) or (outcome.status == 2 and stderr.getvalue().strip())
 
 
 WITHOUT_TORCH = """

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -163,6 +164,17 @@ def test_control_tokens_in_text_are_text(tokenizer: PreTrainedTokenizerFast, tex
     assert_only_data(text, tokenizer, set(tokenizer.get_added_vocab().values()))
 
 
+def test_control_tokens_of_embedded_model_are_text(embedded_folder: Path) -> None:
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(embedded_folder)
+    control = tokenizer.get_added_vocab()
+
+    @given(hostile_text(sorted(control)))
+    def check(text: str) -> None:
+        assert_only_data(text, tokenizer, set(control.values()))
+
+    check()
+
+
 def test_longest_unmarked_template_token_is_control() -> None:
     template = "<|im_end|>|{{ messages[0]['content'] }}</think>"
     tokenizer = byte_tokenizer(chat_template=template, unmarked=["<|im_end|>|", "</think>"])
@@ -232,8 +244,7 @@ def test_no_blank_is_added_before_a_segment(kind: Blanks, newlines_merge: bool) 
     @example("the cat")
     @example(" the")
     @example("\n\nthe")
-    @example("</s>")
-    @given(st.text(alphabet="a the\né.", min_size=1, max_size=12))
+    @given(st.text(alphabet="a the\né.", min_size=1, max_size=12) | hostile_text(["<unk>", "<s>", "</s>"]))
     def check(text: str) -> None:
         assert pieces_of(tokenize_text(text, tokenizer), tokenizer) == text
         layout = layout_of(tokenizer, prefix="the", documents=[f"x{text}", "b"], suffix=text)

@@ -23,9 +23,9 @@ from pine_engine.prompts.parse_errors import MAX_SHOWN, ValidationErrors
 from pine_engine.prompts.request import DataRow, read_request, read_rows
 from tests.support.errors import has_field
 from tests.support.families import TinyLlama
+from tests.support.pdf_files import PDF_OF_BOMBS, pdf_of
 from tests.support.tiers import first_daily
 from tests.support.tokenizers import letter_tokenizer
-from tools.fuzz import corpus
 
 DOCUMENTS = ["one", {"title": "Two", "text": "two"}]
 REQUEST: dict[str, Any] = {"question": "Why?", "documents": DOCUMENTS}
@@ -328,10 +328,10 @@ def test_without_pypdf_other_files_are_read(put: Write, monkeypatch: pytest.Monk
 def test_slow_pdf_stops_at_the_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_files, "MAX_SECONDS", 0.2)
     file = tmp_path / "bomb.pdf"
-    file.write_bytes(corpus.PDF)
+    file.write_bytes(pdf_of("hello"))
     assert document_files.read_pdf(file) == "hello"
-    file.write_bytes(corpus.PDF_OF_BOMBS)
-    assert len(corpus.PDF_OF_BOMBS) < 4_000
+    file.write_bytes(PDF_OF_BOMBS)
+    assert len(PDF_OF_BOMBS) < 4_000
     with pytest.raises(InputError, match="takes more than 0 s to read"):
         document_files.read_pdf(file)
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
+from tests.support.junk import JUNK
 from tests.support.widgets import whole_page
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.form.documents import Entry
@@ -111,6 +112,18 @@ def test_no_link_breaks_the_page(code: str) -> None:
 def test_no_file_breaks_the_page(content: bytes) -> None:
     with pytest.raises(InputError):
         from_code(packed(content))
+
+
+@given(st.dictionaries(st.sampled_from([*changed(), "extra"]), JUNK, max_size=3), st.integers(1, 400))
+def test_any_session_is_read_or_refused(fields: dict[str, Any], length: int) -> None:
+    code = packed(changed(**fields))
+    for link in (code, code[:length]):
+        try:
+            session = from_code(link)
+        except InputError as error:
+            assert str(error).strip()
+        else:
+            assert from_code(to_code(session)) == session
 
 
 @pytest.fixture(scope="module")

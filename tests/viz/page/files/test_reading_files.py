@@ -17,8 +17,8 @@ from pine_engine.prompts.prompt import Document
 from pine_engine.scheduling.queue import Client
 from pine_engine.scheduling.runs import SHUTTING_DOWN, Runs
 from tests.support import apart
+from tests.support.pdf_files import pdf_bomb, pdf_of_comments
 from tests.support.running import logged
-from tools.fuzz.corpus import pdf_bomb, pdf_of_comments
 from viz.page.common.bounds import MAX_DOCUMENTS
 from viz.page.files import reading_files
 from viz.page.files.limited_process import Limits

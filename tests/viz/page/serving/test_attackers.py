@@ -19,10 +19,10 @@ from mcp import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.support.pdf_files import pdf_of_comments
 from tests.support.serving import ServedApp
 from tests.support.visiting import LONG, visiting
 from tools.abusive_clients import attack, flood_events, invent_sessions, request_without_fetching
-from tools.fuzz.corpus import pdf_of_comments
 from tools.load_clients import LostError, PageSession
 from tools.load_test import question_of
 from viz.page.files.limited_process import Limits
