@@ -69,7 +69,9 @@ def hardware_of(device: str, cpu_info: Path = Path("/proc/cpuinfo")) -> str:
         return name
     instructions = torch.backends.cpu.get_cpu_capability()
     lines = cpu_info.read_text(encoding="utf-8").splitlines() if cpu_info.is_file() else []
-    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))}
+    facts = {
+        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))
+    }
     name = facts.get("model name", platform.machine())
     if "cpu family" in facts and "model" in facts:
         name = f"{name} (family {facts['cpu family']}, model {facts['model']})"

@@ -73,7 +73,7 @@ class Caller:
     check_s: float = WAIT_S
 
 
-class ModelSource(Protocol):
+class LoadingModel(Protocol):
     """Model that may still be loading."""
 
     @property
@@ -119,7 +119,7 @@ class Job:
 
 
 @dataclass(eq=False)
-class Run:
+class RunState:
     """One run, from its start to its end."""
 
     what: str
@@ -197,7 +197,7 @@ class Runs:
         self._shared = SharedRuns(self.queue, is_enabled=shares_equal_runs)
         self._speeds: dict[str, Speed] = defaultdict(Speed)
         self._changed = threading.Condition()
-        self._open: set[Run] = set()
+        self._open: set[RunState] = set()
 
     @property
     def num_open(self) -> int:
@@ -217,17 +217,17 @@ class Runs:
 
     def new(
         self, what: str, methods: Sequence[str] = (), stop: StopFlag | None = None, *, is_upload: bool = False
-    ) -> Run:
+    ) -> RunState:
         """Create a run that has not started; a Stop of an earlier one has no effect on it."""
         stop = stop or StopFlag()
         stop.requested = False
-        return Run(what, tuple(methods), stop, self.max_seconds, is_upload)
+        return RunState(what, tuple(methods), stop, self.max_seconds, is_upload)
 
     def submit(
         self,
-        run: Run,
+        run: RunState,
         job: Job,
-        lease: AbstractContextManager[ModelSource],
+        lease: AbstractContextManager[LoadingModel],
         caller: Caller = Caller(),
     ) -> Generator[Any, None, None]:
         """Yield sentences while the run waits for its turn and for the model, then the views of its job.
@@ -250,7 +250,9 @@ class Runs:
         except Cancelled:
             return
 
-    def _steps(self, run: Run, job: Job, source: ModelSource, caller: Caller) -> Generator[Any, None, None]:
+    def _steps(
+        self, run: RunState, job: Job, source: LoadingModel, caller: Caller
+    ) -> Generator[Any, None, None]:
         if not source.for_all:  # before the queue, so that later runs do not wait for it
             yield from self._until_loaded(run, source, caller)
         request, leaving = (source, job.prepare, job.arguments), ExitStack()
@@ -290,13 +292,15 @@ class Runs:
                 if run.must_end():
                     return
 
-    def _until_loaded(self, run: Run, source: ModelSource, caller: Caller) -> Generator[str, None, None]:
+    def _until_loaded(
+        self, run: RunState, source: LoadingModel, caller: Caller
+    ) -> Generator[str, None, None]:
         while not run.must_end() and source.wait(caller.check_s) is None:
             caller.check()
             yield source.sentence
 
     @contextmanager
-    def recorded(self, run: Run) -> Iterator[None]:
+    def recorded(self, run: RunState) -> Iterator[None]:
         """Count the run while the block runs; then set and log its end, and learn its speed."""
         with self._changed:
             run.is_shut_down = self.is_closing

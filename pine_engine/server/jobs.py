@@ -17,7 +17,7 @@ from pine_engine.engine.run import prepare_run
 from pine_engine.errors import Cancelled
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.scheduling.queue import Client
-from pine_engine.scheduling.runs import Caller, Job, PreparedJob, Run, Runs
+from pine_engine.scheduling.runs import Caller, Job, PreparedJob, Runs, RunState
 from pine_engine.scheduling.scheduler import stream_shared
 from pine_engine.scheduling.steps import Coroutine
 from pine_engine.scheduling.work import Work
@@ -79,7 +79,7 @@ class ServerJob:
 
 
 @dataclass(frozen=True)
-class LoadedModel:
+class LoadedEngine:
     """Model of the server, which is loaded."""
 
     engine: Engine
@@ -97,7 +97,7 @@ JobEvent = ServerJob | Event | None
 
 async def compute_events(
     runs: Runs,
-    run: Run,
+    run: RunState,
     engine: Engine,
     prepare: Callable[[], ServerJob],
     client: Client,
@@ -126,7 +126,7 @@ async def compute_events(
         caller = Caller(client, check=partial(raise_if_cancelled, has_left), check_s=POLL_S)
         job = Job(run.what, run.methods, prepare_and_emit)
         try:
-            with closing(runs.submit(run, job, nullcontext(LoadedModel(engine)), caller)) as steps:
+            with closing(runs.submit(run, job, nullcontext(LoadedEngine(engine)), caller)) as steps:
                 for step in steps:
                     if not isinstance(step, str):
                         emit(step)

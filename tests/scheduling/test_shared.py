@@ -20,7 +20,7 @@ from pine_engine.errors import InputError
 from pine_engine.prompts.parse_errors import Problem, ValidationErrors
 from pine_engine.scheduling import shared
 from pine_engine.scheduling.queue import FairQueue
-from pine_engine.scheduling.runs import End, Run, Runs
+from pine_engine.scheduling.runs import End, Runs, RunState
 from pine_engine.scheduling.shared import SharedRun
 from tests.support.errors import has_field
 from tests.support.running import job_of, sources_of
@@ -65,7 +65,7 @@ def count_up(calls: Counter[str]) -> Work:
 
 def start(
     sources: Sources, work: Work, source: EngineSource | None = None, **arguments: Any
-) -> tuple[Run, Generator[Any, None, None]]:
+) -> tuple[RunState, Generator[Any, None, None]]:
     """Return the run of a request, and its sentences and views."""
     run = sources.runs.new("compare", ["pine"])
     lease = nullcontext(source or sources.main)
@@ -140,7 +140,7 @@ def test_run_ends_when_its_last_subscriber_leaves(
         finally:
             waiting.append(sources.runs.queue.waiting)
 
-    def leave(run: Run, views: Generator[Any, None, None]) -> None:
+    def leave(run: RunState, views: Generator[Any, None, None]) -> None:
         if how == "close":
             views.close()
             assert run.end == End("disconnected")

@@ -11,7 +11,7 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.scheduling.queue import FairQueue
-from pine_engine.scheduling.runs import Job, PreparedJob, Run, Runs, StopFlag
+from pine_engine.scheduling.runs import Job, PreparedJob, Runs, RunState, StopFlag
 from pine_engine.scheduling.work import Work
 from viz.page.common.failures import explain
 from viz.page.jobs.connection_tracker import current_caller
@@ -64,7 +64,7 @@ def run_views(
     work: Callable[..., Any] | Job,
     *,
     runs: Runs,
-    run: Run,
+    run: RunState,
 ) -> Generator[Any, None, None]:
     """Yield the views and messages of a run, and at the end the reason why it failed or ended.
 

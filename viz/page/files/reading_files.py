@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pine_engine.errors import InputError, PineError
 from pine_engine.scheduling.queue import FairQueue
-from pine_engine.scheduling.runs import SHUTTING_DOWN, WAIT_S, End, EndReason, Run, Runs
+from pine_engine.scheduling.runs import SHUTTING_DOWN, WAIT_S, End, EndReason, Runs, RunState
 from viz.page.files.limited_process import LimitError, Limits, run_in_subprocess
 from viz.page.jobs.connection_tracker import current_client, listener_check, stop_if_disconnected
 
@@ -86,7 +86,7 @@ def without_progress(words: Generator[Any, None, Result]) -> Result:
             return result
 
 
-def _go_on(run: Run) -> None:
+def _go_on(run: RunState) -> None:
     """Raise Cancelled after a disconnect, and PineError during a shutdown."""
     stop_if_disconnected()
     if run.must_end() and run.end:

@@ -8,7 +8,7 @@ import pine_engine as pine
 from pine_engine.debias.table import find_measured
 from pine_engine.errors import PineError
 from pine_engine.prompts.tasks import TASKS
-from pine_engine.scheduling.runs import Job, Run, Runs, StopFlag
+from pine_engine.scheduling.runs import Job, Runs, RunState, StopFlag
 from viz.page.jobs.connection_tracker import current_caller
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.model_pool import Choice, ModelPool
@@ -33,7 +33,7 @@ class Sources:
 
     def submit(
         self, job: Job, task: str, chosen: Choice | None = None, stop: StopFlag | None = None
-    ) -> tuple[Run, Generator[Any, None, None]]:
+    ) -> tuple[RunState, Generator[Any, None, None]]:
         """Return a new run of the client of this thread on the model of a task, and its steps.
 
         See `Runs.submit` for the steps and their errors. The log names known methods only.
