@@ -103,7 +103,7 @@ class PreparedJob(Generic[View]):
 
 @dataclass(frozen=True)
 class Job:
-    """What a run computes. Jobs on one model with equal `prepare` and `arguments` are computed once.
+    """Computation of a run. Jobs on one model with equal `prepare` and `arguments` are computed once.
 
     Attributes:
         what: Operation in the log.
