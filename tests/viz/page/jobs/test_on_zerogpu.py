@@ -40,6 +40,7 @@ ARGUMENTS: dict[str, Any] = {
     "max_new_tokens": 4,
 }
 SENT = Question(QUESTION, tuple(DOCUMENTS), tuple(METHODS), 8)
+LONG = Question(QUESTION, tuple(DOCUMENTS * 3), tuple(METHODS), 64)  # many times as long as noticing a stop takes
 ROWS = [
     {
         "id": "a",
@@ -143,7 +144,7 @@ def test_page_stop_or_disconnect_ends_gpu_process(app: ServedApp, how: str) -> N
             session = PageSession(client, page)
             await session.open()
             status, is_stopped = "", False
-            async with aclosing(session.submit("shuffle", replace(SENT, tokens=64))) as shown:
+            async with aclosing(session.submit("shuffle", LONG)) as shown:
                 async for status, _ in shown:
                     if "layer" in status and not is_stopped:
                         if how == "leave":
