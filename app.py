@@ -37,7 +37,7 @@ from pine_engine.server.connections import limit_connections
 from viz.page.api.results import RESULTS
 from viz.page.build import build_page
 from viz.page.common.asgi import http_middleware
-from viz.page.common.bounds import MAX_UPLOAD_MB
+from viz.page.common.failures import MAX_UPLOAD_MB
 from viz.page.common.host_settings import DEFAULTS, HostSettings, read_settings
 from viz.page.common.process_temp_dir import process_temp_dir, write_all_into
 from viz.page.common.theme import STYLESHEETS, page_head, page_theme
@@ -45,8 +45,7 @@ from viz.page.gradio_patches.blocks import GuardedBlocks
 from viz.page.gradio_patches.tool_results import describe_results
 from viz.page.jobs import zerogpu
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.model_pool import Choice, ModelPool, shown
-from viz.page.jobs.sources import Sources
+from viz.page.jobs.sources import Choice, Sources, shown
 from viz.page.serving.address_limits import AddressLimits
 from viz.page.serving.compression import keep_assets
 from viz.page.serving.escaped_output import escape_output
@@ -90,14 +89,12 @@ def all_sources(
     allowed: Sequence[str] | None = (),
 ) -> Sources:
     """Build the engine registry, with the owner of its runs."""
-
-    def load(choice: Choice, progress: Progress) -> "pine.Engine":
-        return load_engine(choice.name, choice.dtype, settings.device, progress)
-
-    host = Choice(settings.model or EMBEDDED_NAME, settings.dtype)
     return Sources(
-        ModelPool(host, source, load=load, device=settings.device, allowed=allowed),
+        Choice(settings.model or EMBEDDED_NAME, settings.dtype),
+        source,
         own,
+        device=settings.device,
+        allowed=allowed,
         runs=Runs(
             FairQueue(
                 settings.queue_size,

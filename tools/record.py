@@ -28,8 +28,7 @@ from viz.page.answers.recordings import TUTORIAL_RECORDING, Recording, write_rec
 from viz.page.attention_job import attention_request, prepare_attention
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
-from viz.page.form.method_boxes import DEFAULT_METHODS
-from viz.page.form.orders import DEFAULT_ORDERS
+from viz.page.form.options import DEFAULT_METHODS, DEFAULT_ORDERS
 from viz.page.selection import first_selection
 from viz.page.shuffle_job import prepare_shuffle
 

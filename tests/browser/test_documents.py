@@ -265,27 +265,21 @@ def _of_another(body: str | None) -> str | None:
 def test_a_problem_is_split_and_files_are_added_and_nothing_typed_is_lost(page: Page, tmp_path: Path) -> None:
     pick(page, MATH)
     text(page, 1).fill("My own condition.")
-    page.get_by_role("button", name="Split a math problem").click()
-    page.locator("#problem textarea").fill(PROBLEM)
+    unfold(page)
+    page.get_by_role("button", name="Paste multiple documents").click()
+    page.locator("#pasted textarea").fill(PROBLEM)
     page.locator("#split-problem").click()
-    expect(page.locator("#splitting-message")).to_contain_text("3 conditions")
+    message = page.locator("#documents-message")
+    expect(message).to_contain_text("3 conditions")
     expect(text(page, 3)).to_have_value("She pays 15 euros for the stall.")
     expect(page.locator(QUESTION)).to_have_value("How many euros does she have left?")
-    choose(page, "Last condition", "3: She sells 20 rolls")
-    expect(page.locator(".page-card:visible")).to_have_count(2)
-    expect(page.locator(QUESTION)).to_have_value(
-        "She pays 15 euros for the stall. How many euros does she have left?"
-    )
-    page.locator("#undo-split").click()
+    page.locator("#undo-documents").click()
     expect(text(page, 1)).to_have_value("My own condition.")
-    expect(page.locator("#problem textarea")).to_have_value(PROBLEM)
-    expect(page.locator("#undo-split")).to_have_text("Redo")
+    expect(page.locator("#pasted textarea")).to_have_value(PROBLEM)
 
     broken = tmp_path / "rows.csv"
     broken.write_text("name\nx\n")
-    unfold(page)
     give(page, "#add-files", broken)
-    message = page.locator("#documents-message")
     expect(message.get_by_role("alert")).to_contain_text("File rows.csv has no column 'text'")
     expect(text(page, 1)).to_have_value("My own condition.")
     (tmp_path / "tides.txt").write_text("The Moon pulls the sea.")
@@ -295,10 +289,7 @@ def test_a_problem_is_split_and_files_are_added_and_nothing_typed_is_lost(page: 
     count = len(MATH.documents) + 2
     expect(text(page, count)).to_have_value("Air moves.")
 
-    unfold(page)
     choose(page, "Task", "Question over documents")
     expect(page.get_by_label(f"Title, document in slot {count}", exact=True)).to_have_value("wind")
-    expect(page.locator("#problem")).to_be_hidden()
+    expect(page.locator("#split-problem")).to_be_hidden()
     expect(text(page, 1)).to_have_value("My own condition.")
-    choose(page, "Task", "Conditions of a math problem")
-    expect(page.locator("#problem textarea")).to_have_value(PROBLEM)

@@ -16,8 +16,7 @@ from pine_engine.scheduling.work import Work
 from viz.page.common.failures import explain
 from viz.page.jobs.connection_tracker import current_caller
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.model_pool import Choice, ModelPool
-from viz.page.jobs.sources import Sources
+from viz.page.jobs.sources import Choice, Sources
 
 View = TypeVar("View")
 
@@ -83,5 +82,4 @@ def run_views(
 
 def sources_of(main: EngineSource, own: Mapping[str, EngineSource] | None = None, **options: Any) -> Sources:
     """Return the engines of a page whose model is `main`."""
-    pool = ModelPool(Choice("main", "float32"), main, load=lambda *_: pytest.fail("no other model is needed"))
-    return Sources(pool, own, **options)
+    return Sources(Choice("main", "float32"), main, own, **options)

@@ -16,7 +16,6 @@ import pine_engine as pine
 import viz
 from pine_engine import METHODS, ShuffleResult, build_plan, order_effects
 from pine_engine.evaluation.report.tables import Part, Table
-from pine_engine.prompts.math_premises import split_problem
 from tests.support.figure_records import STEPS, answer_with, cell, order_row
 from tests.support.runs import form_of
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
@@ -35,7 +34,6 @@ from viz.drawing.picture import Numbers, picture, switch
 from viz.export.report import measured_html, report_page
 from viz.page.answers.stale import Origin, stale_html
 from viz.page.common.failures import notice
-from viz.page.form.splitting_panel import preview_html
 
 SCRIPT = Path(__file__).parents[2] / "assets" / "plotly" / "plotly-cartesian.min.js"
 
@@ -170,7 +168,6 @@ DRAWINGS: dict[str, Callable[[str], str]] = {
         order_row([0], {"pine": replace(cell(text, 1.0), token_text=text)}),
         order_row([0], {"pine": cell("b")}),
     ),
-    "split": lambda text: preview_html(split_problem(f"He has 2 {text}. She has 3. How many {text}?")),
     "stale": lambda text: stale_html(Origin(form_of(question=text)), form_of(), None, press="run"),
     "switch": lambda text: switch(text, [(text, {"other": text})], text),
     "tutorial": lambda text: tutorial([Step("a", text, text, text, source=text)], is_live=True),

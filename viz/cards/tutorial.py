@@ -16,8 +16,7 @@ from markupsafe import Markup, escape
 
 from viz.drawing.identity import Segment
 from viz.drawing.markup import render
-from viz.export.packed import packed_json
-from viz.export.standalone import strip_interaction
+from viz.export.standalone import packed_json, strip_interaction
 
 PAPER = "https://arxiv.org/abs/2407.01100"
 

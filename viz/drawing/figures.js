@@ -3,7 +3,7 @@
    What a mark picks stands in trace.meta: {x: [...], y: [...]} with an
    object for each column and row, or {y: {token: "#"}} where "#" is the value on the axis. The page hears it as
    window.pineSelect(object), or the figure itself does. layout.meta has name, caption, and panels, the number of
-   squares of tokens, with their columns. meta.levels: see viz/export/packed.py. meta.cells: what the
+   squares of tokens, with their columns. meta.levels: see viz/export/standalone.py. meta.cells: what the
    table says in place of z, and no markup. */
 (() => {
   "use strict";

@@ -10,7 +10,7 @@ import plotly.io as pio
 from plotly.offline import get_plotlyjs
 
 from viz.drawing.markup import FIGURE_SCRIPTS, figure_styles, render
-from viz.export.packed import packed_json
+from viz.export.standalone import packed_json
 from viz.figures.bias_curve import plot_bias_curve
 
 if TYPE_CHECKING:

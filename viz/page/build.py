@@ -1,6 +1,7 @@
 """Composition of the page: header, tabs, API and the events between tabs."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,30 @@ from viz.page.answers.recordings import tutorial_recording
 from viz.page.answers.workspace import Workspace, bind_scores, bind_workspace
 from viz.page.api.calls import add_api
 from viz.page.common.disk import Disk
-from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
+from viz.page.common.widgets import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT, bind
 from viz.page.counting import bind_counting
 from viz.page.evaluate import evaluate_tab
 from viz.page.files.reading_files import FileReader
 from viz.page.form.examples import load_examples
 from viz.page.form.read_only import NOTE, freeze
 from viz.page.gradio_patches.blocks import GuardedBlocks
-from viz.page.internals import COUNT_CLICK, LAB, TUTORIAL, Internals, View, internals_tab, opened_label
+from viz.page.internals import (
+    COUNT_CLICK,
+    LAB,
+    TUTORIAL,
+    Internals,
+    View,
+    bind_internals,
+    build_internals,
+    follow,
+    opened_label,
+    show_run,
+)
 from viz.page.jobs.loading import Status
-from viz.page.jobs.model_pool import Choice, ModelPool
-from viz.page.jobs.sources import Sources
-from viz.page.model_choice import OPEN, model_picker
+from viz.page.jobs.sources import Choice, Sources
+from viz.page.model_choice import OPEN, bind_picker, build_picker
 from viz.page.position_sweep import sweep_tab
 from viz.page.selection import first_selection
 from viz.page.serving.sessions import on_unload
@@ -59,7 +70,9 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             toggle = gr.Button(OPEN, size="sm", elem_id="choose-model", scale=0, min_width=130)
             gr.HTML(HEADER_BUTTONS, elem_id="header-buttons", min_width=0)
         ready = gr.State((None, sources.main.status.stage))
-        chosen = model_picker(toggle, sources.pool, ready)
+        picker = build_picker(toggle, sources)
+        bind_picker(picker, sources, ready)
+        chosen = picker.chosen
         if settings.read_only:
             gr.HTML(notice(NOTE, kind="note"), elem_id="read-only")
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as tabs:
@@ -71,7 +84,8 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             with gr.Tab(LAB), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
                 with gr.Tab("Internals"):
                     stale = gr.HTML("", elem_id="internals-stale")
-                    inside = internals_tab(workspace.finished, sources, chosen)
+                    inside = build_internals(workspace.finished)
+                    bind_internals(inside, sources, chosen)
                 with gr.Tab("Position sweep"):
                     sweep = sweep_tab(workspace, examples, sources, chosen, settings)
                 with gr.Tab("Evaluate"):
@@ -100,8 +114,9 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             runs = [run_event, shuffle_event]
             opened = share_tab(workspace, inside, page, settings, disk, certificate, runs)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
-        _bind_drawings(tabs, [recorded, *runs], why, inside, tutorial, workspace.finished)
-        _bind_status(page, timer, model, ready, sources.pool, chosen)
+        _bind_drawings(tabs, [recorded, *runs], Drawings(why, tutorial, inside))
+        for trigger in (page.load, timer.tick, chosen.change):
+            trigger(bind(look, sources), chosen, [model, ready, timer], **STATE_EVENT)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         page.unload(on_unload(page, [workspace.finished, shuffled, inside.attended]))
         # A disconnect is not reported for calls outside of the queue.
@@ -117,54 +132,65 @@ def status_html(status: Status) -> str:
     return notice(status.sentence, kind="error" if status.stage == "failed" else status.stage)
 
 
-def _bind_drawings(
-    tabs: gr.Tabs,
-    runs: Sequence[Any],
-    why: gr.HTML,
-    inside: Internals,
-    tutorial: Mapping[gr.HTML, Callable[[], str]],
-    finished: gr.State,
-) -> None:
-    """Draw the tutorial once, and the last run in Why and Internals, while their tab is open."""
+@dataclass(frozen=True)
+class Drawings:
+    """Widgets that are drawn while their tab is open: Why and Internals after each run, the tutorial once."""
 
-    def show_open(run: FinishedRun | None, view: View) -> Any:
-        if view.page_tab not in view.stale:
-            return gr.skip()
-        view.stale.discard(view.page_tab)
-        if view.page_tab == TUTORIAL:
-            return {widget: draw() for widget, draw in tutorial.items()}
-        return {why: why_html(run)} if view.page_tab == WHY else inside.show_run(run, view) or gr.skip()
+    why: gr.HTML
+    tutorial: Mapping[gr.HTML, Callable[[], str]]
+    inside: Internals
 
-    def after_run(run: FinishedRun | None, view: View, wanted: dict[str, Any]) -> Any:
-        view.stale |= {WHY, LAB}
-        view.selection = None if run is None else first_selection(run).picked(wanted, run)
-        return show_open(run, view)
 
-    # gradio reads the hints of functions that take an event, so these name no type that is not imported.
-    def open_page_tab(event: gr.EventData, run: Any, view: View, click: Any) -> Any:
-        view.open_page_tab(opened_label(event), click or 0)
-        return show_open(run, view)
-
-    inputs, outputs = [finished, inside.view], [why, *tutorial, *inside.outputs]
+def _bind_drawings(tabs: gr.Tabs, runs: Sequence[Any], drawings: Drawings) -> None:
+    """Draw after each of these runs, and when a tab is opened."""
+    inside = drawings.inside
+    inputs, outputs = [inside.finished, inside.view], [drawings.why, *drawings.tutorial, *inside.outputs]
     for event in runs:
-        inside.follow(event.then(after_run, [*inputs, inside.wanted], outputs, **PRIVATE_EVENT))
+        follow(
+            inside,
+            event.then(bind(after_run, drawings), [*inputs, inside.wanted], outputs, **PRIVATE_EVENT),
+        )
     # With another mode, a tab that is opened while one is drawn would be dropped, or taken for that one.
-    numbered = [*inputs, inside.clicks]
     opened = tabs.select(
-        open_page_tab, numbered, outputs, trigger_mode="multiple", js=COUNT_CLICK, **PRIVATE_EVENT
+        bind(open_page_tab, drawings),
+        [*inputs, inside.clicks],
+        outputs,
+        trigger_mode="multiple",
+        js=COUNT_CLICK,
+        **PRIVATE_EVENT,
     )
-    inside.follow(opened)
+    follow(inside, opened)
 
 
-def _bind_status(
-    page: gr.Blocks, timer: gr.Timer, model: gr.HTML, ready: gr.State, pool: ModelPool, chosen: gr.State
-) -> None:
-    def look(choice: Choice | None) -> tuple[Any, Any, Any]:
-        status = pool.status(choice or pool.host)
-        return status_html(status), (choice, status.stage), gr.Timer(active=status.stage == "loading")
+def show_open(drawings: Drawings, run: FinishedRun | None, view: View) -> Any:
+    """Return the updates of the open tab, if it shows nothing or an earlier run."""
+    if view.page_tab not in view.stale:
+        return gr.skip()
+    view.stale.discard(view.page_tab)
+    if view.page_tab == TUTORIAL:
+        return {widget: draw() for widget, draw in drawings.tutorial.items()}
+    if view.page_tab == WHY:
+        return {drawings.why: why_html(run)}
+    return show_run(drawings.inside, run, view) or gr.skip()
 
-    for trigger in (page.load, timer.tick, chosen.change):
-        trigger(look, chosen, [model, ready, timer], **STATE_EVENT)
+
+def after_run(drawings: Drawings, run: FinishedRun | None, view: View, wanted: dict[str, Any]) -> Any:
+    """Select the first query of a new run, and show the run in the open tab."""
+    view.stale |= {WHY, LAB}
+    view.selection = None if run is None else first_selection(run).picked(wanted, run)
+    return show_open(drawings, run, view)
+
+
+def open_page_tab(drawings: Drawings, event: gr.EventData, run: Any, view: View, click: Any) -> Any:
+    """Note the opened tab of the page, and draw it."""
+    view.open_page_tab(opened_label(event), click or 0)
+    return show_open(drawings, run, view)
+
+
+def look(sources: Sources, choice: Choice | None) -> tuple[Any, Any, Any]:
+    """Return the line of the model, the state of its choice, and the timer, which ends with the loading."""
+    status = sources.status(choice)
+    return status_html(status), (choice, status.stage), gr.Timer(active=status.stage == "loading")
 
 
 def _open_stream() -> None:

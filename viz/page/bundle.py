@@ -19,8 +19,7 @@ from viz.drawing.identity import document_letter, document_segment
 from viz.drawing.markup import FIGURE_SCRIPTS, figure_styles
 from viz.drawing.picture import Numbers
 from viz.export.numbers import as_csv, figure_numbers, picture_numbers
-from viz.export.packed import packed_json
-from viz.export.standalone import pictures_page
+from viz.export.standalone import packed_json, pictures_page
 from viz.figures.answer_tokens import AnswerTokens
 from viz.page.answers.answering import FinishedRun
 from viz.page.certificate_files import PAGE_NAME

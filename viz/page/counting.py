@@ -10,15 +10,14 @@ from pine_engine.errors import PineError
 from pine_engine.scheduling.work import Work, planned
 from viz.page.answers.stale import Origin, stale_html
 from viz.page.answers.workspace import Workspace
-from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
+from viz.page.common.widgets import PRIVATE_EVENT
 from viz.page.form.checks import too_long
 from viz.page.form.examples import example_of
 from viz.page.form.form import Form, TokenCount, count_tokens, read_form
-from viz.page.form.orders import number_of_orders, with_controls
-from viz.page.jobs.model_pool import Choice
-from viz.page.jobs.sources import Sources
+from viz.page.form.options import number_of_orders, with_controls
+from viz.page.jobs.sources import Choice, Sources
 from viz.page.position_sweep import SweepTab, compared_methods
 
 ONE_ORDER = "One document has one order. Add a document to run others."

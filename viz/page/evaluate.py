@@ -5,6 +5,7 @@ button -> bind_job (queue, model) -> measure_rows(engine, request) yields Measur
 
 import time
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,9 @@ from pine_engine.scheduling.runs import Job
 from viz.drawing.markup import empty_panel, render
 from viz.figures.bias_curve import plot_bias_curve
 from viz.page.common.disk import Disk, remove_folder
-from viz.page.common.event_options import PRIVATE_EVENT, STATE_EVENT
 from viz.page.common.failures import explain, notice
-from viz.page.common.figure_box import build_figure, figure_value
 from viz.page.common.host_settings import HostSettings
+from viz.page.common.widgets import PRIVATE_EVENT, STATE_EVENT, bind, build_figure, figure_value
 from viz.page.evaluate_job import (
     MeasureRequest,
     MeasureView,
@@ -42,10 +42,9 @@ from viz.page.files.data_sets import (
     wrapped_for,
 )
 from viz.page.files.reading_files import FileReader
-from viz.page.form.method_boxes import WRAPPED, build_method_boxes, build_wrapped, wrapped_choices
-from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job, build_bar, build_buttons
-from viz.page.jobs.model_pool import Choice
-from viz.page.jobs.sources import Sources
+from viz.page.form.options import WRAPPED, build_method_boxes, build_wrapped, wrapped_choices
+from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job, build_bar, build_buttons
+from viz.page.jobs.sources import Choice, Sources
 
 DEFAULT_LENGTH = 48
 SHOWN_SHARE = 0.05  # share of a run's time in which its tables are computed and drawn
@@ -91,19 +90,59 @@ def read_request(
     )
 
 
-def within_budget(show: Callable[[MeasureView], Updates]) -> Callable[[MeasureView], Updates]:
-    """Return a function that updates nothing while `show` has taken more than SHOWN_SHARE of the time."""
-    due = 0.0
+@dataclass
+class Drawn:
+    """Time until which an evaluation draws nothing, so that drawing takes SHOWN_SHARE of its time."""
 
-    def show_if_due(view: MeasureView) -> Updates:
-        nonlocal due
-        if not view.records or (began := time.monotonic()) < due:
+    due: float = 0.0
+
+    def draw(self, show: Callable[[MeasureView], Updates], view: MeasureView) -> Updates:
+        """Return the updates of `show`, or none before the time, or without records."""
+        if not view.records or (began := time.monotonic()) < self.due:
             return {}
         updates = show(view)
-        due = began + (time.monotonic() - began) / SHOWN_SHARE
+        self.due = began + (time.monotonic() - began) / SHOWN_SHARE
         return updates
 
-    return show_if_due
+
+@dataclass(frozen=True)
+class RequestWidgets:
+    """Widgets of a request."""
+
+    rows: gr.Dropdown
+    limit: gr.Slider
+    upload: gr.UploadButton
+    message: gr.HTML
+    methods: gr.CheckboxGroup
+    wrapped: gr.Dropdown
+    orders: gr.Dropdown
+    meaning: gr.HTML
+    what: gr.CheckboxGroup
+    length: gr.Slider
+    own: gr.State  # uploaded dataset; None before
+
+    @property
+    def inputs(self) -> list[Any]:
+        """Return the inputs of `read_request`, in order."""
+        places = (self.rows, self.own, self.limit, self.methods, self.wrapped, self.orders)
+        return [*places, self.what, self.length]
+
+
+@dataclass(frozen=True)
+class ResultWidgets:
+    """Widgets of the results of an evaluation."""
+
+    tables: gr.HTML
+    curve: gr.HTML
+    offer: gr.Row
+    records: gr.DownloadButton
+    report: gr.DownloadButton
+    kept: gr.State  # folder of the files
+
+    @property
+    def outputs(self) -> list[Any]:
+        """Return the widgets that an evaluation updates."""
+        return [self.tables, self.curve, self.offer, self.records, self.report, self.kept]
 
 
 def evaluate_tab(
@@ -115,77 +154,12 @@ def evaluate_tab(
     reader: FileReader,
 ) -> None:
     """Build the tab and connect its events."""
-    sets = built_in_choices()
-    first = read_built_in(sets[0][1])
-    num_first, first_orders = min(settings.max_rows, len(first.examples)), orders_for(first)
-    own, kept = gr.State(None), gr.State(None, delete_callback=remove_folder)
     with gr.Column(elem_id="measure-section", elem_classes="page-section"):
         gr.HTML(
             "<p class='page-about'>Runs a small dataset with every method in several document orders. For "
             "large datasets: <code>python -m pine_engine evaluate</code>.</p>"
         )
-        with gr.Row(elem_classes="page-row page-measure-rows"):
-            rows = gr.Dropdown(
-                [*sets, ("My own dataset", OWN)],
-                value=sets[0][1],
-                label="Dataset",
-                elem_id="measure-rows",
-                scale=3,
-                min_width=220,
-            )
-            limit = gr.Slider(
-                1,
-                max(2, num_first),
-                value=min(num_first, 6),
-                step=1,
-                label="Number of examples",
-                elem_id="measure-limit",
-                scale=2,
-                min_width=200,
-            )
-            upload = gr.UploadButton(
-                "Upload dataset",
-                file_types=[".jsonl", ".csv"],
-                size="sm",
-                scale=0,
-                min_width=130,
-                elem_id="measure-upload",
-            )
-        message = gr.HTML("", elem_id="measure-message")
-        gr.HTML(render("measure_schema.html", rows=settings.max_rows, documents=settings.max_documents))
-        with gr.Row(elem_classes="page-row"):
-            with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
-                methods = build_method_boxes("measure-methods")
-                wrapped = build_wrapped("measure-wrapped", wrapped_for(first, WRAPPED, settings.max_orders))
-            with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
-                orders = gr.Dropdown(
-                    first_orders,
-                    value=usual_orders(first_orders),
-                    multiselect=True,
-                    allow_custom_value=True,
-                    label="Orders",
-                    elem_id="measure-orders",
-                )
-                meaning = gr.HTML("", elem_id="measure-meaning", elem_classes="page-message")
-        with gr.Row(elem_classes="page-row"):
-            what = gr.CheckboxGroup(
-                WHAT,
-                value=[name for _, name in WHAT],
-                label="Metrics",
-                elem_id="measure-what",
-                scale=3,
-                min_width=240,
-            )
-            length = gr.Slider(
-                4,
-                settings.max_new_tokens,
-                value=min(DEFAULT_LENGTH, settings.max_new_tokens),
-                step=4,
-                label="Max new tokens",
-                elem_id="measure-length",
-                scale=3,
-                min_width=240,
-            )
+        request = _build_request(settings)
         with gr.Row(elem_classes="page-row"):
             buttons = build_buttons("Evaluate", run_id="measure-run", stop_id="measure-stop")
         bar = build_bar(buttons, "", status_id="measure-status")
@@ -202,120 +176,230 @@ def evaluate_tab(
                 '<p class="page-caption">One record per example, method and order, with the generated '
                 "answer. The report contains all tables, intervals and curves.</p>"
             )
+    kept = gr.State(None, delete_callback=remove_folder)
+    results = ResultWidgets(tables, curve, offer, records, report, kept)
+    _bind_request(request, bar, page, sources, chosen, settings, reader)
+    begin = partial(begin_evaluation, results, settings, disk)
+    bind_job(bar, begin, [kept, *request.inputs], results.outputs, sources, chosen)
 
-    # The dataset
 
-    def fit(data: DataSet) -> Updates:
-        fitting, count = orders_for(data), min(settings.max_rows, len(data.examples))
-        choices = wrapped_choices(wrapped_for(data, WRAPPED, settings.max_orders))
-        return {
-            limit: gr.update(maximum=max(2, count), value=min(count, 6)),
-            wrapped: gr.update(choices=choices, value=[]),
-            orders: gr.update(choices=fitting, value=usual_orders(fitting)),
-        }
-
-    def choose(name: str, own: DataSet | None) -> Updates:
-        try:
-            cleared = {} if name == OWN else {message: ""}  # an upload has shown its own message
-            return fit(chosen_rows(name, own)) | cleared
-        except Exception as error:
-            return {message: notice(explain(error), kind="error")}
-
-    def upload_rows(file: str | None) -> Generator[Updates, None, None]:
-        try:
-            if file is None:
-                raise InputError("No file selected. Select a dataset file.")
-            data = yield from read_uploaded(
-                reader,
-                Path(file),
-                max_documents=settings.max_documents,
-                say=lambda sentence: {message: notice(sentence)},
+def _build_request(settings: HostSettings) -> RequestWidgets:
+    """Build the widgets of a request, for the first built-in dataset."""
+    sets = built_in_choices()
+    first = read_built_in(sets[0][1])
+    num_first, first_orders = min(settings.max_rows, len(first.examples)), orders_for(first)
+    with gr.Row(elem_classes="page-row page-measure-rows"):
+        rows = gr.Dropdown(
+            [*sets, ("My own dataset", OWN)],
+            value=sets[0][1],
+            label="Dataset",
+            elem_id="measure-rows",
+            scale=3,
+            min_width=220,
+        )
+        limit = gr.Slider(
+            1,
+            max(2, num_first),
+            value=min(num_first, 6),
+            step=1,
+            label="Number of examples",
+            elem_id="measure-limit",
+            scale=2,
+            min_width=200,
+        )
+        upload = gr.UploadButton(
+            "Upload dataset",
+            file_types=[".jsonl", ".csv"],
+            size="sm",
+            scale=0,
+            min_width=130,
+            elem_id="measure-upload",
+        )
+    message = gr.HTML("", elem_id="measure-message")
+    gr.HTML(render("measure_schema.html", rows=settings.max_rows, documents=settings.max_documents))
+    with gr.Row(elem_classes="page-row"):
+        with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
+            methods = build_method_boxes("measure-methods")
+            wrapped = build_wrapped("measure-wrapped", wrapped_for(first, WRAPPED, settings.max_orders))
+        with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
+            orders = gr.Dropdown(
+                first_orders,
+                value=usual_orders(first_orders),
+                multiselect=True,
+                allow_custom_value=True,
+                label="Orders",
+                elem_id="measure-orders",
             )
-        except Cancelled:
-            return
-        except Exception as error:
-            yield {message: notice(explain(error), kind="error"), upload: None}
-            return
-        count = len(data.examples)
-        sentence = f"{data.name}: {count} example{'s' if count != 1 else ''} (task: {data.task.label})."
-        if count >= settings.max_rows:
-            sentence += f" Only the first {settings.max_rows} examples are evaluated."
-        yield fit(data) | {own: data, rows: OWN, message: notice(sentence), upload: None}
+            meaning = gr.HTML("", elem_id="measure-meaning", elem_classes="page-message")
+    with gr.Row(elem_classes="page-row"):
+        what = gr.CheckboxGroup(
+            WHAT,
+            value=[name for _, name in WHAT],
+            label="Metrics",
+            elem_id="measure-what",
+            scale=3,
+            min_width=240,
+        )
+        length = gr.Slider(
+            4,
+            settings.max_new_tokens,
+            value=min(DEFAULT_LENGTH, settings.max_new_tokens),
+            step=4,
+            label="Max new tokens",
+            elem_id="measure-length",
+            scale=3,
+            min_width=240,
+        )
+    own = gr.State(None)
+    return RequestWidgets(rows, limit, upload, message, methods, wrapped, orders, meaning, what, length, own)
 
-    fitted = [limit, wrapped, orders]
-    picked = rows.change(  # its input event also fires when the list is left
-        choose, [rows, own], [message, *fitted], **PRIVATE_EVENT
-    )
-    uploaded = upload.upload(upload_rows, upload, [own, rows, message, upload, *fitted], **STATE_EVENT)
 
-    # The planned work
-
-    inputs = [rows, own, limit, methods, wrapped, orders, what, length]
-
-    def announce(choice: Choice | None, *values: Any) -> Updates:
-        try:
-            request = read_request(*values)
-            sentence = work_sentence(request, settings)
-            engine = sources.now(request.rows.task.name, choice)
-            estimate = ""
-            if engine is not None:
-                work = prepare_measure(engine, request, settings).work
-                estimate = sources.runs.speed(engine.model_name).estimate(work)
-        except Exception as error:
-            return {bar.status: notice(explain(error), kind="error"), bar.estimate: ""}
-        return {
-            bar.status: notice(sentence),
-            bar.estimate: notice(estimate, kind="count"),
-            meaning: orders_meaning(list(request.orders)),
-        }
-
-    changing: list[Any] = [limit, methods, wrapped, orders, what, length]
-    announced = [chosen, *inputs], [bar.status, bar.estimate, meaning]
-    gr.on(
-        [page.load, *(widget.change for widget in changing)],
-        announce,
-        *announced,
-        trigger_mode="always_last",
+def _bind_request(
+    request: RequestWidgets,
+    bar: JobBar,
+    page: gr.Blocks,
+    sources: Sources,
+    chosen: gr.State,
+    settings: HostSettings,
+    reader: FileReader,
+) -> None:
+    """Connect the dataset, and the planned work, which is announced after each change."""
+    fitted = [request.limit, request.wrapped, request.orders]
+    selected = request.rows.change(  # its input event also fires when the list is left
+        bind(choose_rows, request, settings),
+        [request.rows, request.own],
+        [request.message, *fitted],
         **PRIVATE_EVENT,
     )
-    for event in (picked, uploaded):
-        event.then(announce, *announced, **PRIVATE_EVENT)
+    uploaded = request.upload.upload(
+        bind(upload_rows, request, settings, reader),
+        request.upload,
+        [request.own, request.rows, request.message, request.upload, *fitted],
+        **STATE_EVENT,
+    )
+    planned = bind(announce, request, bar, settings, sources)
+    announced = [chosen, *request.inputs], [bar.status, bar.estimate, request.meaning]
+    changing: list[Any] = [*fitted, request.methods, request.what, request.length]
+    changes = [page.load, *(widget.change for widget in changing)]
+    gr.on(changes, planned, *announced, trigger_mode="always_last", **PRIVATE_EVENT)
+    for event in (selected, uploaded):
+        event.then(planned, *announced, **PRIVATE_EVENT)
 
-    # The job
 
-    def show(view: MeasureView) -> Updates:
-        run = view.run
-        curves = slot_curves(run) if run else []
-        return {
-            tables: results_html(view, run),
-            offer: gr.update(visible=False),
-            curve: figure_value(plot_bias_curve(curves) if curves else None),
-        }
+def fit(request: RequestWidgets, settings: HostSettings, data: DataSet) -> Updates:
+    """Return the updates of the widgets that depend on the dataset."""
+    fitting, count = orders_for(data), min(settings.max_rows, len(data.examples))
+    choices = wrapped_choices(wrapped_for(data, WRAPPED, settings.max_orders))
+    return {
+        request.limit: gr.update(maximum=max(2, count), value=min(count, 6)),
+        request.wrapped: gr.update(choices=choices, value=[]),
+        request.orders: gr.update(choices=fitting, value=usual_orders(fitting)),
+    }
 
-    def hand_over(before: Path | None, view: MeasureView) -> Updates:
-        if not view.records:
-            return {}
-        remove_folder(before)
-        folder = disk.new_folder()
-        records_file, report_file = write_files(view, folder)
-        return show(view) | {
-            kept: folder,
-            offer: gr.update(visible=True),
-            records: str(records_file),
-            report: gr.update(value=report_file and str(report_file), visible=report_file is not None),
-        }
 
-    def begin(before: Path | None, *values: Any) -> ButtonJob:
-        request = read_request(*values)
-        request.settings(settings)  # raises InputError for an invalid request
-        return ButtonJob(
-            job=Job("measure", request.methods, prepare_measure, {"request": request, "host": settings}),
-            show=within_budget(show),
-            task=request.rows.task.name,
-            cleared={},
-            kept="Completed records are kept.",
-            end=partial(hand_over, before),
+def choose_rows(request: RequestWidgets, settings: HostSettings, name: str, own: DataSet | None) -> Updates:
+    """Return the updates after the selection of a dataset."""
+    try:
+        cleared = {} if name == OWN else {request.message: ""}  # an upload has shown its own message
+        return fit(request, settings, chosen_rows(name, own)) | cleared
+    except Exception as error:
+        return {request.message: notice(explain(error), kind="error")}
+
+
+def upload_rows(
+    request: RequestWidgets, settings: HostSettings, reader: FileReader, file: str | None
+) -> Generator[Updates, None, None]:
+    """Read an uploaded dataset, and select it."""
+    try:
+        if file is None:
+            raise InputError("No file selected. Select a dataset file.")
+        data = yield from read_uploaded(
+            reader,
+            Path(file),
+            max_documents=settings.max_documents,
+            say=lambda sentence: {request.message: notice(sentence)},
         )
+    except Cancelled:
+        return
+    except Exception as error:
+        yield {request.message: notice(explain(error), kind="error"), request.upload: None}
+        return
+    count, most = len(data.examples), settings.max_rows
+    sentence = f"{data.name}: {count} example{'s' if count != 1 else ''} (task: {data.task.label})."
+    if count >= most:
+        sentence += f" Only the first {most} examples are evaluated."
+    yield fit(request, settings, data) | {
+        request.own: data,
+        request.rows: OWN,
+        request.message: notice(sentence),
+        request.upload: None,
+    }
 
-    shown = [tables, curve, offer, records, report, kept]
-    bind_job(bar, begin, [kept, *inputs], shown, sources, chosen)
+
+def announce(
+    widgets: RequestWidgets,
+    bar: JobBar,
+    settings: HostSettings,
+    sources: Sources,
+    choice: Choice | None,
+    *values: Any,
+) -> Updates:
+    """Return the updates with the planned work and the meaning of the orders."""
+    try:
+        request = read_request(*values)
+        sentence = work_sentence(request, settings)
+        engine = sources.now(request.rows.task.name, choice)
+        estimate = ""
+        if engine is not None:
+            work = prepare_measure(engine, request, settings).work
+            estimate = sources.runs.speed(engine.model_name).estimate(work)
+    except Exception as error:
+        return {bar.status: notice(explain(error), kind="error"), bar.estimate: ""}
+    return {
+        bar.status: notice(sentence),
+        bar.estimate: notice(estimate, kind="count"),
+        widgets.meaning: orders_meaning(list(request.orders)),
+    }
+
+
+def show_results(results: ResultWidgets, view: MeasureView) -> Updates:
+    """Return the updates with the tables and the curve of the records so far."""
+    run = view.run
+    curves = slot_curves(run) if run else []
+    return {
+        results.tables: results_html(view, run),
+        results.offer: gr.update(visible=False),
+        results.curve: figure_value(plot_bias_curve(curves) if curves else None),
+    }
+
+
+def offer_files(results: ResultWidgets, disk: Disk, before: Path | None, view: MeasureView) -> Updates:
+    """Write the files of an evaluation that has ended, and return the updates with all results."""
+    if not view.records:
+        return {}
+    remove_folder(before)
+    folder = disk.new_folder()
+    records_file, report_file = write_files(view, folder)
+    return show_results(results, view) | {
+        results.kept: folder,
+        results.offer: gr.update(visible=True),
+        results.records: str(records_file),
+        results.report: gr.update(value=report_file and str(report_file), visible=report_file is not None),
+    }
+
+
+def begin_evaluation(
+    results: ResultWidgets, settings: HostSettings, disk: Disk, before: Path | None, *values: Any
+) -> ButtonJob:
+    """Return the job of a request. Raises InputError for an invalid one."""
+    request = read_request(*values)
+    request.settings(settings)
+    arguments = {"request": request, "host": settings}
+    return ButtonJob(
+        job=Job("measure", request.methods, prepare_measure, arguments),
+        show=partial(Drawn().draw, partial(show_results, results)),
+        task=request.rows.task.name,
+        cleared={},
+        kept="Completed records are kept.",
+        end=partial(offer_files, results, disk, before),
+    )

@@ -1,8 +1,9 @@
 """Tab "Internals": a selection in the last run, and figures of that selection in five tabs."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any
 
 import gradio as gr
@@ -19,11 +20,10 @@ from viz.drawing.text import shorten
 from viz.page.answers.answering import FinishedRun
 from viz.page.answers.recordings import question_of, tutorial_recording
 from viz.page.attention_job import AttentionView, attention_request, prepare_attention
-from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import first_problem, notice
-from viz.page.common.figure_box import build_figure, figure_value
+from viz.page.common.widgets import PRIVATE_EVENT, bind, build_figure, figure_value
 from viz.page.internals_figures import DRAWING, FIGURES, TABS, draw_attention, how_to_read
-from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job, build_bar, build_buttons
+from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.sources import Sources
 from viz.page.selection import (
     Selection,
@@ -101,16 +101,42 @@ class View:
 
 @dataclass(frozen=True)
 class Internals:
-    """Widgets and states of the tab that other parts of the page use."""
+    """Widgets and states of the tab."""
 
+    finished: gr.State  # last run
+    bridge: gr.HTML  # selections from the browser, see BRIDGE
+    announcement: gr.HTML
+    summary: gr.HTML
+    body: gr.Column  # hidden before the first run
+    controls: dict[str, gr.Dropdown]  # by field of the selection
     tabs: gr.Tabs
+    bar: JobBar
+    pictures: dict[str, gr.HTML]  # by tab
+    figures: dict[str, gr.HTML]  # by place, see FIGURES
     view: gr.State  # view, mutated in place
     clicks: gr.Number  # number of clicks on tabs, see COUNT_CLICK
     attended: gr.State  # attention per token; None before
     wanted: gr.State  # selection of an opened session, for the next run
-    outputs: list[Any]  # widgets that `show_run` updates
-    show_run: Callable[..., Updates]  # return the updates that show a run, without drawings
-    follow: Callable[[Any], None]  # draw the tab after this event if it is open
+
+    @property
+    def drawings(self) -> list[gr.HTML]:
+        """Return the pictures and figures of all tabs."""
+        return [*self.pictures.values(), *self.figures.values()]
+
+    @property
+    def read(self) -> list[gr.State]:
+        """Return the states that a drawing depends on."""
+        return [self.finished, self.view, self.attended]
+
+    @property
+    def shown(self) -> list[Any]:
+        """Return the widgets that `draw` updates."""
+        return [*self.controls.values(), *self.drawings]
+
+    @property
+    def outputs(self) -> list[Any]:
+        """Return the widgets that `show_run` updates."""
+        return [self.summary, self.body, self.wanted, *self.shown]
 
 
 def new_picks(sent: str, heard: int) -> list[tuple[int, dict[str, Any]]]:
@@ -169,12 +195,10 @@ def summary_html(run: FinishedRun) -> str:
     return f'<div class="page-summary">{content}</div>'
 
 
-def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Internals:
-    """Build the tab, empty, and connect its events; `finished` has the last run."""
+def build_internals(finished: gr.State) -> Internals:
+    """Build the tab, empty; `finished` has the last run."""
     pictures: dict[str, gr.HTML] = {}
     figures: dict[str, gr.HTML] = {}
-    state, wanted, attended = gr.State(View()), gr.State({}), gr.State(None)
-    clicks = gr.Number(0, visible=False)
     with gr.Column(elem_id="internals-section", elem_classes="page-section"):
         bridge = gr.HTML(
             "", elem_id="pick-bridge", html_template="<span hidden>${value}</span>", js_on_load=BRIDGE
@@ -183,10 +207,12 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
         summary = gr.HTML(empty_panel(NO_RUN, press="run", label="Run"), elem_id="internals-summary")
         with gr.Column(visible=False, elem_id="internals-pictures") as body:
             with gr.Row(elem_classes="page-row page-selection"):
-                method = gr.Dropdown([], label="Method", elem_id="selected-method", min_width=140)
-                query = gr.Dropdown([], label="Query token", elem_id="query", min_width=200, scale=2)
-                layer = gr.Dropdown([], label="Layer", elem_id="layer", min_width=130)
-                head = gr.Dropdown([], label="Head", elem_id="head", min_width=130)
+                controls = {
+                    "method": gr.Dropdown([], label="Method", elem_id="selected-method", min_width=140),
+                    "query": gr.Dropdown([], label="Query token", elem_id="query", min_width=200, scale=2),
+                    "layer": gr.Dropdown([], label="Layer", elem_id="layer", min_width=130),
+                    "head": gr.Dropdown([], label="Head", elem_id="head", min_width=130),
+                }
             with gr.Tabs(elem_id="internals-tabs", selected=FIRST_TAB, overflow_behavior="wrap") as tabs:
                 for name, label in TABS:
                     with gr.Tab(label, id=name), gr.Column(elem_id=name):
@@ -198,105 +224,143 @@ def internals_tab(finished: gr.State, sources: Sources, chosen: gr.State) -> Int
                             bar = build_bar(buttons, WHAT_IS_COMPUTED, status_id="attend-status")
                         pictures[name] = gr.HTML("", elem_id=f"{name}-html")
                         with gr.Row(elem_classes="page-row"):
-                            for column in FIGURES.get(name, ()):
+                            for column in FIGURES[name]:
                                 with gr.Column(min_width=320):
                                     figures |= {place: build_figure(f"figure-{place}") for place in column}
                         gr.HTML(how_to_read(name))
-    controls: list[Any] = [method, query, layer, head]
-    drawings = [*pictures.values(), *figures.values()]
-    read = [finished, state, attended]
-    shown = [*controls, *drawings]
+    states = gr.State(View()), gr.Number(0, visible=False), gr.State(None), gr.State({})
+    return Internals(
+        finished, bridge, announcement, summary, body, controls, tabs, bar, pictures, figures, *states
+    )
 
-    def controls_of(run: FinishedRun, selection: Selection) -> Updates:
-        queries = query_choices(run, selection.method)
-        return {
-            method: selection.method,
-            query: gr.update(choices=queries, value=str(selection.query)),
-            layer: _shown(selection.layer),
-            head: _shown(selection.head),
-        }
 
-    def show_run(run: FinishedRun | None, view: View) -> Updates:
-        if run is None or view.selection is None:
-            return {}
-        first, view.begun = view.selection, view.begun + 1
-        methods = [(METHODS[name].label, name) for name in run.result.traces]
-        num_layers, num_heads = layers_and_heads(run)
-        return controls_of(run, first) | {
-            summary: summary_html(run),
-            body: gr.update(visible=True),
-            wanted: {},
-            method: gr.update(choices=methods, value=first.method),
-            layer: gr.update(choices=_numbered("layer", num_layers), value=_shown(first.layer)),
-            head: gr.update(choices=_numbered("head", num_heads), value=_shown(first.head)),
-            **dict.fromkeys(drawings, ""),
-        }
-
-    def draw(run: FinishedRun | None, view: View, attended: AttentionView | None) -> Any:
-        if run is None or view.selection is None:
-            return gr.skip()
-        view.begun += 1
-        begun, selection, tab = view.begun, view.selection, view.tab
-        made = DRAWING[tab](run, selection) if tab in DRAWING else draw_attention(run, selection, attended)
-        updates = controls_of(run, selection) | {pictures[tab]: made.html}
-        for place in (place for column in FIGURES.get(tab, ()) for place in column):
-            updates[figures[place]] = figure_value(made.figures.get(place))
-        return updates if view.begun == begun else gr.skip()
-
-    def draw_if_open(run: FinishedRun | None, view: View, attended: AttentionView | None) -> Any:
-        return draw(run, view, attended) if view.page_tab == LAB else gr.skip()
-
-    def follow(event: Any) -> None:
-        # Drawn once the old pictures are away: a tab that was opened in between would be emptied and stay so.
-        event.then(draw_if_open, read, shown, **PRIVATE_EVENT)
-
-    def take_picks(sent: str, run: FinishedRun | None, view: View, attended: AttentionView | None) -> Any:
-        picks = new_picks(sent, view.heard)
-        if not picks:
-            return gr.skip()
-        view.heard = picks[-1][0]
-        if run is None or view.selection is None:
-            return gr.skip()
-        announced: Updates = {}
-        for _, what in picks:
-            view.selection, label = after_pick(run, view.selection, what)
-            announced |= {announcement: spoken(label)} if label else {}
-        updates = draw(run, view, attended)
-        return updates | announced if isinstance(updates, dict) and method in updates else updates
-
-    def take_controls(
-        run: FinishedRun | None, view: View, attended: AttentionView | None, *values: Any
-    ) -> Any:
-        if run is None or view.selection is None or None in values:
-            return gr.skip()
-        view.selection = after_control(run, view.selection, *values)
-        return draw(run, view, attended)
-
-    # gradio reads the hints of functions that take an event, so these name no type that is not imported.
-    def open_tab(event: gr.EventData, run: Any, view: View, attended: Any, click: Any) -> Any:
-        view.open_tab(opened_label(event), click or 0)
-        return draw(run, view, attended)
-
+def bind_internals(tab: Internals, sources: Sources, chosen: gr.State) -> None:
+    """Connect the events of the tab."""
     newest = {"trigger_mode": "always_last", **PRIVATE_EVENT}
-    bridge.select(take_picks, [bridge, *read], [announcement, *shown], **newest)
-    gr.on([widget.input for widget in controls], take_controls, [*read, *controls], shown, **newest)
-    numbered = [*read, clicks]
-    tabs.select(open_tab, numbered, shown, trigger_mode="multiple", js=COUNT_CLICK, **PRIVATE_EVENT)
+    controls: list[Any] = [*tab.controls.values()]
+    tab.bridge.select(
+        bind(take_picks, tab), [tab.bridge, *tab.read], [tab.announcement, *tab.shown], **newest
+    )
+    gr.on(
+        [widget.input for widget in controls],
+        bind(take_controls, tab),
+        [*tab.read, *controls],
+        tab.shown,
+        **newest,
+    )
+    tab.tabs.select(
+        bind(open_tab, tab),
+        [*tab.read, tab.clicks],
+        tab.shown,
+        trigger_mode="multiple",
+        js=COUNT_CLICK,
+        **PRIVATE_EVENT,
+    )
+    begin = partial(begin_attention, tab)
+    computed = bind_job(tab.bar, begin, [tab.finished, tab.view], [tab.attended], sources, chosen)
+    computed.then(bind(draw, tab), tab.read, tab.shown, **PRIVATE_EVENT)
 
-    def begin(run: FinishedRun | None, view: View) -> ButtonJob:
-        if run is None or view.selection is None:
-            raise InputError("No run yet. Click Run first.")
-        request = attention_request(run, view.selection)
-        return ButtonJob(
-            job=Job("attention", request.methods, prepare_attention, {"request": request}),
-            show=lambda view: {attended: view} if view.weights else {},
-            task=run.form.task if run.form else USUAL_TASK,
-            cleared={},
-        )
 
-    computed = bind_job(bar, begin, [finished, state], [attended], sources, chosen)
-    computed.then(draw, read, shown, **PRIVATE_EVENT)
-    return Internals(tabs, state, clicks, attended, wanted, [summary, body, wanted, *shown], show_run, follow)
+def follow(tab: Internals, event: Any) -> None:
+    """Draw the open tab of figures after an event that shows another run.
+
+    Drawn once the old pictures are away: a tab that was opened in between would be emptied and stay so.
+    """
+    event.then(bind(draw_if_open, tab), tab.read, tab.shown, **PRIVATE_EVENT)
+
+
+def show_selection(tab: Internals, run: FinishedRun, selection: Selection) -> Updates:
+    """Return the updates of the dropdowns."""
+    num_layers, num_heads = layers_and_heads(run)
+    choices = {
+        "method": (selection.method, [(METHODS[name].label, name) for name in run.result.traces]),
+        "query": (str(selection.query), query_choices(run, selection.method)),
+        "layer": (_shown(selection.layer), _numbered("layer", num_layers)),
+        "head": (_shown(selection.head), _numbered("head", num_heads)),
+    }
+    return {
+        tab.controls[name]: gr.update(choices=offered, value=value)
+        for name, (value, offered) in choices.items()
+    }
+
+
+def show_run(tab: Internals, run: FinishedRun | None, view: View) -> Updates:
+    """Return the updates that show a run, without drawings."""
+    if run is None or view.selection is None:
+        return {}
+    view.begun += 1
+    return show_selection(tab, run, view.selection) | {
+        tab.summary: summary_html(run),
+        tab.body: gr.update(visible=True),
+        tab.wanted: {},
+        **dict.fromkeys(tab.drawings, ""),
+    }
+
+
+def draw(tab: Internals, run: FinishedRun | None, view: View, attended: AttentionView | None) -> Any:
+    """Return the updates that draw the open tab of figures; none if a newer event has started."""
+    if run is None or view.selection is None:
+        return gr.skip()
+    view.begun += 1
+    begun, selection, name = view.begun, view.selection, view.tab
+    drawing = DRAWING.get(name)
+    content = drawing(run, selection) if drawing else draw_attention(run, selection, attended)
+    updates = show_selection(tab, run, selection) | {tab.pictures[name]: content.html}
+    for place in (place for column in FIGURES[name] for place in column):
+        updates[tab.figures[place]] = figure_value(content.figures.get(place))
+    return updates if view.begun == begun else gr.skip()
+
+
+def draw_if_open(tab: Internals, run: FinishedRun | None, view: View, attended: AttentionView | None) -> Any:
+    """Return the updates of `draw` while the tab of the page is open."""
+    return draw(tab, run, view, attended) if view.page_tab == LAB else gr.skip()
+
+
+def take_picks(
+    tab: Internals, sent: str, run: FinishedRun | None, view: View, attended: AttentionView | None
+) -> Any:
+    """Apply new selections of the browser, and draw."""
+    picks = new_picks(sent, view.heard)
+    if not picks:
+        return gr.skip()
+    view.heard = picks[-1][0]
+    if run is None or view.selection is None:
+        return gr.skip()
+    announced: Updates = {}
+    for _, what in picks:
+        view.selection, label = after_pick(run, view.selection, what)
+        announced |= {tab.announcement: spoken(label)} if label else {}
+    updates = draw(tab, run, view, attended)
+    return updates | announced if isinstance(updates, dict) and tab.controls["method"] in updates else updates
+
+
+def take_controls(
+    tab: Internals, run: FinishedRun | None, view: View, attended: AttentionView | None, *values: Any
+) -> Any:
+    """Apply a change of a dropdown, and draw."""
+    if run is None or view.selection is None or None in values:
+        return gr.skip()
+    view.selection = after_control(run, view.selection, *values)
+    return draw(tab, run, view, attended)
+
+
+def open_tab(tab: Internals, event: gr.EventData, run: Any, view: View, attended: Any, click: Any) -> Any:
+    """Note the opened tab of figures, and draw it."""
+    view.open_tab(opened_label(event), click or 0)
+    return draw(tab, run, view, attended)
+
+
+def begin_attention(tab: Internals, run: FinishedRun | None, view: View) -> ButtonJob:
+    """Return the job that computes token-level attention. Raises InputError before the first run."""
+    if run is None or view.selection is None:
+        raise InputError("No run yet. Click Run first.")
+    request = attention_request(run, view.selection)
+    return ButtonJob(
+        job=Job("attention", request.methods, prepare_attention, {"request": request}),
+        show=lambda view: {tab.attended: view} if view.weights else {},
+        task=run.form.task if run.form else USUAL_TASK,
+        cleared={},
+    )
 
 
 def _numbered(word: str, count: int) -> list[tuple[str, str]]:

@@ -16,18 +16,16 @@ from viz.figures.order_effects import plot_order_effects
 from viz.figures.position_sweep import plot_position_sweep
 from viz.page.answers.stale import Origin
 from viz.page.answers.workspace import Workspace
-from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
-from viz.page.common.figure_box import build_figure, figure_value
 from viz.page.common.host_settings import HostSettings
+from viz.page.common.widgets import PRIVATE_EVENT, build_figure, figure_value
 from viz.page.form.documents import DOCUMENTS, capital, read_entries
 from viz.page.form.examples import FormExample
 from viz.page.form.form import read_form
-from viz.page.form.method_boxes import DEFAULT_METHODS
+from viz.page.form.options import DEFAULT_METHODS
 from viz.page.internals_figures import how_to_read
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job, build_bar, build_buttons
-from viz.page.jobs.model_pool import Choice
-from viz.page.jobs.sources import Sources
+from viz.page.jobs.sources import Choice, Sources
 from viz.page.position_sweep_job import SweepView, prepare_sweep
 
 LABELS = {row.name: row.label for row in METHODS.values()}

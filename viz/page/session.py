@@ -12,11 +12,10 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, field
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
-from viz.page.common.bounds import check_limit
-from viz.page.common.failures import first_problem
+from viz.page.common.failures import check_limit, first_problem
 from viz.page.form.documents import SentEntries
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
-from viz.page.form.method_boxes import OFFERED
+from viz.page.form.options import OFFERED
 
 MAX_LINK_CHARACTERS = 32_000
 """Maximum characters of a session in a link: a command line of Windows has at most 32,767."""

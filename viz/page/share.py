@@ -11,11 +11,10 @@ from viz.page.answers.answering import FinishedRun
 from viz.page.answers.choosing import filled, filled_widgets
 from viz.page.answers.workspace import Workspace
 from viz.page.bundle import NAME, bundle
-from viz.page.common.bounds import check_limit
 from viz.page.common.disk import Disk, remove_folder
-from viz.page.common.event_options import PRIVATE_EVENT
-from viz.page.common.failures import explain, notice
+from viz.page.common.failures import check_limit, explain, notice
 from viz.page.common.host_settings import HostSettings
+from viz.page.common.widgets import PRIVATE_EVENT
 from viz.page.form.examples import NO_EXAMPLE
 from viz.page.form.form import read_form
 from viz.page.form.read_only import check_shipped

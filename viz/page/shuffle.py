@@ -22,16 +22,14 @@ from viz.page.answers.stale import Origin, changes
 from viz.page.answers.workspace import Workspace, has_text, keep_accepted, orders_before, run_begun, show
 from viz.page.certificate_files import write_certificate
 from viz.page.common.disk import Disk, remove_folder
-from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
-from viz.page.common.figure_box import build_figure, figure_value
 from viz.page.common.host_settings import HostSettings
+from viz.page.common.widgets import PRIVATE_EVENT, build_figure, figure_value
 from viz.page.form.documents import read_entries
 from viz.page.form.form import read_form
-from viz.page.form.orders import orders_label, tries_all, with_controls
+from viz.page.form.options import orders_label, tries_all, with_controls
 from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job
-from viz.page.jobs.model_pool import Choice
-from viz.page.jobs.sources import Sources
+from viz.page.jobs.sources import Choice, Sources
 from viz.page.shuffle_job import OrdersTried, prepare_shuffle
 
 EMPTY_TEXT = "Run all orders to compare the answers and log-probabilities across document orders."

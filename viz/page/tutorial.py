@@ -29,8 +29,8 @@ from viz.figures.shuffle import plot_answers
 from viz.page.answers.answering import FinishedRun, TriedOrder
 from viz.page.answers.cards import is_correct_by
 from viz.page.answers.recordings import Recording, question_of, tutorial_recording
-from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.theme import PLOTLY, SCRIPTS
+from viz.page.common.widgets import PRIVATE_EVENT
 from viz.page.form.examples import load_examples
 from viz.page.internals_figures import of_method
 from viz.page.running_example import running_example_html

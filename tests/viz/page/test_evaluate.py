@@ -19,10 +19,10 @@ from tests.support.records import run_info, swept
 from tests.support.running import sources_of
 from tests.support.widgets import built, whole_page
 from viz.page import evaluate, evaluate_job
-from viz.page.common.bounds import MAX_ROWS
 from viz.page.common.disk import Disk
+from viz.page.common.failures import MAX_ROWS
 from viz.page.common.host_settings import DEFAULTS
-from viz.page.evaluate import chosen_rows, evaluate_tab, within_budget
+from viz.page.evaluate import Drawn, chosen_rows, evaluate_tab
 from viz.page.evaluate_job import MeasureView
 from viz.page.files.data_sets import (
     OWN,
@@ -38,7 +38,7 @@ from viz.page.files.data_sets import (
 )
 from viz.page.files.reading_files import FileReader, without_progress
 from viz.page.form.documents import entries_from, entries_json
-from viz.page.form.method_boxes import OFFERED, WRAPPED, wrapped_choices
+from viz.page.form.options import OFFERED, WRAPPED, wrapped_choices
 from viz.page.jobs.loading import EngineSource
 
 SETS = [name for _, name in built_in_choices()]
@@ -152,11 +152,11 @@ def test_tables_are_drawn_within_a_share_of_the_time(clock: list[float]) -> None
         clock[0] += 1  # second
         return {"tables": len(view.records)}
 
-    show, record = within_budget(draw), swept("a", "pine", 0, score=1.0)
+    drawing, record = Drawn(), swept("a", "pine", 0, score=1.0)
     updates = []
     for number in range(1_000):
         clock[0] += 0.1
-        updates.append(show(MeasureView("", run_info(), (), (record,) * number)))
+        updates.append(drawing.draw(draw, MeasureView("", run_info(), (), (record,) * number)))
     assert updates[:3] == [{}, {"tables": 1}, {}] and 5 <= len(drawn) <= 7
 
 

@@ -27,8 +27,9 @@ from viz.page.common.host_settings import HostSettings
 from viz.page.form.documents import entries_from
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
+from viz.page.jobs import sources as sources_module
 from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.model_pool import Choice, ModelPool
+from viz.page.jobs.sources import Choice, Sources
 from viz.page.model_choice import facts_html
 
 FIRST = load_examples()[0]
@@ -128,20 +129,16 @@ def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(folders: dic
     assert last_update("first")[event.outputs[2]] is None, "results of the host's model stay current"
 
 
-def test_facts_state_the_memory_of_each_dtype() -> None:
+def test_facts_state_the_memory_of_each_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
     model = LoadableModel("a", "folder", 0, 512, "llama", True, "", 10**9)
     sizes = {dtype: in_words(model.memory_bytes(dtype)) for dtype in BYTES}
+    monkeypatch.setattr(sources_module, "describe", lambda name: model)
+    monkeypatch.setattr(sources_module, "free_memory", lambda device: model.memory_bytes("float32"))
     host = EngineSource(lambda: pytest.fail("not needed"), "host")
-    pool = ModelPool(
-        Choice("host", "float32"),
-        host,
-        load=lambda *_: pytest.fail("not needed"),
-        describe=lambda name: model,
-        free=lambda device: model.memory_bytes("float32"),
-    )
+    sources = Sources(Choice("host", "float32"), host, allowed=None)
     facts = {
         one.all("dt")[0].text: one.all("dd")[0].text
-        for one in read_html(facts_html(pool, Choice("a", "4bit"))).all("div")
+        for one in read_html(facts_html(sources, Choice("a", "4bit"))).all("div")
         if len(one.all("dt")) == 1
     }
     exceeds = " (exceeds free memory)"

@@ -5,8 +5,6 @@ from collections.abc import Generator
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, ModelError
@@ -16,64 +14,9 @@ from tests.support.runs import THREE, form_of, swapped
 from viz.page.answers.cards import stopped_cards, waiting_cards
 from viz.page.answers.workspace import instruction_for
 from viz.page.form.checks import form_layout
-from viz.page.form.documents import Entry, entries_json, read_entries
+from viz.page.form.documents import Entry
 from viz.page.form.form import Form, count_tokens
-from viz.page.form.pasting import split_pasted
 from viz.page.jobs.loading import EngineSource
-
-# The documents editor
-
-
-@given(st.permutations(range(6)), st.lists(st.tuples(st.text(), st.text()), min_size=6, max_size=6))
-def test_documents_are_the_same_after_a_way_to_the_browser_and_back(
-    letters: list[int], texts: list[tuple[str, str]]
-) -> None:
-    entries = tuple(Entry(letter, *pair) for letter, pair in zip(letters, texts, strict=True))
-    assert read_entries(entries_json(entries)) == entries
-
-
-@pytest.mark.parametrize(
-    ("sent", "sentence"),
-    [
-        ("not JSON", "Invalid documents: the whole: invalid json"),
-        ('[{"letter": "0"}]', "Invalid documents: 0.letter: input should be a valid integer"),
-        ('[{"letter": 0, "text": "\\ud800"}]', "Invalid documents: the whole: invalid json"),
-        ('[{"letter": 1}]', "Invalid document ids: expected 0 to 0"),
-        ('[{"letter": 0}, {"letter": 0}]', "Invalid document ids: expected 0 to 1"),
-        (f"[{', '.join(['{}'] * 21)}]", "Invalid documents: "),
-    ],
-)
-def test_what_are_no_documents_is_refused_in_a_sentence(sent: str, sentence: str) -> None:
-    with pytest.raises(InputError) as refused:
-        read_entries(sent)
-    assert str(refused.value).startswith(sentence)
-
-
-@pytest.mark.parametrize(
-    ("pasted", "expected"),
-    [
-        ("one\n\ntwo\nlines\n \n\nthree", [("", "one"), ("", "two\nlines"), ("", "three")]),
-        ("first\n\nstill first\n---\nsecond", [("", "first\n\nstill first"), ("", "second")]),
-        ("# Tides\r\nThe Moon\r\n\r\nwind", [("Tides", "The Moon"), ("", "wind")]),
-        ("# only a heading", [("", "# only a heading")]),
-    ],
-)
-def test_pasted_text_is_split_at_rules_or_blank_lines(pasted: str, expected: list[tuple[str, str]]) -> None:
-    assert [(document.title, document.text) for document in split_pasted(pasted)] == expected
-
-
-@pytest.mark.parametrize(
-    ("pasted", "sentence"),
-    [
-        ("---\n \n---", "No text to add"),
-        ("a\n\n" * 200_000, "Pasted text too long: 600,000 characters (limit: 500,000)"),
-    ],
-)
-def test_unsplittable_text_shows_its_problem(pasted: str, sentence: str) -> None:
-    with pytest.raises(InputError) as refused:
-        split_pasted(pasted)
-    assert sentence in str(refused.value)
-
 
 # The form and its tokens
 

@@ -16,10 +16,10 @@ from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
 from tests.support.junk import JUNK
 from tests.support.widgets import whole_page
-from viz.page.common.bounds import MAX_DOCUMENTS
+from viz.page.common.failures import MAX_DOCUMENTS
 from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
-from viz.page.form.method_boxes import OFFERED
+from viz.page.form.options import OFFERED
 from viz.page.internals import View
 from viz.page.session import LARGEST_BYTES, Session, from_code, from_file, session_of, to_code, to_json
 from viz.page.share import opened_sentence

@@ -29,12 +29,12 @@ from viz.page.answers.stale import Origin
 from viz.page.answers.workspace import Workspace
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS
-from viz.page.form import orders
+from viz.page.form import options
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.examples import NO_EXAMPLE, load_examples
 from viz.page.form.form import form_request
-from viz.page.form.orders import with_controls
+from viz.page.form.options import with_controls
 from viz.page.jobs.loading import EngineSource
 from viz.page.shuffle import answer_behind, shuffle_tab
 from viz.page.shuffle_job import OrdersTried, caption_of, orders_for, prepare_shuffle
@@ -66,7 +66,7 @@ def certificate_of(tried: OrdersTried) -> Certificate:
 
 
 def test_the_page_and_the_engine_agree_on_which_orders_are_tried() -> None:
-    assert orders.ALL_ORDERS_UP_TO == ALL_ORDERS_UP_TO
+    assert options.ALL_ORDERS_UP_TO == ALL_ORDERS_UP_TO
     assert len(orders_for(3, 2, 0)) == math.factorial(3)
     assert len(orders_for(8, 6, 0)) == 6 and orders_for(8, 6, 0)[0] == tuple(range(8))
     assert orders_for(8, 6, 0) == orders_for(8, 6, 0) != orders_for(8, 6, 1)

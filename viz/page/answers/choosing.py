@@ -8,13 +8,13 @@ import gradio as gr
 from pine_engine.prompts.tasks import TASKS
 from viz.page.answers.recorded_answers import recorded_of
 from viz.page.answers.workspace import Workspace, instruction_for, show
-from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
+from viz.page.common.widgets import PRIVATE_EVENT
 from viz.page.form.documents import entries_json
 from viz.page.form.editor import documents_heading, pasted_words, question_words, words
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
-from viz.page.form.method_boxes import DEFAULT_METHODS
+from viz.page.form.options import DEFAULT_METHODS
 
 
 def bind_choices(page: Workspace, examples: Sequence[FormExample]) -> None:

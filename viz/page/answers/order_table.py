@@ -21,7 +21,7 @@ from viz.figures.positions_by_order import DocumentPositions, default_head, docu
 from viz.page.answers.answering import FinishedRun
 from viz.page.answers.base_rate import base_rate_sentence
 from viz.page.answers.cards import Shown, is_correct_by
-from viz.page.common.bounds import MAX_DOCUMENTS
+from viz.page.common.failures import MAX_DOCUMENTS
 
 LEGEND = "= same answer as in the first order, ≠ another answer"  # of marks without accepted answers
 

@@ -7,7 +7,7 @@ from viz.drawing.identity import document_letter
 from viz.drawing.markup import render
 from viz.drawing.text import join_words
 from viz.page.form.form import Form
-from viz.page.jobs.model_pool import Choice
+from viz.page.jobs.sources import Choice
 
 
 @dataclass(frozen=True)

@@ -16,20 +16,28 @@ from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_
 from viz.page.answers.order_table import build_order_table, order_table_json, with_run
 from viz.page.answers.recorded_answers import recorded_of
 from viz.page.answers.stale import Origin, changes
-from viz.page.common.event_options import PRIVATE_EVENT
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.common.widgets import PRIVATE_EVENT
 from viz.page.files.reading_files import FileReader
-from viz.page.form.editor import Editor, bind_editor, build_cards, documents_heading, question_words
+from viz.page.form.editor import (
+    bind_editor,
+    build_cards,
+    build_editor,
+    documents_heading,
+    question_words,
+)
 from viz.page.form.examples import NO_EXAMPLE, FormExample, accepted_for, example_of
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form
-from viz.page.form.method_boxes import DEFAULT_METHODS, build_method_boxes
-from viz.page.form.orders import DEFAULT_ORDERS, build_orders, orders_label
-from viz.page.form.splitting_panel import splitting_panel
-from viz.page.form.upload import bind_upload
+from viz.page.form.options import (
+    DEFAULT_METHODS,
+    DEFAULT_ORDERS,
+    build_method_boxes,
+    build_orders,
+    orders_label,
+)
 from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job, build_bar, build_buttons
-from viz.page.jobs.model_pool import Choice
-from viz.page.jobs.sources import Sources
+from viz.page.jobs.sources import Choice, Sources
 
 DEFAULT_LENGTH = 48
 
@@ -68,9 +76,6 @@ class Workspace:
                     min_width=190,
                     scale=2,
                 )
-            self.splitting = gr.Accordion(
-                "Split a math problem", open=False, visible=TASKS[first.task].splits, elem_id="splitting"
-            )
             cards = build_cards(form.entries, nouns, settings.max_documents)
             with gr.Row(elem_classes="page-row page-run-bar"):
                 shuffle_buttons = build_buttons(
@@ -93,7 +98,7 @@ class Workspace:
                 with gr.Row(elem_classes="page-row page-documents-head"):
                     self.heading = gr.HTML(documents_heading(nouns), min_width=80)
                     self.total = gr.HTML("", elem_id="total", min_width=160)
-                self.editor = Editor(cards, nouns, settings.max_documents)
+                self.editor = build_editor(cards, first.task, settings.max_documents)
                 self._build_settings(first, settings)
                 orders = build_orders(len(form.entries), settings.max_orders)
                 self.sample, self.num_orders, self.seed, self.controls = orders
@@ -159,17 +164,8 @@ def bind_workspace(
     page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings, reader: FileReader
 ) -> Any:
     """Connect the widgets; return the event of a run."""
-    bind_editor(page.editor)
-    if not settings.read_only:
-        bind_upload(page.editor, reader)
-        splitting_panel(
-            page.splitting,
-            page.editor,
-            task=page.task,
-            question=page.question,
-            instruction=page.instruction,
-            accepted=page.accepted,
-        )
+    problem = [page.instruction, page.question, page.accepted]
+    bind_editor(page.editor, reader, task=page.task, problem=problem)
     return _bind_run(page, sources, chosen, settings)
 
 

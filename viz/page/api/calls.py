@@ -26,9 +26,9 @@ from pine_engine.prompts.tasks import USUAL_TASK
 from pine_engine.scheduling.runs import Job
 from viz.page.answers.answering import prepare_answers
 from viz.page.api.results import ApiResult, MethodName, compared, measured, shuffled, traced
-from viz.page.common.event_options import MODEL_EVENT
 from viz.page.common.failures import explain
 from viz.page.common.host_settings import HostSettings
+from viz.page.common.widgets import MODEL_EVENT
 from viz.page.evaluate_job import MeasureRequest, prepare_measure
 from viz.page.files.data_sets import DataSet, read_uploaded
 from viz.page.files.reading_files import FileReader, without_progress

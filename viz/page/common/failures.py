@@ -1,4 +1,4 @@
-"""Error messages: one sentence for the user, the traceback for the log."""
+"""Upper limits of the page, and error messages: a sentence for the user, the traceback for the log."""
 
 import logging
 import traceback
@@ -7,12 +7,22 @@ from markupsafe import Markup
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from pine_engine.errors import PineError, is_out_of_memory
+from pine_engine.errors import InputError, PineError, is_out_of_memory
 from viz.page.common.disk import FULL, is_disk_full
 
 log = logging.getLogger(__name__)
 
+MAX_DOCUMENTS = 20  # documents of a request or of a row of a dataset
+MAX_ROWS = 200  # examples of a dataset
+MAX_UPLOAD_MB = 10  # size of an uploaded file in megabytes; app.py passes it to gradio
+
 OUT_OF_MEMORY = "Out of memory. Your input is kept. Try again later, or with fewer or shorter documents."
+
+
+def check_limit(problem: str, count: int, limit: int, advice: str, *, unit: str = "") -> None:
+    """Raise InputError if a count is beyond its limit: "Input too long: 9 tokens (limit: 8). Shorten it."."""
+    if count > limit:
+        raise InputError(f"{problem}: {count:,}{unit} (limit: {limit:,}). {advice}")
 
 
 def explain(error: Exception) -> str:

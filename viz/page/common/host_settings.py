@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 from pine_engine.input_validation import describe
 from pine_engine.models.dtypes import RequestedDtype
 from pine_engine.server.addresses import Network
-from viz.page.common.bounds import MAX_DOCUMENTS, MAX_ROWS
+from viz.page.common.failures import MAX_DOCUMENTS, MAX_ROWS
 
 MAX_ANSWER_TOKENS = 500  # upper limit of new tokens of an answer
 MAX_DOCUMENT_ORDERS = 120  # upper limit of document orders: all orders of five documents

@@ -12,7 +12,7 @@ from pine_engine.evaluation.document_orders import ORDERS, check_orders
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.settings import choose, max_visited
 from pine_engine.prompts.tasks import TASKS, Task
-from viz.page.common.bounds import MAX_ROWS
+from viz.page.common.failures import MAX_ROWS
 from viz.page.common.theme import ASSETS
 from viz.page.files.reading_files import FileReader
 

@@ -4,7 +4,7 @@ import pine_engine as pine
 from pine_engine.errors import InputError
 from pine_engine.prompts.layout import TokenLayout
 from viz.drawing.identity import document_letter
-from viz.page.common.bounds import check_limit
+from viz.page.common.failures import check_limit
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.documents import capital
 from viz.page.form.form import Form, form_request

@@ -1,6 +1,7 @@
-"""Documents of a form and their JSON; a letter stays with its document when it is moved."""
+"""Documents of a form, their JSON, and pasted texts; a letter stays with its document when it is moved."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated
@@ -8,11 +9,19 @@ from typing import Annotated
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from pine_engine.errors import InputError
+from pine_engine.prompts.math_premises import Premises, split_problem, split_sentences
+from pine_engine.prompts.prompt import Document
+from pine_engine.prompts.request import DataRow
 from pine_engine.prompts.tasks import Nouns
-from viz.page.common.bounds import MAX_DOCUMENTS
-from viz.page.common.failures import first_problem
+from viz.page.common.failures import MAX_DOCUMENTS, check_limit, first_problem
 
 DOCUMENTS = Nouns()  # default labels of documents
+
+MAX_PASTED_CHARACTERS = 500_000  # maximum characters of a pasted text
+MAX_PROBLEM_CHARACTERS = 20_000  # maximum characters of a math problem; one has a few hundred
+# Pasted documents are separated by a line with a rule, or by at least one blank line.
+_RULE = re.compile(r"^[ \t]*-{3,}[ \t]*(?:\n|$)", re.MULTILINE)
+_BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
 
 
 def capital(text: str) -> str:
@@ -68,3 +77,55 @@ def room_beside(entries: Entries, most: int) -> int:
     """Return the number of documents that can be added; new ones replace empty ones."""
     filled = sum(bool(entry.title.strip() or entry.text.strip()) for entry in entries)
     return max(0, most - filled)
+
+
+# Pasted texts
+
+
+def split_pasted(text: str) -> list[Document]:
+    """Split a pasted text into documents at lines of ---, or at blank lines if there are none.
+
+    A first line that starts with # is the title. Raises InputError if the text is empty or too long.
+    """
+    advice = "Paste a smaller part."
+    check_limit("Pasted text too long", len(text), MAX_PASTED_CHARACTERS, advice, unit=" characters")
+    text = text.replace("\r\n", "\n")
+    separator = _RULE if _RULE.search(text) else _BLANK_LINES
+    documents = []
+    for part in filter(None, (part.strip() for part in separator.split(text))):
+        first, _, rest = part.partition("\n")
+        if first.startswith("#") and rest.strip():
+            documents.append(Document(rest.strip(), first.lstrip("# ").strip()))
+        else:
+            documents.append(Document(part))
+    if not documents:
+        raise InputError("No text to add. Paste text first.")
+    return documents
+
+
+def pasted_sentence(count: int, room: int, most: int) -> str:
+    """Describe the number of documents added, and of those that did not fit."""
+    added = min(count, room)
+    sentence = f"Added {added} document{'s' if added != 1 else ''}."
+    if count > room:
+        sentence += f" {count - room} not added: at most {most} documents are allowed."
+    return sentence
+
+
+def read_problem(text: str, most: int = MAX_DOCUMENTS) -> DataRow:
+    """Split a pasted math problem into instruction, conditions and question.
+
+    Two lines of ---, before and after the conditions, override the split by wording. Raises InputError if the
+    text is too long, or has no conditions, too many of them, or no text after them.
+    """
+    check_limit("Problem too long", len(text), MAX_PROBLEM_CHARACTERS, "Shorten it.", unit=" characters")
+    parts = _RULE.split(text.replace("\r\n", "\n"))
+    is_marked = len(parts) == 3
+    problem = Premises(parts[0], split_sentences(parts[1]), parts[2]) if is_marked else split_problem(text)
+    if not problem.premises:
+        raise InputError("No conditions found. Put a line of --- before and after those of the problem.")
+    check_limit("Too many conditions", len(problem.premises), most, "Shorten the problem.")
+    row = problem.row("problem")
+    if not row.question:
+        raise InputError("No text left for the question. Put it after the conditions.")
+    return row

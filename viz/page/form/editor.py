@@ -1,22 +1,36 @@
 """Documents editor: one widget whose value is all documents, and ways to add several at once."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
 import gradio as gr
 
-from pine_engine.errors import InputError
+from pine_engine.errors import Cancelled, InputError
+from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.prompt import Document
-from pine_engine.prompts.tasks import Nouns
+from pine_engine.prompts.tasks import TASKS, Nouns
 from viz.drawing.identity import document_letter, document_segment, segment_badge
 from viz.drawing.markup import render
-from viz.page.common.bounds import MAX_DOCUMENTS, MAX_UPLOAD_MB
-from viz.page.common.event_options import PRIVATE_EVENT
-from viz.page.common.failures import explain, notice
-from viz.page.form.documents import Entries, capital, entries_json, read_entries, room_beside
+from viz.page.common.failures import MAX_DOCUMENTS, MAX_UPLOAD_MB, explain, notice
+from viz.page.common.widgets import PRIVATE_EVENT, STATE_EVENT, bind
+from viz.page.files.reading_files import FileReader
+from viz.page.form.documents import (
+    Entries,
+    Entry,
+    capital,
+    entries_json,
+    pasted_sentence,
+    read_entries,
+    read_problem,
+    room_beside,
+    split_pasted,
+)
 from viz.page.form.examples import are_of_example
-from viz.page.form.pasting import pasted_sentence, split_pasted
+from viz.page.form.form import check_size
+from viz.page.jobs.job_bar import Updates
 
 ENDINGS = (".txt", ".md", ".pdf", ".csv", ".jsonl")
 REPLACED = " Removed those of the example. Undo restores them."
@@ -87,60 +101,164 @@ def build_cards(entries: Entries, nouns: Nouns, most: int) -> gr.HTML:
     )
 
 
+@dataclass(frozen=True)
 class Editor:
-    """Cards of the documents, ways to add several at once, and the maximum number of documents.
+    """Widgets of the documents editor, and the maximum number of documents.
 
-    The value of the cards, of all documents in slot order, is parsed by `read_entries`. assets/documents.js
+    The value of `cards`, of all documents in slot order, is parsed by `read_entries`. assets/documents.js
     edits them in the browser without requests to the server. The event `input` reports each edit and each
     value from the server; assets/typing.js reports typing. The cards are no subclass of gr.HTML, because
     gradio writes a file for each component class.
     """
 
-    def __init__(self, cards: gr.HTML, nouns: Nouns, most: int) -> None:
-        self.cards, self.most = cards, most
-        with gr.Row(elem_classes="page-row page-files"):
-            self.files = gr.UploadButton(
-                "Upload files",
-                file_count="multiple",
-                file_types=list(ENDINGS),
-                size="sm",
-                min_width=90,
-                elem_id="add-files",
+    cards: gr.HTML
+    most: int
+    files: gr.UploadButton
+    pasted: gr.Textbox
+    paste: gr.Button
+    split: gr.Button  # visible for tasks whose documents are sentences of one text
+    message: gr.HTML
+    uploaded: gr.State  # documents of the uploaded files, and a sentence
+
+
+def build_editor(cards: gr.HTML, task: str, most: int) -> Editor:
+    """Build the ways to add several documents at once to the cards."""
+    with gr.Row(elem_classes="page-row page-files"):
+        files = gr.UploadButton(
+            "Upload files",
+            file_count="multiple",
+            file_types=list(ENDINGS),
+            size="sm",
+            min_width=90,
+            elem_id="add-files",
+        )
+        gr.HTML(limits_html(most), elem_classes="page-limits")
+    with gr.Accordion("Paste multiple documents", open=False, elem_id="paste-panel"):
+        pasted = gr.Textbox(
+            info="Separate documents with a blank line or ---. Start a title line with #.",
+            placeholder="# Tides\nThe Moon pulls the sea ...\n---\n# Wind\nAir moves to low pressure ...",
+            lines=5,
+            max_lines=12,
+            elem_id="pasted",
+            **pasted_words(TASKS[task].nouns),
+        )
+        with gr.Row(elem_classes="page-row"):
+            paste = gr.Button("Add documents", size="sm", elem_id="paste-documents")
+            split = gr.Button(
+                "Split a math problem", size="sm", visible=TASKS[task].splits, elem_id="split-problem"
             )
-            gr.HTML(limits_html(most), elem_classes="page-limits")
-        with gr.Accordion("Paste multiple documents", open=False, elem_id="paste-panel"):
-            self.pasted = gr.Textbox(
-                info="Separate documents with a blank line or ---. Start a title line with #.",
-                placeholder="# Tides\nThe Moon pulls the sea ...\n---\n# Wind\nAir moves to low pressure ...",
-                lines=5,
-                max_lines=12,
-                elem_id="pasted",
-                **pasted_words(nouns),
-            )
-            self.paste = gr.Button("Add documents", size="sm", elem_id="paste-documents")
-        self.message = gr.HTML("", elem_id="documents-message", elem_classes="page-message")
+    message = gr.HTML("", elem_id="documents-message", elem_classes="page-message")
+    return Editor(cards, most, files, pasted, paste, split, message, gr.State(()))
 
 
-def bind_editor(editor: Editor) -> None:
-    """Connect the button that splits a pasted text."""
-
-    def paste(text: str | None, documents: str) -> dict[Any, Any]:
-        try:
-            pasted = split_pasted(text or "")
-        except InputError as error:
-            return {editor.message: notice(explain(error), kind="error")}
-        entries = read_entries(documents)
-        replaces = are_of_example(entries)
-        room = room_beside(() if replaces else entries, editor.most)
-        sentence = pasted_sentence(len(pasted), room, editor.most) + REPLACED * replaces
-        emptied = {editor.pasted: ""} if room else {}
-        appended = append_documents(pasted[:room], replaces=replaces)
-        return {editor.cards: appended, editor.message: notice(sentence)} | emptied
-
-    editor.paste.click(
-        paste,
-        [editor.pasted, editor.cards],
-        [editor.cards, editor.pasted, editor.message],
+def bind_editor(
+    editor: Editor, reader: FileReader, *, task: gr.Dropdown, problem: Sequence[gr.Textbox]
+) -> None:
+    """Connect the buttons; a split replaces `problem`: instruction, question and accepted answers."""
+    shown = [editor.cards, editor.pasted, editor.message]
+    inputs = [editor.pasted, editor.cards]
+    editor.paste.click(bind(paste, editor), inputs, shown, trigger_mode="once", **PRIVATE_EVENT)
+    editor.split.click(
+        bind(split_pasted_problem, editor),
+        editor.pasted,
+        [editor.cards, editor.message, *problem],
         trigger_mode="once",
         **PRIVATE_EVENT,
     )
+    task.change(lambda task: gr.update(visible=TASKS[task].splits), task, editor.split, **PRIVATE_EVENT)
+    editor.files.upload(
+        bind(upload, editor, reader),
+        editor.files,
+        [editor.files, editor.uploaded, editor.message],
+        trigger_mode="once",
+        **STATE_EVENT,
+    ).then(
+        bind(put, editor),
+        [editor.uploaded, editor.cards],
+        [editor.uploaded, editor.cards, editor.message],
+        **PRIVATE_EVENT,
+    )
+
+
+def paste(editor: Editor, text: str | None, documents: str) -> Updates:
+    """Add the documents of the pasted text for which there is room."""
+    try:
+        pasted = split_pasted(text or "")
+    except InputError as error:
+        return {editor.message: notice(explain(error), kind="error")}
+    entries = read_entries(documents)
+    replaces = are_of_example(entries)
+    room = room_beside(() if replaces else entries, editor.most)
+    sentence = pasted_sentence(len(pasted), room, editor.most) + REPLACED * replaces
+    emptied = {editor.pasted: ""} if room else {}
+    appended = append_documents(pasted[:room], replaces=replaces)
+    return {editor.cards: appended, editor.message: notice(sentence)} | emptied
+
+
+def split_pasted_problem(editor: Editor, text: str | None) -> tuple[Any, ...]:
+    """Fill the form with the parts of a pasted math problem: documents, instruction and question."""
+    try:
+        row = read_problem(text or "", editor.most)
+    except InputError as error:
+        return gr.skip(), notice(explain(error), kind="error"), gr.skip(), gr.skip(), gr.skip()
+    count = len(row.documents)
+    sentence = (
+        f"Filled the form with {count} condition{'s' if count != 1 else ''}, their instruction and question. "
+        "Undo restores the documents. To split elsewhere, put a line of --- before and after the conditions."
+    )
+    return append_documents(row.documents, replaces=True), notice(sentence), row.prefix, row.question, ""
+
+
+def upload(editor: Editor, reader: FileReader, files: list[str] | None) -> Generator[Updates, None, None]:
+    """Parse the uploaded files."""
+    paths = [Path(file) for file in files or ()]
+    try:
+        documents = yield from reader.read(
+            read_documents,
+            paths,
+            editor.most + 1,  # one more than there is room for says enough
+            what="read documents",
+            files=paths,
+            say=lambda sentence: {editor.message: notice(sentence)},
+        )
+    except Cancelled:
+        return
+    except Exception as error:
+        yield {editor.message: notice(explain(error), kind="error"), editor.files: None, editor.uploaded: ()}
+    else:
+        yield {editor.uploaded: (documents, added_sentence(len(documents), paths)), editor.files: None}
+
+
+def put(editor: Editor, added: tuple[Any, ...], documents: str) -> Any:
+    """Add the uploaded documents to those of the form, with edits made while the files were parsed."""
+    if not added:
+        return gr.skip()
+    new, sentence = added
+    entries = read_entries(documents)
+    replaces = are_of_example(entries)
+    try:
+        check_room(() if replaces else entries, new, editor.most)
+    except InputError as error:
+        return {editor.message: notice(explain(error), kind="error"), editor.uploaded: ()}
+    return {
+        editor.cards: append_documents(new, replaces=replaces),
+        editor.message: notice(sentence + REPLACED * replaces),
+        editor.uploaded: (),
+    }
+
+
+def check_room(entries: Entries, documents: Sequence[Document], most: int = MAX_DOCUMENTS) -> None:
+    """Raise InputError if these documents exceed the number or length that the page allows."""
+    room = room_beside(entries, most)
+    if len(documents) > room:
+        raise InputError(
+            f"Too many documents in the files: {room} of {most} slots are free. Nothing was added. "
+            "Upload fewer files or remove documents."
+        )
+    check_size((*entries, *(Entry(0, document.title, document.text) for document in documents)))
+
+
+def added_sentence(count: int, paths: Sequence[Path]) -> str:
+    """Describe the number and the source of the documents added."""
+    source = paths[0].name if len(paths) == 1 else f"{len(paths)} files"
+    return f"Added {count} document{'s' if count != 1 else ''} from {source}."

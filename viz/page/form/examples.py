@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, StringConstraints, TypeAdapter, field_validator
 
 from pine_engine.prompts.tasks import TASKS
-from viz.page.common.bounds import MAX_DOCUMENTS
+from viz.page.common.failures import MAX_DOCUMENTS
 from viz.page.form.documents import Entries, entries_from
 from viz.page.form.form import MAX_NEW_TOKENS, Form
 

@@ -8,7 +8,7 @@ from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS, Task
 from viz.drawing.identity import document_letter
-from viz.page.common.bounds import check_limit
+from viz.page.common.failures import check_limit
 from viz.page.form.documents import Entries, Entry, capital, read_entries
 
 MIN_NEW_TOKENS = 8

@@ -15,7 +15,7 @@ REFUSAL = f"{NOTE} Select an example and do not edit it."
 
 NO_FILES = f"{NOTE} File uploads are disabled."
 
-HIDDEN = {"add-files", "paste-panel", "splitting", "open-session", "measure-upload"}
+HIDDEN = {"add-files", "paste-panel", "open-session", "measure-upload"}
 """Element ids of widgets for entering text."""
 
 

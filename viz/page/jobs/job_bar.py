@@ -11,10 +11,9 @@ import gradio as gr
 from pine_engine.errors import PineError
 from pine_engine.scheduling.runs import Job, StopFlag
 from pine_engine.scheduling.work import Work
-from viz.page.common.event_options import MODEL_EVENT, PRIVATE_EVENT
 from viz.page.common.failures import explain, notice
-from viz.page.jobs.model_pool import Choice
-from viz.page.jobs.sources import Sources
+from viz.page.common.widgets import MODEL_EVENT, PRIVATE_EVENT
+from viz.page.jobs.sources import Choice, Sources
 
 Updates = dict[Any, Any]  # updates of widgets
 

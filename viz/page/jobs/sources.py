@@ -1,35 +1,82 @@
-"""Engines of the page, that of the host, those of tasks, and selected ones, with their runs."""
+"""Models of the page, and the runs on them: the model of the host, one other, and those of tasks.
 
-from collections.abc import Generator, Iterator, Mapping
+A user can select another model. One is loaded at a time; the next one waits until no run uses it.
+"""
+
+import threading
+import time
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pine_engine as pine
 from pine_engine.debias.table import find_measured
-from pine_engine.errors import PineError
+from pine_engine.errors import InputError, ModelError, PineError
+from pine_engine.models.dtypes import Dtype, RequestedDtype, known_dtype, resolve_dtype
+from pine_engine.models.listing import LoadableModel, describe
+from pine_engine.models.load import fetch
+from pine_engine.models.resources import free_memory, in_words, release_memory
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import Job, Runs, RunState, StopFlag
 from viz.page.jobs.connection_tracker import current_caller
-from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.model_pool import Choice, ModelPool
+from viz.page.jobs.loading import EngineSource, Status
 
 SMALL_MODEL_S = 20.0  # maximum wait, in seconds, for the model of a task, which has some megabytes
+WAIT_S = 0.5  # seconds between two checks whether a waiting load can go on or was cancelled
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Model and dtype."""
+
+    name: str  # name for `pine_engine.models.load.load`, or its public form
+    dtype: RequestedDtype
+
+
+@dataclass
+class _Other:
+    """Model other than that of the host: waiting for its turn, loading, or loaded."""
+
+    source: EngineSource
+    users: int = 0  # runs and users that use it or wait for it
+    bytes: int = 0  # memory of the loaded model
 
 
 class Sources:
-    """Engines of the page: those of a pool, and those of tasks; with the runs on them."""
+    """Models of the page, with the runs on them.
+
+    Args:
+        host: Name and dtype of the model of the host.
+        main: Model of the host.
+        own: Models of tasks, by name.
+        runs: Owner of the runs.
+        device: Device of other models.
+        allowed: Names of the models besides that of the host; None for any. Users see only the last part of
+            local paths.
+    """
 
     def __init__(
         self,
-        pool: ModelPool,
+        host: Choice,
+        main: EngineSource,
         own: Mapping[str, EngineSource] | None = None,
         *,
         runs: Runs | None = None,
+        device: str = "cpu",
+        allowed: Collection[str] | None = (),
     ) -> None:
-        self.pool = pool
-        self.main = pool.main
+        self.host = Choice(shown(host.name), host.dtype)
+        self.main = main
         self.runs = runs or Runs()
+        self.device = device
         self._own = dict(own or {})
+        self._named = {shown(name): name for name in (host.name, *(allowed or ()))}
+        self.allowed = None if allowed is None else tuple(self._named)
+        self._others: dict[Choice, _Other] = {}
+        self._lock = threading.Lock()
+        self._loading = threading.Lock()
 
     def submit(
         self, job: Job, task: str, chosen: Choice | None = None, stop: StopFlag | None = None
@@ -43,15 +90,30 @@ class Sources:
 
     @contextmanager
     def lease(self, task: str, chosen: Choice | None = None) -> Iterator[EngineSource]:
-        """Hold the engine source of a task until the block ends; tasks with their own model ignore `chosen`.
+        """Load the model of a task if necessary, and keep it until the block ends.
 
-        None is the model of the host. Raises PineError if a model is missing or not allowed.
+        Tasks with their own model ignore `chosen`; None is the model of the host. A load without users is
+        cancelled. Raises PineError if a model is missing or not allowed.
         """
         if name := TASKS[task].model:
             yield self._of_task(name)
             return
-        with self.pool.lease(chosen or self.pool.host) as source:
-            yield source
+        choice = self.choice(chosen.name, chosen.dtype) if chosen else self.host
+        if choice == self.host:
+            yield self.main
+            return
+        with self._lock:
+            other = self._others.get(choice) or self._add(choice)
+            other.users += 1
+        other.source.start()
+        try:
+            yield other.source
+        finally:
+            with self._lock:
+                other.users -= 1
+                if not other.users and other.source.status.stage == "loading":
+                    other.source.give_up()
+                    self._discard(choice, other)
 
     def now(self, task: str, chosen: Choice | None = None) -> "pine.Engine | None":
         """Return the engine of a task, None if it is not loaded; a small one is waited for.
@@ -60,7 +122,36 @@ class Sources:
         """
         if name := TASKS[task].model:
             return self._of_task(name).wait(SMALL_MODEL_S)
-        return self.pool.loaded(chosen or self.pool.host)
+        source = self._source(chosen or self.host)
+        return source.wait(0) if source else None
+
+    def status(self, chosen: Choice | None) -> Status:
+        """Return the status of a model; None is that of the host."""
+        choice = chosen or self.host
+        if source := self._source(choice):
+            return source.status
+        reload = "Run to reload it, or select another model."
+        return Status("away", f"{choice.name} ({choice.dtype}) was unloaded to free memory. {reload}")
+
+    def choice(self, name: str, dtype: str) -> Choice:
+        """Return the selected model. Raises PineError if it is not allowed."""
+        name = name.strip()
+        if self.allowed is not None and name not in self.allowed:
+            raise InputError(
+                f"Model not allowed on this server. Available: {', '.join(self.allowed)}. "
+                "To use other models, run PINE Explorer locally."
+            )
+        return Choice(name, known_dtype(dtype))
+
+    def about(self, choice: Choice) -> LoadableModel:
+        """Return facts about a model before it is loaded. Raises PineError."""
+        choice = self.choice(choice.name, choice.dtype)
+        return replace(describe(self._named.get(choice.name, choice.name)), name=choice.name)
+
+    def free(self) -> int:
+        """Return the bytes that another model can take in place of the one that is loaded."""
+        with self._lock:
+            return free_memory(self.device) + sum(other.bytes for other in self._others.values())
 
     def _of_task(self, name: str) -> EngineSource:
         """Return the started engine source of a model that tasks have of their own."""
@@ -68,3 +159,83 @@ class Sources:
             raise PineError(f"Model {name}, required for this task, is not available.")
         self._own[name].start()
         return self._own[name]
+
+    def _source(self, choice: Choice) -> EngineSource | None:
+        if choice == self.host:
+            return self.main
+        other = self._others.get(choice)
+        return other.source if other else None
+
+    def _add(self, choice: Choice) -> _Other:
+        def load() -> "pine.Engine":
+            try:
+                return self._load(choice, other)
+            except Exception:
+                with self._lock:
+                    self._discard(choice, other)  # so that the next run tries again
+                raise
+
+        other = self._others[choice] = _Other(EngineSource(load, choice.name, for_all=False))
+        return other
+
+    def _discard(self, choice: Choice, other: _Other) -> None:
+        if self._others.get(choice) is other:
+            del self._others[choice]
+
+    def _load(self, choice: Choice, other: _Other) -> "pine.Engine":
+        report = other.source.report
+        # Two threads cannot import transformers at once: the second gets an incomplete module.
+        while self.main.status.stage == "loading":
+            report(0.0, "waiting for the default model to load")
+            time.sleep(WAIT_S)
+        model, name = self.about(choice), self._named.get(choice.name, choice.name)
+        if not model.supported:
+            raise ModelError(f"Cannot load {choice.name}: {model.reason}.")
+        dtype = resolve_dtype(choice.dtype, self.device, stored=model.stored)
+        check_memory(model, dtype, self.free(), self.device)
+        fetch(name, report)
+        while not self._loading.acquire(timeout=WAIT_S):
+            report(1.0, "waiting for another model to load")
+        try:
+            while not self._unload():
+                report(1.0, "waiting for the runs of another model")
+                time.sleep(WAIT_S)
+            check_memory(model, dtype, free_memory(self.device), self.device)
+            report(1.0, "reading weights")
+            engine = pine.Engine.load(name, dtype=choice.dtype, device=self.device, progress=report)
+            other.bytes = model.memory_bytes(dtype)
+            return engine
+        finally:
+            self._loading.release()
+
+    def _unload(self) -> bool:
+        """Unload the loaded model; return False if a run uses it."""
+        with self._lock:
+            loaded = [choice for choice, other in self._others.items() if other.bytes]
+            if any(self._others[choice].users for choice in loaded):
+                return False
+            for choice in loaded:
+                del self._others[choice]
+        release_memory(self.device)
+        return True
+
+
+def shown(name: str) -> str:
+    """Return the public form of a model name: of a path its last part."""
+    path = Path(name)
+    is_path = path.is_absolute() or name.startswith((".", "~")) or path.suffix == ".gguf"
+    return path.name if is_path else name
+
+
+def check_memory(model: LoadableModel, dtype: Dtype, free: int, device: str) -> None:
+    """Raise ModelError for a model that does not fit, with sizes and alternatives."""
+    needed, halved = model.memory_bytes(dtype), model.memory_bytes("bfloat16")
+    if needed <= free:
+        return
+    advice = "Select a smaller model."
+    if halved < needed and halved <= free:
+        advice = f"Select bfloat16 ({in_words(halved)})."
+    raise ModelError(
+        f"Not enough memory for {model.name}: needs {in_words(needed)} in {dtype}, {in_words(free)} free "
+        f"({device}). {advice}"
+    )

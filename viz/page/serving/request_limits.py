@@ -12,9 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pine_engine.server.request_body import limit_body
 from viz.page.common.asgi import replay
-from viz.page.common.bounds import MAX_DOCUMENTS, MAX_UPLOAD_MB
 from viz.page.common.disk import FULL, DiskFullError, is_disk_full
-from viz.page.common.failures import explain, is_request_error
+from viz.page.common.failures import MAX_DOCUMENTS, MAX_UPLOAD_MB, explain, is_request_error
 from viz.page.jobs.connection_tracker import MCP
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from viz.page.answers.cards import Shown, waiting_cards
 from viz.page.answers.order_table import document_bars, order_table_json, with_run
 from viz.page.answers.recorded_answers import recorded_of
 from viz.page.form.examples import load_examples
-from viz.page.form.method_boxes import DEFAULT_METHODS
+from viz.page.form.options import DEFAULT_METHODS
 
 ENTERED, OTHER, THIRD = (0, 1, 2), (2, 0, 1), (1, 0, 2)
 ANSWERS = {"vanilla": ("red", "green"), "pine": ("red", "red")}

@@ -27,7 +27,7 @@ from viz.page.answers.recordings import (
 from viz.page.form.documents import entries_from
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
-from viz.page.form.method_boxes import DEFAULT_METHODS
+from viz.page.form.options import DEFAULT_METHODS
 from viz.page.internals_figures import draw_attention
 from viz.page.selection import first_selection
 

@@ -11,8 +11,8 @@ from viz.page.answers.recorded_answers import recorded_of
 from viz.page.answers.stale import Origin, changes, stale_html
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
-from viz.page.form.method_boxes import DEFAULT_METHODS
-from viz.page.jobs.model_pool import Choice
+from viz.page.form.options import DEFAULT_METHODS
+from viz.page.jobs.sources import Choice
 
 FORM = Form("retrieval_qa", "Which is green?", "", ("vanilla", "pine"), 48, THREE)
 

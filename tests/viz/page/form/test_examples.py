@@ -1,13 +1,18 @@
-"""Examples: the texts of a form that come from one, and their accepted answers."""
+"""Examples, the accepted answers of a form, and the checkboxes of methods."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pine_engine import METHODS
 from viz.page.form.documents import entries_from
 from viz.page.form.examples import accepted_for, load_examples
+from viz.page.form.options import DEFAULT_METHODS, OFFERED
 
+STYLE = Path(__file__).parents[4] / "assets" / "style.css"
 FIRST = load_examples()[0]
 ACCEPTED = "\n".join(FIRST.answers)
 FORM = FIRST.form(["pine"])
@@ -27,3 +32,12 @@ def test_accepted_answers_of_an_example_are_for_its_question(changed: dict[str, 
     form = replace(FORM, **changed)
     assert accepted_for(form, ACCEPTED) == (ACCEPTED if is_kept else "")
     assert accepted_for(form, "typed by the visitor") == "typed by the visitor"
+
+
+def test_other_methods_are_those_that_the_stylesheet_hides() -> None:
+    others = [METHODS[name].role == "other" for name in OFFERED]
+    assert others == sorted(others) and any(others)
+    rule = next(part for part in STYLE.read_text().split("}") if ".page-more-methods input:checked" in part)
+    (first_hidden,) = re.findall(r"nth-of-type\(n \+ (\d+)\)", rule)
+    assert int(first_hidden) == others.index(True) + 1
+    assert set(DEFAULT_METHODS) <= set(list(OFFERED)[: others.index(True)])

@@ -16,11 +16,10 @@ from viz.page.common.host_settings import HostSettings
 from viz.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.files.data_sets import read_built_in
 from viz.page.form.checks import MAX_TEXT_CHARACTERS, form_layout
-from viz.page.form.documents import Entry, entries_from, entries_json, room_beside
+from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
-from viz.page.form.orders import number_of_orders, tries_all
-from viz.page.form.pasting import pasted_sentence
+from viz.page.form.options import number_of_orders, tries_all
 from viz.page.jobs.loading import EngineSource
 from viz.page.position_sweep_job import prepare_sweep
 from viz.page.shuffle_job import orders_for, prepare_shuffle
@@ -100,13 +99,6 @@ def test_a_row_that_is_too_long_is_named(engine: Engine) -> None:
     request = measured()
     with pytest.raises(InputError, match=f"Example {request.examples[0].id}: Prompt too long: .*limit: 10."):
         list(measure_rows(engine, request, HostSettings(max_prompt_tokens=10)))
-
-
-def test_there_is_room_for_as_many_documents_as_are_allowed() -> None:
-    three = form().entries
-    assert [room_beside(three, most) for most in (2, 3, 4)] == [0, 0, 1]
-    assert room_beside((*three, Entry(3, " ", "\n")), 4) == 1
-    assert pasted_sentence(2, 1, 4) == "Added 1 document. 1 not added: at most 4 documents are allowed."
 
 
 # the page and the calls as they are built

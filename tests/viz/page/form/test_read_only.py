@@ -146,7 +146,7 @@ def test_nothing_can_be_entered_and_the_page_says_so(page: gr.Blocks) -> None:
         block.elem_id: block for block in blocks if getattr(block, "elem_id", None)
     }
     assert widgets["documents"].props["locked"]
-    for name in ("paste-panel", "add-files", "open-session", "measure-upload", "splitting"):
+    for name in ("paste-panel", "add-files", "open-session", "measure-upload"):
         assert widgets[name].visible is False
     assert widgets["task"].interactive is False and NOTE in widgets["read-only"].value
     assert OWN not in [value for _, value in widgets["measure-rows"].choices]

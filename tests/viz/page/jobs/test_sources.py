@@ -1,0 +1,220 @@
+"""Models that users select: one is loaded beside that of the host, kept during a run, and only if allowed."""
+
+import threading
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import InputError, ModelError, PineError
+from pine_engine.models.embedded import Progress
+from pine_engine.models.listing import LoadableModel
+from tests.support.api_server import wait_until
+from viz.page.jobs import sources as sources_module
+from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.sources import Choice, Sources, shown
+
+GB = 1_000_000_000
+TASK = "judge_pair"
+HOST = Choice("host", "float32")
+A, B = (Choice(name, "float32") for name in "ab")
+
+
+@dataclass
+class Machine:
+    """A machine with so much memory, on which loading takes as long as a test wants.
+
+    sizes: parameters of each model. loaded: what was loaded, in order. gates: loading waits for these.
+    """
+
+    memory: int = 10 * GB
+    sizes: dict[str, int] = field(default_factory=lambda: {"a": GB, "b": GB})
+    loaded: list[Choice] = field(default_factory=list)
+    described: list[str] = field(default_factory=list)
+    gates: dict[str, threading.Event] = field(default_factory=dict)
+    sources: Sources | None = None
+
+    def describe(self, name: str) -> LoadableModel:
+        self.described.append(name)
+        if name not in self.sizes:
+            raise ModelError(f"there is no model {name}")
+        return LoadableModel(name, "folder", 0, 512, "llama", name != "odd", "it is odd", self.sizes[name])
+
+    def load(self, name: str, *, dtype: Any, device: str, progress: Progress) -> Any:
+        while name in self.gates and not self.gates[name].wait(0.01):
+            progress(0.5, "half of it")
+        self.loaded.append(Choice(name, dtype))
+        return engine(self.loaded[-1])
+
+    def free(self, device: str) -> int:
+        """Return the free bytes beside the loaded model."""
+        assert self.sources is not None
+        return self.memory - sum(other.bytes for other in self.sources._others.values())
+
+
+def engine(choice: Choice) -> Any:
+    """Stands in for an Engine."""
+    facts = {"dtype": choice.dtype, "device": "cpu", "max_context_length": 512, "invariance_warning": None}
+    return SimpleNamespace(model_name=choice.name, **facts)
+
+
+def name_of(engine: Engine | None) -> str | None:
+    return None if engine is None else engine.model_name
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine()
+    monkeypatch.setattr(Engine, "load", machine.load)
+    monkeypatch.setattr(sources_module, "describe", machine.describe)
+    monkeypatch.setattr(sources_module, "fetch", lambda name, progress: None)
+    monkeypatch.setattr(sources_module, "free_memory", machine.free)
+    return machine
+
+
+def sources_on(machine: Machine, allowed: tuple[str, ...] | None = None) -> Sources:
+    main = EngineSource(lambda: engine(HOST), "host")
+    main.start()
+    own = EngineSource(lambda: engine(Choice("molecules", "float32")), "molecules")
+    machine.sources = Sources(HOST, main, {"molecules": own}, allowed=allowed)
+    return machine.sources
+
+
+def load(sources: Sources, choice: Choice) -> str | None:
+    with sources.lease(TASK, choice) as source:
+        return name_of(source.wait(10))
+
+
+def error_of_loading(sources: Sources, choice: Choice) -> str:
+    with pytest.raises(PineError) as raised:
+        load(sources, choice)
+    return str(raised.value)
+
+
+def test_model_is_loaded_once_and_replaces_the_other(machine: Machine) -> None:
+    sources = sources_on(machine)
+    assert [load(sources, A) for _ in range(3)] == ["a"] * 3 and machine.loaded == [A]
+    assert name_of(sources.now(TASK, A)) == "a" and sources.now(TASK, B) is None
+    other = Choice("a", "bfloat16")
+    assert load(sources, other) == "a" and machine.loaded == [A, other]
+    assert sources.status(A).stage == "away" and "a (float32) was unloaded" in sources.status(A).sentence
+    assert load(sources, A) == "a" and machine.loaded == [A, other, A]
+
+
+def test_model_waits_until_no_run_uses_the_other(machine: Machine) -> None:
+    sources = sources_on(machine)
+    with sources.lease(TASK, A) as first:
+        assert first.wait(10)
+        with sources.lease(TASK, B) as second:
+            wait_until(lambda: "waiting for the runs of another model" in second.status.sentence)
+            assert name_of(sources.now(TASK, A)) == "a" and machine.loaded == [A]
+        assert "cancelled" in error_of_loading_of(second)
+    assert load(sources, B) == "b" and sources.now(TASK, A) is None
+
+
+def error_of_loading_of(source: EngineSource) -> str:
+    with pytest.raises(PineError) as raised:
+        source.wait(10)
+    return str(raised.value)
+
+
+def test_one_model_is_loaded_after_the_other(machine: Machine) -> None:
+    machine.gates["a"] = threading.Event()
+    sources = sources_on(machine)
+    with sources.lease(TASK, A) as first:
+        wait_until(lambda: "half of it" in first.status.sentence)
+        with sources.lease(TASK, B) as second:
+            wait_until(lambda: "waiting for another model to load" in second.status.sentence)
+            machine.gates["a"].set()
+            assert first.wait(10) and second.wait(0.1) is None
+    assert machine.loaded == [A]
+
+
+def test_choice_of_host_is_its_model(machine: Machine) -> None:
+    sources = sources_on(machine)
+    assert load(sources, sources.choice("host", "float32")) == "host"
+    assert machine.loaded == [] and sources.status(None) == sources.main.status
+    with sources.lease(TASK) as source:
+        assert source is sources.main
+
+
+def test_model_too_large_is_rejected_before_unloading(machine: Machine) -> None:
+    machine.sizes["large"] = 4 * GB
+    sources = sources_on(machine)
+    load(sources, A)
+    message = error_of_loading(sources, Choice("large", "float32"))
+    assert "needs 16.5 GB in float32, 10.0 GB free (cpu)" in message and "bfloat16 (8.5 GB)" in message
+    assert sources.now(TASK, A) and machine.loaded == [A]
+    assert load(sources, Choice("large", "bfloat16")) == "large"
+
+
+def test_unsupported_model_is_rejected_with_reason(machine: Machine) -> None:
+    machine.sizes["odd"] = GB
+    sources, odd = sources_on(machine), Choice("odd", "float32")
+    for _ in range(2):
+        assert error_of_loading(sources, odd).startswith("Cannot load odd: it is")
+    del machine.sizes["odd"]
+    assert error_of_loading(sources, odd) == "there is no model odd"
+    with pytest.raises(ModelError, match="dtype 'int4' is not supported"):
+        sources.choice("a", "int4")
+    assert machine.loaded == []
+
+
+def test_load_without_waiters_is_cancelled(machine: Machine) -> None:
+    machine.gates["a"] = threading.Event()
+    sources = sources_on(machine)
+    with sources.lease(TASK, A) as source:
+        with sources.lease(TASK, A) as other:
+            assert other is source
+            wait_until(lambda: source.status.sentence.startswith("Loading a: half of it ("))
+        assert source.wait(0.1) is None and source.status.stage == "loading"
+    assert "cancelled" in error_of_loading_of(source)
+    machine.gates["a"].set()
+    assert machine.loaded == [] and load(sources, A) == "a"
+
+
+@pytest.mark.parametrize("name", ["b", "/etc/passwd", "~/model.gguf", "", "org/any", "a/../b", "HOST"])
+def test_model_not_allowed_is_never_accessed(machine: Machine, name: str) -> None:
+    sources = sources_on(machine, allowed=("a",))
+    with pytest.raises(InputError, match="Available: host, a."):
+        sources.choice(name, "float32")
+    for touch in (sources.about, lambda choice: sources.lease(TASK, choice).__enter__()):
+        with pytest.raises(InputError):
+            touch(Choice(name, "float32"))
+    assert machine.described == [] and machine.loaded == []
+    assert load(sources, sources.choice(" a ", "bfloat16")) == "a"
+
+
+def test_model_paths_are_hidden_from_users(machine: Machine) -> None:
+    machine.sizes["/srv/secret/tiny"] = GB
+    sources = sources_on(machine, allowed=("/srv/secret/tiny", "org/model"))
+    assert sources.allowed == ("host", "tiny", "org/model")
+    choice = sources.choice("tiny", "float32")
+    assert sources.about(choice).name == choice.name == "tiny"
+    load(sources, choice)
+    assert machine.loaded == [Choice("/srv/secret/tiny", "float32")]
+    with pytest.raises(InputError):
+        sources.choice("/srv/secret/tiny", "float32")
+    names = ("./a/b", "~/c", "d.gguf", "e", "f/g@v1")
+    assert [shown(name) for name in names] == ["b", "c", "d.gguf", "e", "f/g@v1"]
+
+
+def test_model_of_the_host_is_loaded_first(machine: Machine) -> None:
+    gate = threading.Event()
+    sources = sources_on(machine)
+    sources.main = EngineSource(lambda: gate.wait(10) and engine(HOST), "host")
+    sources.main.start()
+    with sources.lease(TASK, A) as source:
+        wait_until(lambda: "waiting for the default model" in source.status.sentence)
+        assert machine.described == []
+        gate.set()
+        assert name_of(source.wait(10)) == "a"
+
+
+def test_task_with_own_model_ignores_choice(machine: Machine) -> None:
+    sources = sources_on(machine)
+    with sources.lease("qm9", A) as source:
+        assert name_of(source.wait(10)) == name_of(sources.now("qm9", A)) == "molecules"
+    assert machine.loaded == []
