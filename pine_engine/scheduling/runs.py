@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Generic, Literal, Protocol, TypeVar
+from weakref import WeakSet
 
 from pine_engine.errors import Cancelled, PineError
 from pine_engine.scheduling.queue import ANONYMOUS, Client, FairQueue
-from pine_engine.scheduling.shared import SharedRun, SharedRuns
+from pine_engine.scheduling.shared import SharedRun
 from pine_engine.scheduling.work import Speed, Work
 
 View = TypeVar("View")
@@ -194,7 +195,8 @@ class Runs:
         self.outcomes: Counter[str] = Counter()
         self.is_closing = False
         self._compute = compute or (lambda engine, job: job.views(engine))
-        self._shared = SharedRuns(self.queue, is_enabled=shares_equal_runs)
+        self._shares_equal_runs = shares_equal_runs
+        self._shared: WeakSet[SharedRun[Any]] = WeakSet()  # active ones, which equal requests can follow
         self._speeds: dict[str, Speed] = defaultdict(Speed)
         self._changed = threading.Condition()
         self._open: set[RunState] = set()
@@ -262,7 +264,9 @@ class Runs:
             return math.inf if source.wait(0) is None else prepared().work.bytes_at_once or math.inf
 
         def follow() -> SharedRun[Any] | None:
-            if found := self._shared.find(request):
+            with self._changed:
+                found = next((active for active in self._shared if active.subscribe(request)), None)
+            if found:
                 leaving.callback(found.leave)
             return found
 
@@ -277,9 +281,12 @@ class Runs:
             ticket.update_size()
             shared = ticket.computation
             if not isinstance(shared, SharedRun):
-                shared = self._shared.start(request, self._compute(engine, prepared()))
-                ticket.computation = shared
+                ticket.computation = shared = SharedRun(request, self._compute(engine, prepared()))
                 leaving.callback(shared.leave)
+                if self._shares_equal_runs:
+                    with self._changed:
+                        self._shared.add(shared)
+                    self.queue.wake()  # equal requests in the queue can follow now
             run.is_follower = ticket.is_follower
             run.model, run.began = engine.model_name, shared.began
             if not run.is_follower and self.num_running > 1:

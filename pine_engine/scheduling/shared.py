@@ -3,11 +3,8 @@
 import threading
 import time
 from collections.abc import Generator
-from copy import copy
+from types import TracebackType
 from typing import Any, Generic, TypeVar
-from weakref import WeakSet
-
-from pine_engine.scheduling.queue import FairQueue
 
 View = TypeVar("View")
 
@@ -37,6 +34,7 @@ class SharedRun(Generic[View]):
         self._version = 0
         self._has_ended = False
         self._failure: BaseException | None = None
+        self._traceback: TracebackType | None = None  # of the failure, without the frames of subscribers
 
     def subscribe(self, request: object) -> bool:
         """Add a subscriber; return False if the request differs or all results are there."""
@@ -53,7 +51,7 @@ class SharedRun(Generic[View]):
             self._is_open = self._is_open and not is_last
         if is_last:
             self._views.close()
-            self._failure = None  # which forms a cycle with its frames, and keeps their tensors
+            self._failure = self._traceback = None  # its frames keep tensors, and form a cycle with it
 
     def views(self) -> Generator[View, None, None]:
         """Yield views to one subscriber, the newest one first. Raises the exception of the work."""
@@ -74,8 +72,8 @@ class SharedRun(Generic[View]):
                 if is_newer and (left_s <= 0 or self._has_ended):
                     return True
                 if self._failure is not None:
-                    # Each thread adds its frames to the traceback of an exception.
-                    raise copy(self._failure) from self._failure
+                    # Each subscriber that raises an exception adds frames to its traceback.
+                    raise self._failure.with_traceback(self._traceback)
                 if self._has_ended:
                     return False
                 if self._is_resumed:
@@ -94,35 +92,9 @@ class SharedRun(Generic[View]):
             self._is_resumed = False
             if view is _END:
                 self._has_ended, self._failure = True, failure
+                self._traceback = failure.__traceback__ if failure else None
             else:
                 self._newest, self._version = view, self._version + 1
             self._is_open = self._is_open and not self._has_ended and not getattr(view, "is_complete", False)
             self._changed.notify_all()
         failure = None  # see leave
-
-
-class SharedRuns:
-    """Active runs that equal requests can follow. A complete run is never reused.
-
-    `is_enabled` is False if every request is computed alone.
-    """
-
-    def __init__(self, queue: FairQueue, *, is_enabled: bool) -> None:
-        self._queue = queue
-        self._is_enabled = is_enabled
-        self._lock = threading.Lock()
-        self._runs: WeakSet[SharedRun[Any]] = WeakSet()
-
-    def find(self, request: object) -> SharedRun[Any] | None:
-        """Subscribe to the active run of an equal request and return it; None if there is none."""
-        with self._lock:
-            return next((run for run in self._runs if run.subscribe(request)), None)
-
-    def start(self, request: object, views: Generator[Any, None, None]) -> SharedRun[Any]:
-        """Return a new run with one subscriber, and wake the requests in the queue that can follow it."""
-        run = SharedRun(request, views)
-        if self._is_enabled:
-            with self._lock:
-                self._runs.add(run)
-            self._queue.wake()
-        return run
