@@ -32,13 +32,12 @@ from pine_engine.methods.table import METHODS, get_method
 from pine_engine.models.resources import free_memory
 from pine_engine.scheduling.queue import Client, FairQueue
 from pine_engine.scheduling.runs import End, Runs
-from pine_engine.server.addresses import is_among, sender_of, split_netloc
 from pine_engine.server.connections import limit_connections
 from pine_engine.server.jobs import JobEvent, ServerJob, compute_events
 from pine_engine.server.prompts import HOW_TO_GIVE_DOCUMENTS, check_characters, tokenize_body
-from pine_engine.server.request_body import limit_body
 from pine_engine.server.responses import Reply, ResponseText, server_sent
 from pine_engine.server.schema import ApiError, ChatBody, CompletionBody, error_body, load_json, parse_body
+from pine_engine.server.web import is_among, limit_body, metrics_text, sender_of, split_netloc
 
 log = logging.getLogger(__name__)
 
@@ -279,14 +278,8 @@ class Server:
         return JSONResponse({"status": "ready", "model": self.engine.model_name, **self._gauges()})
 
     async def _metrics(self, _: Request) -> Response:
-        lines = [f"# TYPE pine_{name} gauge\npine_{name} {value}" for name, value in self._gauges().items()]
-        for counter, label, counts in (
-            ("requests", "outcome", self.runs.outcomes),
-            ("tokens", "kind", self.tokens),
-        ):
-            lines.append(f"# TYPE pine_{counter}_total counter")
-            lines += [f'pine_{counter}_total{{{label}="{key}"}} {count}' for key, count in counts.items()]
-        return PlainTextResponse("\n".join(lines) + "\n")
+        counters = {"requests": ("outcome", self.runs.outcomes), "tokens": ("kind", self.tokens)}
+        return PlainTextResponse(metrics_text(self._gauges(), counters))
 
     def _gauges(self) -> dict[str, float]:
         uptime_s = round(time.monotonic() - self._began, 1)

@@ -9,7 +9,7 @@ import h11
 from uvicorn import Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from pine_engine.server.addresses import Network, is_in, sender_of
+from pine_engine.server.web import Network, is_in, sender_of
 
 REQUEST_S = 15.0  # seconds in which the head of a request must arrive; the body has a limit of its own
 SHARE = 4  # one client may have this fraction (1/n) of all connections, unless it is a proxy

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pine_engine.errors import Cancelled
 from pine_engine.scheduling.queue import Client
 from pine_engine.scheduling.runs import Caller
-from pine_engine.server.addresses import sender_of
+from pine_engine.server.web import sender_of
 from viz.page.common.asgi import without_headers
 
 LISTENING_S = 10.0

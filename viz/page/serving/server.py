@@ -23,6 +23,7 @@ from starlette.routing import Route
 
 import pine_engine as pine
 from pine_engine.scheduling.runs import SHUTTING_DOWN, Runs
+from pine_engine.server.web import metrics_text
 from viz.page.common.theme import PLOTLY, PLOTLY_ADDRESS
 from viz.page.jobs.sources import Sources
 from viz.page.serving.compression import FOREVER
@@ -67,10 +68,7 @@ def add_routes(app: Starlette, sources: Sources, num_sessions: Callable[[], int]
             "waiting": runs.queue.waiting,
             "sessions": num_sessions(),
         }
-        lines = [f"# TYPE pine_{name} gauge\npine_{name} {value}" for name, value in gauges.items()]
-        lines.append("# TYPE pine_runs_total counter")
-        lines += [f'pine_runs_total{{outcome="{name}"}} {count}' for name, count in runs.outcomes.items()]
-        return PlainTextResponse("\n".join(lines) + "\n")
+        return PlainTextResponse(metrics_text(gauges, {"runs": ("outcome", runs.outcomes)}))
 
     async def plotly(request: Request) -> Response:
         headers = {"Cache-Control": FOREVER, "Vary": "Accept-Encoding"}

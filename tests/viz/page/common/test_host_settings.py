@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pine_engine.server.addresses import is_in
+from pine_engine.server.web import is_in
 from viz.page.common.host_settings import PUBLIC_SECONDS, HostSettings, read_settings, settings_table
 
 HOSTING = Path(__file__).parents[4] / "docs" / "hosting.md"
@@ -25,7 +25,7 @@ def set_variables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
             "PINE_MODEL": "",
             "PINE_MODELS": "one/model, two/model,",
             "PINE_READ_ONLY": "yes",
-            "PINE_MAX_DOCUMENTS": "5",
+            "PINE_MAX_PROMPT_TOKENS": "5",
             "PINE_MAX_SECONDS": "90.5",
             "PINE_DTYPE": "bfloat16",
         }
@@ -37,7 +37,7 @@ def test_settings_option_and_variable_prefer_option() -> None:
     expected: dict[str, Any] = {
         "models": ("one/model", "two/model"),
         "read_only": True,
-        "max_documents": 5,
+        "max_prompt_tokens": 5,
         "max_seconds": 90.5,
         "dtype": "float16",
         "port": 8000,
@@ -45,30 +45,29 @@ def test_settings_option_and_variable_prefer_option() -> None:
     assert settings.model_dump(exclude_defaults=True) == expected
 
 
-LARGE = ("queue-size", "max-connections", "max-active-runs", "max-runs-per-client", "max-prompt-tokens")
+LARGE = ("max-active-runs", "max-prompt-tokens")
 
 
 @pytest.mark.parametrize(
     ("arguments", "set_variables", "source"),
     [
-        ([], {"PINE_MAX_DOCUMENTS": "99"}, "PINE_MAX_DOCUMENTS"),
+        ([], {"PINE_MAX_ACTIVE_RUNS": "0"}, "PINE_MAX_ACTIVE_RUNS"),
         ([], {"PINE_MAX_SECONDS": "nan"}, "PINE_MAX_SECONDS"),
         (["--dtype", "int4"], {}, "--dtype"),
         (["--port=0"], {"PINE_PORT": "8000"}, "--port"),
         ([], {"PINE_ALLOWED_HOSTS": "https://x.example/"}, "PINE_ALLOWED_HOSTS"),
         ([], {"PINE_ALLOWED_HOSTS": "x.example:80"}, "PINE_ALLOWED_HOSTS"),
         ([], {"PINE_TRUSTED_PROXIES": "proxy"}, "PINE_TRUSTED_PROXIES"),
-        ([], {"PINE_FRAME_ANCESTORS": "*; script-src *"}, "PINE_FRAME_ANCESTORS"),
         ([], {"PINE_AUTH": "secret"}, "PINE_AUTH"),
         ([], {"PINE_AUHT": "ada:secret"}, "PINE_AUTH"),
-        (["--max-rows", "3"], {"pine_max_row": "2"}, "PINE_MAX_ROWS"),
+        (["--max-seconds", "3"], {"pine_max_second": "2"}, "PINE_MAX_SECONDS"),
+        ([], {"PINE_MAX_ROWS": "12"}, "PINE_MAX_ROWS"),  # of earlier versions
         *(([], {"PINE_ROOT_PATH": path}, "PINE_ROOT_PATH") for path in ("pine", "/a b", "/pine?x", "/p\n")),
         ([], {"PINE_MAX_SECONDS": "inf"}, "PINE_MAX_SECONDS"),
         ([], {"PINE_MAX_DISK_MB": "1e300"}, "PINE_MAX_DISK_MB"),
-        ([], {"PINE_SHUTDOWN_TIMEOUT": "1e10"}, "PINE_SHUTDOWN_TIMEOUT"),
-        ([], {"PINE_QUEUE_SIZE": "9" * 5000}, "PINE_QUEUE_SIZE"),
+        ([], {"PINE_MAX_ACTIVE_RUNS": "9" * 5000}, "PINE_MAX_ACTIVE_RUNS"),
         *(([f"--{name}={10**30}"], {}, f"--{name}") for name in LARGE),
-        (["--max-doc", "3"], {}, "--max-doc"),
+        (["--max-sec", "3"], {}, "--max-sec"),
     ],
     indirect=["set_variables"],
 )
