@@ -5,18 +5,16 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
 from pine_engine.input_validation import describe
 from pine_engine.models.dtypes import RequestedDtype
-from pine_engine.server.addresses import Network
+from pine_engine.server.web import Network
 from viz.page.common.failures import MAX_DOCUMENTS, MAX_ROWS
 
-MAX_ANSWER_TOKENS = 500  # upper limit of new tokens of an answer
-MAX_DOCUMENT_ORDERS = 120  # upper limit of document orders: all orders of five documents
 MAX_COUNT = 1_000_000  # upper limit of counts that reserve no memory
 MAX_SECONDS = 604_800  # upper limit of times: a week, in seconds
 PUBLIC_SECONDS = 300  # default run timeout of a public page, in seconds
@@ -57,7 +55,7 @@ Networks = Annotated[
 
 
 class HostSettings(BaseSettings):
-    """Settings of the host. Each option is also an environment variable: --max-rows is PINE_MAX_ROWS."""
+    """Settings of the host. Each option is also an environment variable: --read-only is PINE_READ_ONLY."""
 
     model_config = SettingsConfigDict(
         env_prefix="PINE_",
@@ -68,6 +66,11 @@ class HostSettings(BaseSettings):
         cli_implicit_flags=True,
         cli_hide_none_type=True,
     )
+
+    max_documents: ClassVar[int] = MAX_DOCUMENTS  # per request, and per row of an uploaded dataset
+    max_new_tokens: ClassVar[int] = 500  # per answer
+    max_orders: ClassVar[int] = 120  # per request: all orders of five documents
+    max_rows: ClassVar[int] = MAX_ROWS  # per evaluation
 
     model: str | None = Field(
         default=None, description="Hub id, folder or GGUF file. Default: the embedded model."
@@ -98,12 +101,6 @@ class HostSettings(BaseSettings):
         description="Addresses or networks of reverse proxies whose X-Forwarded-* headers are accepted, "
         "separated by commas. Default: loopback; on a Space its proxies.",
     )
-    frame_ancestors: str = Field(
-        default="*",
-        pattern=r"^[^;,\r\n]+$",
-        description="Sites that may embed the page, separated by spaces: * for any, 'self', 'none', or such "
-        "as https://school.example.",
-    )
     auth: str = Field(
         default="",
         pattern=r"^$|^[^:\s]+:.+$",
@@ -116,29 +113,13 @@ class HostSettings(BaseSettings):
         "only the host's model for a public one.",
     )
     read_only: bool = Field(default=False, description="Visitors run the included examples only.")
-    max_documents: int = Field(
-        default=MAX_DOCUMENTS,
-        ge=2,
-        le=MAX_DOCUMENTS,
-        description="Documents per request, and per row of an uploaded dataset.",
-    )
     max_prompt_tokens: Annotated[int, Field(ge=1, le=1_000 * MAX_COUNT)] | None = Field(
         default=None, description="Tokens per prompt. Default: the context length of the model."
     )
-    max_new_tokens: int = Field(
-        default=MAX_ANSWER_TOKENS, ge=16, le=MAX_ANSWER_TOKENS, description="Tokens per answer."
-    )
-    max_orders: int = Field(
-        default=MAX_DOCUMENT_ORDERS, ge=3, le=MAX_DOCUMENT_ORDERS, description="Document orders per request."
-    )
-    max_rows: int = Field(default=MAX_ROWS, ge=2, le=MAX_ROWS, description="Rows per evaluation.")
     max_seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)] | None = Field(
         default=None,
         description="Seconds per run, without the time in the queue. Default: unlimited for a local page, "
         f"{PUBLIC_SECONDS} for a public one.",
-    )
-    queue_size: int = Field(
-        default=32, ge=1, le=10_000, description="Queued runs. Scripts can use half of the queue."
     )
     max_active_runs: int = Field(
         default=4,
@@ -147,35 +128,13 @@ class HostSettings(BaseSettings):
         description="Runs that are computed at the same time, if half of the free memory suffices. Their "
         "decode steps are shared.",
     )
-    max_runs_per_client: int = Field(
-        default=4,
-        ge=1,
-        le=MAX_COUNT,
-        description="Queued and active runs per open page, or per address for scripts.",
-    )
     share_equal_runs: bool = Field(
         default=True,
         description="Compute equal requests of several visitors, and the prefill of equal documents, once "
         "while they are active.",
     )
-    max_requests_per_minute: int = Field(
-        default=1200,
-        ge=60,
-        le=MAX_COUNT,
-        description="Requests per address and minute, also in one burst: page events, API calls, tool calls "
-        "and logins.",
-    )
-    max_connections: int = Field(
-        default=800,
-        ge=20,
-        le=MAX_COUNT,
-        description="Concurrent connections. An address can use a quarter of them.",
-    )
     max_disk_mb: Annotated[float, Field(gt=0, le=1_000 * MAX_COUNT)] = Field(
         default=1000, description="Megabytes of disk for uploads and saved files of all visitors."
-    )
-    shutdown_timeout: float = Field(
-        default=5, ge=0, le=MAX_SECONDS, description="Seconds that active runs have to finish at shutdown."
     )
 
     @property

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import gradio as gr
 from gradio.blocks import Block
@@ -15,7 +15,6 @@ from markupsafe import escape
 from pine_engine.errors import InputError
 from viz.page.common.disk import Disk
 from viz.page.common.failures import explain, is_request_error
-from viz.page.gradio_patches.fair_event_queue import FairEventQueue
 from viz.page.jobs.connection_tracker import ConnectionTracker
 
 log = logging.getLogger(__name__)
@@ -34,7 +33,7 @@ class GuardedBlocks(gr.Blocks):
     """Blocks for untrusted clients.
 
     Gradio hides a failure from the user and logs its traceback, also for invalid calls of private events,
-    which could fill the log. `disk` registers parsed uploads; `no_files` is the reason why the page takes no
+    which could fill the log. `disk` is the quota of uploads; `no_files` is the reason why the page takes no
     files, or "".
     """
 
@@ -44,12 +43,6 @@ class GuardedBlocks(gr.Blocks):
     def __init__(self, **options: Any) -> None:
         self.connections = ConnectionTracker()
         super().__init__(**options)
-
-    def queue(self, **options: Any) -> Self:
-        """Set the options of the queue, and share it between clients."""
-        super().queue(**options)
-        self._queue = FairEventQueue(self, self.connections)
-        return self
 
     async def preprocess_data(
         self, block_fn: Any, inputs: list[Any], *arguments: Any, **options: Any
@@ -84,20 +77,15 @@ class GuardedBlocks(gr.Blocks):
         self, block_fn: Any, inputs: list[Any], *arguments: Any, **options: Any
     ) -> dict[str, Any]:
         """Process an event as gradio does; raises only gr.Error, as HTML, which is not logged."""
-        goes_on = False
         try:
             refuse_impossible(getattr(options.get("event_data"), "_data", None))
             answer: dict[str, Any] = await super().process_api(block_fn, inputs, *arguments, **options)
-            goes_on = answer.get("is_generating", False)
             return answer
         except gr.Error as error:
             error.print_exception = False
             raise
         except Exception as error:
             raise gr.Error(str(escape(explain(error))), print_exception=False) from error
-        finally:
-            if not goes_on:
-                self.disk.was_read(paths_in(inputs))
 
     async def postprocess_data(self, block_fn: Any, predictions: Any, state: Any) -> list[Any]:
         """Return the data of each output, and skip widgets that the function did not return.

@@ -1,20 +1,16 @@
-"""Limits of one request: size and time, disk quota of uploads, and form of MCP messages."""
+"""Limits of one request: size and time, and disk quota of uploads."""
 
-import json
 import logging
-from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pine_engine.server.request_body import limit_body
-from viz.page.common.asgi import replay
+from pine_engine.server.web import limit_body
 from viz.page.common.disk import FULL, DiskFullError, is_disk_full
 from viz.page.common.failures import MAX_DOCUMENTS, MAX_UPLOAD_MB, explain, is_request_error
-from viz.page.jobs.connection_tracker import MCP
 
 log = logging.getLogger(__name__)
 
@@ -23,10 +19,7 @@ MAX_UPLOAD_BYTES = MAX_DOCUMENTS * MAX_UPLOAD_MB * 1_100_000
 """Maximum bytes of a request with files; gradio limits each file."""
 
 BODY_S, BODY_OF_FILES_S = 30.0, 300.0  # seconds in which the whole request must arrive
-MAX_DEPTH = 50  # maximum nesting depth of an MCP message; a valid call has three levels
 NOT_UNDERSTOOD = "Invalid request. See docs/api.md."
-TOO_DEEP = f"Invalid JSON: nested deeper than {MAX_DEPTH} levels."
-NOT_JSON = "Invalid request body: expected JSON. See docs/api.md."
 
 
 async def limit_request(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,72 +54,27 @@ async def limit_uploads(app: ASGIApp, scope: Scope, receive: Receive, send: Send
         await app(scope, receive, send)
         return
     page = scope["app"].get_blocks()
-    announced = dict(scope["headers"]).get(b"content-length", b"")
-    size = min(int(announced), MAX_UPLOAD_BYTES) if announced.isdigit() else MAX_UPLOAD_BYTES
-    has_more, status, answer = True, 0, b""
+    has_more = True
 
     async def receive_counted() -> Message:
         nonlocal has_more
         message = await receive()
-        upload.coming = max(0, upload.coming - len(message.get("body", b"")))
         has_more = message.get("more_body", False)
+        await run_in_threadpool(page.disk.check, len(message.get("body", b"")))
         return message
 
-    async def send_and_read(message: Message) -> None:
-        nonlocal status, answer
-        status = message.get("status", status)
-        answer += message.get("body", b"")
-        if status == 200 and message["type"] == "http.response.body" and not message.get("more_body"):
-            page.disk.arrived(json.loads(answer))
-        await send(message)
-
-    refusal, reason = 403, page.no_files
+    status, reason = 403, page.no_files
     if not reason:
-        refusal = 507
         try:
-            with page.disk.upload(size) as upload:
-                await run_in_threadpool(page.disk.check)
-                await app(scope, receive_counted, send_and_read)
+            await app(scope, receive_counted, send)
             return
         except DiskFullError as error:
-            reason = str(error)
+            status, reason = 507, str(error)
         except OSError as error:
             if not is_disk_full(error):
                 raise
-            reason = FULL
+            status, reason = 507, FULL
         log.warning("Upload rejected: %s", reason.partition(":")[0])
     while has_more:  # a browser reads no answer before it has sent everything
         has_more = (await receive()).get("more_body", False)
-    await PlainTextResponse(reason, refusal)(scope, receive, send)
-
-
-async def check_mcp_message(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Reject messages that are not JSON or too deep, for which the mcp package logs tracebacks."""
-    if scope["method"] != "POST" or not MCP.fullmatch(scope["path"]):
-        await app(scope, receive, send)
-        return
-    body = await Request(scope, receive).body()
-    if problem := message_problem(body):
-        await JSONResponse({"detail": problem}, 400)(scope, receive, send)
-        return
-    await app(scope, replay(body, receive), send)
-
-
-def message_problem(body: bytes) -> str | None:
-    """Describe the error of a message; None for a valid one."""
-    try:
-        level: list[Any] = [json.loads(body)]
-    except RecursionError:
-        return TOO_DEEP
-    except ValueError:
-        return NOT_JSON
-    for _ in range(MAX_DEPTH):
-        level = [
-            inner
-            for value in level
-            if isinstance(value, dict | list)
-            for inner in (value.values() if isinstance(value, dict) else value)
-        ]
-        if not level:
-            return None
-    return TOO_DEEP
+    await PlainTextResponse(reason, status)(scope, receive, send)
