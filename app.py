@@ -37,9 +37,9 @@ from pine_engine.server.connections import limit_connections
 from viz.page.api.results import RESULTS
 from viz.page.build import build_page
 from viz.page.common.asgi import http_middleware
+from viz.page.common.disk import process_temp_dir, write_all_into
 from viz.page.common.failures import MAX_UPLOAD_MB
 from viz.page.common.host_settings import DEFAULTS, HostSettings, read_settings
-from viz.page.common.process_temp_dir import process_temp_dir, write_all_into
 from viz.page.common.theme import STYLESHEETS, page_head, page_theme
 from viz.page.gradio_patches.blocks import GuardedBlocks
 from viz.page.gradio_patches.tool_results import describe_results
@@ -50,7 +50,7 @@ from viz.page.serving.address_limits import AddressLimits
 from viz.page.serving.compression import keep_assets
 from viz.page.serving.escaped_output import escape_output
 from viz.page.serving.middleware import RequestFilter, add_security_headers
-from viz.page.serving.request_limits import check_mcp_message, limit_request, limit_uploads
+from viz.page.serving.request_limits import limit_request, limit_uploads
 from viz.page.serving.server import add_routes, end_process, end_signal, shut_down, wait_for_end
 from viz.page.serving.sessions import install_session_store
 
@@ -63,8 +63,13 @@ LOOK: dict[str, Any] = {
     "ssr_mode": False,
 }
 
+QUEUE_SIZE = 32  # runs that wait for the model
+MAX_RUNS_PER_CLIENT = 4  # waiting and active runs of an open page, or of the scripts of one address
+MAX_CONNECTIONS = 800
+SHUTDOWN_S = 5.0  # seconds that active runs have to finish at shutdown
+
 THREADS = 40
-"""Threads for all requests except runs, which each have a thread of their own. A client gets at most half."""
+"""Threads for all requests except runs, which each have a thread of their own."""
 
 SWITCH_S = 1e-4
 """Switch interval of the interpreter, in seconds; the default of 5 ms slows the model under load."""
@@ -97,8 +102,8 @@ def all_sources(
         allowed=allowed,
         runs=Runs(
             FairQueue(
-                settings.queue_size,
-                settings.max_runs_per_client,
+                QUEUE_SIZE,
+                MAX_RUNS_PER_CLIENT,
                 max_active=settings.max_active_runs,
                 free_memory=partial(free_memory, settings.device),
             ),
@@ -151,15 +156,14 @@ def log_to_stderr() -> None:
 def middleware(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
     """Return the middleware of every request, the outermost first."""
     return [
-        Middleware(http_middleware(add_security_headers(settings.frame_ancestors))),
+        Middleware(http_middleware(add_security_headers)),
         Middleware(GZipMiddleware, compresslevel=COMPRESSION),
         Middleware(http_middleware(RequestFilter(settings))),
         Middleware(ProxyHeadersMiddleware, [str(network) for network in settings.proxies]),
         Middleware(http_middleware(page.connections)),
         Middleware(http_middleware(limit_request)),
-        Middleware(http_middleware(AddressLimits(settings.max_requests_per_minute))),
+        Middleware(http_middleware(AddressLimits())),
         Middleware(http_middleware(limit_uploads)),
-        Middleware(http_middleware(check_mcp_message)),
     ]
 
 
@@ -178,7 +182,7 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
         root_path=settings.root_path or None,
         auth=[(name, password)] if settings.auth else None,
         state_session_capacity=SESSIONS,
-        max_threads=2 * settings.queue_size + THREADS,
+        max_threads=2 * QUEUE_SIZE + THREADS,
         max_file_size=f"{MAX_UPLOAD_MB}mb",
         prevent_thread_lock=True,
         app_kwargs={"middleware": middleware(page, settings), "lifespan": lifespan},
@@ -188,7 +192,7 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
     # Around gradio's own compression, which is around all other middleware.
     served.middleware_stack = http_middleware(keep_assets)(served.middleware_stack)
     install_session_store(served, page, page.connections)
-    limit_connections(page.server, settings.max_connections, settings.proxies)
+    limit_connections(page.server, MAX_CONNECTIONS, settings.proxies)
     return served
 
 
@@ -232,7 +236,7 @@ def serve(settings: HostSettings) -> None:
     threading.Thread(target=page.disk.sweep_forever, name="sweep", daemon=True).start()
     source.start()
     received_at = wait_for_end(signals)
-    shut_down(page, sources.runs, settings.shutdown_timeout, since=received_at)
+    shut_down(page, sources.runs, SHUTDOWN_S, since=received_at)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_CHARACTERS, Form
 from viz.page.gradio_patches.blocks import NOT_FROM_THE_PAGE, GuardedBlocks, refuse_files
 from viz.page.jobs.loading import EngineSource
+from viz.page.serving import address_limits
 from viz.page.session import from_file
 
 # files
@@ -76,15 +77,15 @@ class PageClient(httpx.Client):
 def served(source: EngineSource, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageClient]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADIO_TEMP_DIR", str(tmp_path_factory.mktemp("uploads")))
+        patch.setattr(address_limits, "MAX_REQUESTS", 10**6)
         blocks = built(lambda: app.build_app(source))
-    settings = DEFAULTS.model_copy(update={"max_requests_per_minute": 10**6})
-    with unclosed_sockets():
-        built(lambda: app.launch(blocks, settings, quiet=True))
-    with PageClient(base_url=f"{blocks.local_url}gradio_api/", timeout=120, headers=JSON_BODY) as http:
-        http.blocks = blocks
-        yield http
-    with unclosed_sockets():
-        blocks.close(verbose=False)
+        with unclosed_sockets():
+            built(lambda: app.launch(blocks, DEFAULTS, quiet=True))
+        with PageClient(base_url=f"{blocks.local_url}gradio_api/", timeout=120, headers=JSON_BODY) as http:
+            http.blocks = blocks
+            yield http
+        with unclosed_sockets():
+            blocks.close(verbose=False)
 
 
 def usual_value(block: Any) -> Any:

@@ -100,8 +100,9 @@ def test_curve_has_a_line_per_wrapped_method(engine: Engine) -> None:
     assert [line.label for line in curve.lines] == ["PINE", "Permutation, cyclic (Vanilla)"]
 
 
-def test_orders_within_a_record_are_limited() -> None:
-    host = HostSettings(max_orders=20)
+def test_orders_within_a_record_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HostSettings, "max_orders", 20)
+    host = HostSettings()
     with pytest.raises(InputError, match="24"):
         sent_request(methods=("permutation_full",), orders=("as-is",)).settings(host)
     for method in ("permutation_cyclic", "calibration_every"):

@@ -8,12 +8,13 @@ import re
 import time
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pine_engine.server.addresses import sender_of
+from pine_engine.server.web import sender_of
 from viz.page.common.asgi import replay
 from viz.page.jobs.connection_tracker import CALLER, MCP
 
@@ -28,7 +29,10 @@ MAX_ADDRESSES = 10_000
 """Maximum number of addresses with a state; beyond it the least recently used ones are dropped."""
 
 PERIOD_S = 60.0  # seconds in which an address may send the maximum number of requests
+MAX_REQUESTS = 1200  # requests of one address in PERIOD_S, also in one burst
 MAX_CONCURRENT_EVENTS = 8  # concurrent event requests of one address; others wait
+MAX_PENDING_EVENTS = 80  # waiting and running events of one address; gradio starts all in order
+RETRY_S = 10.0  # seconds after which an address with too many events should try again
 FREE_FAILURES = 5  # failed logins of one address without a wait; several people may share the address
 MAX_WAIT_S = 60.0  # longest wait after a failed login
 KEEP_S = 600.0  # seconds without an attempt after which failed logins are forgotten
@@ -36,16 +40,15 @@ WRONG_LOGIN = 400  # status of gradio for a wrong name or password, which are co
 
 
 class AddressLimits:
-    """Middleware that limits the rate of requests and of failed logins of each address.
+    """Middleware that limits requests, pending events and failed logins of each address.
 
-    A token bucket is filled with `max_requests` in PERIOD_S. After FREE_FAILURES failed logins in a row an
+    A token bucket is filled with MAX_REQUESTS in PERIOD_S. After FREE_FAILURES failed logins in a row an
     address waits 1 s, then twice as long up to MAX_WAIT_S. Requests with the CALLER header, which the
     connection tracker checks, are internal requests of tool calls that were counted already.
     """
 
-    def __init__(self, max_requests: int) -> None:
-        self._max_requests = max_requests
-        self._state_of = lru_cache(MAX_ADDRESSES)(lambda address: _AddressState(max_requests))
+    def __init__(self) -> None:
+        self._state_of = lru_cache(MAX_ADDRESSES)(lambda address: _AddressState())
 
     async def __call__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer with status 429."""
@@ -59,8 +62,11 @@ class AddressLimits:
         address = sender_of(scope["client"][0])
         state = self._state_of(address)
         if wait_s := state.take():
-            sentence = f"Too many requests from your address: more than {self._max_requests:,} in a minute."
+            sentence = f"Too many requests from your address: more than {MAX_REQUESTS:,} in a minute."
             await rejection(sentence, wait_s)(scope, receive, send)
+        elif is_event and _num_pending(scope["app"].get_blocks(), address) >= MAX_PENDING_EVENTS:
+            sentence = f"Too many events of your address wait or run: more than {MAX_PENDING_EVENTS}."
+            await rejection(sentence, RETRY_S)(scope, receive, send)
         elif is_login:
             body = await Request(scope, receive).body()  # before the lock, which a slow client would hold
             async with state.login:
@@ -75,17 +81,17 @@ class AddressLimits:
 class _AddressState:
     """Token bucket and failed logins of one address; times are seconds of time.monotonic()."""
 
-    def __init__(self, max_requests: int) -> None:
+    def __init__(self) -> None:
         self.events = asyncio.Semaphore(MAX_CONCURRENT_EVENTS)
         self.login = asyncio.Lock()
         self.failures, self.next_login_at = 0, 0.0
-        self._max_requests = self._tokens = float(max_requests)
+        self._tokens = float(MAX_REQUESTS)
         self._updated_at = time.monotonic()
 
     def take(self) -> float:
         """Take a token. Return the seconds until there is one, 0 if there was."""
-        now, rate = time.monotonic(), self._max_requests / PERIOD_S
-        self._tokens = min(self._max_requests, self._tokens + (now - self._updated_at) * rate)
+        now, rate = time.monotonic(), MAX_REQUESTS / PERIOD_S
+        self._tokens = min(MAX_REQUESTS, self._tokens + (now - self._updated_at) * rate)
         self._updated_at = now
         if self._tokens < 1:
             return (1 - self._tokens) / rate
@@ -105,6 +111,12 @@ class _AddressState:
         excess = self.failures - FREE_FAILURES
         wait_s = min(MAX_WAIT_S, 2.0 ** min(excess, 10)) if excess >= 0 else 0.0
         self.next_login_at = time.monotonic() + wait_s
+
+
+def _num_pending(page: Any, address: str) -> int:
+    """Count the waiting and running events of an address in gradio's queue."""
+    events = page._queue.event_ids_to_events.values()
+    return sum(page.connections.address(event.request) == address for event in events)
 
 
 async def _log_in(

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pine_engine.server.addresses import is_among, is_in, split_netloc
-from viz.page.common.asgi import Handler, without_headers
+from pine_engine.server.web import is_among, is_in, split_netloc
+from viz.page.common.asgi import without_headers
 from viz.page.common.host_settings import LOCAL_NAMES, HostSettings
 
 # gradio's page is made of scripts and styles in the page itself, and compiles some of its own.
@@ -21,8 +21,15 @@ _POLICY = (
     "style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; media-src 'self' data: blob:; "
     "connect-src 'self' data: blob:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; "
-    "form-action 'self'; frame-ancestors {}"
+    "form-action 'self'"
 )
+
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",  # with "no-referrer" some browsers hide the origin of a request
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
 
 _LOGIN_PAGE = (
     r"theme\.css|favicon\.ico|robots\.txt|manifest\.json|login|logout|health|metrics"
@@ -54,24 +61,15 @@ CALLS = "/gradio_api/info"
 HEALTH = "/health"  # route for health checks, under any name
 
 
-def add_security_headers(frame_ancestors: str) -> Handler:
-    """Return middleware that adds security headers; `frame_ancestors` may embed the page."""
-    added = {
-        "Content-Security-Policy": _POLICY.format(frame_ancestors),
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "same-origin",  # with "no-referrer" some browsers hide the origin of a request
-        "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    }
+async def add_security_headers(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Add the security headers to a response."""
 
-    async def handle(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(added)
-            await send(message)
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(_HEADERS)
+        await send(message)
 
-        await app(scope, receive, send_with_headers)
-
-    return handle
+    await app(scope, receive, send_with_headers)
 
 
 class RequestFilter:

@@ -1,6 +1,5 @@
 """Sessions in memory: those of open pages, and a few others."""
 
-import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +10,8 @@ from gradio.state_holder import SessionState, StateHolder
 
 from viz.page.jobs.connection_tracker import ConnectionTracker
 
-KEPT = 20  # sessions without an open page that are kept, for example of a suspended tab
-KEPT_NEW = 100
-"""Further sessions used within the last NEW_S seconds: a page sends requests before it opens its stream."""
-
-NEW_S = 10.0
+MAX_CLOSED = 100
+"""Sessions without an open page that are kept, such as of a suspended tab or of a page that is opening."""
 
 
 class CompactSession(SessionState):
@@ -27,21 +23,18 @@ class CompactSession(SessionState):
 
 
 class Sessions(StateHolder):
-    """Sessions of gradio that never evict those of open pages.
+    """Sessions of gradio, which evicts the least recently used one, also that of a reader.
 
-    Gradio keeps ten thousand sessions and evicts the least recently used, also that of a reader in favor of
-    sessions that a script has invented.
+    A script can invent sessions; here they evict each other, not those of open pages.
     """
 
     def __init__(self, connections: ConnectionTracker) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # gradio does not annotate it
         self._connections = connections
-        self._used: dict[str, float] = {}
 
     def __getitem__(self, session_id: str) -> SessionState:
         if session_id not in self.session_data:
             self.session_data[session_id] = CompactSession(self.blocks)
-        self._used[session_id] = time.monotonic()
         return super().__getitem__(session_id)
 
     def update(self, session_id: str) -> None:
@@ -49,32 +42,21 @@ class Sessions(StateHolder):
         with self.lock:
             if session_id in self.session_data:
                 self.session_data.move_to_end(session_id)
-        for name in self._too_many():
-            self._forget(name)
-
-    def _too_many(self) -> list[str]:
-        """Return the sessions to evict, without active events."""
         names = list(reversed(self.session_data))
-        since = time.monotonic() - NEW_S
-        guests = [name for name in names if not self._connections.has_page(name) and not self._computes(name)]
-        old = [name for name in guests if self._used.get(name, 0.0) < since]
-        return [*guests[KEPT_NEW:], *old[KEPT:], *names[self.capacity :]]
+        closed = [name for name in names if not self._is_in_use(name)]
+        for name in {*closed[MAX_CLOSED:], *names[self.capacity :]}:
+            self.delete_state(name)  # its files too
+            with self.lock:
+                self.session_data.pop(name, None)
+                self.time_last_used.pop(name, None)
+            self.blocks._queue.pending_event_ids_session.pop(name, None)
+            self.blocks._queue.pending_messages_per_session.pop(name, None)
 
-    def _computes(self, name: str) -> bool:
+    def _is_in_use(self, name: str) -> bool:
+        """Check whether a session has an open page, or an event that waits or runs."""
         queue = self.blocks._queue
-        return any(
-            event in queue.event_ids_to_events for event in queue.pending_event_ids_session.get(name, ())
-        )
-
-    def _forget(self, name: str) -> None:
-        queue = self.blocks._queue
-        self.delete_state(name)  # its files too
-        with self.lock:
-            self.session_data.pop(name, None)
-            self.time_last_used.pop(name, None)
-            self._used.pop(name, None)
-        queue.pending_event_ids_session.pop(name, None)
-        queue.pending_messages_per_session.pop(name, None)
+        events = queue.pending_event_ids_session.get(name, ())
+        return self._connections.has_page(name) or any(event in queue.event_ids_to_events for event in events)
 
 
 def install_session_store(app: App, page: gr.Blocks, connections: ConnectionTracker) -> None:

@@ -25,9 +25,18 @@ from viz.page.position_sweep_job import prepare_sweep
 from viz.page.shuffle_job import orders_for, prepare_shuffle
 
 TEXTS = ["red cat", "green hat", "white mat"]
-LIMITED = HostSettings(
-    max_documents=3, max_prompt_tokens=900, max_new_tokens=16, max_orders=4, max_rows=2, max_seconds=60
-)
+
+
+class FewSettings(HostSettings):
+    """Settings with low fixed limits."""
+
+    max_documents = 3
+    max_new_tokens = 16
+    max_orders = 4
+    max_rows = 2
+
+
+LIMITED = FewSettings(max_prompt_tokens=900, max_seconds=60)
 
 
 def form(texts: list[str] = TEXTS, *, question: str = "Which is green?", max_new_tokens: int = 3) -> Form:
@@ -50,7 +59,7 @@ def test_too_much_is_refused_with_the_limit(large_form: Form, sentence: str, eng
         form_layout(large_form, engine, LIMITED)
 
 
-def test_orders_are_limited_where_they_are_tried(engine: Engine) -> None:
+def test_orders_are_limited_where_they_are_tried(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(orders_for(3, 4, 0, LIMITED)) == 4 and len(orders_for(2, 9, 0, LIMITED)) == 2
     with pytest.raises(InputError, match="Too many orders: 5 .limit: 4."):
         orders_for(3, 5, 0, LIMITED)
@@ -58,17 +67,10 @@ def test_orders_are_limited_where_they_are_tried(engine: Engine) -> None:
         prepare_shuffle, engine, form(max_new_tokens=16), count=4, seed=1, controls=False, settings=LIMITED
     )
     assert done.sentence.startswith("Done: 4 orders")
+    monkeypatch.setattr(HostSettings, "max_orders", 3)
     with pytest.raises(InputError, match="Too many orders: 4 .limit: 3."):
-        next(
-            views_of(
-                prepare_sweep,
-                engine,
-                form([*TEXTS, "x"]),
-                document=0,
-                answer="so",
-                settings=HostSettings(max_orders=3),
-            )
-        )
+        sweep = form([*TEXTS, "x"])
+        next(views_of(prepare_sweep, engine, sweep, document=0, answer="so", settings=HostSettings()))
 
 
 def test_a_sample_is_announced_where_not_all_orders_are_allowed() -> None:

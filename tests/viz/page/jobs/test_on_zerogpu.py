@@ -40,9 +40,7 @@ ARGUMENTS: dict[str, Any] = {
     "max_new_tokens": 4,
 }
 SENT = Question(QUESTION, tuple(DOCUMENTS), tuple(METHODS), 8)
-LONG = Question(
-    QUESTION, tuple(DOCUMENTS * 3), tuple(METHODS), 64
-)  # many times as long as noticing a stop takes
+LONG = Question(QUESTION, tuple(DOCUMENTS * 3), tuple(METHODS), 64)  # longer than noticing a stop takes
 ROWS = [
     {
         "id": "a",

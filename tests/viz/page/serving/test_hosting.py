@@ -211,7 +211,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Callable[..., A
         copy = shutil.copytree if source.is_dir() else shutil.copy2
         (image / target).parent.mkdir(parents=True, exist_ok=True)
         copy(source, image / target)
-    flags = ("--queue-size=1", "--max-active-runs=1", "--shutdown-timeout=0.5", f"--model={folder / 'tiny'}")
+    flags = ("--max-active-runs=1", f"--model={folder / 'tiny'}")
     # As in a container that can be written nowhere but in its temporary folder.
     for name in ("home", "temporary"):
         (folder / name).mkdir()
@@ -261,13 +261,13 @@ def test_process_under_load_reports_rejects_and_ends(served: ServedApp) -> None:
     assert get_health(served)[2] < 1  # while the model runs
     request = urllib.request.Request(
         f"{served.url}gradio_api/call/compare",
-        data=json.dumps({"data": ["Which?", DOCUMENTS, ["pine"], 3, "", []]}).encode(),
+        data=json.dumps({"data": ["Which?", 6 * DOCUMENTS, ["pine"], 3, "", []]}).encode(),
         headers={"Content-Type": "application/json"},
     )
     with urllib.request.urlopen(request, timeout=10) as response:
         event_id = json.load(response)["event_id"]
     with urllib.request.urlopen(f"{request.full_url}/{event_id}", timeout=10) as response:
-        assert "The queue for the model is full: 1 " in response.read().decode()
+        assert "Too many documents: 24" in response.read().decode()
 
     served.process.send_signal(signal.SIGTERM)
     began = time.monotonic()

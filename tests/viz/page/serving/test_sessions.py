@@ -9,10 +9,10 @@ import pytest
 from tests.support.widgets import built, whole_page
 from viz.page.gradio_patches.blocks import GuardedBlocks
 from viz.page.jobs.connection_tracker import ConnectionTracker
-from viz.page.serving.sessions import KEPT, KEPT_NEW, NEW_S, Sessions
+from viz.page.serving.sessions import MAX_CLOSED, Sessions
 
 Kept = tuple[Sessions, ConnectionTracker, gr.State, list[object]]
-"""The sessions, who is there, a state of each session, and what was deleted of it."""
+"""Sessions, connections, a state of each session, and its deleted values."""
 
 
 def build() -> tuple[GuardedBlocks, gr.State, list[object]]:
@@ -25,7 +25,7 @@ def build() -> tuple[GuardedBlocks, gr.State, list[object]]:
 
 
 @pytest.fixture
-def kept_by(clock: list[float]) -> Kept:
+def kept_by() -> Kept:
     page, kept, deleted = built(build)
     holder = Sessions(page.connections)
     holder.set_blocks(page)
@@ -37,35 +37,24 @@ def use(holder: Sessions, kept: gr.State, *names: str) -> None:
         holder[name][kept._id] = name
 
 
-def test_invented_sessions_evict_no_open_page(kept_by: Kept, clock: list[float]) -> None:
+def test_invented_sessions_evict_no_session_in_use(kept_by: Kept) -> None:
     holder, connections, kept, deleted = kept_by
-    use(holder, kept, "reader")
+    queue: Any = holder.blocks._queue
+    queue.pending_event_ids_session["busy"] = {"event"}
+    queue.event_ids_to_events["event"] = object()
+    use(holder, kept, "reader", "busy", "closed")
     with connections.open_page("reader"):
-        use(holder, kept, *(f"invented {number}" for number in range(600)))
-        assert len(holder.session_data) == KEPT_NEW + 1
-        clock[0] += NEW_S + 1
-        use(holder, kept, "another")
-        assert len(holder.session_data) == KEPT + 2
-        assert holder["reader"][kept._id] == "reader"
-        assert "invented 0" in deleted and "reader" not in deleted
-    assert "invented 599" in holder and holder["invented 599"][kept._id] == "invented 599"
+        use(holder, kept, *(f"invented {number}" for number in range(MAX_CLOSED - 1)))
+        assert "closed" in holder and not deleted
+        use(holder, kept, "invented")
+        assert holder["reader"][kept._id] == "reader" and holder["busy"][kept._id] == "busy"
+        assert deleted == ["closed"] and len(holder.session_data) == MAX_CLOSED + 2
+    del queue.event_ids_to_events["event"]
+    use(holder, kept, *(f"others {number}" for number in range(MAX_CLOSED)))
+    assert {"reader", "busy"} < set(map(str, deleted)) and not queue.pending_event_ids_session
 
 
-def test_session_of_closed_page_is_kept_for_a_while(kept_by: Kept, clock: list[float]) -> None:
-    holder, connections, kept, deleted = kept_by
-    use(holder, kept, "slept")
-    with connections.open_page("slept"):
-        pass
-    for number in range(KEPT + 1):
-        clock[0] += NEW_S + 1
-        assert "slept" in holder
-        use(holder, kept, f"visitor {number}")
-    clock[0] += NEW_S + 1
-    use(holder, kept, "one more")
-    assert "slept" not in holder and deleted[0] == "slept"
-
-
-def test_sessions_beyond_capacity_evict_least_recently_used(kept_by: Kept) -> None:
+def test_open_pages_beyond_capacity_evict_least_recently_used(kept_by: Kept) -> None:
     holder, connections, kept, _ = kept_by
     holder.capacity = 2
     with connections.open_page("a"), connections.open_page("b"), connections.open_page("c"):
@@ -73,22 +62,7 @@ def test_sessions_beyond_capacity_evict_least_recently_used(kept_by: Kept) -> No
     assert list(holder.session_data) == ["b", "c"]
 
 
-def test_a_session_for_which_something_is_computed_stays(kept_by: Kept, clock: list[float]) -> None:
-    holder, _, kept, _ = kept_by
-    queue: Any = holder.blocks._queue
-    use(holder, kept, "busy")
-    queue.pending_event_ids_session["busy"] = {"event"}
-    queue.event_ids_to_events["event"] = object()
-    clock[0] += NEW_S + 1
-    use(holder, kept, *(f"other {number}" for number in range(200)))
-    assert "busy" in holder
-    del queue.event_ids_to_events["event"]
-    clock[0] += NEW_S + 1
-    use(holder, kept, "one more")
-    assert "busy" not in holder and "busy" not in queue.pending_event_ids_session
-
-
-def test_a_session_costs_next_to_nothing(kept_by: Kept) -> None:
+def test_session_describes_no_widget(kept_by: Kept) -> None:
     holder, _, kept, _ = kept_by
     use(holder, kept, "new")
     assert set(holder["new"].config_values) == {kept._id}
