@@ -11,7 +11,7 @@ from torch import Tensor
 from pine_engine.attention import arithmetic
 from pine_engine.attention.arithmetic import Ranking
 from pine_engine.attention.kv_cache import DocumentBlocks, LayerCache, heads_of, new_layer
-from pine_engine.attention.placement import Placement
+from pine_engine.attention.placed import Placement
 from pine_engine.attention.recorder import StoredKeys
 from pine_engine.attention.strategy import KeysValues, PromptState, Strategy
 from pine_engine.network.layer_progress import add_flop
