@@ -214,8 +214,9 @@ def _scores(run: Run) -> Arrays:
     """Return the scores of all kinds, and the orders and scores of each round."""
     first_pass = FirstPass(lambda layout, recorder: run.prefill(layout, VANILLA, recorder), run.content_free)
     rounds = range(1, run.method.rounds + 1)
-    orders = [reorder_documents(run.layout, replace(run.method, rounds=n), first_pass) for n in rounds]
-    layouts = [run.layout, *map(run.layout.reorder, orders)]
+    reordered = [reorder_documents(run.layout, replace(run.method, rounds=n), first_pass) for n in rounds]
+    orders = [list(map(run.layout.documents.index, layout.documents)) for layout in reordered]
+    layouts = [run.layout, *reordered]
     scores = [SCORES["attention"](layout, first_pass) for layout in layouts[:-1]]
     return {
         "attention_scores": np.array(scores),

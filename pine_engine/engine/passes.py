@@ -14,9 +14,8 @@ from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import SequenceState, input_device, new_state
 from pine_engine.attention.strategy import PromptState
 from pine_engine.attention.trace import TraceConfig
-from pine_engine.engine.calibration import calibrated_shares
 from pine_engine.engine.prefix_cache import find_documents, find_prefix, fork
-from pine_engine.engine.reordering import FirstPass, reorder_documents
+from pine_engine.engine.reordering import FirstPass, calibrated_shares, reorder_documents
 from pine_engine.engine.streams import MergedState, StreamsCache, split_streams
 from pine_engine.engine.superposition import QuestionRecorder, best_paths, path_bias, path_scores
 from pine_engine.methods.plan import AttentionPlan, build_plan
@@ -86,8 +85,7 @@ def prefill(layout: TokenLayout, method: Method, options: PassOptions) -> tuple[
     """
     if method.merge:
         return _prefill_streams(layout, method, options)
-    order = reorder_documents(layout, method, options.first_pass())
-    plan = build_plan(method, layout.reorder(order))
+    plan = build_plan(method, reorder_documents(layout, method, options.first_pass()))
     if method.key_weighting == "saliency":
         return _prefill_paths(plan, options)
     log_weights = None
@@ -178,12 +176,14 @@ def _prefill_streams(
         recorder = TraceRecorder(TraceConfig(alternatives=0)) if options.recorder else None
         # No other prompt ends where the stream without a document does.
         cached = () if stream is empty else (*options.cached_sequences, *rows)
-        row, of_stream = prefill(*stream, replace(options, recorder=recorder, cached_sequences=cached))
+        row, stream_logits = prefill(*stream, replace(options, recorder=recorder, cached_sequences=cached))
         rows.append(row)
-        logits.append(of_stream)
-        if options.recorder and recorder and stream is not empty:
-            options.recorder.streams.append((recorder, row.state.plan))
-    plan, one = build_plan(method, layout), rows[0].state
+        logits.append(stream_logits)
+    if options.recorder:
+        states = [row.state for row in (rows[:-1] if empty else rows)]
+        options.recorder.streams = [(state.recorder, state.plan) for state in states if state.recorder]
+    one = rows[0].state
+    plan = build_plan(method, layout)
     state = PromptState(plan, one.patched_model, None, options.reserved_tokens, one.positions)
     merged = MergedState(state, StreamsCache([], streams=(rows[-1], *rows[:-1])))
     return merged, merged.merge(torch.stack([logits[-1], *logits[:-1]]), 1)

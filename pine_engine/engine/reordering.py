@@ -1,12 +1,13 @@
-"""Reordering of documents by a score before a run: content, likelihood, attention, in-context re-ranking.
+"""Scores of documents from a first pass: the method reorders the documents by them, or weights their keys.
 
-The method then runs over the documents in the new order. Sources: Peysakhovich and Lerer 2023,
-adamlerer/synthwiki (attention sorting); Chen et al. 2025, OSU-NLP-Group/In-Context-Reranking; Jiang et al.
-2024, microsoft/LLMLingua (query likelihood, and the arrangement `ends`).
+Sources: Peysakhovich and Lerer 2023, adamlerer/synthwiki (attention sorting); Chen et al. 2025,
+OSU-NLP-Group/In-Context-Reranking; Jiang et al. 2024, microsoft/LLMLingua (query likelihood, and the
+arrangement `ends`); Hsieh et al. 2024, "Found in the Middle" (calibrated attention, no code released).
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -37,18 +38,16 @@ class FirstPass:
     num_processes: int = 1
 
 
-def reorder_documents(layout: TokenLayout, method: Method, first_pass: FirstPass) -> tuple[int, ...]:
-    """Return the order of the documents in which the method runs; the input order without a score."""
-    order = tuple(range(layout.num_documents))
+def reorder_documents(layout: TokenLayout, method: Method, first_pass: FirstPass) -> TokenLayout:
+    """Return the prompt with its documents in the order of the method; the input order without a score."""
     if method.score is None:
-        return order
+        return layout
     for _ in range(method.rounds):
-        moved = layout.reorder(order)
-        scores = SCORES[method.score](moved, first_pass)
+        scores, documents = SCORES[method.score](layout, first_pass), layout.documents
         # Token ids resolve ties, so that the order depends on contents alone.
-        best_first = sorted(range(len(scores)), key=lambda place: (-scores[place], moved.documents[place]))
-        order = tuple(order[place] for place in ARRANGEMENTS[method.arrangement](best_first))
-    return order
+        best_first = sorted(range(len(scores)), key=lambda place: (-scores[place], documents[place]))
+        layout = layout.reorder(ARRANGEMENTS[method.arrangement](best_first))
+    return layout
 
 
 def _nothing(layout: TokenLayout, first_pass: FirstPass) -> list[float]:
@@ -144,3 +143,36 @@ ARRANGEMENTS: dict[Arrangement, Callable[[Sequence[int]], Sequence[int]]] = {
     "best_last": lambda best_first: best_first[::-1],
     "ends": _ends,
 }
+
+
+def calibrated_shares(layout: TokenLayout, method: Method, first_pass: FirstPass) -> tuple[float, ...]:
+    """Return the logarithm of each document's share of the attention that all documents get together.
+
+    Relevance is the mean attention of the last token to the document, minus that to a dummy in its place. A
+    document's share is its length times the softmax of relevances divided by the temperature.
+    """
+    dummy = dummy_document(layout.documents, first_pass.content_free or layout.suffix[-1:])
+    attention = key_attention(layout, first_pass, last_only=True)
+    relevances = []
+    for slot, ids in enumerate(layout.documents):
+        documents = (*layout.documents[:slot], dummy, *layout.documents[slot + 1 :])
+        without = TokenLayout(layout.prefix, documents, layout.suffix)
+        of_dummy = key_attention(without, first_pass, last_only=True)
+        start = int(layout.document_starts[slot])
+        of_document = attention[start : start + len(ids)].mean()
+        relevances.append(of_document - of_dummy[start : start + len(dummy)].mean())
+    lengths = torch.from_numpy(layout.lengths)
+    logits = torch.stack(relevances) / method.temperature + lengths.double().log()
+    return tuple(logits.log_softmax(0).tolist())
+
+
+def dummy_document(documents: Sequence[tuple[int, ...]], content: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a document without content: its text is between the tokens that all documents share."""
+    start = _common_start(documents)
+    end = _common_start([ids[len(start) :][::-1] for ids in documents])[::-1]
+    return start + content + end
+
+
+def _common_start(sequences: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    same = takewhile(lambda tokens: len(set(tokens)) == 1, zip(*sequences, strict=False))
+    return tuple(tokens[0] for tokens in same)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pine_engine import METHODS, Engine, PrefixCache, TokenLayout, TokenRange, TraceConfig
-from pine_engine.engine.calibration import dummy_document
+from pine_engine.engine.reordering import dummy_document
 from tests.support.families import TinyLlama
 from tests.support.reference import exact_llama, mixed_by
 from tests.support.tokenizers import letter_tokenizer

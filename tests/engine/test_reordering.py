@@ -29,8 +29,8 @@ def test_arrangements_place_the_best_documents() -> None:
 
 
 def test_content_order_sorts_token_ids() -> None:
-    order = reorder_documents(LAYOUT, METHODS["reorder_content"], FirstPass(lambda *_: torch.empty(0)))
-    assert [LAYOUT.documents[index] for index in order] == sorted(LAYOUT.documents)
+    reordered = reorder_documents(LAYOUT, METHODS["reorder_content"], FirstPass(lambda *_: torch.empty(0)))
+    assert list(reordered.documents) == sorted(LAYOUT.documents)
 
 
 @pytest.mark.parametrize("name", REORDERED)
