@@ -45,9 +45,6 @@ from .engine.orders import (
     compare_orders as compare_orders,
 )
 from .engine.orders import (
-    sample_orders as sample_orders,
-)
-from .engine.orders import (
     summarize_orders as summarize_orders,
 )
 from .engine.prefix_cache import PrefixCache as PrefixCache
@@ -87,6 +84,7 @@ from .methods.table import METHODS as METHODS
 from .methods.table import Method as Method
 from .methods.table import get_methods as get_methods
 from .prompts.layout import TokenLayout as TokenLayout
+from .prompts.orders import sample_orders as sample_orders
 from .prompts.prompt import Document as Document
 from .prompts.prompt import Prompt as Prompt
 from .prompts.request import LabeledRequest as LabeledRequest

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from pine_engine.attention.state import SequenceState
-from pine_engine.debias.plan import DebiasPlan, Order, content_free_prompts
+from pine_engine.debias.plan import DebiasPlan, content_free_prompts
 from pine_engine.debias.table import DEFAULT_BASE, TIE, Steps, Wrapper
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, RunFinished
@@ -40,6 +40,7 @@ from pine_engine.engine.passes import PassOptions
 from pine_engine.engine.run import prepare_run
 from pine_engine.errors import ModelError
 from pine_engine.methods.table import Method, get_method
+from pine_engine.prompts.orders import Order
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.request import LabeledRequest
 from pine_engine.scheduling.scheduler import stream_shared

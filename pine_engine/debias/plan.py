@@ -4,7 +4,6 @@
 """
 
 import hashlib
-import itertools
 import math
 import random
 from collections.abc import Sequence
@@ -14,10 +13,9 @@ from typing import Any
 from pine_engine.debias.table import CONTENT_FREE, DEBIASERS, DEFAULT_BASE, OrderKind, Wrapper
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_method
+from pine_engine.prompts.orders import Order, all_orders, distinct_orders, has_more_orders
 from pine_engine.prompts.prompt import Document, Prompt, Segment
 from pine_engine.prompts.request import LabeledRequest, Request
-
-Order = tuple[int, ...]
 
 MAX_ORDERS = 720  # default limit of the orders of full permutation: those of six documents
 PRIOR_FRACTION = 0.05  # share of the samples from which PriDe learns its prior
@@ -39,15 +37,11 @@ def num_orders(
     if kind == "sampled":
         if samples < 1:
             raise InputError(f"samples is invalid: got {samples}, expected 1 or more", field="samples")
-        return samples if _has_more_orders(num_documents, samples) else math.factorial(num_documents)
-    if _has_more_orders(num_documents, max_orders):
+        return samples if has_more_orders(num_documents, samples) else math.factorial(num_documents)
+    if has_more_orders(num_documents, max_orders):
         got = f"got {num_documents}!, expected at most {max_orders}"
         raise InputError(f"too many orders: {got}; use cyclic or sampled orders", field="max_orders")
     return math.factorial(num_documents)
-
-
-def _has_more_orders(num_documents: int, limit: int) -> bool:
-    return num_documents > limit or math.factorial(num_documents) > limit  # no factorial of thousands
 
 
 def document_orders(
@@ -68,12 +62,9 @@ def document_orders(
         return [places]
     if kind == "cyclic":
         return [places[start:] + places[:start] for start in places]
-    if kind == "sampled" and _has_more_orders(num_documents, samples):
-        generator, orders = random.Random(seed), dict[Order, None]()
-        while len(orders) < count:
-            orders[tuple(generator.sample(places, num_documents))] = None
-        return list(orders)
-    return list(itertools.permutations(places))
+    if kind == "sampled" and has_more_orders(num_documents, samples):
+        return distinct_orders(num_documents, count, random.Random(seed))
+    return all_orders(num_documents)
 
 
 def prior_samples(count: int, seed: int = 0) -> set[int]:

@@ -1,8 +1,6 @@
 """Runs of one prompt in several document orders, compared with the first order."""
 
 import itertools
-import math
-import random
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, describe, sequence
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import PLACES, TokenLayout
+from pine_engine.prompts.orders import sample_orders
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.reprs import html_table, plot, short_repr, shorten
 from pine_engine.scheduling.scheduler import stream_shared
@@ -29,10 +28,6 @@ from pine_engine.scheduling.worker import RunControl
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-ALL_ORDERS_UP_TO = 4  # largest number of documents of which all orders are the default: 4! = 24
-
-DEFAULT_SHUFFLES = 10
 
 
 @dataclass(frozen=True)
@@ -203,33 +198,6 @@ def _describe_logits(stats: OrderStats) -> str:
     if stats.bitwise_identical:
         return "bitwise identical"
     return f"differ by up to {stats.max_abs_logit_diff:.3g}"
-
-
-def sample_orders(num_documents: int, shuffles: int | None = None, seed: int = 0) -> list[tuple[int, ...]]:
-    """Return different document orders, the unchanged order first.
-
-    Args:
-        num_documents: Number of documents.
-        shuffles: Number of other orders, at most all. Default: all orders of up to four documents, ten
-            sampled ones of more.
-        seed: Seed of the sampled orders.
-
-    Raises:
-        InputError: For a negative number of orders.
-    """
-    if shuffles is not None and shuffles < 0:
-        raise InputError(f"invalid number of shuffles: got {shuffles}, expected 0 or more", field="shuffles")
-    unchanged = tuple(range(num_documents))
-    count = math.factorial(num_documents)
-    if shuffles is None:
-        shuffles = count if num_documents <= ALL_ORDERS_UP_TO else DEFAULT_SHUFFLES
-    if shuffles >= count - 1:
-        return list(itertools.permutations(unchanged))
-    generator = random.Random(seed)
-    orders = {unchanged: None}
-    while len(orders) <= shuffles:
-        orders[tuple(generator.sample(unchanged, num_documents))] = None
-    return list(orders)
 
 
 def choose_orders(

@@ -14,7 +14,7 @@ from itertools import permutations
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, check_some
-from pine_engine.prompts.layout import moved_order
+from pine_engine.prompts.orders import moved_order
 from pine_engine.prompts.request import Request
 from pine_engine.prompts.tasks import TASKS, document_letter
 

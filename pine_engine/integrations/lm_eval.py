@@ -18,12 +18,12 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import GenerationFinished, TokenGenerated
-from pine_engine.engine.orders import ALL_ORDERS_UP_TO, sample_orders
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.marked import MARK, chat_prompt, tokenize_marked
 from pine_engine.prompts.messages import read_chat
+from pine_engine.prompts.orders import ALL_ORDERS_UP_TO, sample_orders
 from pine_engine.prompts.prompt import Piece, Prompt
 
 MAX_NEW_TOKENS = 256  # limit of tasks that set none, as in lm-evaluation-harness

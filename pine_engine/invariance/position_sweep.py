@@ -10,7 +10,8 @@ from pine_engine.engine.events import Event
 from pine_engine.engine.likelihood import Score, score_methods
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
-from pine_engine.prompts.layout import TokenLayout, moved_order
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.orders import moved_order
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.scheduling.scheduler import stream_shared
 from pine_engine.scheduling.steps import Coroutine

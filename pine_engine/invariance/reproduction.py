@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any, Literal
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import OrderComparison, OrderResult, compare_orders, sample_orders
+from pine_engine.engine.orders import OrderComparison, OrderResult, compare_orders
 from pine_engine.invariance.certificate import Certificate, MethodResult, create_certificate, hash_logits
 from pine_engine.invariance.platform_facts import ASPECTS
+from pine_engine.prompts.orders import sample_orders
 
 Tolerance = dict[Literal["logit_diff", "logprob"], float]
 """Maximum difference of max |Δ logit|, and of a log-probability in nats per token of the answer."""

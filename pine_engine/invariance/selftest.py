@@ -13,12 +13,13 @@ from pine_engine.benchmark.random_models import DEMANDING, MARK, synthetic_model
 from pine_engine.benchmark.workload import vocab_size_of
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import OrderStats, sample_orders
+from pine_engine.engine.orders import OrderStats
 from pine_engine.invariance import kernel_checks as kernels
 from pine_engine.invariance.kernel_checks import Check, check_all, join
 from pine_engine.methods.table import METHODS
 from pine_engine.network.thread_tuner import torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.orders import sample_orders
 
 NEW_TOKENS = 2  # tokens decoded in each order of a prompt
 

@@ -7,6 +7,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import generate_batch
 from pine_engine.molecules.chemistry import canonical_smiles
 from pine_engine.molecules.request_rows import PROPERTIES, GeneratedMolecule, Molecule
+from pine_engine.prompts.orders import Order, distinct_orders
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import TASKS
 
@@ -14,19 +15,15 @@ TASK = TASKS["qm9"]
 BATCH_SIZE = 64
 
 
-def random_orders(molecule: Molecule, count: int, seed: int) -> list[tuple[int, ...]]:
+def random_orders(molecule: Molecule, count: int, seed: int) -> list[Order]:
     """Return `count` distinct random orders of the properties, seeded per molecule."""
-    generator = random.Random(f"{seed}/{molecule.smiles}")
-    orders: dict[tuple[int, ...], None] = {}
-    while len(orders) < count:
-        orders[tuple(generator.sample(range(len(PROPERTIES)), len(PROPERTIES)))] = None
-    return list(orders)
+    return distinct_orders(len(PROPERTIES), count, random.Random(f"{seed}/{molecule.smiles}"))
 
 
 def generate_molecules(
     engine: Engine,
     requests: Sequence[Molecule],
-    orders: Sequence[Sequence[tuple[int, ...]]],
+    orders: Sequence[Sequence[Order]],
     methods: Sequence[str],
     on_generated: Callable[[str], None] = lambda _: None,
 ) -> list[GeneratedMolecule]:

@@ -259,9 +259,3 @@ class _SegmentEncoder:
         encoded = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)
         ids: list[int] = encoded["input_ids"]
         return ids
-
-
-def moved_order(num_documents: int, document: int, slot: int) -> tuple[int, ...]:
-    """Return the order with one document in a slot, and the others in input order around it."""
-    others = [index for index in range(num_documents) if index != document]
-    return (*others[:slot], document, *others[slot:])

@@ -16,7 +16,8 @@ from transformers import PreTrainedTokenizerFast
 
 from pine_engine import InputError, ModelError, Prompt, TokenLayout
 from pine_engine.prompts import chat_template
-from pine_engine.prompts.layout import moved_order, tokenize, tokenize_text
+from pine_engine.prompts.layout import tokenize, tokenize_text
+from pine_engine.prompts.orders import moved_order
 from pine_engine.prompts.prompt import Piece, build_prompt, segment_text
 from tests.support.errors import has_field
 from tests.support.tokenizers import (

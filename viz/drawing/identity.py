@@ -6,6 +6,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
+from pine_engine.prompts.tasks import document_letter as document_letter
 from viz.drawing.markup import render
 
 Role = Literal["prefix", "document", "suffix", "decoded"]
@@ -19,12 +20,6 @@ _DOCUMENT_COLORS = (
 )
 _BORDERS = ("solid", "dashed", "double", "dotted")
 _LABELS = {"prefix": "prefix", "suffix": "question", "decoded": "answer"}
-
-
-def document_letter(index: int) -> str:
-    """Return the letter of the document entered at `index` (from 0): A .. Z, AA, AB, ..."""
-    rest, digit = divmod(index, 26)
-    return (document_letter(rest - 1) if rest else "") + chr(ord("A") + digit)
 
 
 def relative_luminance(color: str) -> float:

@@ -8,13 +8,12 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 import pine_engine as pine
+from pine_engine.methods.plan import MASKED as MASKED
 from viz.drawing.identity import Segment
 from viz.figures.frame import document_segments, new_figure
 from viz.theme import CHOSEN, INK
 
 IntArray = NDArray[np.integer[Any]]
-
-MASKED = -1  # position of a document that the query may not attend to, or that has none
 
 _ROW_HEIGHT = 0.9  # of the bars of a row together, as a share of the row
 

@@ -7,6 +7,7 @@ import gradio as gr
 
 from pine_engine.debias.table import DEBIASERS, MeasuredMethod
 from pine_engine.methods.table import METHODS, get_methods
+from pine_engine.prompts.orders import ALL_ORDERS_UP_TO
 
 DEFAULT_METHODS = [row.name for row in get_methods()]
 OFFERED = {
@@ -17,7 +18,6 @@ OFFERED = {
 WRAPPED = tuple(MeasuredMethod(METHODS[base], wrapper) for base in OFFERED for wrapper in DEBIASERS.values())
 """Each wrapper around each method."""
 
-ALL_ORDERS_UP_TO = 4  # maximum number of documents of which all orders are run; for more, a seeded sample
 SAMPLED_AT_MOST = 24
 DEFAULT_ORDERS = 6
 
