@@ -27,9 +27,20 @@ from itertools import combinations
 import numpy as np
 
 from pine_engine.errors import InputError
-from pine_engine.evaluation.answers import METRICS, Metric, differ, named_document, parsed_answer
 from pine_engine.evaluation.bootstrap import ratio
-from pine_engine.evaluation.grid import BETWEEN, Column, Grid, Scores, Values, make_grid
+from pine_engine.evaluation.grid import (
+    BETWEEN,
+    METRICS,
+    Column,
+    Grid,
+    Metric,
+    Scores,
+    Values,
+    answers_differ,
+    make_grid,
+    named_document,
+    parsed_answer,
+)
 from pine_engine.evaluation.intervals import Estimate, Flags, Floats
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.slots import OVER_ORDERS, group_by_slot, scenario_values
@@ -108,7 +119,7 @@ def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
         return named_document(record, metric) == record.input_order[record.permutation[0]]
 
     pairs = zip(scores.columns, grid.distinct, strict=True)
-    changed = [differ([column[name] for name in names], metric) for column, names in pairs]
+    changed = [answers_differ([column[name] for name in names], metric) for column, names in pairs]
     yield "changed", (), scores.mean(_values(changed))
     for name, combine, score in (("always correct", min, 1.0), ("never correct", max, 0.0)):
         values, is_parsed = scores.of(scores.averaged, combine)
@@ -140,7 +151,7 @@ def _changed_from_stored(column: Column, name: str, metric: Metric) -> bool | No
     stored = next(filter(is_stored, column.values()), None)
     if stored is None or name not in column or is_stored(column[name]):
         return None
-    return differ([stored, column[name]], metric)
+    return answers_differ([stored, column[name]], metric)
 
 
 def _section_estimates(scores: Scores, scenario: str, values: Values) -> Iterator[Labeled]:

@@ -1,5 +1,6 @@
 """Examples of a data set, with accepted answers and the document that has the answer."""
 
+import json
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from pine_engine.errors import InputError
-from pine_engine.evaluation.dataset_files import each_row, is_dataset
+from pine_engine.errors import InputError, one_line
+from pine_engine.extras import import_extra
 from pine_engine.prompts.document_files import check_columns, csv_row, read_csv
 from pine_engine.prompts.parse_errors import Problem, ValidationErrors, rows_or_mistakes
 from pine_engine.prompts.prompt import Document
@@ -72,7 +73,7 @@ def read_examples(
     if path.suffix.lower() == ".csv":
         lines, read = _csv_reader(path)
     else:
-        lines, read = (each_row if is_dataset(path) else each_line)(path), partial(read_row, Example)
+        lines, read = (_dataset_rows if _is_dataset(path) else each_line)(path), partial(read_row, Example)
     first_line: dict[str, int] = {}
 
     def read_once(number: int, line: Any) -> Example:
@@ -139,3 +140,38 @@ def _csv_reader(path: Path) -> tuple[Iterator[tuple[int, list[str]]], Callable[[
         ).complete(line)
 
     return lines, read
+
+
+def _is_dataset(path: Path) -> bool:
+    """Return True for a Parquet file and for a folder."""
+    return path.suffix.lower() == ".parquet" or path.is_dir()
+
+
+def _dataset_rows(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the rows as JSON without missing values, with their numbers from 1. Raises InputError."""
+    number = 0
+    rows = _folder_rows(path) if path.is_dir() else _parquet_rows(path)
+    try:
+        for number, row in enumerate(rows, start=1):
+            present = {key: value for key, value in row.items() if value is not None}
+            yield number, json.dumps(present, default=str)
+    except (OSError, ValueError) as error:  # ValueError: also the base of errors of pyarrow
+        message = f"{path} cannot be read: {one_line(error)}; expected a Parquet file or a saved dataset"
+        raise InputError(message, field=str(path)) from error
+    if not number:
+        raise InputError(f"{path} has no rows; expected one example per row", field=str(path))
+
+
+def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+    with import_extra("pyarrow.parquet", "pyarrow").ParquetFile(path) as file:
+        for batch in file.iter_batches():
+            yield from batch.to_pylist()
+
+
+def _folder_rows(path: Path) -> Iterator[dict[str, Any]]:
+    datasets = import_extra("datasets", "datasets")
+    found = datasets.load_from_disk(str(path))
+    if isinstance(found, datasets.DatasetDict):
+        splits = ", ".join(str(path / split) for split in found)
+        raise InputError(f"{path} has several splits; give one of: {splits}", field=str(path))
+    yield from found

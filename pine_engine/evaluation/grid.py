@@ -8,16 +8,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
+from typing import Literal, get_args
 
 import numpy as np
 
-from pine_engine.debias.table import method_rank
+from pine_engine.debias.table import TIE, method_rank
 from pine_engine.evaluation import bootstrap, intervals
-from pine_engine.evaluation.answers import Metric, is_parsed, score_of
 from pine_engine.evaluation.document_orders import is_drawn
 from pine_engine.evaluation.intervals import Estimate, Flags, Floats
-from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.rewardbench import WEIGHTS, WEIGHTS_V0_1_1, Weights
+from pine_engine.evaluation.records import WEIGHTS, WEIGHTS_V0_1_1, Record, Weights
+from pine_engine.prompts.tasks import TASKS, document_letter
+
+Metric = Literal["generated", "chosen", "logprob"]
+"""Source of a score: the generated answer, the most likely choice of the task, or the log-probability of the
+first accepted answer."""
+
+METRICS: tuple[Metric, ...] = get_args(Metric)
 
 Column = dict[str, Record]  # records of one example under one method, by order
 Groups = Sequence[Sequence[Record]]  # records of each example, from which one number per example is computed
@@ -171,6 +177,47 @@ class Scores:
         if self.metric == "logprob":
             return bootstrap.mean(difference, self.grid.resamples)
         return intervals.share(difference, minimum=-1.0)
+
+
+def score_of(record: Record, metric: Metric) -> float | None:
+    """Return the score, 0 to 1, or the log-probability in nats; None if it was not measured."""
+    by_metric = {"generated": record.score, "chosen": record.choice_score, "logprob": record.answer_logprob}
+    return by_metric[metric]
+
+
+def parsed_answer(record: Record, metric: Metric) -> str | None:
+    """Return the answer that the task parses, TIE if choices are equally likely, None if there is none."""
+    if metric == "generated":
+        return record.parsed
+    if metric == "chosen" and record.choice_logprobs:
+        largest = max(record.choice_logprobs.values())
+        likely = [choice for choice, logprob in record.choice_logprobs.items() if logprob == largest]
+        return TASKS[record.task].parse(likely[0]) if len(likely) == 1 else TIE
+    return None
+
+
+def is_parsed(record: Record, metric: Metric) -> bool:
+    """Return False if the score is the default of an answer that cannot be parsed."""
+    return metric == "logprob" or parsed_answer(record, metric) is not None
+
+
+def named_document(record: Record, metric: Metric) -> int | None:
+    """Return the stored document whose letter is the answer; None if there is none."""
+    if not TASKS[record.task].has_letters:
+        return None
+    letters = map(document_letter, range(len(record.input_order)))
+    by_letter: dict[str | None, int] = dict(zip(letters, record.input_order, strict=True))
+    return by_letter.get(parsed_answer(record, metric))
+
+
+def answers_differ(records: Sequence[Record], metric: Metric) -> bool | None:
+    """Check whether the parsed answers, or the documents that they name, differ; None for fewer than two."""
+    answers = [
+        named if (named := named_document(record, metric)) is not None else parsed_answer(record, metric)
+        for record in records
+        if is_parsed(record, metric)
+    ]
+    return len(set(answers)) > 1 if len(answers) > 1 else None
 
 
 def combined(

@@ -37,7 +37,7 @@ class Estimate(NamedTuple):
     is_parsed: bool = True  # False if no answer behind the score can be parsed
     task: str = ""
     method: str = ""
-    metric: str = ""  # "generated", "chosen", "logprob" (see answers.py) or "cost"
+    metric: str = ""  # "generated", "chosen", "logprob" (see grid.py) or "cost"
     group: str = ""  # quantity (see estimates.py)
     name: str = ""  # order, slot, section or other part
 

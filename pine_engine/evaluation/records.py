@@ -1,6 +1,7 @@
 """Records of a run: one JSON line per example, method and document order, in files that only grow."""
 
 import os
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -13,13 +14,31 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pine_engine.errors import InputError, WriteError
 from pine_engine.evaluation.document_orders import DocumentOrder, names_of
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.rewardbench import SECTION_OF, WEIGHTS, find_subset
 from pine_engine.evaluation.settings import Key, Settings
 from pine_engine.invariance.platform_facts import Platform, platform_of
 from pine_engine.prompts.request import parse_json, read_text
 
 if TYPE_CHECKING:
     from pine_engine.engine.engine import Engine
+
+Weights = dict[tuple[str, str], float]
+"""Weight of each subset of a judge's data in its section, by section and subset."""
+
+_TABLES = tomllib.loads(Path(__file__).with_name("rewardbench.toml").read_text(encoding="utf-8"))
+
+WEIGHTS, WEIGHTS_V0_1_1 = (
+    {
+        (section, subset): float(weight)
+        for section, of_section in table.items()
+        for subset, weight in of_section.items()
+    }
+    for table in (_TABLES["weights"], _TABLES["weights_v0_1_1"])
+)
+"""Weights of all subsets, and those that differ in version 0.1.1."""
+
+SECTION_OF = {subset: section for section, subset in WEIGHTS}
+SECTIONS = tuple(_TABLES["weights"])
+_SUBSETS = {subset.lower(): subset for subset in SECTION_OF}
 
 RUN_FILE = "run.json"
 RENAMED_KEYS = {
@@ -138,7 +157,7 @@ def blank_record(example: Example, method: str, order: DocumentOrder) -> Record:
     """Return the record of an example in an order, without results."""
     named = example.meta.get("subset")
     named = named if isinstance(named, str) else None
-    subset = named and find_subset(named)
+    subset = named and _SUBSETS.get(named.lower())
     section = SECTION_OF[subset] if subset else None
     return Record(
         example=example.id,

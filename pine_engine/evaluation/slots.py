@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from pine_engine.evaluation.answers import Metric, differ, score_of
 from pine_engine.evaluation.document_orders import Places, is_drawn, labels_follow_slots
-from pine_engine.evaluation.grid import Column, Groups, Scores, Values
+from pine_engine.evaluation.grid import Column, Groups, Metric, Scores, Values, answers_differ, score_of
 from pine_engine.evaluation.records import Record
 from pine_engine.prompts.tasks import TASKS
 
@@ -82,7 +81,7 @@ def scenario_values(scores: Scores) -> Iterator[tuple[str, Values]]:
     }
     found = {name: scores.of(records) for name, records in groups.items()}
     if scores.metric != "logprob":
-        changes = [differ(pair, scores.metric) for pair in pairs]
+        changes = [answers_differ(pair, scores.metric) for pair in pairs]
         found[CHANGED] = np.array(changes, dtype=np.float64), None
     yield from ((name, values) for name, values in found.items() if np.isfinite(values[0]).any())
 

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pine_engine.evaluation.answers import METRICS
 from pine_engine.evaluation.bootstrap import NUM_RESAMPLES, SEED
-from pine_engine.evaluation.grid import BETWEEN, Grid
+from pine_engine.evaluation.grid import BETWEEN, METRICS, Grid
 from pine_engine.evaluation.intervals import LEVEL, Estimate
 from pine_engine.evaluation.slots import OVER_ORDERS, SCENARIOS
 

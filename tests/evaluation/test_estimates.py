@@ -19,8 +19,8 @@ from pine_engine.evaluation.bootstrap import draw, mean, ratio, totals
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.grid import Grid
 from pine_engine.evaluation.intervals import MIN_EXAMPLES, Estimate, share
+from pine_engine.evaluation.records import WEIGHTS
 from pine_engine.evaluation.report.published import ANY, published
-from pine_engine.evaluation.rewardbench import WEIGHTS
 from pine_engine.evaluation.slots import CHANGED, OVER_ORDERS, SHUFFLED
 from pine_engine.evaluation.task_estimates import Row, nested
 from tests.support.records import SWAPS, judged, sweep, swept

@@ -12,8 +12,7 @@ import pytest
 from pine_engine import Document, InputError
 from pine_engine.evaluation import shards
 from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.evaluation.records import Record, open_run, read_records, read_run, write_records
-from pine_engine.evaluation.rewardbench import WEIGHTS, find_subset
+from pine_engine.evaluation.records import WEIGHTS, Record, open_run, read_records, read_run, write_records
 from pine_engine.prompts.parse_errors import ValidationErrors
 from pine_engine.prompts.request import MAX_DOCUMENTS
 from tests.support.errors import has_field
@@ -150,12 +149,10 @@ def test_folder_without_run_of_this_version_is_refused(run: Path, tmp_path: Path
 
 def test_section_weights_have_published_sums() -> None:
     weights: dict[str, float] = {}
-    for (section, subset), weight in WEIGHTS.items():
+    for (section, _), weight in WEIGHTS.items():
         weights[section] = weights.get(section, 0) + weight
-        assert find_subset(subset.upper()) == subset
     # Sums of the table in the specification; code weighs as much as math-prm.
     assert weights == {"Chat": 358, "Chat Hard": 456, "Safety": 740, "Reasoning": 1968}
-    assert find_subset("mine") is None
 
 
 def test_parse_shard_takes_the_text_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,11 @@ from typing import Any
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.grid import Grid
 from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.records import Record, RunInfo
+from pine_engine.evaluation.records import WEIGHTS, Record, RunInfo
 from pine_engine.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.evaluation.report.parts import report_parts
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import Curve, Part, task_label
-from pine_engine.evaluation.rewardbench import WEIGHTS
 from tests.support.records import SWAPS, judged, run_info, sweep, swept
 from viz.export.report import report_markdown
 

@@ -13,9 +13,9 @@ import pine_engine as pine
 from pine_engine.debias.table import is_order_invariant, method_label
 from pine_engine.engine.events import Event
 from pine_engine.errors import InputError
-from pine_engine.evaluation.answers import differ
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.examples import Example
+from pine_engine.evaluation.grid import answers_differ
 from pine_engine.evaluation.records import Record, RunInfo, run_info
 from pine_engine.evaluation.report.curves import slot_curves as report_curves
 from pine_engine.evaluation.report.key_findings import key_findings
@@ -253,7 +253,7 @@ def changed_answers(records: Iterable[Record]) -> Table:
     rows = []
     for method, examples in by_method.items():
         is_written = any(record.text is not None for several in examples.values() for record in several)
-        changes = [differ(one, "generated" if is_written else "chosen") for one in examples.values()]
+        changes = [answers_differ(one, "generated" if is_written else "chosen") for one in examples.values()]
         known = [is_changed for is_changed in changes if is_changed is not None]
         if known:
             invariance = "yes" if is_order_invariant(method) else "no"

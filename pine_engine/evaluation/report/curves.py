@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pine_engine.debias.table import method_label, method_mark, method_rank
-from pine_engine.evaluation.answers import METRICS
 from pine_engine.evaluation.estimates import BASELINE
+from pine_engine.evaluation.grid import METRICS
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.report import tables
 from pine_engine.evaluation.report.runs import MeasuredRun

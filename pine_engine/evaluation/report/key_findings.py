@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from pine_engine.debias.table import method_label
-from pine_engine.evaluation.answers import METRICS
 from pine_engine.evaluation.estimates import BASELINE
+from pine_engine.evaluation.grid import METRICS
 from pine_engine.evaluation.intervals import MIN_EXAMPLES, Estimate
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import METRIC_LABELS, estimated, metric_rows, quantity

@@ -5,12 +5,12 @@ from itertools import chain
 from typing import Any
 
 from pine_engine.debias.table import method_label
+from pine_engine.evaluation.records import SECTION_OF, SECTIONS
 from pine_engine.evaluation.report.key_findings import SUBJECT
 from pine_engine.evaluation.report.published import PAPER, gains, published, published_model
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import Part, Table, estimated, runs_of, table, task_label, text
 from pine_engine.evaluation.report.task_tables import old_weights, scenario_rows
-from pine_engine.evaluation.rewardbench import SECTION_OF, SECTIONS
 from pine_engine.evaluation.slots import CHANGED, FIRST, SECOND
 from pine_engine.evaluation.task_estimates import Row
 

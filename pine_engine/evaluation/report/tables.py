@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pine_engine.debias.table import method_label
-from pine_engine.evaluation.answers import METRICS
-from pine_engine.evaluation.grid import Grid
+from pine_engine.evaluation.grid import METRICS, Grid
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.report.runs import NONE, MeasuredRun
 from pine_engine.evaluation.task_estimates import Row, method_rows
