@@ -1,4 +1,4 @@
-"""Errors that tell the user what to do."""
+"""Errors whose messages name the problem and an action."""
 
 import errno
 import re

@@ -1,1 +1,1 @@
-"""From the attention plan to the attention output, layer by layer, and what a trace keeps of it."""
+"""Attention of one layer by an attention plan, its KV cache, and the recorder of its trace."""

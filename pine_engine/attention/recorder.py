@@ -1,4 +1,4 @@
-"""Recorder of a trace: collects what attention computes, and computes more only if the trace requests it."""
+"""Recorder of a trace: collects results of attention, and computes more only if the trace requests it."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -30,7 +30,7 @@ from pine_engine.prompts.layout import TokenLayout
 
 @dataclass(frozen=True)
 class PassOptions:
-    """Networks of a prefill, and what it keeps, records, reports and reuses.
+    """Networks of a prefill, its logits, recorder and progress, and the states that it reuses.
 
     Attributes:
         patched_models: Networks for prompts of increasing length.

@@ -50,7 +50,7 @@ def reorder_documents(layout: TokenLayout, method: Method, first_pass: FirstPass
     return layout
 
 
-def _nothing(layout: TokenLayout, first_pass: FirstPass) -> list[float]:
+def _equal_scores(layout: TokenLayout, first_pass: FirstPass) -> list[float]:
     """Return equal scores, so that token ids alone decide."""
     return [0.0] * layout.num_documents
 
@@ -125,7 +125,7 @@ class _KeyRecorder(TraceRecorder):
 
 
 SCORES: dict[ScoreKind, Callable[[TokenLayout, FirstPass], list[float]]] = {
-    "content": _nothing,
+    "content": _equal_scores,
     "likelihood": _question_likelihood,
     "attention": _last_token_attention,
     "rerank": _calibrated_attention,

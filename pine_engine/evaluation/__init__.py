@@ -1,1 +1,1 @@
-"""Measuring tasks: examples of a data set, in several orders, with every method, as records and a summary."""
+"""Evaluation of tasks: examples in several document orders under every method, as records and estimates."""

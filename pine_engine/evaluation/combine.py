@@ -66,7 +66,7 @@ def combine(
 
 
 def _scored(task: Task, example: Example, run: BaseRun, text: str) -> dict[str, Any]:
-    """Return the text of a run, and what is parsed and scored in `text`."""
+    """Return the text of a run, and the parsed answer and the score of `text`."""
     score = example.score(text, run.order.answers(example))
     return {"text": run.text, "parsed": task.parse(text), "score": score}
 

@@ -166,7 +166,7 @@ def check_orders(spec: Sequence[str], examples: Sequence[Example]) -> None:
         check_some(examples, partial(arrange_all, spec=[name]))
 
 
-def is_drawn(name: str) -> bool:
+def is_random_order(name: str) -> bool:
     """Check whether an order is drawn at random for each example."""
     return name.startswith("shuffled:")
 

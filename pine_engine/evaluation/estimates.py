@@ -109,7 +109,7 @@ def _score_estimates(scores: Scores) -> Iterator[Labeled]:
 
 
 def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
-    """Yield how often answers change, are correct in all orders and are parsed, and what they name."""
+    """Yield shares of answers that change, are always correct, are parsed, or name a letter or place."""
     grid, metric = scores.grid, scores.metric
 
     def says(answer: str | None) -> Callable[[Record], bool]:

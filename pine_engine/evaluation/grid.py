@@ -14,7 +14,7 @@ import numpy as np
 
 from pine_engine.debias.table import TIE, method_rank
 from pine_engine.evaluation import bootstrap, intervals
-from pine_engine.evaluation.document_orders import is_drawn
+from pine_engine.evaluation.document_orders import is_random_order
 from pine_engine.evaluation.intervals import Estimate, Flags, Floats
 from pine_engine.evaluation.records import WEIGHTS, WEIGHTS_V0_1_1, Record, Weights
 from pine_engine.prompts.tasks import TASKS, document_letter
@@ -68,7 +68,7 @@ class Grid:
         found = []
         for column in self.columns[self.methods[0]]:
             first: dict[object, str] = {}
-            for name in sorted(filter(column.__contains__, self.orders), key=is_drawn):
+            for name in sorted(filter(column.__contains__, self.orders), key=is_random_order):
                 first.setdefault((column[name].input_order, column[name].permutation), name)
             found.append(list(first.values()))
         return found
@@ -76,7 +76,7 @@ class Grid:
     @cached_property
     def averaged(self) -> list[list[str]]:
         """Orders over which each example is averaged: shuffles only if there are no others."""
-        return [[name for name in names if not is_drawn(name)] or names for names in self.distinct]
+        return [[name for name in names if not is_random_order(name)] or names for names in self.distinct]
 
     @cached_property
     def averaged_orders(self) -> list[str]:
@@ -261,5 +261,5 @@ def make_grid(records: Sequence[Record]) -> Grid:
 
 
 def _size(record: Record) -> tuple[int, bool]:
-    """Return what decides the possible orders of an example: its size, and if it has a gold document."""
+    """Return the facts on which the orders of an example depend: its size, and if it has a gold document."""
     return record.num_documents, record.gold_slot is not None

@@ -28,7 +28,7 @@ Flags = NDArray[np.bool_]
 
 
 class Estimate(NamedTuple):
-    """A mean over examples with its 95 % interval, and what it is the mean of."""
+    """A mean over examples with its 95 % interval, and labels of the quantity."""
 
     mean: float  # share from 0 to 1, nats for log-probabilities, or the unit of a cost; as low and high
     low: float | None

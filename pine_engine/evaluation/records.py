@@ -102,7 +102,7 @@ class Record(BaseModel):
 
 
 class RunInfo(Settings):
-    """Settings of a run, and what it was computed with."""
+    """Settings of a run, its data and its platform."""
 
     _rename_keys = model_validator(mode="before")(rename_keys)
 

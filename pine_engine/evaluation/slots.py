@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from pine_engine.evaluation.document_orders import Places, is_drawn, labels_follow_slots
+from pine_engine.evaluation.document_orders import Places, is_random_order, labels_follow_slots
 from pine_engine.evaluation.grid import Column, Groups, Metric, Scores, Values, answers_differ, score_of
 from pine_engine.evaluation.records import Record
 from pine_engine.prompts.tasks import TASKS
@@ -103,10 +103,10 @@ def _with_gold_slot(column: Column) -> list[tuple[int, Record]]:
         (record.gold_slot, record)
         for name, record in column.items()
         if record.gold_slot is not None
-        and not is_drawn(name)
+        and not is_random_order(name)
         and labels_follow_slots(record.task, record.permutation)
     ]
 
 
 def _shuffled(column: Column) -> list[Record]:
-    return [record for name, record in column.items() if is_drawn(name)]
+    return [record for name, record in column.items() if is_random_order(name)]

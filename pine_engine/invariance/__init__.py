@@ -1,1 +1,1 @@
-"""The proof: every order of the documents tried and compared bit by bit, and certified."""
+"""Certificates of order invariance, their reproduction, the self-test, and the position sweep."""

@@ -35,7 +35,7 @@ ASPECTS = {name: name for name in Platform.model_fields} | {
     "python": "Python",
     "pine_explorer": "PINE Explorer",
 }
-"""Labels of the fields of Platform: what logits depend on besides the prompt."""
+"""Labels of the fields of Platform, on which logits depend besides the prompt."""
 
 
 def platform_of(engine: "Engine") -> Platform:

@@ -1,1 +1,1 @@
-"""The table of methods, and what a method makes of one prompt: the attention plan."""
+"""The table of methods, and the attention plan of a method for one prompt."""

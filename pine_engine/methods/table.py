@@ -229,7 +229,7 @@ class Method:
 
     @property
     def depends_on_question(self) -> bool:
-        """True if states of prefix and documents depend on what follows, so that no other prompt has them."""
+        """True if states of prefix and documents depend on later tokens, so that no other prompt has them."""
         return self.position_scale == "per_head"
 
     @property

@@ -14,7 +14,7 @@ from pine_engine.evaluation.grid import METRICS
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.report import tables
 from pine_engine.evaluation.report.runs import MeasuredRun
-from pine_engine.evaluation.report.tables import Curve, CurveLine, drawn
+from pine_engine.evaluation.report.tables import Curve, CurveLine, in_percent
 from pine_engine.evaluation.slots import is_flat
 from pine_engine.evaluation.task_estimates import Row
 
@@ -65,7 +65,7 @@ def _curves(name: str, title: str, rows: Sequence[Row], size: int) -> Iterator[C
 
 def slot_scores(row: Row, size: int) -> dict[int, Estimate]:
     """Return the parsed scores by slot for a number of documents."""
-    return {slot: drawn(one) for (of, slot), one in row.slots().items() if of == size and one.is_parsed}
+    return {slot: in_percent(one) for (of, slot), one in row.slots().items() if of == size and one.is_parsed}
 
 
 def curve_line(method: str, values: Iterable[Estimate | None], suffix: str = "") -> CurveLine:
@@ -78,7 +78,7 @@ def shuffled_level(row: Row, size: int) -> CurveLine | None:
     shuffled = row.get("shuffled", str(size))
     if shuffled is None or not shuffled.is_parsed:
         return None
-    level = drawn(shuffled)
+    level = in_percent(shuffled)
     if is_flat((one.mean for one in slot_scores(row, size).values()), level.mean):
         return None
     return curve_line(row.method, [level], ", shuffled")
@@ -109,7 +109,7 @@ def _with_areas(
 def accuracy_bars(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
     """Return a group of bars per run, with a bar per method, for tasks without slots such as math."""
     rows = tables.metric_rows(task, runs, ["generated"])
-    parsed = {(row.method, row.run): drawn(row.mean) for row in rows if row.mean.is_parsed}
+    parsed = {(row.method, row.run): in_percent(row.mean) for row in rows if row.mean.is_parsed}
     if not parsed or any(row.slots() for row in rows):
         return []
     groups = tuple(dict.fromkeys(row.run for row in rows))

@@ -18,7 +18,7 @@ SWAPS = {
     "labels-swapped": "letters alone",
     "swapped": "places and letters",
 }
-"""Effect of each swap of two answers: what it moves."""
+"""Parts of two answers that each swap exchanges."""
 
 
 def key_findings(task: str, run: MeasuredRun) -> list[str]:

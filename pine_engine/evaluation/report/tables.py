@@ -142,7 +142,7 @@ def task_label(name: str) -> str:
     return TASKS[name].label if name in TASKS else name
 
 
-def drawn(estimate: Estimate) -> Estimate:
+def in_percent(estimate: Estimate) -> Estimate:
     """Return a share in percent, and nats unchanged."""
     scale = 1.0 if estimate.metric == "logprob" else 100.0
     low, high = (None if end is None else scale * end for end in (estimate.low, estimate.high))
