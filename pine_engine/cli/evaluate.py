@@ -31,7 +31,7 @@ from pine_engine.evaluation.settings import Settings, choose
 from pine_engine.evaluation.task_estimates import nested
 from pine_engine.models.load import resolve
 from pine_engine.prompts.request import STDIN
-from pine_engine.scheduling.worker import raise_if_cancelled
+from pine_engine.scheduling.worker import RunControl, raise_if_cancelled
 
 METRICS = ("generate", "logprob")
 STOPPING = "stopping after this layer; press Ctrl-C again to stop at once"
@@ -137,8 +137,9 @@ def evaluate(
                         elif text := output.event_text(item):
                             advance(text, 0)
 
-                    run = partial(run_evaluation, engine, share, settings, keep, stopped)
-                    run_shared(lambda _: run(found=found, dataset=examples))
+                    control = RunControl(keep, stopped)
+                    run = partial(run_evaluation, engine, share, settings, found=found, dataset=examples)
+                    run_shared(lambda _: run(control))
                 is_waiting = part.is_launched and part.index == 0
                 while is_waiting and not stopped.is_set() and _planned(output_dir, examples, settings)[1]:
                     stopped.wait(1)

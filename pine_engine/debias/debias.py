@@ -7,10 +7,9 @@ Yoon et al. 2025, soyoung97/RoToR (routing). Calibration of every token is a def
 import math
 import operator
 import re
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -51,8 +50,6 @@ CANDIDATES = 100  # number of the most likely first tokens that are calibrated; 
 EPSILON = 1e-10  # added to probabilities before their logarithm, as in the released code
 
 Vote = TypeVar("Vote", int, str)
-
-Emit = Callable[["Event | DebiasResult"], None]
 
 
 @dataclass(frozen=True)
@@ -117,12 +114,9 @@ def _vote(
 
 
 @torch.inference_mode()
-def _score_labels(
-    engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Event
-) -> Coroutine[None]:
+def _score_labels(engine: Engine, plan: DebiasPlan, control: RunControl) -> Coroutine[None]:
     """Combine the probabilities that the labels have as the next token."""
     method, wrapper = get_method(plan.base), plan.wrapper
-    control = RunControl(emit, cancelled)
     ids = [label_ids(engine, request.labels) for request in plan.requests]
     observed: list[list[list[float]]] = []
 
@@ -130,8 +124,8 @@ def _score_labels(
         labels, orders, runs = plan.requests[index].labels, plan.orders[index], observed[index]
         scores = combine_labels(wrapper, runs, orders, prior)
         # The runs behind those of the orders are content-free.
-        favorites = Counter(labels[order[_argmax(run)]] for order, run in zip(orders, runs, strict=False))
-        emit(DebiasResult(labels[_argmax(scores)], dict(zip(labels, scores, strict=True)), dict(favorites)))
+        favorites = (labels[order[_argmax(run)]] for order, run in zip(orders, runs, strict=False))
+        control.report(_likeliest(labels, scores, favorites))
 
     for index, (request, orders) in enumerate(zip(plan.requests, plan.orders, strict=True)):
         prompts = [_in_order(request, order).prompt(engine) for order in orders]
@@ -148,6 +142,12 @@ def _score_labels(
             combine(index, None if index in plan.prior_samples else prior)
 
 
+def _likeliest(labels: Sequence[str], scores: Sequence[float], favorites: Iterable[str]) -> DebiasResult:
+    """Return the label with the largest score as the answer; `favorites` are the answers of the base runs."""
+    by_label = dict(zip(labels, scores, strict=True))
+    return DebiasResult(labels[_argmax(scores)], by_label, dict(Counter(favorites)))
+
+
 def _label_logprobs(
     engine: Engine, prompt: Prompt, method: Method, ids: LabelIds, control: RunControl
 ) -> Coroutine[list[float]]:
@@ -162,25 +162,24 @@ def _label_logprobs(
 
 
 @torch.inference_mode()
-def _route(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Event) -> Coroutine[None]:
+def _route(engine: Engine, plan: DebiasPlan, control: RunControl) -> Coroutine[None]:
     """Answer under vanilla and the base method, by labels or in text, and take one of the answers."""
     methods = [get_method(name) for name in dict.fromkeys((DEFAULT_BASE, plan.base))]
-    margin, control = plan.wrapper.margin or 0.0, RunControl(emit, cancelled)
+    margin = plan.wrapper.margin or 0.0
     for request in plan.requests:
         prompt, labels = request.prompt(engine), request.labels
         if not labels:
             run = prepare_run(engine, prompt, methods=methods, max_new_tokens=plan.max_new_tokens)
             answers = list((yield from run.compute(control)).answers.values())
             taken = route([mean_probability(answer.logprobs) for answer in answers], margin)
-            emit(DebiasResult(answers[taken].text, {}, {}))
+            control.report(DebiasResult(answers[taken].text, {}, {}))
             continue
         ids = label_ids(engine, labels)
         observed = []
         for method in methods:
             observed.append(softmax((yield from _label_logprobs(engine, prompt, method, ids, control))))
         scores = observed[route(list(map(max, observed)), margin)]
-        favorites = Counter(labels[_argmax(run)] for run in observed)
-        emit(DebiasResult(labels[_argmax(scores)], dict(zip(labels, scores, strict=True)), dict(favorites)))
+        control.report(_likeliest(labels, scores, (labels[_argmax(run)] for run in observed)))
 
 
 def route(confidences: Sequence[float], margin: float) -> int:
@@ -194,14 +193,13 @@ def mean_probability(logprobs: Sequence[float]) -> float:
 
 
 @torch.inference_mode()
-def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading.Event) -> Coroutine[None]:
+def _generate(engine: Engine, plan: DebiasPlan, control: RunControl) -> Coroutine[None]:
     """Generate answers with the first or every token calibrated.
 
     With `every`, all prompts are continued with the same answer in one batch. The log-probabilities of the
     answer are those of its prompt, before calibration.
     """
     method, steps = get_method(plan.base), plan.wrapper.steps
-    control = RunControl(emit, cancelled)
     assert steps
 
     def prefill(prompts: Sequence[Prompt]) -> Iterator[ActiveGeneration | PendingPrefill]:
@@ -230,7 +228,7 @@ def _generate(engine: Engine, plan: DebiasPlan, emit: Emit, cancelled: threading
             elif item.error:
                 raise ModelError(item.error)
             else:
-                emit(DebiasResult(item.text, {}, {}))
+                control.report(DebiasResult(item.text, {}, {}))
 
 
 def _in_order(request: LabeledRequest, order: Order) -> LabeledRequest:

@@ -1,8 +1,7 @@
 """The engine: one loaded model that answers prompts under several methods."""
 
 import os
-import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Never, Unpack
@@ -170,9 +169,8 @@ class Engine(PreparedModel):
         """
         run = prepare_run(self, prompt, **options)
 
-        def work(emit: Callable[[Event], None], cancelled: threading.Event) -> Coroutine[None]:
-            result = yield from run.compute(RunControl(emit, cancelled))
-            emit(RunFinished(result))
+        def work(control: RunControl) -> Coroutine[None]:
+            control.report(RunFinished((yield from run.compute(control))))
 
         return stream_shared(work)
 

@@ -1,8 +1,7 @@
 """Runs of one prompt in several document orders, compared with the first order."""
 
 import itertools
-import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
@@ -251,8 +250,7 @@ def run_orders(run: Run, orders: Sequence[tuple[int, ...]]) -> Generator[Event |
     """Run a prompt, whose run keeps its logits, in several orders; see compare_orders."""
 
     @torch.inference_mode()
-    def work(emit: Callable[[Event | OrderResult], None], cancelled: threading.Event) -> Coroutine[None]:
-        control = RunControl(emit, cancelled)
+    def work(control: RunControl) -> Coroutine[None]:
         runs = [run.reorder(order) for order in orders]
         batch = [(yield from runs[0].prefill(control))]
         num_bytes = sum(answer.num_bytes(run.max_new_tokens) for answer in batch[0])
@@ -264,7 +262,7 @@ def run_orders(run: Run, orders: Sequence[tuple[int, ...]]) -> Generator[Event |
         reference: RunResult | None = None
         finished = 0
 
-        def emit_finished() -> None:
+        def report_finished() -> None:
             nonlocal reference, finished
             while batch and all(answer.finish_reason for answer in batch[0]):
                 answers_of_order = batch.pop(0)
@@ -272,7 +270,7 @@ def run_orders(run: Run, orders: Sequence[tuple[int, ...]]) -> Generator[Event |
                 reference = reference or result
                 rows = {answer.method: answer.rows[0] for answer in answers_of_order}
                 comparisons = compare(run.model, reference, result, rows)
-                emit(OrderResult(orders[finished], comparisons, result))
+                control.report(OrderResult(orders[finished], comparisons, result))
                 finished += 1
 
         for size in sizes:
@@ -282,9 +280,9 @@ def run_orders(run: Run, orders: Sequence[tuple[int, ...]]) -> Generator[Event |
                 list(itertools.chain(*batch)), control, batch_size=batch_size, num_requests=size
             )
             for step in answers:
-                emit_finished()
+                report_finished()
                 yield step
-            emit_finished()
+            report_finished()
 
     return stream_shared(work)
 

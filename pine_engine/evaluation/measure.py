@@ -1,9 +1,8 @@
 """Evaluation of examples: every example under every method in every document order, record by record."""
 
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -39,9 +38,7 @@ from pine_engine.evaluation.settings import Key, Settings, choose
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.scheduler import stream_shared
 from pine_engine.scheduling.steps import Coroutine, PendingPrefill
-from pine_engine.scheduling.worker import RunControl, raise_if_cancelled
-
-Emit = Callable[[Event | Record], None]
+from pine_engine.scheduling.worker import RunControl
 
 BATCH_SIZE = 2 * BATCH_ROWS
 """Batch size of decoding. Fixed, because a GEMM of another size may round differently, and the answers of
@@ -67,13 +64,12 @@ def run_evaluation(
     engine: Engine,
     examples: Sequence[Example],
     settings: Settings,
-    emit: Emit,
-    cancelled: threading.Event,
+    control: RunControl,
     *,
     found: Iterable[Record] = (),
     dataset: Sequence[Example] | None = None,
 ) -> Coroutine[None]:
-    """Emit the events and records of measure(). Raises Cancelled when the flag is set.
+    """Report the events and records of measure(). Raises Cancelled when the run is stopped.
 
     dataset: examples of the whole run, of which `examples` may be a shard; None if they are the same.
     """
@@ -85,7 +81,7 @@ def run_evaluation(
         if isinstance(item, Record) and item.prior:
             known[item.method, item.example] = tuple(item.prior.values())
         if is_planned or not isinstance(item, Record):
-            emit(item)
+            control.report(item)
 
     def prior_before(example: Example, method: MeasuredMethod) -> Coroutine[Prior | None]:
         """Return the prior of PriDe for an example, None if it is learned from this example.
@@ -103,7 +99,8 @@ def run_evaluation(
                 known[method.name, row.id] = None
                 changes = {"methods": (method.name,), "order_names": (AS_IS,), "generate": False}
                 alone = settings.model_copy(update=changes)
-                yield from _ExampleRun(engine, row, alone, set(), {method.name: None}, learn, cancelled).run()
+                no_records = RunControl(learn, control.cancelled)
+                yield from _ExampleRun(engine, row, alone, set(), {method.name: None}, no_records).run()
             if is_learned and (prior := known[method.name, row.id]):
                 learned.append(prior)
         raise AssertionError(f"{example.id} is not an example of the run")
@@ -111,14 +108,14 @@ def run_evaluation(
     for record in found:
         learn(record)
     for example in examples:
-        raise_if_cancelled(cancelled)
+        control.check()
         priors: dict[str, Prior | None] = {}
         for method in settings.measured:
             has_prior = method.wrapper and method.wrapper.has_prior
             if has_prior and not settings.keys([example], [method]).keys() <= done:
                 priors[method.name] = yield from prior_before(example, method)
-        emit_planned = partial(learn, is_planned=True)
-        yield from _ExampleRun(engine, example, settings, done, priors, emit_planned, cancelled).run()
+        all_events = RunControl(partial(learn, is_planned=True), control.cancelled)
+        yield from _ExampleRun(engine, example, settings, done, priors, all_events).run()
 
 
 class _ExampleRun:
@@ -131,11 +128,9 @@ class _ExampleRun:
         settings: Settings,
         done: set[Key],
         priors: dict[str, Prior | None],
-        emit: Emit,
-        cancelled: threading.Event,
+        control: RunControl,
     ) -> None:
-        self._engine, self._example, self._priors = engine, example, priors
-        self._emit, self._control = emit, RunControl(emit, cancelled)
+        self._engine, self._example, self._priors, self._control = engine, example, priors, control
         self._max_new_tokens = settings.max_new_tokens or TASKS[example.task].max_new_tokens
         learning = {name for name, prior in priors.items() if prior is None}
         self._plan = ExamplePlan(engine, example, settings, done=done, learning=learning)
@@ -275,7 +270,7 @@ class _ExampleRun:
 
     def _emit_record(self, method: MeasuredMethod, order: DocumentOrder, **fields: Any) -> None:
         record = blank_record(self._example, method.name, order)
-        self._emit(record.model_copy(update=fields))
+        self._control.report(record.model_copy(update=fields))
 
 
 def _num_prompt_tokens(result: PlannedResult) -> int:

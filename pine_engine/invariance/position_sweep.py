@@ -1,7 +1,6 @@
 """Position sweep: one document in every slot, with the log-probability of an answer, as in the paper."""
 
-import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -68,13 +67,12 @@ def sweep_document(
     ids = engine.tokenize_answer(answer)
     engine.check_length(layout, len(ids))
 
-    def work(emit: Callable[[Event | SlotScored], None], cancelled: threading.Event) -> Coroutine[None]:
+    def work(control: RunControl) -> Coroutine[None]:
         for slot in range(layout.num_documents):
             order = moved_order(layout.num_documents, document, slot)
             moved, answers = layout.reorder(order), [(answer, ids)]
-            control = RunControl(emit, cancelled)
             scores = yield from score_methods(engine, moved, selected, answers, control=control)
-            emit(SlotScored(slot, order, {method: score for method, (score,) in scores.items()}))
+            control.report(SlotScored(slot, order, {method: score for method, (score,) in scores.items()}))
 
     return stream_shared(work)
 

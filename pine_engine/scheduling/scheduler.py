@@ -249,16 +249,14 @@ def run_shared(work: Callable[[RunControl], Coroutine[Result]]) -> Result:
 
 
 def stream_shared(
-    work: Callable[[Callable[[Item], None], threading.Event], Coroutine[None]],
-    *,
-    beat: tuple[float, Item] | None = None,
+    work: Callable[[RunControl], Coroutine[None]], *, beat: tuple[float, Item] | None = None
 ) -> Generator[Item, None, None]:
-    """Yield the items that a coroutine emits; it shares its decode steps. See receive_from for `beat`."""
+    """Yield the events that a coroutine reports; it shares its decode steps. See receive_from for `beat`."""
 
     def submit(channel: Channel[Item], cancelled: threading.Event) -> threading.Event:
         def coroutine() -> Coroutine[None]:
             try:
-                yield from work(channel.put, cancelled)
+                yield from work(RunControl(channel.put, cancelled))
             except BaseException as error:  # raised again in the calling thread
                 channel.put(error)
             finally:

@@ -66,14 +66,13 @@ class ServerJob:
         """Yield the events of the answer, which is that of `Engine.run`."""
         run = prepare_run(engine, self.layout, methods=self.method, max_new_tokens=self.max_new_tokens)
 
-        def compute(emit: Callable[[Event], None], cancelled: threading.Event) -> Coroutine[None]:
-            control = RunControl(emit, cancelled)
+        def compute(control: RunControl) -> Coroutine[None]:
             answers = yield from run.prefill(control)
             if self.num_alternatives is not None:
                 for answer in answers:
                     answer.choose = self.choose
             yield from run.decode(answers, control, batch_size=self.batch_size)
-            emit(RunFinished(run.result(answers)))
+            control.report(RunFinished(run.result(answers)))
 
         return stream_shared(compute)
 

@@ -60,8 +60,9 @@ def test_splits_and_other_folders_are_named(dataset: datasets.Dataset, tmp_path:
 
 
 def test_records_are_a_dataset(
-    path: Path, pine: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dataset: datasets.Dataset, pine: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    dataset.save_to_disk(path := tmp_path / "set")
     monkeypatch.setenv("PINE_MODEL", str(tiny))
     options = ["--output-dir", tmp_path / "run", "--methods", "vanilla,pine", "--max-new-tokens", 2]
     outcome = pine("evaluate", path, *options)

@@ -19,6 +19,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.scheduling.runs import StopFlag
 from pine_engine.scheduling.steps import PendingPrefill
 from pine_engine.scheduling.work import format_seconds
+from pine_engine.scheduling.worker import RunControl
 from tests.support.records import run_info, swept
 from tests.support.running import new_views, one_run, run_views
 from tests.support.viz_reading import read_html, table_cells
@@ -225,10 +226,10 @@ def test_stop_ends_the_model_while_decoding(engine: Engine, monkeypatch: pytest.
 
     def write_without_end(*arguments: object) -> Iterator[object]:
         yield PendingPrefill(1)
-        cancelled = arguments[-1]
-        assert isinstance(cancelled, threading.Event)
+        control = arguments[-1]
+        assert isinstance(control, RunControl)
         written.set()
-        if cancelled.wait(5):
+        if control.cancelled.wait(5):
             ended.set()
 
     monkeypatch.setattr(engine_measure, "run_evaluation", write_without_end)
