@@ -5,6 +5,7 @@ earlier examples, are text before the documents.
 """
 
 import json
+import math
 import random
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -217,11 +218,18 @@ def evaluate_orders(
                 "task": task,
                 "metric": metric,
                 "mean": statistics.fmean(found),
-                "std": statistics.stdev(found) if len(found) > 1 else 0.0,
+                "std": _deviation(found),
                 "min": float(np.min(found)),
                 "max": float(np.max(found)),
                 "orders": found,
             }
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Return the standard deviation, 0 of a single value, and NaN if a value is not finite."""
+    if not np.isfinite(values).all():
+        return math.nan
+    return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 if "pine" not in model_registry:  # registered by the entry point of the package

@@ -1,18 +1,20 @@
-"""The model of lm-evaluation-harness, with the real package in an environment of its own."""
+"""The model of lm-evaluation-harness, mostly with the real package in an environment of its own."""
 
+import importlib
 import json
+import math
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from tests.support.commands import write
 from tests.support.environments import run_apart
 from tests.support.pages import PAGES, blocks, commands
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 CHECK = """
 import json, sys
@@ -92,16 +94,35 @@ EXAMPLES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.parametrize("scores", [[0.5, math.nan], [math.nan, 0.5]])
+def test_numbers_over_orders_are_nan_with_a_nan(scores: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = MagicMock()
+    for name in ("lm_eval", "lm_eval.api", "lm_eval.api.model", "lm_eval.api.registry", "lm_eval.utils"):
+        monkeypatch.setitem(sys.modules, name, harness)
+    harness.LM = object
+    results = [{"results": {"task": {"acc,none": score, "acc_stderr,none": 0.0}}} for score in scores]
+    harness.simple_evaluate.side_effect = results
+    module = importlib.import_module("pine_engine.integrations.lm_eval")
+    monkeypatch.delitem(sys.modules, module.__name__)
+    (row,) = module.evaluate_orders(MagicMock(), ["task"], methods=["pine"], num_orders=2)
+    assert (row["metric"], row["orders"]) == ("acc", scores)
+    assert all(math.isnan(row[number]) for number in ("mean", "std", "min", "max"))
+
+
 @pytest.fixture(scope="module")
 def python(published: Callable[..., Path]) -> Path:
     (command,) = [line for line in commands(PAGES["evaluation.md"]) if "install lm-eval" in line]
     return published(*command.split()[2:])
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
 def test_model_scores_and_generates_as_engine(python: Path, tiny: Path, tmp_path: Path) -> None:
     run_apart(python, tmp_path, write(tmp_path / "check.py", CHECK), tiny)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
 def test_documented_task_runs(python: Path, tiny: Path, tmp_path: Path) -> None:
     page = PAGES["evaluation.md"].read_text(encoding="utf-8")
     (task,) = re.findall(r"^```yaml\n(.+?)^```$", page, re.MULTILINE | re.DOTALL)
@@ -117,6 +138,8 @@ def test_documented_task_runs(python: Path, tiny: Path, tmp_path: Path) -> None:
     assert "exact_match" in printed
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
 def test_tasks_have_mean_and_spread_over_orders(python: Path, tiny: Path, tmp_path: Path) -> None:
     for name, text in TASKS.items():
         write(tmp_path / f"{name}.yaml", text + TASK)
