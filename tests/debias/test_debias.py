@@ -23,7 +23,6 @@ from pine_engine.evaluation.grid import make_grid
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Prompt, segment_text
 from tests.support.errors import has_field
-from tests.support.forward import count_tokens
 from tests.support.records import swept
 from tests.support.tokenizers import letter_tokenizer
 
@@ -267,15 +266,6 @@ def test_long_prompt_is_refused_before_the_first_prefill(engine: Engine) -> None
         run(engine, changed(labels=["A", "B", "Con"]), wrapper="permutation_full")
 
 
-@pytest.mark.parametrize("wrapper", ["permutation_full", "calibration_every"])
-def test_closing_stops_the_model(engine: Engine, wrapper: str) -> None:
-    with count_tokens(engine.patched_models[0].network.model.layers[0]) as calls:
-        stream = debias.run_debias(engine, plans.plan_debias([REQUEST] * 50, wrapper=wrapper))
-        next(event for event in stream if isinstance(event, PrefillDone))
-        stream.close()
-    assert 0 < len(calls) < 50
-
-
 def made_request(num_documents: int = 3, **fields: Any) -> LabeledRequest:
     labels = list("ABCDEFGH"[:num_documents])
     values = {"question": "Why?", "documents": ["x"] * num_documents, "labels": labels}
@@ -386,23 +376,6 @@ def test_invariance_depends_on_wrapper_and_base() -> None:
         name = one.wrapper.name if one.wrapper else ""
         is_invariant = name in always or ((not name or name in of_base) and one.base.is_order_invariant)
         assert one.is_order_invariant == is_invariant
-
-
-@pytest.mark.parametrize("name", DEBIASERS)
-def test_columns_of_each_wrapper_agree(name: str) -> None:
-    wrapper = DEBIASERS[name]
-    words = {"always": "yes", "of base": "no, unless the base method is"}
-    assert wrapper.invariance.startswith(words.get(wrapper.invariance_kind, ("no:", "only if")))
-    # The order of the documents changes, their content does, or another method runs too.
-    assert [wrapper.orders is None, wrapper.calibrated == "nothing", wrapper.margin is None].count(False) == 1
-    is_generated = name in ("calibration_first", "calibration_every")
-    assert (
-        table.measured_method(name).generates
-        == (wrapper.votes or is_generated or name == "routing")
-        == (name not in ("pride", "calibration_labels"))
-    )
-    assert table.measured_method(name).scores_choices == (not is_generated)
-    assert table.measured_method(name).scores_answers == name.startswith("permutation")
 
 
 @pytest.mark.parametrize(

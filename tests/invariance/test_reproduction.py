@@ -130,17 +130,10 @@ def test_reproduce_unchanged_certificate_confirms_all(reproduced: Run, file: Pat
     assert [method["method"] for method in report["methods"]] == METHODS
 
 
-def test_reproduce_changed_certificate_fails(reproduced: Run, file: Path, tiny: Path) -> None:
-    write_changes(file, {(*PINE, "max_abs_logit_diff"): 0.5})
-    status, out, err = reproduced(file, "--model", tiny)
-    assert status == 1 and "0.5" in out and err.splitlines()[-1].endswith(": pine")
-
-
 @pytest.mark.parametrize(
     ("changes", "label"),
     [
         ({("traced",): False}, None),
-        ({("request", "question"): "Which is blue?"}, LOGITS),
         ({("request", "documents", 1): "green is Varo"}, LOGITS),
         ({("max_new_tokens",): 5}, "the first answer"),
     ],
@@ -323,8 +316,10 @@ def test_reproduce_overrides_dtype_but_not_model(
     assert (report["platform_differences"], report["tolerance"]) == ([], {"logit_diff": 1.0, "logprob": 0.3})
     assert report["methods"][2]["found"]["bitwise_identical"] is True
     monkeypatch.chdir(tiny.parent)
-    outcome = reproduced(write_changes(file, {("platform", "model"): "Llama-3.3-70B"}), "--json")
-    assert (outcome.status, outcome.json["problems"]) == (1, ["model: got tiny, expected Llama-3.3-70B"])
+    write_changes(file, {("platform", "model"): "Llama-3.3-70B", (*PINE, "max_abs_logit_diff"): 0.5})
+    status, out, err = reproduced(file)
+    assert status == 1 and "model: got tiny, expected Llama-3.3-70B" in out and "0.5" in out
+    assert err.splitlines()[-1].endswith(": pine")
 
 
 @pytest.mark.parametrize("changes", [{("model_ref",): "my tiny"}, {("platform", "dtype"): "float8"}])
