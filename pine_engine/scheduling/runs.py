@@ -281,12 +281,14 @@ class Runs:
             ticket.update_size()
             shared = ticket.computation
             if not isinstance(shared, SharedRun):
-                ticket.computation = shared = SharedRun(request, self._compute(engine, prepared()))
-                leaving.callback(shared.leave)
-                if self._shares_equal_runs:
-                    with self._changed:
+                own = SharedRun(request, self._compute(engine, prepared()))
+                with self._changed:  # equal requests can leave the queue together: one of them computes
+                    shared = next((active for active in self._shared if active.subscribe(request)), own)
+                    if self._shares_equal_runs:
                         self._shared.add(shared)
-                    self.queue.wake()  # equal requests in the queue can follow now
+                ticket.computation, ticket.is_follower = shared, shared is not own
+                leaving.callback(shared.leave)
+                self.queue.wake()  # equal requests in the queue can follow now
             run.is_follower = ticket.is_follower
             run.model, run.began = engine.model_name, shared.began
             if not run.is_follower and self.num_running > 1:

@@ -10,6 +10,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,8 +20,9 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.scheduling import shared
 from pine_engine.scheduling.queue import FairQueue
-from pine_engine.scheduling.runs import End, Runs, RunState
+from pine_engine.scheduling.runs import End, Job, PreparedJob, Runs, RunState
 from pine_engine.scheduling.shared import SharedRun
+from pine_engine.scheduling.work import planned
 from tests.support.running import job_of, sources_of
 from tests.support.tiers import first_daily
 from viz.page.jobs.loading import EngineSource
@@ -108,6 +110,24 @@ def test_many_threads_share_one_run(sources: Sources, count_up: Work, calls: Cou
         thread.join(60)
     assert len(last) == 12 and len(set(map(id, last))) == 1 and last[0].number == 200
     assert calls == {"begun": 1, "ended": 1} and sources.runs.outcomes == {"done": 12}
+
+
+def test_equal_requests_that_start_together_are_computed_once(
+    source: EngineSource, count_up: Work, calls: Counter[str]
+) -> None:
+    runs = Runs(FairQueue(20, max_active=2, free_memory=lambda: 1e12))
+    later: list[Generator[Any, None, None]] = []
+
+    def prepare(_: Engine) -> PreparedJob[Any]:
+        if later:
+            assert next(later.pop()).number == 1  # it starts while the first one is prepared
+        return PreparedJob(planned(tokens=1, methods=1, bytes_at_once=1), partial(count_up, to=3))
+
+    job = Job("compare", ["pine"], prepare)
+    first, second = (runs.submit(runs.new("compare"), job, nullcontext(source)) for _ in range(2))
+    later.append(second)
+    assert numbers(first) == [1, 2, 3] and numbers(second) == [3]
+    assert calls == {"begun": 1, "ended": 1} and runs.outcomes == {"done": 2}
 
 
 def test_views_per_second_are_limited(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
