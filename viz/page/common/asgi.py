@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 Handler = Callable[[ASGIApp, Scope, Receive, Send], Awaitable[None]]
 """Function that answers one HTTP request or passes it on to the app."""
@@ -27,13 +27,3 @@ def without_headers(scope: Scope, *names: bytes) -> Scope:
     """Return the request without these headers, whose names are in lower case."""
     kept = [(name, value) for name, value in scope["headers"] if name not in names]
     return {**scope, "headers": kept}
-
-
-def replay(body: bytes, receive: Receive) -> Receive:
-    """Return a receive function that replays a body and then continues with `receive`."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive_again() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return receive_again

@@ -1,25 +1,21 @@
-"""Limits of one address: rate of requests, pending events, concurrent logins and waits after failed ones."""
+"""Limits of one address: rate of requests and logins, and pending events."""
 
-import asyncio
-from collections import Counter
+import logging
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
 import pytest
-from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
 from viz.page.common.asgi import http_middleware
 from viz.page.jobs.connection_tracker import ConnectionTracker
 from viz.page.serving import address_limits
-from viz.page.serving.address_limits import FREE_FAILURES, KEEP_S, MAX_WAIT_S, PERIOD_S, AddressLimits
+from viz.page.serving.address_limits import LOGINS_S, REQUESTS_S, AddressLimits
 
 MAX_REQUESTS = 6
 MAX_EVENTS = 3
 JOIN = "/gradio_api/queue/join"
-PASSWORD = "lovelace: x"
 
 
 async def greet(scope: Any, receive: Any, send: Any) -> None:
@@ -55,11 +51,11 @@ def test_rate_limit_burst_used_up_rejects_until_refilled(clock: list[float]) -> 
     app = limited()
     assert statuses(app, MAX_REQUESTS + 1) == [200] * MAX_REQUESTS + [429]
     rejected = TestClient(app, client=("198.51.100.1", 1)).post(JOIN)
-    assert rejected.headers["retry-after"] == str(round(PERIOD_S / MAX_REQUESTS))
+    assert rejected.headers["retry-after"] == str(round(REQUESTS_S / MAX_REQUESTS))
     assert rejected.json()["detail"]
-    clock[0] += PERIOD_S / MAX_REQUESTS
+    clock[0] += REQUESTS_S / MAX_REQUESTS
     assert statuses(app, 2) == [200, 429]
-    clock[0] += 10 * PERIOD_S
+    clock[0] += 10 * REQUESTS_S
     assert statuses(app, MAX_REQUESTS + 1) == [200] * MAX_REQUESTS + [429]
 
 
@@ -116,62 +112,22 @@ def test_address_limits_memory_is_bounded(clock: list[float], monkeypatch: pytes
     monkeypatch.setattr(address_limits, "MAX_ADDRESSES", 3)
     limits = AddressLimits()
     for number in range(100):
-        limits._state_of(f"198.51.100.{number}").take()
-    assert limits._state_of.cache_info().currsize == 3
+        limits._requests_of(f"198.51.100.{number}").take()
+    assert limits._requests_of.cache_info().currsize == 3
 
 
-# logins
+async def reject_password(scope: Any, receive: Any, send: Any) -> None:
+    await PlainTextResponse("", 400)(scope, receive, send)
 
 
-async def check_password(scope: Any, receive: Any, send: Any) -> None:
-    body = await Request(scope, receive).body()
-    await asyncio.sleep(0)
-    await PlainTextResponse("", 200 if body == PASSWORD.encode() else 400)(scope, receive, send)
-
-
-async def log_in(app: Any, *passwords: str, host: str = "198.51.100.1") -> list[int]:
-    """Return the statuses of logins that are sent at once."""
-    transport = httpx.ASGITransport(app, client=(host, 50000))
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-        answers = await asyncio.gather(*(client.post("/login", content=one) for one in passwords))
-    return [answer.status_code for answer in answers]
-
-
-@pytest.fixture
-def login(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(address_limits, "MAX_REQUESTS", 10_000)
-    return limited(check_password)
-
-
-def test_login_guesses_sent_at_once_reach_check_one_by_one(login: Any) -> None:
-    async def guess() -> None:
-        statuses = await log_in(login, *(["guess"] * 50))
-        assert Counter(statuses) == {400: FREE_FAILURES, 429: 50 - FREE_FAILURES}
-        assert await log_in(login, PASSWORD, host="198.51.100.2") == [200]
-
-    asyncio.run(guess())
-
-
-def test_login_wait_doubles_up_to_maximum(login: Any, clock: list[float]) -> None:
-    async def wait() -> float:
-        began = clock[0]
-        while await log_in(login, "guess") == [429]:
-            clock[0] += 0.5
-        return clock[0] - began
-
-    async def guess() -> list[float]:
-        await log_in(login, *(["guess"] * FREE_FAILURES))
-        waits = [await wait() for _ in range(8)]
-        clock[0] += MAX_WAIT_S + KEEP_S + 1
-        return [*waits, await log_in(login, *(["guess"] * FREE_FAILURES)) == [400] * FREE_FAILURES]
-
-    assert asyncio.run(guess()) == [1, 2, 4, 8, 16, 32, MAX_WAIT_S, MAX_WAIT_S, True]
-
-
-def test_login_success_resets_wait(login: Any) -> None:
-    async def guess() -> None:
-        await log_in(login, *(["guess"] * (FREE_FAILURES - 1)))
-        assert await log_in(login, *([PASSWORD] * 30)) == [200] * 30
-        assert await log_in(login, *(["guess"] * FREE_FAILURES)) == [400] * FREE_FAILURES
-
-    asyncio.run(guess())
+def test_logins_of_one_address_are_limited(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(address_limits, "MAX_LOGINS", 3)
+    app = limited(reject_password)
+    with caplog.at_level(logging.INFO, "pine_explorer.logins"):
+        assert statuses(app, 5, "/login") == [400, 400, 400, 429, 429]
+    assert ['"login"' in message for message in caplog.messages] == [True] * 3
+    assert statuses(app, 1) == [400] and statuses(app, 1, "/login", host="198.51.100.2") == [400]
+    clock[0] += LOGINS_S / 3
+    assert statuses(app, 2, "/login") == [400, 429]

@@ -1,8 +1,6 @@
 """Middleware of a launched page: visitors, unknown clients and pages of other sites."""
 
 import json
-import time
-from collections import Counter
 from collections.abc import Iterator
 from itertools import product
 from urllib.parse import quote
@@ -116,31 +114,14 @@ def test_page_with_password_needs_login(private_app: ServedApp) -> None:
             ("GET", "POST"), [*paths, "/gradio_api/call/compare", "/gradio_api/mcp/"]
         ):
             expected = 401 if OPEN.fullmatch(path) else 404
-            json = body if method == "POST" else None
-            assert client.request(method, path, json=json).status_code == expected, (method, path)
+            content = body if method == "POST" else None
+            assert client.request(method, path, json=content).status_code == expected, (method, path)
         assert "The castle" not in client.get("/").text
         login = {"username": USER, "password": "guess"}
         assert client.post("/login", data=login).status_code == 400
         assert client.post("/login", data=login | {"password": PASSWORD}).status_code == 200
         assert client.get("/config").status_code == 200 and "The castle" in client.get("/").text
-    assert PASSWORD not in private_app.log.read_text()
-
-
-@pytest.mark.slow
-def test_login_guesses_are_slowed_down_and_logged(private_app: ServedApp) -> None:
-    num_logged = private_app.log.read_text().count('"login"')
-    answers, last = Counter[int](), None
-    with httpx.Client(base_url=private_app.url, timeout=60) as client:
-        until = time.monotonic() + 1.5
-        while time.monotonic() < until:
-            last = client.post("/login", data={"username": USER, "password": "guess-4711"})
-            answers[last.status_code] += 1
-            time.sleep(0.01)  # stay below the rate limit, whose Retry-After is shorter
-        assert answers[400] <= 7 and answers[429] > 0 and set(answers) == {400, 429}
-        assert last is not None
-        time.sleep(int(last.headers["retry-after"]))
-        assert client.post("/login", data={"username": USER, "password": PASSWORD}).status_code == 200
     log = private_app.log.read_text()
-    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")][num_logged:]
-    assert [(line["operation"], line["address"]) for line in lines] == [("login", "127.0.0.1")] * answers[400]
-    assert "guess-4711" not in log and USER not in log and PASSWORD not in log
+    (line,) = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    assert (line["operation"], line["address"]) == ("login", "127.0.0.1")
+    assert PASSWORD not in log and USER not in log and "guess" not in log
