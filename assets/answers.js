@@ -51,7 +51,7 @@
     return words.map((own, side) => own.map((word, at) => ({ word, isShared: shared[side].has(at) })));
   };
 
-  const marked = (words) => {
+  const markWords = (words) => {
     const parts = document.createDocumentFragment();
     for (const { word, isShared } of words) {
       const last = parts.lastChild;
@@ -76,7 +76,7 @@
 
   let shown = { one: "", other: "" };
   let opener = null; // the button, as a selector
-  let drawn = "";
+  let html = ""; // of the cards in the dialog
   const watch = new MutationObserver(() => draw());
 
   const dialog = () => {
@@ -107,25 +107,25 @@
 
   const closed = () => {
     watch.disconnect();
-    drawn = "";
+    html = "";
     document.querySelector(opener)?.focus();
   };
 
-  const offer = (select, chosen, taken, nobody) => {
+  const fillOptions = (select, selected, disabled, first) => {
     const options = cards().map((card) => {
       const option = new Option(labelOf(card), card.dataset.method);
-      option.disabled = card.dataset.method === taken;
+      option.disabled = card.dataset.method === disabled;
       return option;
     });
-    select.replaceChildren(...nobody, ...options);
-    select.value = chosen;
+    select.replaceChildren(...first, ...options);
+    select.value = selected;
   };
 
   const copyOf = (card, words) => {
     const copy = card.cloneNode(true);
     copy.querySelector(".pine-answer-tools").remove();
     const text = copy.querySelector(":scope > .pine-answer-text:not(.pine-muted)");
-    if (words && text) text.replaceChildren(marked(words));
+    if (words && text) text.replaceChildren(markWords(words));
     return copy;
   };
 
@@ -134,11 +134,11 @@
     const open = dialog();
     if (pair.includes(undefined)) return open.close();
     const source = pair.map((card) => card.outerHTML).join("");
-    if (source === drawn) return;
-    drawn = source;
+    if (source === html) return;
+    html = source;
     const words = pair.length === 2 ? compare(pair.map(textOf)) : null;
-    offer(open.querySelector("[name=one]"), shown.one, shown.other, []);
-    offer(open.querySelector("[name=other]"), shown.other, shown.one, [new Option("none", "")]);
+    fillOptions(open.querySelector("[name=one]"), shown.one, shown.other, []);
+    fillOptions(open.querySelector("[name=other]"), shown.other, shown.one, [new Option("none", "")]);
     open.querySelector("[role=status]").textContent = verdict(pair, words);
     open.querySelector(".page-beside").replaceChildren(...pair.map((card, side) => copyOf(card, words?.[side])));
   };
@@ -155,7 +155,7 @@
     const { answer: method, compare } = button.dataset;
     opener = `#answers [data-answer="${method}"]${compare ? "[data-compare]" : ":not([data-compare])"}`;
     shown = { one: method, other: compare ? otherThan(cardOf(method)) : "" };
-    drawn = "";
+    html = "";
     watch.observe(document.getElementById("answers"), {
       childList: true,
       subtree: true,

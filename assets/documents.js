@@ -5,13 +5,13 @@
   "use strict";
   const MAX_STEPS = 200; // of Undo
   const EDGE_PX = 28; // distance from the edge of the list or the window at which dragging scrolls
-  const PICKED_MS = 1500; // delay after a selected order; longer than a step of Play: only its last order is sent
+  const SELECTED_MS = 1500; // delay after a selected order; longer than a step of Play: only its last order is sent
 
   /* Renumber the letters from 0 without gaps, in the same order. */
-  const closed = (slots) =>
+  const closeGaps = (slots) =>
     slots.map(({ card, letter }) => ({ card, letter: slots.filter((other) => other.letter < letter).length }));
 
-  const moved = (slots, from, to) => {
+  const moveSlot = (slots, from, to) => {
     const rest = slots.filter((_, slot) => slot !== from);
     return [...rest.slice(0, to), slots[from], ...rest.slice(to)];
   };
@@ -45,7 +45,7 @@
 
   const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
-  const typed = (field) => field.value.toWellFormed?.() ?? field.value;
+  const textOf = (field) => field.value.toWellFormed?.() ?? field.value;
 
   const mount = ({ element, trigger, props, watch }) => {
     const list = element.querySelector("ol");
@@ -55,9 +55,9 @@
     let past = [];
     let future = [];
     let sent = ""; // last value of this widget
-    let isOwn = false; // changed by the user since the last value of the server
+    let isOwn = false; // true after a change of the user since the last value of the server
     let dragged = null;
-    let picked = null; // timer
+    let sending = null; // timer
 
     // Cards ---------------------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@
 
     const send = () => {
       sent = JSON.stringify(
-        slots.map(({ card, letter }) => ({ letter, title: typed(card.title), text: typed(card.text) })),
+        slots.map(({ card, letter }) => ({ letter, title: textOf(card.title), text: textOf(card.text) })),
       );
       props.value = sent;
       document.dispatchEvent(new CustomEvent("pine:ordered", { detail: slots.map(({ letter }) => letter) }));
@@ -161,8 +161,8 @@
       slots = next;
       draw();
       send();
-      clearTimeout(picked);
-      picked = setTimeout(() => trigger("input"), PICKED_MS);
+      clearTimeout(sending);
+      sending = setTimeout(() => trigger("input"), SELECTED_MS);
     };
 
     /* Create cards, but keep those with equal texts and with them the focus. */
@@ -185,7 +185,7 @@
     };
 
     /* Apply a value of the server. */
-    const adopt = () => {
+    const applyServerValue = () => {
       if (props.value === sent) return;
       if (isOwn) past = [...past, slots].slice(-MAX_STEPS);
       future = [];
@@ -195,7 +195,7 @@
     };
 
     const appendDocuments = () => {
-      const kept = props.appended.replaces ? [] : closed(slots.filter((slot) => !isEmpty(slot)));
+      const kept = props.appended.replaces ? [] : closeGaps(slots.filter((slot) => !isEmpty(slot)));
       const appended = props.appended.documents.slice(0, props.most - kept.length);
       const added = appended.map((one, index) => ({ card: newCard(one), letter: kept.length + index }));
       if (added.length) change([...kept, ...added], "");
@@ -214,7 +214,7 @@
       down: (slot) => step(slot, 1),
       remove: (slot) => {
         const { letter } = slots[slot];
-        const next = closed(slots.filter((_, at) => at !== slot));
+        const next = closeGaps(slots.filter((_, at) => at !== slot));
         change(next, `Removed ${nameOf(letter)}. Undo restores it.`);
         (next[Math.min(slot, next.length - 1)]?.card.tools[2] ?? add).focus();
       },
@@ -224,7 +224,7 @@
       const to = slot + by;
       if (to < 0 || to >= slots.length) return;
       const { card, letter } = slots[slot];
-      change(moved(slots, slot, to), `Moved ${nameOf(letter)} to slot ${to + 1} of ${slots.length}.`);
+      change(moveSlot(slots, slot, to), `Moved ${nameOf(letter)} to slot ${to + 1} of ${slots.length}.`);
       card.node.scrollIntoView({ block: "nearest" });
     };
 
@@ -309,7 +309,7 @@
           const other = node.getBoundingClientRect();
           return node !== dragged && (other[axis.start] + other[axis.end]) / 2 < at;
         }).length;
-        if (slots[before].card !== card) show(moved(slots, slots.findIndex((one) => one.card === card), before));
+        if (slots[before].card !== card) show(moveSlot(slots, slots.findIndex((one) => one.card === card), before));
       };
       const drop = (isKept) => {
         watching.abort();
@@ -334,7 +334,7 @@
     });
 
     document.addEventListener("pine:order", reorder);
-    watch("value", adopt);
+    watch("value", applyServerValue);
     watch("words", draw);
     watch("counts", count);
     watch("appended", appendDocuments);

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const STOPS = ".page-job-stop:not(:disabled)";
-  const TYPED_IN = "textarea, input:not([type=checkbox], [type=radio], [type=range], [role=combobox])";
+  const TEXT_FIELDS = "textarea, input:not([type=checkbox], [type=radio], [type=range], [role=combobox])";
   // By the character of the key, or else by its position: on a Mac, Alt changes the character.
   const STEPS = { ".": 1, ",": -1, Period: 1, Comma: -1 };
 
@@ -35,7 +35,7 @@
   document.addEventListener("keydown", (event) => {
     const by = STEPS[event.key] ?? STEPS[event.code];
     if (!by || !event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    if (event.target instanceof Element && event.target.matches(TYPED_IN)) return;
+    if (event.target instanceof Element && event.target.matches(TEXT_FIELDS)) return;
     event.preventDefault();
     turn(by);
   });

@@ -4,37 +4,37 @@
   const PARAMETER = "session";
   const DRAFT = "pine-explorer-draft";
   const CODE = /^[\w-]+$/; // drafts of earlier versions are encrypted and do not match
-  const KEPT = "Your draft is saved in this browser only.";
-  const NOT_KEPT =
+  const STORED = "Your draft is saved in this browser only.";
+  const NOT_STORED =
     "Drafts cannot be saved in this browser (embedded frame, private window or full storage). Use “Copy link” or " +
     "“Save session”.";
   const caption = (text) => `<p class="page-caption" role="status">${text}</p>`;
 
   // Draft -----------------------------------------------------------------------------------------
 
-  let isKept = true;
+  let isStored = true;
 
   /* Return the result of `work` on the local storage, "" if access is denied: then reading `localStorage` throws. */
-  const stored = (work) => {
+  const withStorage = (work) => {
     try {
-      isKept = true;
+      isStored = true;
       return work(localStorage) ?? "";
     } catch {
-      isKept = false;
+      isStored = false;
       return "";
     }
   };
 
   const draft = () => {
-    const kept = stored((storage) => storage.getItem(DRAFT));
-    return CODE.test(kept) ? kept : "";
+    const code = withStorage((storage) => storage.getItem(DRAFT));
+    return CODE.test(code) ? code : "";
   };
 
-  const draftCaption = () => caption(isKept ? KEPT : NOT_KEPT);
+  const draftCaption = () => caption(isStored ? STORED : NOT_STORED);
 
   /* Changes by the animation are not a draft, and would replace the saved one before it is restored. */
   const keep = (code) => {
-    if (code && isUsed) stored((storage) => storage.setItem(DRAFT, code));
+    if (code && isUsed) withStorage((storage) => storage.setItem(DRAFT, code));
     return [draftCaption()];
   };
 
@@ -54,20 +54,20 @@
 
   /* Copy a text. The newer API fails in frames and without https, the older one in Safari. */
   const isCopied = async (text) => {
-    let isGiven = false;
-    const give = (event) => {
+    let isSet = false;
+    const setText = (event) => {
       event.clipboardData.setData("text/plain", text);
       event.preventDefault();
-      isGiven = true;
+      isSet = true;
     };
-    document.addEventListener("copy", give);
+    document.addEventListener("copy", setText);
     try {
-      if (!document.execCommand("copy") || !isGiven) await navigator.clipboard.writeText(text);
+      if (!document.execCommand("copy") || !isSet) await navigator.clipboard.writeText(text);
       return true;
     } catch {
       return false;
     } finally {
-      document.removeEventListener("copy", give);
+      document.removeEventListener("copy", setText);
     }
   };
 

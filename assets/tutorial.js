@@ -117,12 +117,12 @@
   document.addEventListener("click", (event) => {
     const button = closest(event.target, ".pine-tutorial button, .pine-tutorial a");
     if (!button) return;
-    const { turn: by, step, guess: guessed, reveal: revealed, live, mark } = button.dataset;
+    const { turn: by, step, guess: choice, reveal: isReveal, live, mark } = button.dataset;
     const tutorial = button.closest(".pine-tutorial");
     if (by) turn(tutorial, Number(by));
     else if (step) show(tutorial, Number(step));
-    else if (guessed) guess(button);
-    else if (revealed !== undefined) reveal(button.closest(".pine-quiz"));
+    else if (choice) guess(button);
+    else if (isReveal !== undefined) reveal(button.closest(".pine-quiz"));
     else if (live) showLive(button);
     else if (mark) press(button);
   });

@@ -1,18 +1,17 @@
-/* plotly figures: drawn, picked from, walked by keyboard, spoken, told as a table, and saved.
+/* plotly figures: layout, selection, keyboard navigation, screen-reader text, table of numbers, and export.
 
-   What a mark picks stands in trace.meta: {x: [...], y: [...]} with an
-   object for each column and row, or {y: {token: "#"}} where "#" is the value on the axis. The page hears it as
-   window.pineSelect(object), or the figure itself does. layout.meta has name, caption, and panels, the number of
-   squares of tokens, with their columns. meta.levels: see viz/export/standalone.py. meta.cells: what the
-   table says in place of z, and no markup. */
+   trace.meta holds the selection of each mark: {x: [...], y: [...]} with an object for each column and row, or
+   {y: {token: "#"}} where "#" is the value on the axis. A selection is sent to window.pineSelect(object), or to the
+   figure's own function. layout.meta has name, caption, and panels, the number of squares of tokens, with their
+   columns. meta.levels: see viz/export/standalone.py. meta.cells: texts of the table in place of z, without markup. */
 (() => {
   "use strict";
   if (window.pineFigures) return;
 
   const NARROW = 500;
-  const BESIDE = 56; // names of the parts at the left of squares, and below them
+  const BESIDE = 56; // pixels for the names of segments at the left of squares, and below them
   const BELOW = 24;
-  const MOST_ROWS = 64;
+  const MAX_ROWS = 64;
   const isStill = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
   const make = (tag, properties, ...children) => {
     const element = Object.assign(document.createElement(tag), properties);
@@ -36,7 +35,7 @@
     return loading;
   };
 
-  // What is drawn ------------------------------------------------------------------------------------
+  // Layout ------------------------------------------------------------------------------------------
 
   const unpacked = (trace) => {
     if (!trace.meta?.levels) return trace;
@@ -50,9 +49,9 @@
     return { ...trace, z };
   };
 
-  // Squares of tokens: their width says how high they are, so that no room is left below. Below each other where they
-  // have none side by side, each below its title; else gaps as in viz/figures/panels.py.
-  const squared = (layout, width, margin) => {
+  // Squares of tokens: the height follows from the width. On narrow pages they are below each other, each below its
+  // title; otherwise gaps are as in viz/figures/panels.py.
+  const layoutSquares = (layout, width, margin) => {
     const { panels, columns } = layout.meta;
     const isNarrow = width < NARROW;
     const across = isNarrow ? 1 : columns;
@@ -75,14 +74,14 @@
     return placed;
   };
 
-  // Play stands above the slider where they have no room side by side.
-  const playedBelow = (layout, margin) => {
+  // On narrow pages, Play is above the slider.
+  const withPlayBelow = (layout, margin) => {
     const [slider] = layout.sliders;
     margin.b += 44;
     return { ...layout, height: layout.height + 44, sliders: [{ ...slider, x: 0, len: 1, pad: { t: 84, b: 0 } }] };
   };
 
-  // A zoom outlives a redraw of the same axes.
+  // The zoom is kept when the same axes are drawn again.
   const frameOf = (layout) =>
     JSON.stringify(Object.entries(layout).filter(([name]) => /^[xy]axis/.test(name)).map(([, axis]) => axis.range));
 
@@ -91,10 +90,10 @@
   const onPage = (layout, width) => {
     const isNarrow = width < NARROW;
     const margin = { ...layout.template?.layout?.margin, ...layout.margin };
-    let placed = layout.meta?.panels ? squared(layout, width, margin) : { ...layout };
+    let placed = layout.meta?.panels ? layoutSquares(layout, width, margin) : { ...layout };
     if (document.body.classList.contains("pine-projector")) placed.font = { ...layout.template?.layout?.font, size: 17 };
-    if (isNarrow && layout.sliders) placed = playedBelow(placed, margin);
-    // What colours mean has no room beside their bar; the caption says it.
+    if (isNarrow && layout.sliders) placed = withPlayBelow(placed, margin);
+    // The title of the color bar does not fit beside it; the caption contains it.
     if (isNarrow && measureOf(layout)) {
       const { coloraxis } = layout;
       placed.coloraxis = { ...coloraxis, colorbar: { ...coloraxis.colorbar, len: 0.9, title: { text: "" } } };
@@ -121,7 +120,7 @@
     return (trace[`${axis}0`] ?? 0) + index * (trace[`d${axis}`] ?? 1);
   };
 
-  const here = (gd) => {
+  const cursorOf = (gd) => {
     const traces = shownTraces(gd);
     const cursor = (gd.pineCursor ??= { trace: 0, row: 0, column: 0 });
     cursor.trace = Math.min(cursor.trace, traces.length - 1);
@@ -132,12 +131,12 @@
     return { cursor, trace, traces };
   };
 
-  const picked = (rule, index, value) => {
+  const selectionAt = (rule, index, value) => {
     if (Array.isArray(rule)) return rule[index];
     return rule && Object.fromEntries(Object.entries(rule).map(([key, pick]) => [key, pick === "#" ? value : pick]));
   };
 
-  const picksOf = (trace, row, column) => {
+  const selectionOf = (trace, row, column) => {
     const { x, y } = trace.meta ?? {};
     if (!isMap(trace)) return { ...picked(y, column, trace.y[column]), ...picked(x, column, trace.x[column]) };
     return { ...picked(y, row, valueOn(trace, "y", row)), ...picked(x, column, valueOn(trace, "x", column)) };
@@ -155,8 +154,8 @@
     return [...gd.querySelectorAll(".hoverlayer .hovertext text")].map(lines).filter(Boolean).join("; ");
   };
 
-  const tell = (gd) => {
-    const { cursor, trace } = here(gd);
+  const announceCursor = (gd) => {
+    const { cursor, trace } = cursorOf(gd);
     const at = isMap(trace)
       ? { xval: valueOn(trace, "x", cursor.column), yval: valueOn(trace, "y", cursor.row) }
       : { curveNumber: trace.index, pointNumber: cursor.column };
@@ -167,7 +166,7 @@
       at.yval = down.type === "category" ? cursor.row : at.yval;
     }
     window.Plotly.Fx.hover(gd, isMap(trace) ? at : [at], trace.xaxis + trace.yaxis);
-    // Of quick keys plotly draws the last one a little later.
+    // After quick key presses, plotly draws the last hover label with a delay.
     const say = () => (gd.pineStatus.textContent = hoverText(gd));
     say();
     clearTimeout(gd.pineSaying);
@@ -178,7 +177,7 @@
   const axesOf = (gd) => [...gd._fullLayout._subplots.xaxis, ...gd._fullLayout._subplots.yaxis].map(axisOf);
 
   const zoom = (gd, key) => {
-    const { cursor, trace } = here(gd);
+    const { cursor, trace } = cursorOf(gd);
     if (key === "0") {
       return window.Plotly.relayout(gd, Object.fromEntries(axesOf(gd).map((name) => {
         const { range, autorange } = gd.pineFigure.layout[name] ?? {};
@@ -208,20 +207,20 @@
 
   const onKey = (gd, event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || !shownTraces(gd).length) return;
-    const { cursor, trace, traces } = here(gd);
+    const { cursor, trace, traces } = cursorOf(gd);
     const step = STEPS[event.key];
     if (step) {
       const [rows, columns] = sizeOf(trace);
-      // Bars that lie down: up and down along them, left and right from one to the next.
+      // Horizontal bars: up and down move along a trace, left and right to the next trace.
       const [down, across] = isAcross(trace) ? [step[1], step[0]] : step;
       if (isMap(trace)) cursor.row = Math.max(0, Math.min(rows - 1, cursor.row + down));
       else cursor.trace = (cursor.trace + Math.sign(down) + traces.length) % traces.length;
       cursor.column = Math.max(0, Math.min(columns - 1, cursor.column + across));
-      tell(gd);
+      announceCursor(gd);
     } else if (event.key === "Enter" || event.key === " ") {
-      send(gd, picksOf(trace, cursor.row, cursor.column));
+      send(gd, selectionOf(trace, cursor.row, cursor.column));
     } else if (["+", "-", "0"].includes(event.key)) {
-      zoom(gd, event.key).then(() => tell(gd));
+      zoom(gd, event.key).then(() => announceCursor(gd));
     } else if (event.key === "Escape") {
       window.Plotly.Fx.unhover(gd);
       send(gd, { clear: true });
@@ -256,7 +255,7 @@
     ]);
   };
 
-  /* {caption, columns, rows} of all that is drawn; of a matrix of more than `most` rows the one at the cursor. */
+  /* Return {caption, columns, rows} of all traces; of a matrix of more than `most` rows, the row at the cursor. */
   const numbersOf = (gd, most = Infinity) => {
     const traces = shownTraces(gd).filter((trace) => sizeOf(trace)[1]);
     const caption = gd.pineFigure.layout.meta?.caption ?? "";
@@ -290,11 +289,11 @@
       ...layout[name], range: gd._fullLayout[name].range, autorange: false,
     }]));
     const whole = { ...layout, ...ranges, width: Math.max(width, 700), height: Math.max(height, layout.height) };
-    const drawn = { data: data.map(unpacked), layout: whole };
-    return window.Plotly.toImage(drawn, { format, width: whole.width, height: whole.height, scale: 2 });
+    const figure = { data: data.map(unpacked), layout: whole };
+    return window.Plotly.toImage(figure, { format, width: whole.width, height: whole.height, scale: 2 });
   };
 
-  // Not fetched: a page that stands alone may fetch nothing.
+  // Decoded without fetch, which the security policy of a standalone page forbids.
   const blobOf = (address) => {
     const [, type, base64, content] = address.match(/^data:([^;,]*)[^;,]*(;base64)?(?:;[^,]*)?,(.*)$/s);
     if (!base64) return new Blob([decodeURIComponent(content)], { type });
@@ -305,15 +304,15 @@
     const script = await (await fetch(address())).text();
     const { data, layout, frames, config } = gd.pineFigure;
     const figure = JSON.stringify({ data: data.map(unpacked), layout, frames, config }).replaceAll("<", "\\u003c");
-    // Made as elements: the tag of a script may not stand in this one, which is a part of a page.
-    const written = (tag, textContent) => make(tag, { textContent }).outerHTML;
+    // Created as elements: a page inlines this script, which must not contain a script tag.
+    const elementHtml = (tag, textContent) => make(tag, { textContent }).outerHTML;
     return (
       `<!doctype html>\n<html lang="en"><head><meta charset="utf-8">` +
       `<meta name="viewport" content="width=device-width, initial-scale=1">` +
-      written("title", gd.pineTitle.textContent) +
+      elementHtml("title", gd.pineTitle.textContent) +
       `<style>body{margin:24px;font-family:system-ui,sans-serif;color:#1f2937}</style></head><body>` +
-      `<div id="figure"></div>${written("p", layout.meta?.caption ?? "")}` +
-      `${written("script", script)}${written("script", `Plotly.newPlot("figure", ${figure})`)}</body></html>\n`
+      `<div id="figure"></div>${elementHtml("p", layout.meta?.caption ?? "")}` +
+      `${elementHtml("script", script)}${elementHtml("script", `Plotly.newPlot("figure", ${figure})`)}</body></html>\n`
     );
   };
 
@@ -334,7 +333,7 @@
 
   // A figure with its title, caption and menus ---------------------------------------------------------
 
-  const furnish = (root) => {
+  const createFigureShell = (root) => {
     const gd = make("div", { className: "pine-plot", tabIndex: 0 });
     gd.setAttribute("role", "application");
     gd.setAttribute("aria-roledescription", "figure");
@@ -348,7 +347,7 @@
     gd.pineTable = make("details", { className: "pine-figure-numbers" }, make("summary", { textContent: "Data table" }), place);
     gd.pineTable.addEventListener("toggle", () => fillTable(gd));
     const menu = make("details", { className: "pine-figure-save" }, make("summary", { textContent: "Export" }));
-    // A page that stands alone has no address to take plotly.js from.
+    // A standalone page has no URL of plotly.js.
     for (const format of Object.keys(FORMATS).filter((one) => one !== "html" || window.pinePlotly)) {
       const button = make("button", { type: "button", textContent: format.toUpperCase() });
       button.addEventListener("click", () => save(gd, format));
@@ -363,7 +362,7 @@
 
   const fillTable = (gd) => {
     const place = gd.pineTable.querySelector(".pine-scroll");
-    if (gd.pineTable.open) place.replaceChildren(window.pinePictures.tableOf(numbersOf(gd, MOST_ROWS)));
+    if (gd.pineTable.open) place.replaceChildren(window.pinePictures.tableOf(numbersOf(gd, MAX_ROWS)));
   };
 
   const listen = (gd) => {
@@ -371,7 +370,7 @@
       const [row, column] = isMap(point.data) ? point.pointIndex : [0, point.pointNumber];
       const trace = gd._fullData[point.curveNumber];
       gd.pineCursor = { trace: shownTraces(gd).indexOf(trace), row, column };
-      send(gd, picksOf(trace, row, column));
+      send(gd, selectionOf(trace, row, column));
       if (gd.pineTable.open) fillTable(gd);
     });
   };
@@ -379,13 +378,13 @@
   const react = async (gd, figure) => {
     gd.pineFigure = figure;
     if (!gd.clientWidth) {
-      gd.pineWidth = 0; // so that it is drawn once it is seen
+      gd.pineWidth = 0; // drawn once it is visible
       return;
     }
     const { data, frames, config, layout } = figure;
     const placed = onPage(isStill() ? withoutMotion(layout) : layout, gd.clientWidth);
     const isFirst = !gd._fullLayout;
-    // plotly keeps a zoom of the mouse alone.
+    // plotly keeps only a zoom by mouse.
     if (gd.pineIsZoomed && placed.uirevision === gd.layout.uirevision) {
       for (const name of axesOf(gd)) placed[name] = { ...placed[name], range: [...gd._fullLayout[name].range] };
     }
@@ -395,15 +394,15 @@
     gd.setAttribute("aria-label", `${gd.pineTitle.textContent}. Arrow keys move, Enter selects, + and - zoom, 0 resets.`);
     gd.style.height = `${placed.height}px`;
     gd.pineWidth = gd.clientWidth;
-    // plotly's resizing would keep the height of the width before: the ResizeObserver in mount resizes.
+    // plotly would keep the height for the previous width; the ResizeObserver in mount resizes instead.
     const ours = { ...config, responsive: false };
     await window.Plotly.react(gd, { data: data.map(unpacked), layout: placed, frames, config: ours });
     if (isFirst) listen(gd);
     fillTable(gd);
   };
 
-  /* Draws what `value()` gives into an element, and again whenever `watch` says so. pick: what hears picks, null for
-     the page. */
+  /* Draw the figure of `value()` into an element, again after each change that `watch` reports. pick: function that
+     receives selections, null for window.pineSelect. */
   const mount = (element, value, watch, pick) => {
     const root = element.querySelector("figure");
     root.className = "pine-figure pine-plotted";
@@ -414,7 +413,7 @@
       if (!content) return;
       await loaded();
       if (!gd) {
-        gd = furnish(root);
+        gd = createFigureShell(root);
         new ResizeObserver(() => {
           if (gd.pineFigure && gd.clientWidth !== gd.pineWidth) react(gd, gd.pineFigure);
         }).observe(gd);
@@ -460,7 +459,7 @@
   }
   customElements.define("pine-figure", PineFigure);
 
-  // What was never visible is drawn for the printer.
+  // Figures that were never visible are drawn before printing.
   window.addEventListener("beforeprint", () => {
     document.documentElement.classList.add("pine-printing");
     document.querySelectorAll("pine-figure").forEach((figure) => figure.draw());

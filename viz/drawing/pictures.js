@@ -1,12 +1,11 @@
-/* What pictures do in the browser: pick, preview, walk by keyboard, show their numbers, and save themselves.
+/* HTML pictures: selection, preview, keyboard navigation, table of numbers, and export.
 
-   Delegated from the document, so that pictures that arrive later need no wiring, and the same file serves the page
-   and every exported page. Attributes that viz/ writes:
-   data-pick      JSON of what a click, Enter or the space bar selects; the page hears it as window.pineSelect(object)
-   data-readout   a sentence shown in the picture's preview line while the element is hovered or has the focus;
-                  where there is none, the element's title is shown
-   <details> of class pine-more, with an id, stay as the visitor left them when the picture around them is drawn anew.
-   data-save      format in which a button saves its picture */
+   Events are delegated from the document, so that pictures that are added later need no setup. The page and every
+   exported page use this file. Attributes that viz/ renders:
+   data-pick      JSON of the selection by click, Enter or space bar, for window.pineSelect(object)
+   data-readout   sentence in the preview line of the picture while the element is hovered or focused; default: its title
+   data-save      format of an export button
+   <details> of class pine-more, with an id, stay open or closed when their picture is drawn again. */
 (() => {
   "use strict";
   if (window.pinePictures) return;
@@ -14,7 +13,7 @@
   const PICTURE = ".pine-picture";
   const pickable = (node) => node instanceof Element && node.closest("[data-pick]");
 
-  // Picking and previewing ------------------------------------------------------------------------
+  // Selection and preview -------------------------------------------------------------------------
 
   const pick = (element) => {
     if (!window.pineSelect) return;
@@ -22,7 +21,7 @@
     window.pineSelect(JSON.parse(element.dataset.pick));
   };
 
-  // What is picked is drawn anew; the focus then goes back to where it was, or the keyboard would start over.
+  // A selection redraws the picture; the focus then returns to the same element.
   let left = null;
 
   const placeOf = (element) => {
@@ -38,13 +37,13 @@
     left = null;
   });
 
-  // What had the focus is gone, or gradio has made another row of it.
+  // The focused element was removed, or gradio has reused it for another row.
   const hasLostFocus = () => {
     const focused = document.activeElement;
     return focused === document.body || (focused === left.element && focused.dataset.pick !== left.pick);
   };
 
-  const bringFocusBack = () => {
+  const restoreFocus = () => {
     if (!left?.id || !hasLostFocus()) return;
     const all = [...(document.getElementById(left.id)?.querySelectorAll("[data-pick]") ?? [])];
     const matches = all.filter((element) => element.dataset.pick === left.pick);
@@ -62,7 +61,7 @@
     return mark.dataset.readout || mark.getAttribute("title");
   };
 
-  // Without a hovered mark the read-out shows the focused one: the mouse also moves when the page scrolls.
+  // Without a hovered mark, the preview is of the focused one: scrolling also moves the mouse over marks.
   const preview = (around, mark) => {
     const picture = around instanceof Element && around.closest(PICTURE);
     const line = picture && picture.querySelector(".pine-readout");
@@ -81,11 +80,11 @@
   document.addEventListener("mouseout", (event) => preview(event.target, null));
   document.addEventListener("focusout", (event) => preview(event.target, null));
 
-  // Keyboard: arrows walk over what can be picked in a table, Enter and space pick, Escape clears ------
+  // Keyboard: arrows move between the cells of a table, Enter and space select, Escape clears ------------
 
   const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
-  const neighbour = (element, [down, across]) => {
+  const neighbor = (element, [down, across]) => {
     const all = [...element.closest(".pine-roving-focus").querySelectorAll("[data-pick]")];
     const box = element.getBoundingClientRect();
     const middle = (rect) => [rect.top + rect.height / 2, rect.left + rect.width / 2];
@@ -117,7 +116,7 @@
       event.preventDefault();
       pick(target);
     } else if (STEPS[event.key] && target.closest(".pine-roving-focus")) {
-      const next = neighbour(target, STEPS[event.key]);
+      const next = neighbor(target, STEPS[event.key]);
       if (next) {
         event.preventDefault();
         target.tabIndex = -1;
@@ -127,9 +126,9 @@
     }
   });
 
-  // What is open stays open -------------------------------------------------------------------------
+  // Open details ------------------------------------------------------------------------------------
 
-  // Told apart by the click: when a picture is drawn anew, the page may close the very same element.
+  // Recorded on click: a redraw of the picture may close the same element.
   const opened = new Map();
   document.addEventListener("click", ({ target }) => {
     const details = target instanceof Element && target.closest("summary")?.parentElement;
@@ -142,10 +141,10 @@
     }
   };
 
-  // In this order: nothing in what is closed can have the focus.
+  // In this order, because elements in closed details cannot have the focus.
   new MutationObserver(() => {
     openAgain();
-    bringFocusBack();
+    restoreFocus();
   }).observe(document, { childList: true, subtree: true, attributeFilter: ["open", "data-pick"] });
 
   // Numbers -------------------------------------------------------------------------------------------
@@ -185,14 +184,14 @@
   const csvOf = ({ columns, rows }) => {
     const field = (value) => {
       const text = value === null ? "" : String(value);
-      // A spreadsheet would run a text that starts like a formula.
+      // A spreadsheet would evaluate a text that starts like a formula.
       const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
       return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
     };
     return [columns, ...rows].map((row) => row.map(field).join(",")).join("\r\n") + "\r\n";
   };
 
-  // The picture as SVG: what the browser has laid out, drawn again as rectangles and text -----------------
+  // Export as SVG: rectangles and text at the positions of the browser's layout ----------------------------
 
   const SVG = "http://www.w3.org/2000/svg";
   const INVISIBLE = ".visually-hidden, template, details, .pine-save";
@@ -225,7 +224,7 @@
       if (!rect.width || !rect.height) return;
       grow(rect);
       const { x, y } = place(rect);
-      // A radius larger than the box is a round end, not an ellipse.
+      // A radius larger than half of the box gives round ends, not an ellipse.
       const radius = Math.min(parseFloat(style.borderTopLeftRadius) || 0, rect.width / 2, rect.height / 2);
       const box = { x, y, width: rect.width, height: rect.height, rx: radius };
       if (isVisible(style.backgroundColor)) {
@@ -245,7 +244,7 @@
       }
       const outline = parseFloat(style.outlineWidth);
       if (outline && style.outlineStyle !== "none" && element.matches(".pine-differs, .pine-chosen")) {
-        // Around the box and above what comes later, as on the page.
+        // Outlines are around the box and above later elements, as on the page.
         const out = outline / 2 + (parseFloat(style.outlineOffset) || 0);
         const around = { ...box, x: x - out, y: y - out, width: rect.width + 2 * out, height: rect.height + 2 * out };
         outlines.append(draw("rect", { ...around, fill: "none", stroke: style.outlineColor, "stroke-width": outline }));
@@ -255,7 +254,7 @@
     const drawText = (node, style) => {
       const range = document.createRange();
       const size = parseFloat(style.fontSize);
-      // One run a line: a text that was broken is drawn as it was broken.
+      // One run per line, broken where the browser has broken the text.
       const runs = [];
       for (let index = 0; index < node.length; index++) {
         range.setStart(node, index);
@@ -283,7 +282,7 @@
         );
         if (style.writingMode.startsWith("vertical")) {
           const middleX = x + rect.width / 2;
-          // Turned by half a circle it runs upwards.
+          // Rotated by 180 degrees, the text runs upwards.
           const isTurned = style.transform.startsWith("matrix(-1");
           words.setAttribute("x", isTurned ? -(y + rect.height) : y);
           words.setAttribute("y", (isTurned ? middleX : -middleX) + size * 0.35);
@@ -347,16 +346,16 @@
     return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
   };
 
-  // The picture as a page of its own ------------------------------------------------------------------
+  // Export as HTML ------------------------------------------------------------------------------------
 
-  const ourStyles = () => {
+  const pictureStyles = () => {
     const rules = [];
     for (const sheet of document.styleSheets) {
       let own;
       try {
         own = sheet.cssRules;
       } catch {
-        continue; // another origin's
+        continue; // sheet of another origin
       }
       for (const rule of own) if (/\.pine-|--pine-/.test(rule.cssText)) rules.push(rule.cssText);
     }
@@ -374,7 +373,7 @@
     return (
       `<!doctype html>\n<html lang="en"><head><meta charset="utf-8">` +
       `<meta name="viewport" content="width=device-width, initial-scale=1">${title.outerHTML}` +
-      `<style>body{margin:24px;background:var(--pine-surface);color:var(--pine-ink);font-family:system-ui,sans-serif}\n${ourStyles()}</style></head>` +
+      `<style>body{margin:24px;background:var(--pine-surface);color:var(--pine-ink);font-family:system-ui,sans-serif}\n${pictureStyles()}</style></head>` +
       `<body class="${document.body.classList.contains("dark") ? "dark" : ""}">${copy.outerHTML}</body></html>\n`
     );
   };
