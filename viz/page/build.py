@@ -21,9 +21,10 @@ from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT, bind
 from viz.page.counting import bind_counting
 from viz.page.evaluate import evaluate_tab
+from viz.page.files.data_sets import OWN
 from viz.page.files.reading_files import FileReader
+from viz.page.form.checks import NO_FILES, NOTE
 from viz.page.form.examples import load_examples
-from viz.page.form.read_only import NOTE, freeze
 from viz.page.gradio_patches.blocks import GuardedBlocks
 from viz.page.internals import (
     COUNT_CLICK,
@@ -51,6 +52,9 @@ from viz.page.why import why_html
 TITLE = "PINE Explorer"
 WHY = "Why"  # label of a tab
 QUESTION = "Same documents, another order. Does the answer change?"
+
+HIDDEN = {"add-files", "paste-panel", "open-session", "measure-upload"}
+"""Element ids of widgets for entering text, which a read-only page hides."""
 
 HEADER_BUTTONS = '<button type="button" class="page-header-button" data-projector>Present</button>'
 """Turned on and off by assets/projector.js."""
@@ -202,3 +206,18 @@ def _recorded_run(shown: Shown) -> Any:
     if not shown.recorded:
         return gr.skip()
     return tutorial_recording().run
+
+
+def freeze(page: GuardedBlocks) -> None:
+    """Disable fields and uploads of a page that was built, and hide widgets for entering text."""
+    page.no_files = NO_FILES
+    for block in page.blocks.values():
+        name = getattr(block, "elem_id", None)
+        if isinstance(block, gr.Textbox) or (isinstance(block, gr.Dropdown) and name == "task"):
+            block.interactive = False
+        if isinstance(block, gr.HTML) and name == "documents":
+            block.props["locked"] = True
+        if name in HIDDEN:
+            block.visible = False
+        if isinstance(block, gr.Dropdown) and name == "measure-rows":
+            block.choices = [choice for choice in block.choices if choice[1] != OWN]

@@ -107,8 +107,9 @@ class Drawn:
 
 @dataclass(frozen=True)
 class RequestWidgets:
-    """Widgets of a request."""
+    """Widgets of a request, and the limits of the host."""
 
+    settings: HostSettings
     rows: gr.Dropdown
     limit: gr.Slider
     upload: gr.UploadButton
@@ -178,7 +179,7 @@ def evaluate_tab(
             )
     kept = gr.State(None, delete_callback=remove_folder)
     results = ResultWidgets(tables, curve, offer, records, report, kept)
-    _bind_request(request, bar, page, sources, chosen, settings, reader)
+    _bind_request(request, bar, page, sources, chosen, reader)
     begin = partial(begin_evaluation, results, settings, disk)
     bind_job(bar, begin, [kept, *request.inputs], results.outputs, sources, chosen)
 
@@ -260,24 +261,23 @@ def _bind_request(
     page: gr.Blocks,
     sources: Sources,
     chosen: gr.State,
-    settings: HostSettings,
     reader: FileReader,
 ) -> None:
     """Connect the dataset, and the planned work, which is announced after each change."""
     fitted = [request.limit, request.wrapped, request.orders]
     selected = request.rows.change(  # its input event also fires when the list is left
-        bind(choose_rows, request, settings),
+        bind(choose_rows, request),
         [request.rows, request.own],
         [request.message, *fitted],
         **PRIVATE_EVENT,
     )
     uploaded = request.upload.upload(
-        bind(upload_rows, request, settings, reader),
+        bind(upload_rows, request, reader),
         request.upload,
         [request.own, request.rows, request.message, request.upload, *fitted],
         **STATE_EVENT,
     )
-    planned = bind(announce, request, bar, settings, sources)
+    planned = bind(announce, request, bar, sources)
     announced = [chosen, *request.inputs], [bar.status, bar.estimate, request.meaning]
     changing: list[Any] = [*fitted, request.methods, request.what, request.length]
     changes = [page.load, *(widget.change for widget in changing)]
@@ -286,10 +286,10 @@ def _bind_request(
         event.then(planned, *announced, **PRIVATE_EVENT)
 
 
-def fit(request: RequestWidgets, settings: HostSettings, data: DataSet) -> Updates:
+def fit(request: RequestWidgets, data: DataSet) -> Updates:
     """Return the updates of the widgets that depend on the dataset."""
-    fitting, count = orders_for(data), min(settings.max_rows, len(data.examples))
-    choices = wrapped_choices(wrapped_for(data, WRAPPED, settings.max_orders))
+    fitting, count = orders_for(data), min(request.settings.max_rows, len(data.examples))
+    choices = wrapped_choices(wrapped_for(data, WRAPPED, request.settings.max_orders))
     return {
         request.limit: gr.update(maximum=max(2, count), value=min(count, 6)),
         request.wrapped: gr.update(choices=choices, value=[]),
@@ -297,17 +297,17 @@ def fit(request: RequestWidgets, settings: HostSettings, data: DataSet) -> Updat
     }
 
 
-def choose_rows(request: RequestWidgets, settings: HostSettings, name: str, own: DataSet | None) -> Updates:
+def choose_rows(request: RequestWidgets, name: str, own: DataSet | None) -> Updates:
     """Return the updates after the selection of a dataset."""
     try:
         cleared = {} if name == OWN else {request.message: ""}  # an upload has shown its own message
-        return fit(request, settings, chosen_rows(name, own)) | cleared
+        return fit(request, chosen_rows(name, own)) | cleared
     except Exception as error:
         return {request.message: notice(explain(error), kind="error")}
 
 
 def upload_rows(
-    request: RequestWidgets, settings: HostSettings, reader: FileReader, file: str | None
+    request: RequestWidgets, reader: FileReader, file: str | None
 ) -> Generator[Updates, None, None]:
     """Read an uploaded dataset, and select it."""
     try:
@@ -316,7 +316,7 @@ def upload_rows(
         data = yield from read_uploaded(
             reader,
             Path(file),
-            max_documents=settings.max_documents,
+            max_documents=request.settings.max_documents,
             say=lambda sentence: {request.message: notice(sentence)},
         )
     except Cancelled:
@@ -324,11 +324,11 @@ def upload_rows(
     except Exception as error:
         yield {request.message: notice(explain(error), kind="error"), request.upload: None}
         return
-    count, most = len(data.examples), settings.max_rows
+    count, most = len(data.examples), request.settings.max_rows
     sentence = f"{data.name}: {count} example{'s' if count != 1 else ''} (task: {data.task.label})."
     if count >= most:
         sentence += f" Only the first {most} examples are evaluated."
-    yield fit(request, settings, data) | {
+    yield fit(request, data) | {
         request.own: data,
         request.rows: OWN,
         request.message: notice(sentence),
@@ -339,14 +339,13 @@ def upload_rows(
 def announce(
     widgets: RequestWidgets,
     bar: JobBar,
-    settings: HostSettings,
     sources: Sources,
     choice: Choice | None,
     *values: Any,
 ) -> Updates:
     """Return the updates with the planned work and the meaning of the orders."""
     try:
-        request = read_request(*values)
+        request, settings = read_request(*values), widgets.settings
         sentence = work_sentence(request, settings)
         engine = sources.now(request.rows.task.name, choice)
         estimate = ""

@@ -30,8 +30,7 @@ from viz.export.report import TITLE, measured_html, report_page
 from viz.page.answers.answering import progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import DataSet
-from viz.page.form.checks import check_answer_length, check_orders, check_rows, too_long
-from viz.page.form.read_only import check_rows_shipped
+from viz.page.form.checks import check_answer_length, check_orders, check_rows, check_rows_shipped, too_long
 
 Beat = Literal["beat"]
 BEAT: Beat = "beat"  # item in place of an event, so that Stop takes effect during batched decoding

@@ -1,14 +1,24 @@
-"""Checks against the limits of the host, with messages that name the limit, and the tokens of a form."""
+"""Checks against the limits of the host, with messages that name the limit, and the tokens of a form.
+
+A read-only host runs the built-in examples, and users cannot enter texts.
+"""
 
 import pine_engine as pine
 from pine_engine.errors import InputError
+from pine_engine.evaluation.examples import Example
 from pine_engine.prompts.layout import TokenLayout
 from viz.drawing.identity import document_letter
 from viz.page.common.failures import check_limit
 from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.files.data_sets import built_in_choices, read_built_in
 from viz.page.form.documents import capital
+from viz.page.form.examples import is_from_example, load_examples
 from viz.page.form.form import Form, form_request
-from viz.page.form.read_only import check_shipped
+
+NOTE = "Demo mode: only the built-in examples can be run. Install PINE Explorer to use your own documents."
+
+REFUSAL = f"{NOTE} Select an example and do not edit it."
+NO_FILES = f"{NOTE} File uploads are disabled."
 
 MAX_TEXT_CHARACTERS = 200_000  # maximum characters of one text; tokenizing a longer one takes too long
 
@@ -63,3 +73,27 @@ def check_rows(count: int, settings: HostSettings) -> None:
     """Raise InputError for more examples than the host allows."""
     advice = "Upload fewer, or run `python -m pine_engine evaluate` locally."
     check_limit("Dataset too large", count, settings.max_rows, advice, unit=" examples")
+
+
+# Read-only pages
+
+
+def check_shipped(form: Form) -> None:
+    """Raise InputError for anything except documents of one example, in any order and number."""
+    if not any(is_from_example(form, example) for example in load_examples()):
+        raise InputError(REFUSAL)
+
+
+def check_reference(answer: str, form: Form) -> None:
+    """Raise InputError for a target answer that is not an answer of the example."""
+    shipped = (example for example in load_examples() if is_from_example(form, example))
+    if answer and not any(answer in example.answers for example in shipped):
+        raise InputError(REFUSAL)
+
+
+def check_rows_shipped(rows: tuple[Example, ...]) -> None:
+    """Raise InputError for examples that are not of a built-in dataset."""
+    names = {name for _, name in built_in_choices()}
+    shipped = {row.id: row for name in names for row in read_built_in(name).examples}
+    if any(shipped.get(row.id) != row for row in rows):
+        raise InputError(f"{NOTE} Select a built-in dataset.")

@@ -95,16 +95,19 @@ def accepted_for(form: Form, accepted: str) -> str:
 
 def are_of_example(entries: Entries) -> bool:
     """Check whether documents are those of an example, in any order."""
-    lettered = tuple(sorted(entries, key=lambda entry: entry.letter))
-    return any(lettered == example.form(()).entries for example in load_examples())
+    return any(_lettered(entries) == example.form(()).entries for example in load_examples())
 
 
 def example_of(form: Form) -> FormExample | None:
     """Return the example whose prompt a form has, in any order of its documents; None for own documents."""
-    lettered = tuple(sorted(form.entries, key=lambda entry: entry.letter))
-    for example in load_examples():
-        whole = example.form(())
-        is_whole = (lettered, form.used_instruction) == (whole.entries, whole.used_instruction)
-        if is_whole and is_from_example(form, example):
-            return example
-    return None
+    prompt = _prompt(form)
+    return next((example for example in load_examples() if _prompt(example.form(())) == prompt), None)
+
+
+def _prompt(form: Form) -> tuple[object, ...]:
+    return form.task, form.question.strip(), form.used_instruction, _lettered(form.entries)
+
+
+def _lettered(entries: Entries) -> Entries:
+    """Return the documents in the order of their letters."""
+    return tuple(sorted(entries, key=lambda entry: entry.letter))

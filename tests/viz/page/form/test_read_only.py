@@ -21,10 +21,10 @@ from viz.page.answers.answering import prepare_answers
 from viz.page.common.host_settings import HostSettings
 from viz.page.evaluate_job import MeasureRequest
 from viz.page.files.data_sets import OWN, built_in_choices, read_built_in
+from viz.page.form.checks import NOTE, check_rows_shipped, check_shipped
 from viz.page.form.documents import Entry
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
-from viz.page.form.read_only import NOTE, check_rows_shipped, check_shipped
 from viz.page.internals import View
 from viz.page.jobs.loading import EngineSource
 from viz.page.position_sweep_job import prepare_sweep
