@@ -252,7 +252,9 @@ def _build_request(settings: HostSettings) -> RequestWidgets:
             min_width=240,
         )
     own = gr.State(None)
-    return RequestWidgets(rows, limit, upload, message, methods, wrapped, orders, meaning, what, length, own)
+    return RequestWidgets(
+        settings, rows, limit, upload, message, methods, wrapped, orders, meaning, what, length, own
+    )
 
 
 def _bind_request(

@@ -289,12 +289,8 @@ def show_run(tab: Internals, run: FinishedRun | None, view: View) -> Updates:
     if run is None or view.selection is None:
         return {}
     view.begun += 1
-    return show_selection(tab, run, view.selection) | {
-        tab.summary: summary_html(run),
-        tab.body: gr.update(visible=True),
-        tab.wanted: {},
-        **dict.fromkeys(tab.drawings, ""),
-    }
+    shown: Updates = {tab.summary: summary_html(run), tab.body: gr.update(visible=True), tab.wanted: {}}
+    return show_selection(tab, run, view.selection) | shown | dict.fromkeys(tab.drawings, "")
 
 
 def draw(tab: Internals, run: FinishedRun | None, view: View, attended: AttentionView | None) -> Any:

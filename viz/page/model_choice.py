@@ -1,23 +1,22 @@
 """Model picker: selectable models, requirements, loading progress and reasons for rejection."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 from markupsafe import escape
 
-from pine_engine.errors import ModelError
 from pine_engine.evaluation.report.published import published, tasks_of_model
 from pine_engine.models.dtypes import BYTES, REQUESTED_DTYPES
-from pine_engine.models.listing import LoadableModel, list_models
+from pine_engine.models.listing import list_models
 from pine_engine.models.resources import in_words
 from pine_engine.prompts.tasks import USUAL_TASK
 from pine_engine.scheduling.runs import StopFlag
 from viz.drawing.markup import render
 from viz.page.common.failures import explain, notice
 from viz.page.common.widgets import PRIVATE_EVENT, STATE_EVENT, bind
-from viz.page.jobs.job_bar import JobBar, Updates, build_bar, build_buttons
+from viz.page.jobs.job_bar import JobBar, Updates, build_bar, build_buttons, end_status
 from viz.page.jobs.sources import WAIT_S, Choice, Sources
 
 OPEN, CLOSE = "Change model", "Close"
@@ -33,7 +32,8 @@ SMALL = (
 )
 """Instruction-tuned models of the hub that fit on one machine."""
 
-_PAPER = {model["hub_id"]: model for model in published("models")}
+PAPER = [model["hub_id"] for model in published("models")]
+"""Models that the paper evaluates."""
 
 
 def offered(sources: Sources) -> list[tuple[str, str]]:
@@ -43,8 +43,8 @@ def offered(sources: Sources) -> list[tuple[str, str]]:
     for model in list_models():
         here = "local" if model.supported else "not supported"
         labels.setdefault(model.name, f"{model.name} ({here})")
-    for name in (*SMALL, *_PAPER):
-        origin = "evaluated in the paper" if name in _PAPER else "Hugging Face Hub"
+    for name in (*SMALL, *PAPER):
+        origin = "evaluated in the paper" if name in PAPER else "Hugging Face Hub"
         labels.setdefault(name, f"{name} ({origin})")
     names = labels if sources.allowed is None else sources.allowed
     return [(labels.get(name, name), name) for name in names]
@@ -53,16 +53,10 @@ def offered(sources: Sources) -> list[tuple[str, str]]:
 def facts_html(sources: Sources, choice: Choice) -> str:
     """Render the facts of a model before it is loaded, or why it cannot be loaded.
 
-    Requests models that are not on this machine from the hub. Raises PineError if the model is not allowed.
+    Requests models that are not on this machine from the hub. Raises PineError if the model is not allowed or
+    not found.
     """
-    paper = _PAPER.get(choice.name)
-    try:
-        model, reason = sources.about(choice), ""
-    except ModelError as error:
-        if paper is None:
-            raise
-        model, reason = _of_paper(paper), str(error)
-    free = sources.free()
+    model, free = sources.about(choice), sources.free()
     here = sources.now(USUAL_TASK, choice) is not None
     sizes = {dtype: model.memory_bytes(dtype) for dtype in BYTES}
     facts = {
@@ -72,9 +66,7 @@ def facts_html(sources: Sources, choice: Choice) -> str:
         "Context length": "not specified" if model.context is None else f"{model.context:,} tokens",
         "Device": sources.device,
     }
-    if reason:
-        facts["Download size"] = "full download"
-    if paper:
+    if choice.name in PAPER:
         facts["Paper results"] = ", ".join(tasks_of_model(choice.name))
     return render(
         "model_facts.html",
@@ -82,14 +74,8 @@ def facts_html(sources: Sources, choice: Choice) -> str:
         facts=facts.items(),
         needs=[(dtype, in_words(size), here or size <= free) for dtype, size in sizes.items()],
         free=f"{in_words(free)} on {sources.device}",
-        reason=(reason or model.reason).rstrip("."),
+        reason=model.reason.rstrip("."),
     )
-
-
-def _of_paper(model: Mapping[str, Any]) -> LoadableModel:
-    """Return the known facts of a model of the paper, without requests."""
-    name, context, parameters = model["hub_id"], model["context"], model["parameters"]
-    return LoadableModel(name, "hub", 0, context, "", False, "", parameters=parameters)
 
 
 def _counted(parameters: int) -> str:
@@ -209,10 +195,6 @@ def load(
 ) -> Generator[Updates, None, None]:
     """Load the selected model; `stated` are the facts on the page, whose reason is not repeated."""
     bar = picker.bar
-
-    def ended(html: str) -> Updates:
-        return {bar.status: html, bar.stop: gr.update(interactive=False)}
-
     stop.requested = False
     yield {bar.status: notice("Starting…"), bar.stop: gr.update(interactive=True)}
     try:
@@ -222,14 +204,14 @@ def load(
             while not stop.requested and (engine := source.wait(WAIT_S)) is None:
                 yield {bar.status: notice(source.status.sentence)}
         if engine is None:
-            yield ended(notice("Loading stopped. Current model unchanged."))
+            yield end_status(bar, notice("Loading stopped. Current model unchanged."))
             return
         sentence = f"Model changed to {choice.name} ({engine.dtype}). Earlier results keep their model name."
-        yield ended(notice(sentence)) | {
+        yield end_status(bar, notice(sentence)) | {
             picker.chosen: None if choice == sources.host else choice,
             picker.facts: show_facts(sources, choice.name, choice.dtype),
         }
     except Exception as error:
         reason = explain(error).rstrip(".")
         reason = "Model not loaded" if str(escape(reason)) in (stated or "") else reason
-        yield ended(notice(f"{reason}. Current model unchanged.", kind="error"))
+        yield end_status(bar, notice(f"{reason}. Current model unchanged.", kind="error"))

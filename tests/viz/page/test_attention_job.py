@@ -1,7 +1,6 @@
 """Attention token by token on the page: against the definition, and what is drawn of it."""
 
 import inspect
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -150,13 +149,3 @@ def test_stopped_job_closes_its_events(
         next(job)
         job.close()
     assert [inspect.getgeneratorstate(events) for events in started] == [inspect.GEN_CLOSED] * 2
-
-
-def test_it_can_be_stopped(
-    engine: Engine, run: FinishedRun, selection: Selection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(attention_job, "REDRAW_S", 0.0)
-    views: Any = views_of(prepare_attention, engine, attention_request(run, selection))
-    with closing(views):
-        assert "prefill, layer" in next(views).sentence
-    assert list(views) == []

@@ -12,7 +12,7 @@ from pine_engine.errors import PineError
 from pine_engine.scheduling.runs import Job, StopFlag
 from pine_engine.scheduling.work import Work
 from viz.page.common.failures import explain, notice
-from viz.page.common.widgets import MODEL_EVENT, PRIVATE_EVENT
+from viz.page.common.widgets import MODEL_EVENT, PRIVATE_EVENT, bind
 from viz.page.jobs.sources import Choice, Sources
 
 Updates = dict[Any, Any]  # updates of widgets
@@ -87,13 +87,14 @@ def build_bar(buttons: tuple[gr.Button, gr.Button], sentence: str, *, status_id:
         estimate = gr.HTML("", elem_id=f"{status_id}-estimate", min_width=0)
     run, stop = buttons
     stopping = gr.State(StopFlag())
-
-    def request_stop(flag: StopFlag) -> Any:
-        flag.requested = True
-        return gr.update(interactive=False)
-
     stop.click(request_stop, stopping, stop, **PRIVATE_EVENT)
     return JobBar(run, stop, estimate, status, stopping)
+
+
+def request_stop(flag: StopFlag) -> Any:
+    """Request the end of the run, and disable Stop."""
+    flag.requested = True
+    return gr.update(interactive=False)
 
 
 def bind_job(
@@ -109,47 +110,8 @@ def bind_job(
     `begin` returns the job for the values of `inputs`, or raises PineError; `outputs` are all widgets that
     the job updates.
     """
-
-    def idle(html: str) -> Updates:
-        return {bar.status: html, bar.stop: gr.update(interactive=False)}
-
-    def run(stop: StopFlag, choice: Choice | None, *values: Any) -> Generator[Updates, None, None]:
-        try:
-            press = begin(*values)
-        except PineError as error:
-            yield idle(notice(explain(error), kind="error"))
-            return
-        current, steps = sources.submit(press.job, press.task, choice, stop)
-        last: Any = None
-        sentence = failure = ""
-        has_results = False
-        yield {bar.status: running("Starting…"), bar.stop: gr.update(interactive=True)} | press.cleared
-        try:
-            with closing(steps):
-                for step in steps:
-                    if isinstance(step, str):
-                        if step != sentence:
-                            yield {bar.status: running(step)}
-                        sentence = step
-                    else:
-                        updates = press.show(step) if step != last else {}
-                        yield {bar.status: running(step.sentence)} | updates
-                        last, has_results = step, has_results or bool(updates)
-        except Exception as error:
-            failure = explain(error)
-        end = current.end
-        if failure:
-            yield idle(notice(failure, kind="error"))
-        elif end and end.sentence:
-            kept = f" {press.kept}" if has_results else ""
-            yield idle(notice(f"{end.sentence}{kept}")) | (press.after_stop(last) if last else {})
-        elif end and end.reason == "done":
-            yield idle(notice(last.sentence))
-        if last and (updates := press.end(last)):
-            yield updates
-
     return bar.run.click(
-        run,
+        bind(run, bar, begin, sources),
         [bar.stopping, chosen, *inputs],
         [bar.status, bar.stop, *outputs],
         show_progress="minimal",
@@ -157,3 +119,52 @@ def bind_job(
         api_visibility="private",
         **MODEL_EVENT,
     )
+
+
+def run(
+    bar: JobBar,
+    begin: Callable[..., ButtonJob],
+    sources: Sources,
+    stop: StopFlag,
+    choice: Choice | None,
+    *values: Any,
+) -> Generator[Updates, None, None]:
+    """Run the job of these values, and yield the updates of its views."""
+    try:
+        press = begin(*values)
+    except PineError as error:
+        yield end_status(bar, notice(explain(error), kind="error"))
+        return
+    current, steps = sources.submit(press.job, press.task, choice, stop)
+    last: Any = None
+    sentence = failure = ""
+    has_results = False
+    yield {bar.status: running("Starting…"), bar.stop: gr.update(interactive=True)} | press.cleared
+    try:
+        with closing(steps):
+            for step in steps:
+                if isinstance(step, str):
+                    if step != sentence:
+                        yield {bar.status: running(step)}
+                    sentence = step
+                else:
+                    updates = press.show(step) if step != last else {}
+                    yield {bar.status: running(step.sentence)} | updates
+                    last, has_results = step, has_results or bool(updates)
+    except Exception as error:
+        failure = explain(error)
+    end = current.end
+    if failure:
+        yield end_status(bar, notice(failure, kind="error"))
+    elif end and end.sentence:
+        kept = f" {press.kept}" if has_results else ""
+        yield end_status(bar, notice(f"{end.sentence}{kept}")) | (press.after_stop(last) if last else {})
+    elif end and end.reason == "done":
+        yield end_status(bar, notice(last.sentence))
+    if last and (updates := press.end(last)):
+        yield updates
+
+
+def end_status(bar: JobBar, html: str) -> Updates:
+    """Return the updates after a job: its last status, and Stop disabled."""
+    return {bar.status: html, bar.stop: gr.update(interactive=False)}

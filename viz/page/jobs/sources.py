@@ -216,7 +216,8 @@ class Sources:
                 return False
             for choice in loaded:
                 del self._others[choice]
-        release_memory(self.device)
+        if loaded:
+            release_memory(self.device)
         return True
 
 

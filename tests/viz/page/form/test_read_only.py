@@ -15,7 +15,6 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
 from tests.support.running import views_of
-from tests.support.tokenizers import letter_tokenizer
 from tests.support.widgets import built
 from viz.page.answers.answering import prepare_answers
 from viz.page.common.host_settings import HostSettings
@@ -40,14 +39,7 @@ def form(example: FormExample = SHORT, **changes: Any) -> Form:
 
 
 @pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context_length=4096), letter_tokenizer(), name="tiny")
-
-
-@pytest.fixture(scope="module")
-def page(engine: Engine) -> gr.Blocks:
-    source = EngineSource(lambda: engine, "tiny")
-    source.start()
+def page(source: EngineSource) -> gr.Blocks:
     return built(lambda: build_app(source, settings=READ_ONLY))
 
 

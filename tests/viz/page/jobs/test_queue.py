@@ -1,7 +1,5 @@
 """Queue for the model: order, messages, and leaving."""
 
-import re
-import threading
 from collections.abc import Generator, Iterable
 from typing import Any
 
@@ -27,18 +25,6 @@ def views(
     return run_views(source, work, **one_run(stop, queue=queue))
 
 
-def test_queue_serves_in_order_of_arrival(source: EngineSource) -> None:
-    queue = FairQueue(2)
-    stopped = StopFlag(requested=True)  # an earlier run, without effect on these
-    first, second, third = (views(source, queue, stopped) for _ in range(3))
-    assert next(first) == "a"
-    assert next(second) == "Queued: 1 run ahead of you."
-    assert next(third) == "Queued: 2 runs ahead of you."
-    assert list(first) == ["b"]
-    assert re.fullmatch(r"Queued: 1 run ahead of you \(about \d+ s\)\.", next(third))
-    assert list(second) == ["a", "b"] and list(third) == ["a", "b"]
-
-
 @pytest.mark.parametrize("how", ["stop", "close"])
 def test_waiting_run_can_leave(how: str, source: EngineSource) -> None:
     queue, stop = FairQueue(2), StopFlag()
@@ -55,28 +41,6 @@ def test_waiting_run_can_leave(how: str, source: EngineSource) -> None:
     assert next(third).startswith("Queued: 1 run ahead")
     first.close()
     assert list(third) == ["a", "b"]
-
-
-def test_runs_that_waited_for_the_model_are_computed_together(engine: Engine) -> None:
-    loading = threading.Event()
-
-    def load() -> Engine:
-        loading.wait(30)
-        return engine
-
-    source = EngineSource(load, "tiny")
-    source.start()
-    sources = sources_of(source, runs=Runs(FairQueue(4, max_active=2, free_memory=lambda: 1e9)))
-    started = []
-    for question in ("Which is green?", "Which is red?"):
-        job = Job("compare", ["pine"], prepare_answers, {"form": form_of(question=question)})
-        started.append(sources.submit(job, "retrieval_qa")[1])
-    assert [str(next(run))[:9] for run in started] == ["Loading t", "Queued: 1"]
-    loading.set()
-    views = [
-        next(view for view in run if not str(view).startswith(("Loading", "Started"))) for run in started
-    ]
-    assert all(isinstance(view, RunView) for view in views)
 
 
 def test_runs_of_two_visitors_are_computed_together(source: EngineSource) -> None:
