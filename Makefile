@@ -37,12 +37,11 @@ test-fast: $(VENV)/.stamp-dev ## Run the daily tests that need neither a browser
 coverage: $(VENV)/.stamp-dev ## Run all tests and list the lines that no test reaches
 	$(PYTEST) --cov $(ARGS)
 
-check: $(VENV)/.stamp-dev ## Check format, lint, imports, types and the limits of tools/counts.py
+check: $(VENV)/.stamp-dev ## Check format, lint, imports and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
-	$(BIN)/python -m tools.counts
 
 format: $(VENV)/.stamp-dev ## Format all files
 	$(BIN)/ruff format .
