@@ -3,22 +3,26 @@
 Each client has its own documents and sends its request repeatedly: nine of ten as the page does, with a new
 session after a few runs, and one of ten to the public API. Every answer is compared with the answer to the
 same request on the idle server. Abusive clients run in addition, unless `--no-attackers` is set. All requests
-come through a proxy, each client from its own address.
+come through a proxy, each client from its own address. With `--burst`, clients start one run each at once.
+
+Locust is not used: gevent patches sockets, and the client of the page (`tests/support/page_client.py`) uses
+asyncio.
 """
 
 import asyncio
+import json
 import os
 import random
 import re
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple
 
 import httpx
 import psutil
@@ -26,13 +30,20 @@ import typer
 
 from pine_engine.cli import output
 from pine_engine.cli.options import AsJson
+from tests.support.abusive_clients import ATTACKERS, attack
+from tests.support.chromium import chromium_path, started_chromium
+from tests.support.page_client import (
+    ANSWER,
+    LostError,
+    Page,
+    PageSession,
+    Question,
+    compare,
+    number_of,
+    question_of,
+)
 from tests.support.serving import started_app
-from tools.abusive_clients import ATTACKERS, attack
-from tools.load_burst import BurstReport, Same, measure_burst
-from tools.load_clients import LostError, Page, PageSession, Question, compare
 
-METHODS = ("vanilla", "pine")
-NEW_TOKENS = 8
 CLIENTS_PER_SCRIPT = 10
 """Of this number of clients, one calls the public API."""
 
@@ -47,99 +58,53 @@ HOST = "load.test"
 """Name of another host, so that the page is public."""
 
 QUEUE_FULL = "The queue for the model is full"
-WORDS = ("maple", "river", "copper", "violin", "candle", "harbor", "lemon", "saddle", "tunnel", "walnut")
 GUEST = re.compile(r"guest number (\d{4})")
 
 MAX_INTERVAL_S = 1.0
 MAX_GROWTH_MB = 50.0
 MAX_DISK_MB = 100.0
 
+NUM_PAGE_LOADS = 5
+IS_LOADED = """
+[document.querySelector("#order-table .page-order-answer"), document.querySelector("#documents textarea")]
+  .every((element) => element?.offsetParent && (element.value || element.innerText)) && performance.now()
+"""
+"""Milliseconds since the start of the navigation, as soon as an answer and a document are visible."""
+
+Same = Literal["example", "shuffle", "none"]
+"""Requests of a burst: the first example, its shuffle test, or its documents and different questions."""
+
+
+class Report(NamedTuple):
+    """Figures of a measurement, and its failed checks in words. Times in seconds, sizes in megabytes."""
+
+    figures: dict[str, Any]
+    faults: list[str]
+
 
 @dataclass
 class Totals:
-    """Results of all clients. Times in seconds; `interval` holds those between two updates of a run."""
-
-    runs: int = 0
-    calls: int = 0
-    full: int = 0
-    foreign: int = 0
-    different: int = 0
-    errors: Counter[str] = field(default_factory=Counter)
-    interval: list[float] = field(default_factory=list)
-    page: list[float] = field(default_factory=list)
-    event: list[float] = field(default_factory=list)
-    run: list[float] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Report:
-    """Results of a load test. Times in seconds, resident memory and disk use in megabytes.
+    """Results of all clients.
 
     Attributes:
-        full: Requests that were rejected because the queue was full.
-        foreign: Sessions that received text about the documents of another client.
-        different: Answers that differ from those of the idle server.
+        counts: Finished runs, API calls, requests that were rejected because the queue was full (`full`),
+            sessions that received text about the documents of another client (`foreign`), and answers that
+            differ from those of the idle server (`different`).
+        times: Seconds of a run, between two updates of a run, to open the page, and of another event.
         attacks: Requests of abusive clients by outcome.
     """
 
-    clients: int
-    minutes: float
-    load_average: float
-    runs: int
-    calls: int
-    full: int
-    errors: dict[str, int]
-    foreign: int
-    different: int
-    run_median: float
-    interval_median: float
-    interval_p95: float
-    interval_max: float
-    page_median: float
-    page_p95: float
-    event_median: float
-    event_p95: float
-    memory_after_one_minute: float
-    memory_at_end: float
-    disk_max: float
-    attacks: dict[str, int]
+    counts: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    times: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    attacks: Counter[str] = field(default_factory=Counter)
 
-    @property
-    def faults(self) -> list[str]:
-        """Return the failed checks, in words."""
-        growth = self.memory_at_end - self.memory_after_one_minute
-        return [
-            sentence
-            for failed, sentence in (
-                (not self.runs, "no run was finished"),
-                (self.errors, f"errors: {self.errors}"),
-                (self.foreign, f"{self.foreign} sessions received text of other clients"),
-                (self.different, f"{self.different} answers differ from those of the idle server"),
-                (
-                    self.interval_median >= MAX_INTERVAL_S,
-                    f"median time between two updates: {self.interval_median:.2f} s",
-                ),
-                (growth >= MAX_GROWTH_MB, f"memory grew by {growth:.0f} MB"),
-                (self.disk_max >= MAX_DISK_MB, f"files of clients took {self.disk_max:.0f} MB"),
-            )
-            if failed
-        ]
-
-
-def number_of(guest: int) -> int:
-    """Return the number in the prompt of a client: four digits, so that a partial one is not a number."""
-    return 1000 + guest
-
-
-def question_of(guest: int) -> Question:
-    """Return the request of a client. All clients have different documents."""
-    number, word = number_of(guest), WORDS[guest % len(WORDS)]
-    documents = (
-        f"The password of guest number {number} is {word}.",
-        "The house was painted blue last summer.",
-        f"Breakfast for guest number {number} is served at {6 + guest % 5} o'clock.",
-    )
-    return Question("What is the password?", documents, METHODS, NEW_TOKENS)
+    def add_error(self, error: Exception) -> None:
+        """Count an error, or a rejection because the queue was full."""
+        if QUEUE_FULL in str(error):
+            self.counts["full"] += 1
+        else:
+            self.errors[f"{type(error).__name__}: {error}"] += 1
 
 
 async def use_page(
@@ -157,16 +122,16 @@ async def use_page(
         session = PageSession(client, page)
         try:
             async with session.heartbeat():
-                await _timed(totals.page, session.open())
+                await _timed(totals.times["page"], session.open())
                 for _ in range(RUNS_PER_SESSION):
                     await asyncio.sleep(random_.uniform(0, MAX_PAUSE_S))
                     if time.monotonic() >= until:
                         break
                     await _run(session, question_of(guest), expected, totals)
         except (LostError, httpx.HTTPError) as error:
-            totals.errors[f"{type(error).__name__}: {error}"] += 1
+            totals.add_error(error)
         allowed = {str(number_of(guest)), *GUEST.findall(" ".join(expected.values()))}
-        totals.foreign += not allowed.issuperset(GUEST.findall(" ".join(session.messages)))
+        totals.counts["foreign"] += not allowed.issuperset(GUEST.findall(" ".join(session.messages)))
 
 
 async def call_api(
@@ -176,28 +141,23 @@ async def call_api(
     while time.monotonic() < until:
         try:
             answers = await compare(client, question_of(guest))
-            totals.calls += 1
-            totals.different += answers != expected
+            totals.counts["calls"] += 1
+            totals.counts["different"] += answers != expected
         except (LostError, httpx.HTTPError) as error:
-            if QUEUE_FULL in str(error):
-                totals.full += 1
-            else:
-                totals.errors[f"{type(error).__name__}: {error}"] += 1
+            totals.add_error(error)
         await asyncio.sleep(MAX_PAUSE_S)
 
 
 async def _run(session: PageSession, request: Question, expected: dict[str, str], totals: Totals) -> None:
     updates = await session.run(request)
-    totals.interval += updates.intervals
-    if QUEUE_FULL in updates.status:
-        totals.full += 1
-    elif "Done:" in updates.status:
-        totals.runs += 1
-        totals.run.append(updates.times[-1])
-        totals.different += updates.by_method != expected
+    totals.times["interval"] += updates.intervals
+    if "Done:" in updates.status:
+        totals.counts["runs"] += 1
+        totals.times["run"].append(updates.times[-1])
+        totals.counts["different"] += updates.by_method != expected
     else:
-        totals.errors[f"the run ended with: {updates.status}"] += 1
-    await _timed(totals.event, session.count_tokens(request))
+        totals.add_error(LostError(f"the run ended with: {updates.status}"))
+    await _timed(totals.times["event"], session.count_tokens(request))
 
 
 async def _timed(times: list[float], work: Coroutine[Any, Any, None]) -> None:
@@ -220,55 +180,57 @@ async def measure(
         attackers: Run abusive clients in addition.
     """
     async with AsyncExitStack() as stack, httpx.AsyncClient(base_url=url, timeout=60) as idle_client:
-
-        async def client_from(address: str) -> httpx.AsyncClient:
-            # Connections expire here before the server closes them.
-            limits = httpx.Limits(max_connections=None, keepalive_expiry=2)
-            headers = {"X-Forwarded-For": address}
-            client = httpx.AsyncClient(base_url=url, timeout=60, limits=limits, headers=headers)
-            return await stack.enter_async_context(client)
-
         page = await Page.fetch(idle_client)
         expected = [await compare(idle_client, question_of(guest)) for guest in range(clients)]
-        totals, attacks = Totals(), Counter[str]()
+        totals = Totals()
         memory, disk = list[float](), list[float]()
         until = time.monotonic() + seconds
         monitor = asyncio.create_task(_monitor(psutil.Process(pid), files, memory, disk))
         async with asyncio.TaskGroup() as tasks:
             for guest in range(clients):
-                client = await client_from(f"198.51.100.{guest % 250 + 1}")
+                client = await stack.enter_async_context(_client(url, f"198.51.100.{guest % 250 + 1}"))
                 tasks.create_task(
                     call_api(client, guest, expected[guest], until, totals)
                     if guest % CLIENTS_PER_SCRIPT == CLIENTS_PER_SCRIPT - 1
                     else use_page(client, page, guest, expected[guest], until, totals)
                 )
-            for number, attacker in enumerate(ATTACKERS if attackers else ()):
-                client = await client_from(f"203.0.113.{number + 1}")
-                tasks.create_task(attack(client, attacker, until, attacks))
+            for number, attacker in enumerate(ATTACKERS if attackers else (), start=1):
+                client = await stack.enter_async_context(_client(url, f"203.0.113.{number}"))
+                tasks.create_task(attack(client, attacker, until, totals.attacks))
         monitor.cancel()
-    return Report(
-        clients=clients,
-        minutes=seconds / 60,
-        load_average=os.getloadavg()[0],
-        runs=totals.runs,
-        calls=totals.calls,
-        full=totals.full,
-        errors=dict(totals.errors),
-        foreign=totals.foreign,
-        different=totals.different,
-        run_median=_median(totals.run),
-        interval_median=_median(totals.interval),
-        interval_p95=_p95(totals.interval),
-        interval_max=max(totals.interval, default=0.0),
-        page_median=_median(totals.page),
-        page_p95=_p95(totals.page),
-        event_median=_median(totals.event),
-        event_p95=_p95(totals.event),
-        memory_after_one_minute=memory[min(60, len(memory) // 2)],
-        memory_at_end=memory[-1],
-        disk_max=max(disk),
-        attacks=dict(attacks),
-    )
+    counts, errors = totals.counts, dict(totals.errors)
+    times = {name: _summary(totals.times[name]) for name in ("run", "interval", "page", "event")}
+    memory_after_one_minute, memory_at_end = memory[min(60, len(memory) // 2)], memory[-1]
+    growth, interval = memory_at_end - memory_after_one_minute, times["interval"]["median"]
+    checks = {
+        "no run was finished": not counts["runs"],
+        f"errors: {errors}": errors,
+        f"{counts['foreign']} sessions received text of other clients": counts["foreign"],
+        f"{counts['different']} answers differ from those of the idle server": counts["different"],
+        f"median time between two updates: {interval:.2f} s": interval >= MAX_INTERVAL_S,
+        f"memory grew by {growth:.0f} MB": growth >= MAX_GROWTH_MB,
+        f"files of clients took {max(disk):.0f} MB": max(disk) >= MAX_DISK_MB,
+    }
+    figures = {
+        "clients": clients,
+        "minutes": seconds / 60,
+        "load_average": os.getloadavg()[0],
+        **{name: counts[name] for name in ("runs", "calls", "full", "foreign", "different")},
+        "errors": errors,
+        **{f"{name}_{part}": value for name, parts in times.items() for part, value in parts.items()},
+        "memory_after_one_minute": memory_after_one_minute,
+        "memory_at_end": memory_at_end,
+        "disk_max": max(disk),
+        "attacks": dict(totals.attacks),
+    }
+    return Report(figures, [sentence for sentence, is_failed in checks.items() if is_failed])
+
+
+def _client(url: str, address: str) -> httpx.AsyncClient:
+    """Return a client behind a proxy. Its connections expire before the server closes them."""
+    limits = httpx.Limits(max_connections=None, keepalive_expiry=2)
+    headers = {"X-Forwarded-For": address}
+    return httpx.AsyncClient(base_url=url, timeout=60, limits=limits, headers=headers)
 
 
 async def _monitor(process: psutil.Process, files: Path, memory: list[float], disk: list[float]) -> None:
@@ -285,12 +247,103 @@ def _size(file: Path) -> int:
     return 0
 
 
-def _median(times: Sequence[float]) -> float:
-    return median(times) if times else 0.0
+def _summary(times: Sequence[float]) -> dict[str, float]:
+    """Return median, 95th percentile and maximum; 0 without a value."""
+    values = times or [0.0]
+    p95 = quantiles(values, n=20)[-1] if len(values) > 1 else values[0]
+    return {"median": median(values), "p95": p95, "max": max(values)}
 
 
-def _p95(times: Sequence[float]) -> float:
-    return quantiles(times, n=20)[-1] if len(times) > 1 else _median(times)
+async def measure_burst(url: str, log: Path, clients: int, same: Same, rounds: int) -> Report:
+    """Measure runs that start at the same moment, each round after a run on the idle server.
+
+    `ratio` is the median over the rounds of the time of the last run (`last`) relative to a single run
+    (`alone`); `computed` is the number of runs that the server computed, the other ones followed them.
+
+    Args:
+        url: Address of the server.
+        log: Log of the server.
+        clients: Number of concurrent runs.
+        same: Equal part of the requests.
+        rounds: Number of measurements.
+    """
+    errors = Counter[str]()
+    alone, last, computed = list[float](), list[float](), list[int]()
+    async with AsyncExitStack() as stack, httpx.AsyncClient(base_url=url, timeout=60) as first:
+        page = await Page.fetch(first)
+        sessions = []
+        for number in range(clients):
+            client = await stack.enter_async_context(_client(url, f"198.51.100.{number % 250 + 1}"))
+            session = PageSession(client, page)
+            await stack.enter_async_context(session.heartbeat())
+            await session.open()
+            sessions.append(session)
+        await _start(sessions[0], page, "example", 0)  # loads the model
+        others = range(1, clients) if same == "none" else ()
+        results = [(await _start(sessions[0], page, same, number))[1] for number in others]
+        different = 0
+        for _ in range(rounds):
+            seconds, result = await _start(sessions[0], page, same, 0)
+            alone.append(seconds)
+            expected = [result, *results]
+            log_size = len(log.read_text())
+            runs = [_start(session, page, same, number) for number, session in enumerate(sessions)]
+            outcomes = await asyncio.gather(*runs, return_exceptions=True)
+            seconds = 0.0
+            for number, outcome in enumerate(outcomes):
+                if isinstance(outcome, BaseException):
+                    errors[f"{type(outcome).__name__}: {outcome}"] += 1
+                    continue
+                seconds = max(seconds, outcome[0])
+                different += outcome[1] != expected[number % len(expected)]
+            last.append(seconds)
+            lines = log.read_text()[log_size:].splitlines()
+            computed.append(sum(not json.loads(one).get("shared") for one in lines if one.startswith("{")))
+    figures = {
+        "clients": clients,
+        "same": same,
+        "load_average": os.getloadavg()[0],
+        "alone": alone,
+        "last": last,
+        "ratio": median(one / other for one, other in zip(last, alone, strict=True)),
+        "computed": computed,
+        "different": different,
+        "errors": dict(errors),
+    }
+    faults = [f"{different} answers differ from those of the idle server"] if different else []
+    return Report(figures, faults + [f"errors: {dict(errors)}"] * bool(errors))
+
+
+async def _start(session: PageSession, page: Page, same: Same, number: int) -> tuple[float, Any]:
+    """Return the time of one run of a burst and its results, as the page shows them."""
+    button = "shuffle" if same == "shuffle" else "run"
+    (question,) = (one["value"] for one in page.components.values() if one.get("elem_id") == "question")
+    changes = {"question": f"{question} ({number})"} if same == "none" else {}
+    values = page.values(page.click_event(button), **changes)
+    began = time.monotonic()
+    statuses = [status async for status, _ in session.start(button, values)]
+    seconds = time.monotonic() - began
+    if "Done:" not in statuses[-1]:
+        raise LostError(f"the run ended with: {statuses[-1]}")
+    html = session.html
+    return seconds, html["order-table"] if same == "shuffle" else ANSWER.findall(html["answers"])
+
+
+def measure_page_load(url: str, path: str) -> float:
+    """Return the median seconds in which a new browser shows an answer and a document.
+
+    Args:
+        url: Address of the idle server.
+        path: Executable of Chromium.
+    """
+    seconds = []
+    with started_chromium(path) as browser:
+        for _ in range(NUM_PAGE_LOADS):
+            with browser.new_context() as context:
+                page = context.new_page()
+                page.goto(url, wait_until="commit")
+                seconds.append(page.wait_for_function(IS_LOADED, polling="raf").json_value() / 1000)
+    return median(seconds)
 
 
 def load(
@@ -309,19 +362,20 @@ def load(
         folder = Path(name)
         environment = {"PINE_ALLOWED_HOSTS": f"127.0.0.1,{HOST}", "GRADIO_TEMP_DIR": f"{folder}/files"}
         with started_app(folder / "app.log", environment=environment) as app:
-            work: Coroutine[Any, Any, Report | BurstReport] = (
+            path = chromium_path()
+            page_load = {"page_load_in_chromium": measure_page_load(app.url, path)} if path else {}
+            figures, faults = asyncio.run(
                 measure_burst(app.url, app.log, burst, same, rounds)
                 if burst
                 else measure(
                     app.url, app.process.pid, visitors, 60 * minutes, files=folder, attackers=attackers
                 )
             )
-            report = asyncio.run(work)
             if "Traceback" in app.log.read_text():
-                report.errors["a traceback in the log of the server"] = 1
-    rows = [{"figure": name.replace("_", " "), "value": value} for name, value in asdict(report).items()]
-    result = output.CommandResult(asdict(report), rows, report.faults, int(bool(report.faults)))
-    output.print_result(result, as_json=as_json)
+                faults.append("a traceback in the log of the server")
+    figures |= page_load
+    rows = [{"figure": name.replace("_", " "), "value": value} for name, value in figures.items()]
+    output.print_result(output.CommandResult(figures, rows, faults, int(bool(faults))), as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,8 @@ from contextlib import asynccontextmanager
 
 import httpx
 
+from tests.support.page_client import Page, Question, compare, question_of
 from tests.support.serving import ServedApp
-from tools.load_clients import Page, Question, compare
-from tools.load_test import question_of
 
 LONG = Question(
     "What is the password?",

@@ -16,12 +16,12 @@ from pine_engine.models.dtypes import BYTES
 from pine_engine.models.listing import LoadableModel
 from pine_engine.models.resources import in_words
 from pine_engine.scheduling.runs import StopFlag
+from tests.support.page_client import Page, PageSession, Question
 from tests.support.running import views_of
 from tests.support.serving import Serve
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
-from tools.load_clients import Page, PageSession, Question
 from viz.page.answers.answering import prepare_answers
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.documents import entries_from

@@ -16,11 +16,11 @@ from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.examples import Example
 from pine_engine.prompts.prompt import as_documents
 from tests.support.api_server import wait_until
+from tests.support.page_client import PageSession, Question
 from tests.support.running import views_of
 from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.visiting import visiting
-from tools.load_clients import PageSession, Question
 from viz.page.answers.answering import prepare_answers
 from viz.page.api.calls import USUAL_ORDERS, _form
 from viz.page.api.results import compared, shuffled

@@ -19,12 +19,11 @@ from mcp import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.support.abusive_clients import attack, flood_events, invent_sessions, request_without_fetching
+from tests.support.page_client import LostError, PageSession, question_of
 from tests.support.pdf_files import pdf_of_comments
 from tests.support.serving import ServedApp
 from tests.support.visiting import LONG, visiting
-from tools.abusive_clients import attack, flood_events, invent_sessions, request_without_fetching
-from tools.load_clients import LostError, PageSession
-from tools.load_test import question_of
 from viz.page.files.limited_process import Limits
 from viz.page.jobs.connection_tracker import LISTENING_S
 

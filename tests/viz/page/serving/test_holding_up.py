@@ -13,11 +13,11 @@ import psutil
 import pytest
 
 from pine_engine.scheduling.runs import WAIT_S
+from tests.support.page_client import PageSession, compare, question_of
 from tests.support.serving import ServedApp
 from tests.support.tiers import first_daily
 from tests.support.visiting import LONG, ask, visiting
-from tools.load_clients import PageSession, compare
-from tools.load_test import measure, question_of
+from tools.load_test import measure
 
 IDLE_SHARE = 0.4  # of a core: more than a server that waits needs, less than a model that computes
 MOST_STEPS_S = 10.0  # timeout of a few layers of a long prompt, in seconds, on a busy machine
@@ -150,4 +150,4 @@ def test_equal_requests_of_page_and_api_are_computed_once(app: ServedApp) -> Non
 def test_concurrent_visitors_get_their_own_answers(app: ServedApp) -> None:
     measured = measure(app.url, app.process.pid, clients=3, seconds=4, files=app.log.parent)
     report = asyncio.run(measured)
-    assert report.runs > 0 and report.faults == []
+    assert report.figures["runs"] > 0 and report.faults == []

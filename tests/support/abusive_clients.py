@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import httpx
 
 from pine_engine.server.connections import REQUEST_S
+from tests.support.page_client import Page
 from tests.support.pdf_files import pdf_bomb
-from tools.load_clients import Page
 
 Attacker = Callable[[httpx.AsyncClient, Counter[str]], Coroutine[Any, Any, None]]
 """One round of an attack, which counts its requests by outcome."""

@@ -39,6 +39,25 @@ class Question:
     tokens: int
 
 
+WORDS = ("maple", "river", "copper", "violin", "candle", "harbor", "lemon", "saddle", "tunnel", "walnut")
+
+
+def number_of(guest: int) -> int:
+    """Return the number in the prompt of a client: four digits, so that a partial one is not a number."""
+    return 1000 + guest
+
+
+def question_of(guest: int) -> Question:
+    """Return the request of a client. All clients have different documents."""
+    number, word = number_of(guest), WORDS[guest % len(WORDS)]
+    documents = (
+        f"The password of guest number {number} is {word}.",
+        "The house was painted blue last summer.",
+        f"Breakfast for guest number {number} is served at {6 + guest % 5} o'clock.",
+    )
+    return Question("What is the password?", documents, ("vanilla", "pine"), 8)
+
+
 @dataclass
 class RunUpdates:
     """Last status and answers of a run, and the times of its updates in seconds since the click."""
