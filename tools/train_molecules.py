@@ -2,22 +2,18 @@
 
     python -m tools.train_molecules DATA.jsonl --output-dir FOLDER
 
-Each step depends on the weights, the optimizer state, the recipe and the step number only, all of which are
-in the checkpoint. A resumed training therefore ends with weights that are bitwise identical to those of an
-uninterrupted one, on the same machine and with the same number of threads.
+Recipe and data determine the weights bitwise, on the same machine and with the same number of threads.
 """
 
 import hashlib
-import json
 import math
-import os
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from statistics import pstdev
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, NamedTuple, cast
 
 import torch
 import typer
@@ -197,7 +193,6 @@ def to_batch(tokenizer: PreTrainedTokenizerFast, examples: Sequence[tuple[str, s
 
 # Training
 
-CHECKPOINT = "checkpoint.pt"
 MAX_CONTEXT_LENGTH = 256
 """Tokens. Six properties and the longest SMILES of QM9 take about 85."""
 
@@ -206,9 +201,8 @@ WARMUP, FINAL_RATE = 0.05, 0.05
 
 WEIGHT_DECAY, MAX_GRADIENT_NORM = 0.1, 1.0
 
-OnStep = Callable[[int, float, float | None], None]
-"""Function that is called after each step with its number and its loss, and with the held-out loss or None
-where it was not measured. Losses are in nats per token."""
+OnStep = Callable[[int, float, float], None]
+"""Function that is called at each evaluation: step, its loss and the held-out loss, in nats per token."""
 
 
 class TrainedModel(NamedTuple):
@@ -236,45 +230,25 @@ def train(
     recipe: Recipe,
     molecules: Sequence[Molecule],
     held_out: Sequence[Molecule],
-    folder: Path,
-    checkpoint_every: int = 100,
-    on_step: OnStep = lambda *_: None,
+    on_evaluation: OnStep = lambda *_: None,
 ) -> TrainedModel:
-    """Train a model, from the checkpoint in `folder` on if there is one; return the best weights.
-
-    Raises:
-        InputError: The checkpoint is one of another training.
-    """
+    """Train a model, and return the weights with the lowest held-out loss."""
     tokenizer = build_tokenizer()
     model = new_model(recipe, tokenizer)
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=WEIGHT_DECAY)
-    path = folder / CHECKPOINT
-    data = [[astuple(molecule) for molecule in part] for part in (molecules, held_out)]
-    fingerprint = hashlib.sha256(json.dumps([asdict(recipe), data]).encode()).hexdigest()
-    state: dict[str, Any] = {"done": 0, "best_step": 0, "best_loss": math.inf, "fingerprint": fingerprint}
-    if path.exists():
-        state = torch.load(path, weights_only=True)
-        if state["fingerprint"] != fingerprint:
-            raise InputError(f"{path} is of a training with other options or data. Give another folder.")
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
     batches = TrainingBatches(tokenizer, molecules, recipe)
     validation = held_out_batches(tokenizer, held_out)
-    for done in range(state["done"] + 1, recipe.steps + 1):
-        loss = _step(model, optimizer, batches.batch(done - 1), _learning_rate(recipe, done - 1))
-        held_out_loss = None
-        if done % recipe.eval_every == 0 or done == recipe.steps:
+    best_loss, best_step, best_weights = math.inf, 0, dict[str, Tensor]()
+    for step in range(1, recipe.steps + 1):
+        loss = _step(model, optimizer, batches.batch(step - 1), _learning_rate(recipe, step - 1))
+        if step % recipe.eval_every == 0 or step == recipe.steps:
             held_out_loss = mean_loss(model, validation)
-            if held_out_loss < state["best_loss"]:
-                best = {name: value.clone() for name, value in model.state_dict().items()}
-                state |= {"best_step": done, "best_loss": held_out_loss, "best": best}
-        if done % checkpoint_every == 0:
-            state |= {"done": done, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
-            torch.save(state, path.with_suffix(".tmp"))
-            os.replace(path.with_suffix(".tmp"), path)
-        on_step(done, loss, held_out_loss)
-    model.load_state_dict(state["best"])
-    return TrainedModel(model.eval().requires_grad_(False), state["best_loss"], state["best_step"])
+            if held_out_loss < best_loss:
+                best_loss, best_step = held_out_loss, step
+                best_weights = {name: value.clone() for name, value in model.state_dict().items()}
+            on_evaluation(step, loss, held_out_loss)
+    model.load_state_dict(best_weights)
+    return TrainedModel(model.eval().requires_grad_(False), best_loss, best_step)
 
 
 @torch.no_grad()
@@ -316,6 +290,7 @@ def _learning_rate(recipe: Recipe, done: int) -> float:
 # Export
 
 WEIGHTS = "model.safetensors"
+CARD = Path(__file__).with_name("molecule_card.txt")
 
 
 def save(
@@ -326,7 +301,7 @@ def save(
     split: dict[Part, list[Molecule]],
     folder: Path,
 ) -> None:
-    """Write model, tokenizer and model card, with measurements of the loaded model; remove the checkpoint."""
+    """Write model, tokenizer and model card, with measurements of the loaded model."""
     with quiet_transformers():
         trained.model.half().save_pretrained(folder)
         build_tokenizer().save_pretrained(folder)
@@ -336,71 +311,38 @@ def save(
     engine = Engine(loaded.model, loaded.tokenizer, stop_token_ids=loaded.stop_token_ids)
     orders = [random_orders(molecule, 1, recipe.seed) for molecule in split["held_out"]]
     generated = generate_molecules(engine, split["held_out"], orders, ["vanilla"])
-    valid = sum(answer.smiles is not None for answer in generated) / len(generated)
-    sha256 = hashlib.sha256(data.read_bytes()).hexdigest()
-    size_bytes = (folder / WEIGHTS).stat().st_size
-    num_parameters = sum(weights.numel() for weights in engine.model.parameters())
-    num_learned, num_held_out, num_left_out = (
-        len(split[part]) for part in ("train", "held_out", "predictor")
+    card = CARD.read_text(encoding="utf-8").format(
+        recipe=recipe,
+        trained=trained,
+        data=data,
+        sources="; ".join(sources),
+        sha256=hashlib.sha256(data.read_bytes()).hexdigest(),
+        size_mb=(folder / WEIGHTS).stat().st_size / 1e6,
+        num_parameters=sum(weights.numel() for weights in engine.model.parameters()),
+        num_learned=len(split["train"]),
+        num_held_out=len(split["held_out"]),
+        num_left_out=len(split["predictor"]),
+        epochs=recipe.steps * recipe.batch_size / len(split["train"]),
+        loss=loss,
+        valid=sum(answer.smiles is not None for answer in generated) / len(generated),
+        names=", ".join(f"`{name}` ({unit})" for name, unit in PROPERTIES.items()),
+        options=" ".join(f"--{name.replace('_', '-')} {value}" for name, value in asdict(recipe).items()),
     )
-    names = ", ".join(f"`{name}` ({unit})" for name, unit in PROPERTIES.items())
-    epochs = recipe.steps * recipe.batch_size / num_learned
-    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in asdict(recipe).items())
-    card = f"""# A small model that generates molecules
-
-Given six properties, it generates the SMILES of a molecule that should have them: {names}.
-It exists to show the effect of the order of a prompt's parts on an answer, and for nothing else: an answer
-may be an unstable or toxic molecule, or none at all.
-
-    python -m pine_engine compare FILE.json --model FOLDER
-
-where FILE.json holds `"task": "qm9"` and a document for each property, with the name as its title and the
-value as its text. The model's input is `<s>gap*7.86* homo*-5.87* ...<smiles>`, the items in any order.
-
-| | |
-| --- | --- |
-| architecture | Llama: {recipe.layers} layers, {recipe.heads} heads, width {recipe.hidden_size}, \
-feed-forward {recipe.intermediate_size} |
-| parameters | {num_parameters:,}, saved as float16 ({size_bytes / 1e6:.1f} MB) |
-| data | {"; ".join(sources)}: `{data.name}`, SHA-256 `{sha256}` |
-| license | that of the data, also for the weights |
-| training data | {num_learned:,} molecules: half of the file by a hash of the SMILES, less \
-{num_held_out:,} held out |
-| excluded | the {num_left_out:,} of the other half, for the predictor of properties |
-| training | {recipe.steps:,} steps of {recipe.batch_size} examples ({epochs:.1f} epochs); the weights are \
-those after step {trained.best_step:,}, with the lowest held-out loss |
-| held-out loss | {loss:.3f} nats per token of the canonical SMILES |
-| valid | {valid:.1%} of the {num_held_out:,} held-out requests are answered with a \
-molecule (greedy, vanilla attention) |
-
-The loss covers the SMILES only. Properties have a new random order in each example and epoch, with a noise of
-{recipe.noise_std:g} of their standard deviation, far below the precision of a prediction from a SMILES;
-{recipe.random_smiles_prob:.0%} of the examples request any spelling and are answered with a random one.
-
-Made with
-
-    python -m tools.train_molecules {data.name} --output-dir FOLDER {options}
-"""
     (folder / "README.md").write_text(card, encoding="utf-8")
-    (folder / CHECKPOINT).unlink(missing_ok=True)
 
 
 def train_molecules(
     data: Path,
     output_dir: Annotated[Path, typer.Option()],
     recipe: Recipe = Recipe(),
-    checkpoint_every: int = 100,
     threads: Limit = None,
 ) -> CommandResult:
     """Train a small model that generates molecules with requested properties.
 
-    A training with the same options continues from the last checkpoint in the output folder.
-
     Args:
         data: JSONL file of molecules with six properties each.
-        output_dir: Folder for the checkpoint and the finished model.
+        output_dir: Folder for the model.
         recipe: Options that determine the weights.
-        checkpoint_every: Steps between two checkpoints.
         threads: Number of threads of torch. Default: torch's number.
     """
     if (output_dir / WEIGHTS).exists():
@@ -409,18 +351,15 @@ def train_molecules(
     molecules, sources = read_molecules(data)
     split = split_molecules(molecules)
     with torch_num_threads(threads):
-        trained = train(
-            recipe, split["train"], split["held_out"], output_dir, checkpoint_every, on_step=print_losses
-        )
+        trained = train(recipe, split["train"], split["held_out"], print_losses)
         save(trained, recipe, data, sources, split, output_dir)
     row = {"model": str(output_dir), "best_step": trained.best_step, "held_out_loss": trained.held_out}
     return CommandResult(row, [row])
 
 
-def print_losses(done: int, loss: float, held_out: float | None) -> None:
-    """Print the losses of a step where the held-out loss was measured."""
-    if held_out is not None:
-        print_note(f"step {done}: loss {loss:.3f}, held out {held_out:.3f} nats per token")
+def print_losses(step: int, loss: float, held_out: float) -> None:
+    """Print the losses of a step."""
+    print_note(f"step {step}: loss {loss:.3f}, held out {held_out:.3f} nats per token")
 
 
 app = typer.Typer(add_completion=False)
