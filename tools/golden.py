@@ -7,7 +7,6 @@ select parts or single cases, such as `a/llama b c`. tools/golden_cases.py defin
 - a: logits and answers of all methods, 12 model families, 3 orders, 2 dtypes, 3 batch sizes, as hashes
 - b: exit status and `--json` of all subcommands on fixed inputs, and the Markdown of reports
 - c: OpenAPI and MCP schemas of the page, without their texts
-- d: a file of each format in version 1. It is recorded once, and loaded by tests/project/test_golden.py.
 - e: the figures, as hashes and a summary
 
 The numbers of a, b and e depend on the processor. On another platform than the recorded one these parts are
@@ -18,60 +17,21 @@ import argparse
 import contextlib
 import json
 import os
-import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # import this working tree, from any current folder
 
-RENAMES: dict[str, str] = {
-    "--out": "--output-dir",
-    "--sample": "--sample-seed",
-    "--measure": "--metrics",
-    "kept_promise": "invariance_held",
-    "distinct_texts": "num_distinct_answers",
-    "bitwise_equal": "bitwise_identical",
-    "TriedOrder": "AnswersInOrder",
-    "plot_order_spread": "plot_logprob_by_order",
-    "plot_shuffle_positions": "plot_positions_by_order",
-    "plot_written": "plot_answer_importance",
-    "plot_read": "plot_query_attention",
-    "plot_head_spread": "plot_head_decisiveness",
-    "plot_answer_position": "plot_position_sweep",
-    "plot_likely_tokens": "plot_next_token_candidates",
-    "plot_answer_shares": "plot_answer_attention",
-    "arrangement": "order_name",
-    "arrangements": "order_names",
-    "not_checked": "unchecked",
-    "strangers": "mismatched_baseline",
-    "promise": "invariance",
-    "meaning": "description",
-    "unread": "unparsed",
-    "elsewhere": "platform_differences",
-    "replaced": "overrides",
-    "repeated": "bitwise_reproduced",
-    "same_bits": "logits_identical",
-    "distinct_answers": "num_distinct_answers",
-    "same_answers": "num_matching_answers",
-    "equality to the last bit": "bitwise identity",
-    "the bits of the logits": "the logits",
-}
-"""Old name to new name: JSON keys, API names, subcommands, options, figures.
-
-Applied to what was recorded for b, c and e before the comparison: to keys, to strings without spaces, and to
-the options in other strings.
-"""
-
 DEPENDS_ON_PLATFORM = ("a", "b", "e")
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Record or compare; return the exit status."""
-    from tools.golden_cases import PARTS, platform, write_version_1
+    from tools.golden_cases import PARTS, platform
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -109,30 +69,13 @@ def main(words: Sequence[str] | None = None) -> int:
             content = json.dumps({"platform": platform(), "cases": computed}, indent=1, ensure_ascii=False)
             file.write_text(content + "\n", encoding="utf-8")
             continue
-        expected = recorded["cases"] if part == "a" else renamed(recorded["cases"], RENAMES)
+        expected = recorded["cases"]
         if options.only and part not in options.only:
             expected = {name: value for name, value in expected.items() if name in computed}
         for line in differences(expected, computed, part):
             print(line)
             status = 1
-    version_1 = options.folder / "version_1"
-    if options.action == "record" and (not options.only or "d" in options.only) and not version_1.exists():
-        write_version_1(version_1)
     return status
-
-
-def renamed(value: Any, renames: Mapping[str, str]) -> Any:
-    """Return JSON with new names in place of old ones; of sentences, only the options change."""
-    if isinstance(value, dict):
-        return {renamed(key, renames): renamed(one, renames) for key, one in value.items()}
-    if isinstance(value, list):
-        return [renamed(one, renames) for one in value]
-    if not isinstance(value, str):
-        return value
-    if value in renames:
-        return renames[value]
-    name = r"(?<!\S)--[\w-]+" if " " in value else r"[\w-]+"
-    return re.sub(name, lambda found: renames.get(found[0], found[0]), value)
 
 
 def differences(old: Any, new: Any, path: str) -> Iterator[str]:

@@ -5,14 +5,12 @@ All run in an empty current folder. They use few names of the program, because n
 
 import asyncio
 import contextlib
-import datetime
 import hashlib
 import io
 import json
 import re
 import socket
 import sys
-import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -276,44 +274,6 @@ def without_texts(value: Any) -> Any:
         else without_texts(one)
         for key, one in value.items()
     }
-
-
-def write_version_1(folder: Path) -> None:
-    """Write a records folder, a certificate, a session, a link and a bundle (part d)."""
-    from tests.support.runs import THREE, finish
-    from viz.page.bundle import bundle
-    from viz.page.selection import first_selection
-    from viz.page.session import session_of, to_code, to_json
-
-    folder.mkdir(parents=True)
-    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
-        engine = load_tiny()
-        write_rows(
-            folder / "data.jsonl", [json.loads(QUESTION.model_dump_json()) | {"id": id} for id in "pq"]
-        )
-        run_command(f"evaluate {folder}/data.jsonl --output-dir {folder}/records {VERSION_1_OPTIONS}")
-        (folder / "certificate.json").write_text(certificate(engine), encoding="utf-8")
-        run = finish(engine, THREE, methods=("vanilla", "pine"), max_new_tokens=8)
-        assert run.form is not None
-        session = session_of(run.form, accepted="Varo", ran=True, model="tiny", tab="masks")
-        (folder / "session.json").write_text(to_json(session), encoding="utf-8")
-        (folder / "link.txt").write_text(to_code(session), encoding="utf-8")
-        without_pictures = 100_000  # bytes, fewer than pictures.html has
-        content = bundle(
-            run,
-            first_selection(run),
-            accepted="Varo",
-            certificate=None,
-            date=datetime.date(2026, 1, 2),
-            max_bytes=without_pictures,
-        )
-        (folder / "bundle.zip").write_bytes(content)
-
-
-VERSION_1_OPTIONS = (
-    "--model tiny --dtype float32 --methods vanilla,pine --orders as-is,reversed --max-new-tokens 3"
-)
-"""Options of the evaluation in the folder of records."""
 
 
 def figure_cases() -> Cases:

@@ -15,6 +15,8 @@ from tools import golden, golden_cases
 from viz.page.session import from_code, from_file
 
 VERSION_1 = Path(__file__).parents[1] / "golden" / "outputs" / "version_1"
+OPTIONS = "--model tiny --dtype float32 --methods vanilla,pine --orders as-is,reversed --max-new-tokens 3"
+"""Options of the evaluation in the folder of records."""
 
 
 @pytest.mark.slow
@@ -56,7 +58,7 @@ def test_interrupted_evaluation_of_version_1_is_resumed(version_1: Path, pine: R
     before, text = read_records(records), file.read_text(encoding="utf-8")
     kept = text.splitlines(keepends=True)[:-3]
     file.write_text("".join(kept), encoding="utf-8")
-    options = golden_cases.VERSION_1_OPTIONS.split()
+    options = OPTIONS.split()
     outcome = pine("evaluate", version_1 / "data.jsonl", "--output-dir", records, *options, "--json")
     assert (outcome.status, outcome.json["records"], outcome.json["missing"]) == (0, len(before), 0)
     assert file.read_text(encoding="utf-8").startswith("".join(kept))
