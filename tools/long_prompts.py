@@ -6,7 +6,6 @@ One layer of the embedded model's shape with random weights, one thread, documen
 are measured in turns; ratios are to the first size in the same round. Prints JSON.
 """
 
-import argparse
 import json
 import resource
 import time
@@ -15,9 +14,12 @@ from statistics import median
 from typing import Any
 
 import torch
+import typer
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from pine_engine import METHODS, Engine, TokenLayout
+from pine_engine.benchmark.shapes import Workload, sweep_over
+from pine_engine.cli.options import parse_numbers
 from pine_engine.engine import passes
 from pine_engine.methods.plan import build_plan
 from pine_engine.network.thread_tuner import torch_num_threads
@@ -31,25 +33,6 @@ SHAPE: dict[str, Any] = {
     "num_key_value_heads": 3,
     "initializer_range": 0.1,  # with 0.02 all documents are almost equally important
 }
-NUM_PREFIX, NUM_SUFFIX = 30, 28
-
-
-def load_engine(max_tokens: int, shape: dict[str, Any]) -> Engine:
-    """Return an engine with random weights."""
-    torch.manual_seed(0)
-    config = AutoConfig.for_model("llama", max_position_embeddings=max_tokens, **shape)
-    return Engine(AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval())
-
-
-def random_prompt(num_tokens: int, document_tokens: int, vocab_size: int) -> TokenLayout:
-    """Return a prompt of at most this number of random tokens."""
-    generator = torch.Generator().manual_seed(0)
-    num_documents = (num_tokens - NUM_PREFIX - NUM_SUFFIX) // document_tokens
-    lengths = [NUM_PREFIX, *[document_tokens] * num_documents, NUM_SUFFIX]
-    prefix, *documents, suffix = (
-        tuple(torch.randint(vocab_size, (length,), generator=generator).tolist()) for length in lengths
-    )
-    return TokenLayout(prefix, tuple(documents), suffix)
 
 
 def num_flop(engine: Engine, layout: TokenLayout, method: str) -> float:
@@ -78,31 +61,35 @@ def measure(engine: Engine, layout: TokenLayout, method: str) -> dict[str, float
         "ps_per_flop": round(seconds / num_flop(engine, layout, method) * 1e12, 2),
         "cache_bytes_per_token": round(sequence.cache.num_bytes / layout.num_tokens),
         "longest_silence_s": round(max(after - before for before, after in pairwise(reports)), 2),
-        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "peak_rss_mb": peak_rss_mb(),
     }
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Measure all sizes in turns, and print a JSON object."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--tokens", default="8192,32768", help="prompt lengths, separated by commas")
-    parser.add_argument("--document-tokens", type=int, default=160)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--method", default="pine", choices=METHODS)
-    options = parser.parse_args(arguments)
-    sizes = [int(size) for size in options.tokens.split(",")]
-    engine = load_engine(max(sizes), SHAPE)
-    layouts = [random_prompt(size, options.document_tokens, SHAPE["vocab_size"]) for size in sizes]
-    before = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+def peak_rss_mb() -> int:
+    """Return the peak memory of this process in MB."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def long_prompts(
+    tokens: str = "8192,32768", document_tokens: int = 160, rounds: int = 3, method: str = "pine"
+) -> None:
+    """Measure the prefill of prompts with these numbers of tokens in turns, and print a JSON object."""
+    sizes = parse_numbers(tokens, "--tokens")
+    torch.manual_seed(0)
+    config = AutoConfig.for_model("llama", max_position_embeddings=max(sizes), **SHAPE)
+    engine = Engine(AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval())
+    work = Workload(None, "float32", "cpu", 1, document_tokens, new_tokens=0)
+    layouts = [each.layout(engine) for each in sweep_over(work, "tokens", sizes)]
+    before = peak_rss_mb()
     with torch_num_threads(1):
-        rounds = [[measure(engine, each, options.method) for each in layouts] for _ in range(options.rounds)]
+        measured = [[measure(engine, layout, method) for layout in layouts] for _ in range(rounds)]
     report = []
     for index, layout in enumerate(layouts):
-        ratios = [one[index]["ps_per_flop"] / one[0]["ps_per_flop"] for one in rounds]
+        ratios = [one[index]["ps_per_flop"] / one[0]["ps_per_flop"] for one in measured]
         size = {"tokens": layout.num_tokens, "documents": layout.num_documents}
-        report.append({**size, "ratio": round(median(ratios), 3), "rounds": [one[index] for one in rounds]})
+        report.append({**size, "ratio": round(median(ratios), 3), "rounds": [one[index] for one in measured]})
     print(json.dumps({"rss_before_mb": before, "sizes": report}, indent=1))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(long_prompts)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pine_engine.benchmark.workload import Sweep, Workload, sweep_over
+from pine_engine.benchmark.shapes import Sweep, Workload, sweep_over
 from pine_engine.cli import output
 from pine_engine.cli.options import Methods, ModelOptions, Positive, method_names, parse_numbers
 from pine_engine.cli.output import CommandResult
@@ -57,36 +57,31 @@ def bench(
 
     engine = model.load()
 
-    from pine_engine.benchmark import end_to_end as jobs
-    from pine_engine.benchmark import throughput
+    from pine_engine.benchmark import times  # imports torch
 
-    layouts = [each.layout(engine) for each in works]
+    layouts = [each.layout(engine) for each in works]  # all fit into the context
+    header = output.report_header(engine)
     if end_to_end:
-        with output.progress(jobs.num_steps(repeats)) as advance:
-            report = jobs.measure_jobs(engine, work, layouts[0], repeats, advance)
+        with output.progress((repeats + 1) * (len(times.JOBS) + 1)) as advance:
+            report = times.measure_jobs(engine, work, repeats, advance)
         rows: list[dict[str, Any]] = [{"job": "stock model, one answer", "seconds": report["stock_s"]}]
-        rows += [{"job": jobs.JOBS[name], **values} for name, values in report["jobs"].items()]
-    elif profile:
+        rows += [{"job": times.JOBS[name], **values} for name, values in report["jobs"].items()]
+        return CommandResult(report, rows)
+    if profile:
         profiles, rows = [], []
         with output.progress(len(works) * len(names)) as advance:
-            for layout, name in product(layouts, names):
+            for (each, layout), name in product(zip(works, layouts, strict=True), names):
                 advance(f"{layout.num_tokens} tokens: {name}")
                 size = {"n": layout.num_tokens, "documents": layout.num_documents}
-                for part, places in jobs.profile_method(engine, layout, name, max_new_tokens).items():
+                for part, places in times.profile_method(engine, each, name).items():
                     profiles.append({**size, "method": name, "part": part, "places": places})
                     heads = {"method": name, "part": part, "tokens": layout.num_tokens}
                     rows += [{**heads, **place} for place in places if place["share"] >= MIN_SHARE]
-        report = output.report_header(engine) | {"profiles": profiles}
-    else:
-        with output.progress(len(works) * throughput.num_steps(names, repeats, trace=trace)) as advance:
-            points = [
-                throughput.run_benchmark(engine, work, layout, names, repeats, advance, trace=trace)
-                for work, layout in zip(works, layouts, strict=True)
-            ]
-        swept = output.report_header(engine) | {"sweep": sweep, "points": points}
-        report = swept if sweep else points[0]
-        rows = [row for point in points for row in _point_rows(point)]
-    return CommandResult(report, rows)
+        return CommandResult(header | {"profiles": profiles}, rows)
+    with output.progress(len(works) * times.num_steps(names, repeats, trace=trace)) as advance:
+        points = [times.measure_methods(engine, each, names, repeats, advance, trace=trace) for each in works]
+    rows = [row for point in points for row in _point_rows(point)]
+    return CommandResult(header | {"sweep": sweep, "points": points} if sweep else points[0], rows)
 
 
 def _point_rows(point: dict[str, Any]) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ stdout = Console()
 
 def load(model: str | None, dtype: str, device: str, *, needs_tokenizer: bool = False) -> "pine.Engine":
     """Load the engine with a progress bar, which also shows the conversion of the embedded model."""
-    from pine_engine.benchmark.random_models import is_synthetic, load_engine
+    from pine_engine.benchmark.shapes import is_synthetic, load_engine
 
     if needs_tokenizer and is_synthetic(model):
         raise ModelError(f"{model} has no tokenizer; use it with `bench` and `verify --self-test` only")

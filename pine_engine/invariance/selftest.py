@@ -9,8 +9,7 @@ from transformers import PreTrainedModel
 
 from pine_engine.attention.forward import batch_caches
 from pine_engine.attention.state import SequenceState, input_device
-from pine_engine.benchmark.random_models import DEMANDING, MARK, synthetic_model
-from pine_engine.benchmark.workload import vocab_size_of
+from pine_engine.benchmark.shapes import DEMANDING, MARK, synthetic_model, vocab_size_of
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import OrderStats

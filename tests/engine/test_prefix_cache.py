@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pine_engine import METHODS, Engine, ModelError, PrefixCache, TokenLayout
 from pine_engine.attention.state import SequenceState
-from pine_engine.benchmark.random_models import synthetic_model
+from pine_engine.benchmark.shapes import synthetic_model
 from pine_engine.engine import passes
 from tests.support.families import FAMILIES, TinyLlama, make
 from tests.support.forward import count_tokens

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pine_engine import Engine, Trace
 from pine_engine.attention import forward
-from pine_engine.benchmark.random_models import DEMANDING, load_engine, synthetic_model
+from pine_engine.benchmark.shapes import DEMANDING, load_engine, synthetic_model
 from pine_engine.invariance import kernel_checks, selftest
 from pine_engine.invariance.kernel_checks import GEMM_ROWS, Check
 from pine_engine.invariance.selftest import INVARIANT, MIXED_PROMPTS, PUBLISHED, prompts

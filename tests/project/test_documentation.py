@@ -24,7 +24,7 @@ from plotly.graph_objects import Figure
 import pine_engine
 import viz
 from pine_engine import DEBIASERS, METHODS, TASKS, Engine, Method
-from pine_engine.benchmark import throughput
+from pine_engine.benchmark import times
 from pine_engine.cli import main as cli
 from pine_engine.cli.methods import write_into
 from pine_engine.data.registry import PUBLIC_SETS
@@ -104,7 +104,7 @@ def test_documented_command_runs(
     command: str, pine: Run, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PINE_MODEL", str(tiny))
-    monkeypatch.setattr(throughput, "peak_memory", lambda *_: 123.4)
+    monkeypatch.setattr(times, "peak_memory", lambda *_: 123.4)
     monkeypatch.chdir(tmp_path)
     put_files(command, tmp_path, tiny)
     for name in GENERATED:

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tools.long_prompts import main
+from tools.long_prompts import long_prompts
 
 
 def test_sizes_are_compared_by_operations(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--tokens", "300,600", "--document-tokens", "40", "--rounds", "1"])
+    long_prompts("300,600", document_tokens=40, rounds=1)
     small, large = json.loads(capsys.readouterr().out)["sizes"]
     assert (small["tokens"], small["documents"], small["ratio"]) == (298, 6, 1)
     assert 0.2 < large["ratio"] < 5

@@ -10,9 +10,16 @@ import pytest
 import torch
 
 from pine_engine import METHODS, Engine, InputError, ModelError, TokenLayout
-from pine_engine.benchmark import end_to_end, random_models, throughput
-from pine_engine.benchmark.throughput import Timing, peak_memory, stock_attention, time_methods, time_stock
-from pine_engine.benchmark.workload import Sweep, Workload, sweep_over
+from pine_engine.benchmark import shapes, times
+from pine_engine.benchmark.shapes import Sweep, Workload, sweep_over
+from pine_engine.benchmark.times import (
+    Timing,
+    peak_memory,
+    stock_attention,
+    time_methods,
+    time_stock,
+    timing,
+)
 from tests.support.errors import has_field
 
 WORK = Workload("random:tiny", "float32", "cpu", documents=3, document_tokens=7, new_tokens=4)
@@ -20,7 +27,7 @@ WORK = Workload("random:tiny", "float32", "cpu", documents=3, document_tokens=7,
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return random_models.load_engine(WORK.model)
+    return shapes.load_engine(WORK.model)
 
 
 ROUNDS = {
@@ -36,31 +43,31 @@ ROUNDS = {
 
 @pytest.mark.parametrize("trace", [False, True])
 def test_report_has_medians_of_ratios(engine: Engine, monkeypatch: pytest.MonkeyPatch, trace: bool) -> None:
-    rounds = {name: iter(times) for name, times in ROUNDS.items()}
+    rounds = {name: iter(seconds) for name, seconds in ROUNDS.items()}
     measured: list[str] = []
 
     def take(name: str) -> Timing:
         measured.append(name)
-        return Timing(*next(rounds[name]))
+        return timing(*next(rounds[name]), WORK.new_tokens)
 
     def take_methods(*arguments: Any, trace: bool = False) -> Timing:
         names: Sequence[str] = arguments[2]
         return take(",".join(names) + ", traced" * trace)
 
     memory = {None: 100.0, "vanilla": 110.0, "pine": 150.0}
-    monkeypatch.setattr(throughput, "time_stock", lambda *_: take("stock"))
-    monkeypatch.setattr(throughput, "time_methods", take_methods)
-    monkeypatch.setattr(throughput, "peak_memory", lambda _engine, _work, method: memory[method])
+    monkeypatch.setattr(times, "time_stock", lambda *_: take("stock"))
+    monkeypatch.setattr(times, "time_methods", take_methods)
+    monkeypatch.setattr(times, "peak_memory", lambda _engine, _work, method: memory[method])
     steps: list[str] = []
     names = ["vanilla", "pine"]
-    report = throughput.run_benchmark(engine, WORK, WORK.layout(engine), names, 3, steps.append, trace=trace)
-    assert len(steps) == throughput.num_steps(names, 3, trace=trace)
+    report = times.measure_methods(engine, WORK, names, 3, steps.append, trace=trace)
+    assert len(steps) == times.num_steps(names, 3, trace=trace)
     one_round = [name + suffix for name in names for suffix in ("", ", traced")[: 1 + trace]]
     assert measured == ["stock", *one_round, "vanilla,pine"] * 4
     # medians of 3/1, 2/2, 4/4; of 3, 1, 5; and of 3.9/1.3, 3.2/3.2, 5.5/4.3
     ratios = {"prefill_ratio": 1.0, "decode_ratio": 3.0, "end_to_end_ratio": 1.279}
-    times = {"prefill_s": 3.0, "decode_s_per_token": 0.4}
-    pine = times | ratios | {"peak_rss_mb": 150.0, "memory_over_stock_mb": 50.0}
+    medians = {"prefill_s": 3.0, "decode_s_per_token": 0.4}
+    pine = medians | ratios | {"peak_rss_mb": 150.0, "memory_over_stock_mb": 50.0}
     if trace:  # 3.3/3, 2.4/2, 4/4; 0.6/0.3, 0.4/0.4, 1.5/0.5; and 5.1/3.9, 3.6/3.2, 8.5/5.5
         pine |= {"trace_prefill_ratio": 1.1, "trace_decode_ratio": 2.0, "trace_end_to_end_ratio": 1.308}
     assert report["methods"]["pine"] == pine
@@ -106,8 +113,8 @@ def test_stock_model_uses_fused_attention(engine: Engine, monkeypatch: pytest.Mo
     assert passes == [("sdpa", layout.num_tokens), ("sdpa", 1), ("sdpa", 1)]
     assert engine.model.config._attn_implementation == before
     timings.append(time_methods(engine, layout, ["pine"], 3))
-    for timing in timings:
-        assert 0 < timing.prefill_s < 60 and 0 < timing.decode_s_per_token < 60
+    for one in timings:
+        assert 0 < one.prefill_s < 60 and 0 < one.decode_s_per_token < 60
     with stock_attention(engine.model), torch.inference_mode():
         stock = engine.model(input_ids=torch.tensor([layout.ids])).logits[0, -1].argmax().item()
     answer = engine.run(layout, methods=["vanilla"], max_new_tokens=1, stop_at_eos=False).answers["vanilla"]
@@ -119,9 +126,9 @@ def test_prefill_of_several_methods_is_their_sum(engine: Engine, monkeypatch: py
     result = engine.run(layout, methods=["vanilla", "pine"], max_new_tokens=3, stop_at_eos=False)
     monkeypatch.setattr(engine, "run", lambda *_, **__: result)
     vanilla, pine = result.answers.values()
-    timing = time_methods(engine, layout, ["vanilla", "pine"], 3)
-    assert timing == Timing(vanilla.prefill_s + pine.prefill_s, pine.decode_s_per_token)
-    assert (Timing(2.0, 0.5).end_to_end(5), Timing(2.0, 0.5).end_to_end(1)) == (4.0, 2.0)
+    found = time_methods(engine, layout, ["vanilla", "pine"], 3)
+    assert found == timing(vanilla.prefill_s + pine.prefill_s, pine.decode_s_per_token, 3)
+    assert (timing(2.0, 0.5, 5).end_to_end_s, timing(2.0, 0.5, 1).end_to_end_s) == (4.0, 2.0)
 
 
 @pytest.mark.slow
@@ -146,14 +153,14 @@ def test_jobs_are_those_of_page_beside_busy_process(monkeypatch: pytest.MonkeyPa
     jobs = {name: call(name) for name in names}
     engine: Any = SimpleNamespace(model=None, model_name="m", dtype="float32", **jobs)
     seconds = iter([1.0, 2.0, 4.0])
-    stock = SimpleNamespace(end_to_end=lambda _: next(seconds))
-    monkeypatch.setattr(end_to_end, "time_stock", lambda *_: stock)
-    steps: list[str] = []
+    monkeypatch.setattr(times, "time_stock", lambda *_: Timing(0, 0, next(seconds)))
     layout = TokenLayout((1,), ((2,), (3,), (4,)), (5,))
-    report = end_to_end.measure_jobs(engine, WORK, layout, 2, steps.append)
-    assert len(steps) == end_to_end.num_steps(2)
+    monkeypatch.setattr(Workload, "layout", lambda *_: layout)
+    steps: list[str] = []
+    report = times.measure_jobs(engine, WORK, 2, steps.append)
+    assert len(steps) == 3 * (len(times.JOBS) + 1)
     assert report["stock_s"] == 3.0  # without the first round
-    assert list(report["jobs"]) == list(end_to_end.JOBS)
+    assert list(report["jobs"]) == list(times.JOBS)
     busy = [(name, number) for name, _, number in calls[:4]]
     assert busy == [("run", 0), ("generate", 0), ("run", 1), ("shuffle", 0)]
     run, generate, beside, shuffle = (options for _, options, _ in calls[:4])
@@ -164,7 +171,7 @@ def test_jobs_are_those_of_page_beside_busy_process(monkeypatch: pytest.MonkeyPa
 
 
 def test_profile_shares_add_up_and_largest_is_first(engine: Engine) -> None:
-    for part in end_to_end.profile_method(engine, WORK.layout(engine), "pine", 3).values():
+    for part in times.profile_method(engine, WORK, "pine").values():
         shares = [place["share"] for place in part]
         assert sum(shares) == pytest.approx(1) and shares == sorted(shares, reverse=True)
         assert any(place["where"].startswith("aten::") for place in part)
@@ -174,7 +181,7 @@ def test_random_weights_are_reproducible_without_side_effects() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    make = random_models.synthetic_model
+    make = shapes.synthetic_model
     first, second = (make("random:tiny", dtype="bfloat16", device="cpu") for _ in range(2))
     assert torch.equal(torch.rand(3), expected)
     for one, other in zip(first.parameters(), second.parameters(), strict=True):
@@ -184,7 +191,7 @@ def test_random_weights_are_reproducible_without_side_effects() -> None:
 
 def test_load_engine_has_name_or_raises(engine: Engine) -> None:
     assert (engine.model_name, engine.tokenizer, engine.max_context_length) == ("random:tiny", None, 8192)
-    assert random_models.is_synthetic("random:huge") and not random_models.is_synthetic("some/random")
+    assert shapes.is_synthetic("random:huge") and not shapes.is_synthetic("some/random")
     for name, device in (("random:huge", "cpu"), ("random:tiny", "auto"), ("no/such/folder", "cpu")):
         with pytest.raises(ModelError):
-            random_models.load_engine(name, device=device)
+            shapes.load_engine(name, device=device)
