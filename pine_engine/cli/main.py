@@ -24,11 +24,13 @@ from pine_engine.cli.options import as_command
 from pine_engine.cli.output import BAD_INPUT, STOPPED
 from pine_engine.errors import PineError, is_out_of_memory, one_line
 
-SUBCOMMANDS = (
+_NAMES = (
     *("compare", "verify", "debias", "reproduce", "bench", "evaluate", "download-data"),
     *("report", "reproduce-paper", "molecules", "methods", "models", "serve", "lm-eval"),
 )
-"""Names; each is a function in a file of this folder with the same name."""
+
+SUBCOMMANDS = {name: name.replace("-", "_") for name in _NAMES} | {"models": "methods"}
+"""File of this folder by name of the subcommand, which is a function in this file."""
 
 EARLIER_NAMES = {"repeat": "reproduce"}  # the name in certificates of earlier versions
 
@@ -45,7 +47,7 @@ class Subcommands(TyperGroup):
         name = EARLIER_NAMES.get(cmd_name, cmd_name)
         if name not in SUBCOMMANDS:
             return None
-        return TyperCommand(cmd_name, help=_description(name.replace("-", "_")))
+        return TyperCommand(cmd_name, help=_description(name))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return name, subcommand and arguments of a command line."""
@@ -56,19 +58,20 @@ class Subcommands(TyperGroup):
 
 def import_subcommand(name: str) -> TyperCommand:
     """Return a subcommand with its options."""
-    function = EARLIER_NAMES.get(name, name).replace("-", "_")
+    current = EARLIER_NAMES.get(name, name)
+    file = import_module(f"pine_engine.cli.{SUBCOMMANDS[current]}")
     single = typer.Typer(add_completion=False)
-    single.command(name)(as_command(getattr(import_module(f"pine_engine.cli.{function}"), function)))
+    single.command(name)(as_command(getattr(file, current.replace("-", "_"))))
     command = typer.main.get_command(single)
     assert isinstance(command, TyperCommand)
     return command
 
 
 def _description(name: str) -> str:
-    """Return the first line of the docstring of a function without importing its file."""
-    tree = ast.parse(Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8"))
-    (function,) = (each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == name)
-    return (ast.get_docstring(function) or "").partition("\n")[0]
+    """Return the first line of the docstring of a subcommand without importing its file."""
+    tree = ast.parse(Path(__file__).with_name(f"{SUBCOMMANDS[name]}.py").read_text(encoding="utf-8"))
+    functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
+    return (ast.get_docstring(functions[name.replace("-", "_")]) or "").partition("\n")[0]
 
 
 app = typer.Typer(

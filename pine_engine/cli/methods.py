@@ -1,5 +1,6 @@
-"""Subcommand `methods`: tables of methods and wrappers, also as Markdown for docs/methods.md."""
+"""Subcommands `methods`, also as Markdown for docs/methods.md, and `models`: lists of what is available."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from pine_engine.cli.output import CommandResult
 from pine_engine.debias.table import DEBIASERS, NAMING, Wrapper
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS, KeyWeighting, MaskKind, Method, PositionKind
+from pine_engine.models import listing
 from pine_engine.prompts.request import read_text
 
 VISIBLE_DOCUMENTS: dict[MaskKind, str] = {
@@ -69,6 +71,12 @@ def methods(markdown: bool = False, into: Path | None = None) -> CommandResult:
     method_rows, wrapper_rows = _method_rows(), list(map(_row, DEBIASERS.values()))
     rows = [{title: row.get(key) for key, title in TITLES.items()} for row in [*method_rows, *wrapper_rows]]
     return CommandResult({"methods": method_rows, "wrappers": wrapper_rows}, rows, caption=NAMING)
+
+
+def models() -> CommandResult:
+    """List the models on this machine: which can be loaded, and why others cannot."""
+    found = [dataclasses.asdict(model) for model in listing.list_models()]
+    return CommandResult({"models": found}, found)
 
 
 def markdown_tables() -> str:
