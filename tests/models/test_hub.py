@@ -165,12 +165,6 @@ def test_lost_connection_is_reported_and_resumed(monkeypatch: pytest.MonkeyPatch
     assert load("org/tiny", progress=lambda *_: None).source.revision == COMMIT
 
 
-def test_unwritable_cache_raises_model_error(cache: Path) -> None:
-    cache.write_text("a file in place of the folder")
-    with pytest.raises(ModelError):
-        bring("org/tiny", None, lambda *_: None)
-
-
 def test_full_disk_is_rejected_before_the_download(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "free_disk", lambda _: 99_000)
     with pytest.raises(ModelError) as raised:

@@ -1,7 +1,6 @@
 """Percentages of the base rate: from records of all orders to the file that the page reads."""
 
 from itertools import islice, permutations
-from pathlib import Path
 
 import pytest
 
@@ -47,9 +46,3 @@ def test_recorded_base_rate_is_of_enough_questions() -> None:
     assert rate.questions >= 100
     assert [row.changes for row in rate.methods if row.method in ("pcw", "pine")] == [0, 0]
     assert all(row.always <= row.correct <= 100.1 - row.never for row in rate.methods)
-
-
-def test_file_of_the_base_rate_is_validated(tmp_path: Path) -> None:
-    (tmp_path / "rate.json").write_text('{"questions": 3}')
-    with pytest.raises(ValueError, match="documents"):
-        base_rate(tmp_path / "rate.json")
