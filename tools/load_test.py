@@ -336,7 +336,7 @@ def measure_page_load(url: str, path: str) -> float:
         url: Address of the idle server.
         path: Executable of Chromium.
     """
-    seconds = []
+    seconds: list[float] = []
     with started_chromium(path) as browser:
         for _ in range(NUM_PAGE_LOADS):
             with browser.new_context() as context:

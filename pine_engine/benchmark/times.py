@@ -173,7 +173,8 @@ def measure_jobs(engine: Engine, work: Workload, repeats: int, advance: Advance)
     times = time_rounds(runs, repeats, advance)
 
     def ratio(name: str, baseline: str) -> float:
-        return round(_medians(times[name] / times[baseline]), 3)
+        quotient: float = _medians(times[name] / times[baseline])
+        return round(quotient, 3)
 
     medians = {name: round(_medians(rounds), 3) for name, rounds in times.items()}
     return {
