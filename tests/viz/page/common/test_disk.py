@@ -12,7 +12,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.page_client import Page, PageSession
 from tests.support.serving import Serve, ServedApp
 from viz.page.common.disk import (
     DOWNLOAD_AGE_S,
