@@ -34,9 +34,9 @@ from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import Runs
 from pine_engine.server.connections import limit_connections
+from pine_engine.server.web import http_middleware
 from viz.page.api.results import RESULTS
 from viz.page.build import build_page
-from viz.page.common.asgi import http_middleware
 from viz.page.common.disk import process_temp_dir, write_all_into
 from viz.page.common.failures import MAX_UPLOAD_MB
 from viz.page.common.host_settings import DEFAULTS, HostSettings, read_settings

@@ -63,7 +63,7 @@ class Ticket:
         Raises QueueFullError if the run was removed from the queue.
         """
         self.update_size()
-        return self.queue.wait(self, seconds)
+        return self.queue._wait(self, seconds)
 
     def update_size(self) -> None:
         """Measure the run if its memory is unknown, so that others can start beside it."""
@@ -160,8 +160,7 @@ class FairQueue:
         with self._moved:
             self._moved.notify_all()
 
-    def wait(self, ticket: Ticket, seconds: float) -> int:
-        """Wait as Ticket.wait does."""
+    def _wait(self, ticket: Ticket, seconds: float) -> int:
         end = time.monotonic() + seconds
         with self._moved:
             while ticket in self._tickets:
@@ -211,15 +210,13 @@ class FairQueue:
         num_next, num_bytes = 0, 0.0
         for ticket in order[: max(0, self.max_active - len(active))]:
             num_bytes += ticket.num_bytes or 0.0
+            # As if the active runs have allocated their memory.
+            num_free_bytes = USED_SHARE * self._free_memory() - (1 - USED_SHARE) * sum(active)
             is_alone = not active and not num_next
-            if not ticket.can_start or not (is_alone or num_bytes <= self._num_free_bytes(sum(active))):
+            if not ticket.can_start or not (is_alone or num_bytes <= num_free_bytes):
                 break
             num_next += 1
         return num_next
-
-    def _num_free_bytes(self, num_active_bytes: float) -> float:
-        """Return the memory for further runs, if the active ones have allocated theirs."""
-        return USED_SHARE * self._free_memory() - (1 - USED_SHARE) * num_active_bytes
 
     def _can_follow(self, ticket: Ticket) -> bool:
         """Attach a waiting run to an active one, if possible; there are as many followers as places."""

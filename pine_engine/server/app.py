@@ -37,7 +37,15 @@ from pine_engine.server.jobs import JobEvent, ServerJob, compute_events
 from pine_engine.server.prompts import HOW_TO_GIVE_DOCUMENTS, check_characters, tokenize_body
 from pine_engine.server.responses import Reply, ResponseText, server_sent
 from pine_engine.server.schema import ApiError, ChatBody, CompletionBody, error_body, load_json, parse_body
-from pine_engine.server.web import is_among, limit_body, metrics_text, sender_of, split_netloc
+from pine_engine.server.web import (
+    Handler,
+    http_middleware,
+    is_among,
+    limit_body,
+    metrics_text,
+    sender_of,
+    split_netloc,
+)
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +123,7 @@ class Server:
         ]
         return Starlette(
             routes=routes,
-            middleware=[Middleware(HostFilter, self.settings.allowed_hosts)],
+            middleware=[Middleware(http_middleware(filter_hosts(self.settings.allowed_hosts)))],
             exception_handlers={HTTPException: _http_error},
         )
 
@@ -287,21 +295,19 @@ class Server:
         return {"uptime_seconds": uptime_s, "running": self.runs.num_running, "waiting": waiting}
 
 
-class HostFilter:
-    """Middleware that rejects requests under other host names, as DNS rebinding sends them."""
+def filter_hosts(names: Sequence[str]) -> Handler:
+    """Return middleware that rejects requests under other host names, as DNS rebinding sends them."""
 
-    def __init__(self, app: ASGIApp, names: Sequence[str]) -> None:
-        self._app, self._names = app, names
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or reject it in the form of the OpenAI API."""
-        name, _ = split_netloc(Headers(scope=scope).get("host", "") if scope["type"] == "http" else "")
-        if scope["type"] != "http" or is_among(name, self._names):
-            await self._app(scope, receive, send)
+    async def handle(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        name, _ = split_netloc(Headers(scope=scope).get("host", ""))
+        if is_among(name, names):
+            await app(scope, receive, send)
             return
-        message = f"unknown host name: got {name!r:.60}, expected {' or '.join(self._names)}"
+        message = f"unknown host name: got {name!r:.60}, expected {' or '.join(names)}"
         status, content = error_body(ApiError(400, f"{message}; see --host", code="unknown_host"))
         await JSONResponse(content, status)(scope, receive, send)
+
+    return handle
 
 
 def open_port(host: str, port: int) -> socket.socket:

@@ -1,18 +1,21 @@
-"""Parts of the page's server and of the OpenAI server: addresses, host names, limit of a body, metrics."""
+"""Parts of the page's server and of the OpenAI server: addresses, host names, middleware, metrics."""
 
 import asyncio
 import ipaddress
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
-from starlette.types import Message, Receive
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 DEFAULT_PORTS = (80, 443)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+Handler = Callable[[ASGIApp, Scope, Receive, Send], Awaitable[None]]
+"""Function that answers one HTTP request or passes it on to the app."""
 
 
 def is_in(host: str, networks: Iterable[Network]) -> bool:
@@ -48,6 +51,27 @@ def split_netloc(netloc: str) -> tuple[str, int | None]:
 def is_among(name: str, patterns: Iterable[str]) -> bool:
     """Check whether a name matches an entry; "*." matches subdomains, "*" all."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def http_middleware(handle: Handler) -> Callable[[ASGIApp], ASGIApp]:
+    """Return ASGI middleware that handles HTTP requests and passes on everything else."""
+
+    def wrap(app: ASGIApp) -> ASGIApp:
+        async def call(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http":
+                await handle(app, scope, receive, send)
+            else:
+                await app(scope, receive, send)
+
+        return call
+
+    return wrap
+
+
+def without_headers(scope: Scope, *names: bytes) -> Scope:
+    """Return the request without these headers, whose names are in lower case."""
+    kept = [(name, value) for name, value in scope["headers"] if name not in names]
+    return {**scope, "headers": kept}
 
 
 def limit_body(receive: Receive, max_bytes: int, seconds: float) -> Receive:

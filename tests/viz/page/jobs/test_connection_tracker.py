@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pine_engine.scheduling.queue import Client
-from viz.page.common.asgi import http_middleware
+from pine_engine.server.web import http_middleware
 from viz.page.jobs.connection_tracker import CALLER, LISTENING_S, ConnectionTracker
 
 

@@ -8,7 +8,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
-from viz.page.common.asgi import http_middleware
+from pine_engine.server.web import http_middleware
 from viz.page.jobs.connection_tracker import ConnectionTracker
 from viz.page.serving import address_limits
 from viz.page.serving.address_limits import LOGINS_S, REQUESTS_S, AddressLimits

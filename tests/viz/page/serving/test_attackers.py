@@ -209,7 +209,7 @@ def test_private_events_flooded_by_client_delay_visitor_little(app: ServedApp) -
         return attacker_waits, visitor_waits
 
     attacker_waits, visitor_waits = asyncio.run(attacked())
-    assert median(visitor_waits) < median(attacker_waits) / 3
+    assert median(visitor_waits) < median(attacker_waits) / 2
 
 
 FILE = {"meta": {"_type": "gradio.FileData"}}  # a file object in the sense of gradio, with a path
@@ -261,6 +261,25 @@ def test_api_call_with_file_object_is_rejected(app: ServedApp) -> None:
         answers.add(httpx.get(f"{call}/{event}", timeout=60).text)
     (answer,) = answers
     assert "event: error" in answer and "path" in answer
+
+
+# log
+
+
+def test_client_text_in_a_body_begins_no_log_line(app: ServedApp) -> None:
+    forged = '\n{"what": "forged"}\x1b[31m'
+    with httpx.Client(base_url=f"{app.url}gradio_api/", timeout=60) as client:
+        for field in ("session_hash", "event_id", "event_data"):
+            client.post("queue/join", json={"data": [], "fn_index": 0, field: forged})
+        headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        tool = {"name": forged, "arguments": {}}
+        for message in ({"method": forged}, {"method": "tools/call", "params": tool}):
+            client.post("mcp/", json={"jsonrpc": "2.0", "id": 1} | message, headers=headers)
+        for content in (b"\xff", b"[" * 1_000_000):
+            assert client.post("mcp/", content=content, headers=headers).is_error
+    log = app.log.read_text()
+    assert "\x1b" not in log and "Traceback" not in log
+    assert not any("forged" in line for line in log.splitlines() if line.startswith("{"))
 
 
 # files

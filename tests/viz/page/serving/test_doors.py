@@ -1,4 +1,4 @@
-"""Middleware of a launched page: visitors, unknown clients and pages of other sites."""
+"""Middleware of a launched page with a password: visitors, unknown clients and pages of other sites."""
 
 import json
 from collections.abc import Iterator
@@ -17,13 +17,18 @@ NO_MODEL = ("--model", "no-folder-of-this-name")  # the page is served all the s
 FORGED = '\n{"what": "forged"}\x1b[31m'
 
 
+USER, PASSWORD = "ada", "lovelace: x"
+
+
 @pytest.fixture(scope="module")
 def app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
-    with serve(tmp_path_factory.mktemp("doors") / "log", *NO_MODEL, "--max-disk-mb", "2") as app:
-        yield app
+    log = tmp_path_factory.mktemp("doors") / "log"
+    variables = {"PINE_AUTH": f"{USER}:{PASSWORD}", "PINE_MAX_DISK_MB": "2"}
+    with serve(log, *NO_MODEL, environment=variables) as served:
+        yield served
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def visitor(app: ServedApp) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=app.url, timeout=60) as client:
         yield client
@@ -32,18 +37,18 @@ def visitor(app: ServedApp) -> Iterator[httpx.Client]:
 @pytest.mark.parametrize(
     ("method", "path", "headers", "status"),
     [
-        ("GET", "/config", {}, 200),
+        ("GET", "/config", {}, 401),
         ("GET", "/", {"Host": "rebound.example"}, 403),
         ("POST", "/gradio_api/queue/join", {"Origin": "https://evil.example"}, 403),
         ("GET", "/config", {"X-Forwarded-For": "198.51.100.7"}, 403),
         ("GET", "/monitoring", {}, 404),
     ],
 )
-def test_every_answer_has_headers_and_a_rejection_its_detail(
+def test_rejection_has_headers_and_its_detail(
     visitor: httpx.Client, method: str, path: str, headers: dict[str, str], status: int
 ) -> None:
     answered = visitor.request(method, path, headers=headers)
-    assert answered.status_code == status and answered.json()["title" if status == 200 else "detail"]
+    assert answered.status_code == status and answered.json()["detail"]
     assert "default-src 'self'" in answered.headers["content-security-policy"]
 
 
@@ -63,65 +68,31 @@ def test_address_with_control_character_is_rejected(
 ) -> None:
     assert visitor.request(method, f"/{address}{quote(FORGED)}").status_code == 400
     log = app.log.read_text()
-    assert "\x1b" not in log and not [line for line in log.splitlines() if line.startswith("{")]
+    assert "\x1b" not in log and not [line for line in log.splitlines() if line.startswith('{"what"')]
 
 
-def test_client_text_in_a_body_writes_no_log_line(app: ServedApp, visitor: httpx.Client) -> None:
-    for field in ("session_hash", "event_id", "event_data"):
-        visitor.post("/gradio_api/queue/join", json={"data": [], "fn_index": 0, field: FORGED})
-    tool = {"name": FORGED, "arguments": {}}
-    for message in ({"method": FORGED}, {"method": "tools/call", "params": tool}):
-        body = {"jsonrpc": "2.0", "id": 1} | message
-        headers = {"Accept": "application/json, text/event-stream"}
-        visitor.post("/gradio_api/mcp/", json=body, headers=headers)
-    for content in (b"\xff", b"[" * 1_000_000):
-        headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-        assert visitor.post("/gradio_api/mcp/", content=content, headers=headers).is_error
+def test_page_with_password_needs_login(app: ServedApp, visitor: httpx.Client) -> None:
+    body = {"data": [], "fn_index": 0, "session_hash": "s"}
+    assert visitor.post("/gradio_api/upload", files={"files": ("a.txt", b"a")}).status_code == 401
+    paths = [path for path in addresses(whole_page().app.routes) if not WITHOUT_LOGIN.fullmatch(path)]
+    for method, path in product(("GET", "POST"), [*paths, "/gradio_api/call/compare", "/gradio_api/mcp/"]):
+        expected = 401 if OPEN.fullmatch(path) else 404
+        content = body if method == "POST" else None
+        assert visitor.request(method, path, json=content).status_code == expected, (method, path)
+    assert "The castle" not in visitor.get("/").text
+    login = {"username": USER, "password": "guess"}
+    assert visitor.post("/login", data=login).status_code == 400
+    assert visitor.post("/login", data=login | {"password": PASSWORD}).status_code == 200
+    config = visitor.get("/config")
+    assert config.status_code == 200 and "content-security-policy" in config.headers
+    assert "The castle" in visitor.get("/").text
     log = app.log.read_text()
-    assert (
-        "\x1b" not in log
-        and "Traceback" not in log
-        and not [line for line in log.splitlines() if line.startswith("{")]
-    )
-
-
-def test_upload_beyond_quota_is_rejected(visitor: httpx.Client) -> None:
-    first, second = (
-        visitor.post("/gradio_api/upload", files={"files": ("a.txt", letter * 1_000_000)})
-        for letter in (b"x", b"y")
-    )
-    assert (first.status_code, second.status_code) == (200, 507) and "2 MB" in second.text
-
-
-# a page with a password
-
-USER, PASSWORD = "ada", "lovelace: x"
-
-
-@pytest.fixture(scope="module")
-def private_app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApp]:
-    log = tmp_path_factory.mktemp("login") / "log"
-    with serve(log, *NO_MODEL, environment={"PINE_AUTH": f"{USER}:{PASSWORD}"}) as served:
-        yield served
-
-
-def test_page_with_password_needs_login(private_app: ServedApp) -> None:
-    with httpx.Client(base_url=private_app.url, timeout=60) as client:
-        body = {"data": [], "fn_index": 0, "session_hash": "s"}
-        assert client.post("/gradio_api/upload", files={"files": ("a.txt", b"a")}).status_code == 401
-        paths = [path for path in addresses(whole_page().app.routes) if not WITHOUT_LOGIN.fullmatch(path)]
-        for method, path in product(
-            ("GET", "POST"), [*paths, "/gradio_api/call/compare", "/gradio_api/mcp/"]
-        ):
-            expected = 401 if OPEN.fullmatch(path) else 404
-            content = body if method == "POST" else None
-            assert client.request(method, path, json=content).status_code == expected, (method, path)
-        assert "The castle" not in client.get("/").text
-        login = {"username": USER, "password": "guess"}
-        assert client.post("/login", data=login).status_code == 400
-        assert client.post("/login", data=login | {"password": PASSWORD}).status_code == 200
-        assert client.get("/config").status_code == 200 and "The castle" in client.get("/").text
-    log = private_app.log.read_text()
     (line,) = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     assert (line["operation"], line["address"]) == ("login", "127.0.0.1")
     assert PASSWORD not in log and USER not in log and "guess" not in log
+    # The disk has room for one of two files.
+    uploads = [
+        visitor.post("/gradio_api/upload", files={"files": ("a.txt", letter * 1_000_000)})
+        for letter in (b"x", b"y")
+    ]
+    assert [upload.status_code for upload in uploads] == [200, 507] and "2 MB" in uploads[1].text

@@ -12,7 +12,6 @@ from typing import Any
 import psutil
 import pytest
 
-from pine_engine.scheduling.runs import WAIT_S
 from tests.support.page_client import PageSession, compare, question_of
 from tests.support.serving import ServedApp
 from tests.support.tiers import first_daily
@@ -88,30 +87,6 @@ def test_stop_ends_run_at_every_stage(button: str, stop: str, words: str, app: S
 
     status, seconds = asyncio.run(run_and_stop())
     assert "Stopped" in status and seconds < MOST_STEPS_S
-    assert seconds_until_idle(app) < MOST_STEPS_S
-
-
-def test_queued_run_can_be_stopped(app: ServedApp) -> None:
-    async def wait() -> list[str]:
-        async with visiting(app) as (client, page):
-            first, second = PageSession(client, page), PageSession(client, page)
-            await first.open()
-            await second.open()
-            statuses: list[str] = []
-            async with asyncio.timeout(60), aclosing(first.submit("run", LONG)) as running:
-                async for status, _ in running:
-                    if "prefill, layer" in status:
-                        break
-                async for status, _ in second.submit("run", replace(LONG, tokens=8)):
-                    statuses.append(status)
-                    if "1 run ahead of you" in status:
-                        await asyncio.sleep(2 * WAIT_S)
-                        await second.send(page.click_event("stop"))
-            return statuses
-
-    statuses = asyncio.run(wait())
-    assert sum("Queued: 1 run ahead of you" in status for status in statuses) == 1, "sent once"
-    assert "Stopped" in statuses[-1]
     assert seconds_until_idle(app) < MOST_STEPS_S
 
 

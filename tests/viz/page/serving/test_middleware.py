@@ -10,8 +10,8 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Mount
 from starlette.testclient import TestClient
 
+from pine_engine.server.web import http_middleware
 from tests.support.widgets import whole_page
-from viz.page.common.asgi import http_middleware
 from viz.page.common.host_settings import HostSettings
 from viz.page.serving.middleware import OPEN, WITHOUT_LOGIN, RequestFilter, add_security_headers
 

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from pine_engine.scheduling.work import format_seconds
-from viz.page.common.asgi import http_middleware
+from pine_engine.server.web import http_middleware
 from viz.page.common.disk import FULL, Disk
 from viz.page.serving import request_limits
 from viz.page.serving.request_limits import MAX_BYTES, limit_request, limit_uploads
