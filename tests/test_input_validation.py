@@ -48,11 +48,6 @@ def engine(tiny_llama: TinyLlama) -> pine.Engine:
     return pine.Engine(tiny_llama(), TOKENIZER)
 
 
-@pytest.fixture(scope="module")
-def bare(engine: pine.Engine) -> pine.Engine:
-    return pine.Engine(engine.model)
-
-
 def answers(engine: pine.Engine, prompt: Any = LAYOUT, **options: Any) -> dict[str, tuple[int, ...]]:
     result = engine.run(prompt, **{**SHORT, **options})
     return {name: answer.token_ids for name, answer in result.answers.items()}
@@ -96,7 +91,7 @@ ACCEPTED: dict[str, tuple[Callable[[Any, Any], Any], list[Any]]] = {
         ["pine", PINE, [PINE], ("pine",), {"pine"}, np.array(["pine"]), lambda: iter(["pine"]), "PINE"],
     ),
     "all methods": (
-        lambda engine, methods: engine.score(LAYOUT, ["A"], methods=methods),
+        lambda _, methods: pine.get_methods(methods),
         [list(pine.METHODS), "all", "ALL", pine.METHODS, pine.METHODS.keys(), pine.METHODS.values()],
     ),
     "method": (
@@ -153,12 +148,9 @@ def test_argument_may_have_any_accepted_form(engine: pine.Engine, name: str) -> 
     assert first and others == [first] * len(others)
 
 
-def test_tokenizer_may_be_engine_and_texts_none(engine: pine.Engine) -> None:
+def test_tokenizer_model_and_dtype_have_other_forms(engine: pine.Engine, tiny: Path) -> None:
     options: dict[str, Any] = {"question": "Who?", "documents": ["a"], "system": None, "instruction": None}
     assert TASK.prompt(engine, **options) == TASK.prompt(TOKENIZER, question="Who?", documents=["a"])
-
-
-def test_model_may_be_path_and_dtype_of_torch(tiny: Path) -> None:
     assert resolve(tiny) == resolve(str(tiny))
     loaded = pine.Engine.load(tiny, dtype=torch.float32, device=torch.device("cpu"))
     assert (loaded.dtype, loaded.device) == ("float32", "cpu")
@@ -180,9 +172,7 @@ RED, GREEN = "Document: red\n", "Document: green\n"
         (document("red", None), [RED]),
         (iter(["red", "green"]), [RED, GREEN]),
         (np.array(["red", "green"]), [RED, GREEN]),
-        ([{"text": "red"}, {"title": "G", "text": "green"}], [RED, "Document (Title: G) green\n"]),
         ({"text": "red"}, [RED]),
-        *((make(COLUMNS), ["Document (Title: R) red\n", GREEN]) for make in TABLES.values()),
         *((make(COLUMNS)["text"], [RED, GREEN]) for make in TABLES.values()),
         *(
             (pd.DataFrame({"title": pd.Series([missing], dtype=object), "text": ["red"]}), [RED])
@@ -191,7 +181,7 @@ RED, GREEN = "Document: red\n", "Document: green\n"
     ],
     ids=case_id,
 )
-def test_documents_may_be_strings_mappings_and_tables(documents: Any, expected: list[str]) -> None:
+def test_documents_may_be_strings_mappings_and_columns(documents: Any, expected: list[str]) -> None:
     assert documents_of(documents) == expected
 
 
@@ -222,15 +212,11 @@ def test_documents_of_other_libraries_keep_their_metadata(name: str) -> None:
     assert [document.metadata for document in documents] == [{"source": "a.md"}, {"source": "b.md"}]
 
 
-def test_single_document_of_another_library_has_its_score() -> None:
-    node = SimpleNamespace(text="red", metadata={}, score=0.5)
-    assert as_documents(node)[0].metadata == {"score": 0.5}
-    request = pine.Request.model_validate({"question": "Who?", "documents": [node, "green"]})
-    assert request.documents[0].metadata == {"score": 0.5}
-
-
-def test_metadata_is_not_in_json() -> None:
-    request = pine.Request(question="Who?", documents=[pine.Document("red", metadata={"source": object()})])
+def test_metadata_of_single_document_has_its_score_and_is_not_in_json() -> None:
+    node = SimpleNamespace(text="red", metadata={"source": object()}, score=0.5)
+    assert as_documents(node)[0].metadata == {"source": node.metadata["source"], "score": 0.5}
+    request = pine.Request.model_validate({"question": "Who?", "documents": [node]})
+    assert request.documents[0].metadata["score"] == 0.5
     assert json.loads(request.model_dump_json())["documents"] == [{"text": "red", "title": ""}]
 
 
@@ -391,21 +377,22 @@ def test_wrong_argument_raises_input_error(engine: pine.Engine, attempt: Attempt
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "attempt",
-    [
-        lambda bare: bare.run(TEXT),
-        lambda bare: bare.tokenize(TEXT),
-        lambda bare: pine.generate_batch(bare, [TEXT]),
-        lambda bare: pine.patch_generate(bare.model, [TEXT]).__enter__(),
-        lambda bare: bare.score(LAYOUT, ["A"]),
-        lambda bare: bare.tokenize_answer("A"),
-        lambda bare: bare.decode_tokens([5]),
-    ],
-)
-def test_engine_without_tokenizer_rejects_text(bare: pine.Engine, attempt: Attempt) -> None:
-    with pytest.raises(pine.InputError, match="tokenizer"):
-        attempt(bare)
+TEXT_CALLS: list[Attempt] = [
+    lambda bare: bare.run(TEXT),
+    lambda bare: bare.tokenize(TEXT),
+    lambda bare: pine.generate_batch(bare, [TEXT]),
+    lambda bare: pine.patch_generate(bare.model, [TEXT]).__enter__(),
+    lambda bare: bare.score(LAYOUT, ["A"]),
+    lambda bare: bare.tokenize_answer("A"),
+    lambda bare: bare.decode_tokens([5]),
+]
+
+
+def test_engine_without_tokenizer_rejects_text(engine: pine.Engine) -> None:
+    bare = pine.Engine(engine.model)
+    for attempt in TEXT_CALLS:
+        with pytest.raises(pine.InputError, match="tokenizer"):
+            attempt(bare)
     assert answers(bare)["pine"] and bare.decode_text([5]) == ""
 
 
@@ -459,17 +446,21 @@ def test_repr_of_short_record_is_complete() -> None:
     assert repr(Document("red", "R")) == "Document(text='red', title='R')"
 
 
-RECORDS: list[Any] = [WIDE, ANSWER, TRACE, RESULT, CELL, Document(LONG), OrderResult((1, 0), {}, RESULT)]
-
-
-@pytest.mark.parametrize("record", [*RECORDS, Prompt((Piece(LONG),), ((Piece(LONG),),) * 99, ())], ids=type)
-def test_repr_of_long_record_is_one_line(record: Any) -> None:
-    shown = repr(record)
-    assert shown.startswith(f"{type(record).__name__}(") and "\n" not in shown
-    assert len(shown) < 85 * len(METHODS), shown
-
-
-def test_repr_has_shapes_and_lengths() -> None:
+def test_repr_of_long_record_is_one_line_with_shapes_and_lengths() -> None:
+    prompt = Prompt((Piece(LONG),), ((Piece(LONG),),) * 99, ())
+    for record in (
+        WIDE,
+        ANSWER,
+        TRACE,
+        RESULT,
+        CELL,
+        Document(LONG),
+        OrderResult((1, 0), {}, RESULT),
+        prompt,
+    ):
+        shown = repr(record)
+        assert shown.startswith(f"{type(record).__name__}(") and "\n" not in shown
+        assert len(shown) < 85 * len(METHODS), shown
     assert "document_starts=int32 (30, 9, 99, 99)" in repr(TRACE)
     assert "... 999 in all" in repr(WIDE)
     assert shorten(torch.zeros(2, 3)) == "float32 (2, 3)"
