@@ -252,15 +252,6 @@ def test_valid_values_reach_the_function() -> None:
     assert answer_of(echo, lambda: gr.Slider(1, 9), 3) == "got 3"
 
 
-class FailingTextbox(gr.Textbox):
-    def preprocess(self, payload: str | None) -> str | None:
-        raise MemoryError
-
-
-def mistaken(value: str) -> str:
-    raise KeyError(value)
-
-
 FILE = {"path": "/tmp/rows.exe", "meta": {"_type": "gradio.FileData"}}
 REFUSED: list[tuple[Any, Any, str]] = [
     (lambda: gr.Slider(1, 9), float("nan"), "Invalid number: got nan, expected a finite value."),
@@ -294,14 +285,23 @@ def test_path_with_nul_in_event_data_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "widget", "sentence"),
-    [(mistaken, gr.Textbox, "Internal error .KeyError."), (echo, FailingTextbox, "Out of memory")],
+    ("is_widget", "error", "sentence"),
+    [(False, KeyError("a"), "Internal error .KeyError."), (True, MemoryError(), "Out of memory")],
 )
 def test_internal_error_is_a_sentence_with_traceback_in_the_log(
-    function: Any, widget: Any, sentence: str, caplog: pytest.LogCaptureFixture
+    is_widget: bool,
+    error: Exception,
+    sentence: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    if is_widget:
+        monkeypatch.setattr(gr.Textbox, "preprocess", fail)
     with pytest.raises(gr.Error, match=sentence) as raised:
-        answer_of(function, widget, "a")
+        answer_of(echo if is_widget else fail, gr.Textbox, "a")
     assert not raised.value.print_exception
     assert [bool(record.exc_info) for record in caplog.records] == [True]
 
