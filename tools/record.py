@@ -15,16 +15,18 @@ from pine_engine.attention.trace import TokenRange, TokenWeights
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import TUTORIAL_METHODS
 from pine_engine.prompts.tasks import TASKS
-from viz.cards.shuffle import InOrders
-from viz.page.answers.answering import FinishedRun, TriedOrder, prepare_answers
-from viz.page.answers.recorded_answers import (
+from viz.page.answers.answering import prepare_answers
+from viz.page.answers.recordings import (
     ANSWERS_FILE,
+    TUTORIAL_RECORDING,
     RecordedAnswer,
     RecordedAnswers,
+    Recording,
     fingerprint,
     write_answers,
+    write_recording,
 )
-from viz.page.answers.recordings import TUTORIAL_RECORDING, Recording, write_recording
+from viz.page.answers.run import OrderAnswers, Run
 from viz.page.attention_job import attention_request, prepare_attention
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
@@ -45,18 +47,23 @@ def recorded_sentence(engine: Engine) -> str:
 def record(engine: Engine, form: Form, *, example: str) -> Recording:
     """Return the runs of a form with three or four documents, in the order as entered and in all others."""
     sentence = recorded_sentence(engine)
-    finished, _ = _shuffle(engine, form)
-    first, second, third, *rest = finished.order
+    run = _shuffle(engine, form)
+    first, second, third, *rest = run.order
     exchanged = _run(engine, form, (third, second, first, *rest))
     return Recording(
         example=example,
-        question=form.question,
-        run=replace(_with_attention(engine, finished), recorded=sentence, form=None),
-        exchanged=replace(_pine_importance(exchanged), recorded=sentence, form=None),
+        run=_recorded(_with_attention(engine, run), sentence),
+        exchanged=_recorded(_pine_importance(exchanged), sentence),
     )
 
 
-def _with_attention(engine: Engine, run: FinishedRun) -> FinishedRun:
+def _recorded(run: Run, sentence: str) -> Run:
+    """Return the run with what its file holds: of each order the answers, token by token."""
+    orders = {order: OrderAnswers(answers.texts, answers.records) for order, answers in run.orders.items()}
+    return replace(run, recorded=sentence, orders=orders, caption="", first_certificate=None)
+
+
+def _with_attention(engine: Engine, run: Run) -> Run:
     """Add the attention between all tokens in the initially selected head."""
     request = attention_request(run, first_selection(run))
     *_, last = prepare_attention(engine, request).views(engine)
@@ -69,22 +76,22 @@ def _with_attention(engine: Engine, run: FinishedRun) -> FinishedRun:
     return replace(run, result=replace(run.result, traces=traces))
 
 
-def _shuffle(engine: Engine, form: Form) -> tuple[FinishedRun, InOrders]:
-    """Return the run in the order as entered with those in other orders, and the answers by order."""
+def _shuffle(engine: Engine, form: Form) -> Run:
+    """Return the run in all orders."""
     *_, last = prepare_shuffle(engine, form, count=DEFAULT_ORDERS, seed=0, controls=False).views(engine)
-    assert last.finished is not None
-    return last.finished, last.in_orders
+    assert last.run is not None
+    return last.run
 
 
-def _run(engine: Engine, form: Form, order: Sequence[int]) -> FinishedRun:
+def _run(engine: Engine, form: Form, order: Sequence[int]) -> Run:
     """Return a run with the documents in this order."""
     entries = tuple(form.entries[slot] for slot in order)
     *_, last = prepare_answers(engine, replace(form, entries=entries)).views(engine)
-    assert last.finished is not None
-    return last.finished
+    assert last.run is not None
+    return last.run
 
 
-def _pine_importance(run: FinishedRun) -> FinishedRun:
+def _pine_importance(run: Run) -> Run:
     """Return the part of a run with PINE's importance of the documents for the question.
 
     The run has all methods, because logits depend on the shape of the batch.
@@ -98,10 +105,12 @@ def _pine_importance(run: FinishedRun) -> FinishedRun:
         suffix_importance=trace.suffix_importance[:, :, queries],
         suffix_attention=None,
     )
+    answers = run.orders[run.order]
     return replace(
         run,
+        form=replace(run.form, methods=("pine",)),
         result=replace(run.result, answers={"pine": run.result.answers["pine"]}, traces={"pine": short}),
-        answer_records={"pine": run.answer_records["pine"]},
+        orders={run.order: OrderAnswers({"pine": answers.texts["pine"]}, {"pine": answers.records["pine"]})},
     )
 
 
@@ -113,24 +122,24 @@ def example_form(name: str) -> Form:
 
 def record_answers(engine: Engine, example: FormExample) -> RecordedAnswers:
     """Return the answers of an example in several orders, with the default methods."""
-    form = example.form(DEFAULT_METHODS, MAX_NEW_TOKENS)
-    run, by_order = _shuffle(engine, form)
+    run = _shuffle(engine, example.form(DEFAULT_METHODS, MAX_NEW_TOKENS))
+    positions = [answers.positions for answers in run.orders.values() if answers.positions]
     return RecordedAnswers(
         fingerprint=fingerprint(example),
         recorded=recorded_sentence(engine),
-        orders=by_order.orders,
+        orders=tuple(run.orders),
         answers=tuple(
             RecordedAnswer(
                 method=method,
                 text=output.text,
                 num_tokens=len(output.token_ids),
                 finish_reason=output.finish_reason,
-                in_orders=by_order.answers[method],
-                starts=tuple(tuple(one.starts[method].tolist()) for one in by_order.positions),
+                in_orders=tuple(answers.texts[method] for answers in run.orders.values()),
+                starts=tuple(tuple(one.starts[method].tolist()) for one in positions),
             )
             for method, output in run.result.answers.items()
         ),
-        lengths=tuple(by_order.positions[0].lengths.tolist()),
+        lengths=tuple(positions[0].lengths.tolist()),
     )
 
 
@@ -151,10 +160,10 @@ def main() -> None:
     recording = record(engines[None], example_form(arguments.example), example=arguments.example)
     arguments.file.parent.mkdir(exist_ok=True)
     write_recording(recording, arguments.file)
-    tried: list[TriedOrder] = [recording.run, *recording.run.tried]
+    orders = recording.run.orders
     for method in recording.run.answer_records:
-        texts = {one.answer_records[method].text for one in tried}
-        print(f"{method}: {len(texts)} answers in {len(tried)} orders, {sorted(texts)}")
+        texts = {answers.texts[method] for answers in orders.values()}
+        print(f"{method}: {len(texts)} answers in {len(orders)} orders, {sorted(texts)}")
     print(f"{arguments.file}: {arguments.file.stat().st_size:,} bytes")
 
 

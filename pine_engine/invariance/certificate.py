@@ -90,7 +90,7 @@ class Certificate(BaseModel):
         if not isinstance(content, dict):
             return content
         if content.get("format") != FORMAT:
-            button = "save one with the button 'Download JSON', which the page shows after a shuffle test"
+            button = "the ZIP of 'Download results' has one after a shuffle test on the page"
             raise ValueError(f"not a certificate of PINE Explorer; {button}")
         if content.get("version") == 1:
             return _convert_version_1(content)

@@ -81,8 +81,10 @@ def test_session_link_and_bundle_of_version_1_load(tmp_path: Path) -> None:
     assert found == ("Which is green?", ("vanilla", "pine"), "masks")
     assert [document.title for document in session.documents] == ["Varo", "Senna", "Orm"]
     assert from_code((VERSION_1 / "link.txt").read_text(encoding="utf-8")) == session
+    assert from_file(VERSION_1 / "bundle.zip").documents == session.documents
+    certified = from_file(VERSION_1 / "certificate.json")
+    assert (certified.methods, len(certified.documents)) == (("vanilla", "pine"), 3)
     with zipfile.ZipFile(VERSION_1 / "bundle.zip") as bundle:
         bundle.extractall(tmp_path)
-    assert from_file(tmp_path / "session.json").documents == session.documents
     assert read_request(tmp_path / "input.json", Request).question == session.question
     assert len(json.loads((tmp_path / "answers.json").read_text(encoding="utf-8"))["answers"]) == 2

@@ -49,13 +49,13 @@ def test_run_log_line_has_no_user_text(
     job = Job("compare", methods, prepare_answers, {"form": FORM})
     *_, last = sources_of(source, runs=runs).submit(job, FORM.task)[1]
     line = logged(caplog)
-    assert SENTINEL in "".join(engine.decode_tokens(last.finished.result.layout.ids))  # the control
+    assert SENTINEL in "".join(engine.decode_tokens(last.run.result.layout.ids))  # the control
     assert SENTINEL not in caplog.text
     keys = "time operation model methods prompt_tokens new_tokens orders seconds outcome shared"
     assert set(line) == set(keys.split())
     assert (line["operation"], line["model"]) == ("compare", "tiny")
     assert line["methods"] == ["vanilla", "pine", "pride:pine"]
-    result = last.finished.result
+    result = last.run.result
     assert line["prompt_tokens"] == 2 * result.layout.num_tokens
     assert line["new_tokens"] == sum(len(answer.token_ids) for answer in result.answers.values())
     assert (line["orders"], line["outcome"]) == (1, "done") and line["seconds"] > 0
@@ -111,9 +111,9 @@ def test_jobs_say_how_much_work_is_done(job: Callable[..., Any], orders: int, en
     tokens = views_of(prepare_answers, engine, FORM)
     *_, alone = tokens
     last = amounts[-1]
-    assert alone.finished is not None
+    assert alone.run is not None
     assert last.orders == orders and last.prompts == 2 * orders
-    assert last.prompt_tokens == last.prompts * alone.finished.result.layout.num_tokens
+    assert last.prompt_tokens == last.prompts * alone.run.result.layout.num_tokens
     assert last.read_s > 0 and [one.prompts for one in amounts] == sorted(one.prompts for one in amounts)
 
 

@@ -1,11 +1,14 @@
 """Finished runs of a tiny model, as the page makes them, for tests of its figures."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from pine_engine import METHODS, Engine
 from tests.support.running import views_of
-from viz.page.answers.answering import FinishedRun, prepare_answers
+from viz.figures.answer_tokens import AnswerTokens
+from viz.page.answers.answering import prepare_answers
+from viz.page.answers.run import Order, OrderAnswers, Run
 from viz.page.form.documents import Entries, entries_from
 from viz.page.form.form import Form
 from viz.page.selection import query_choices
@@ -24,14 +27,23 @@ def form_of(entries: Entries = THREE, **changes: Any) -> Form:
     return replace(form, **changes)
 
 
-def finish(engine: Engine, entries: Entries, **changes: Any) -> FinishedRun:
+def finish(engine: Engine, entries: Entries, **changes: Any) -> Run:
     """Return a run of these documents, by default under all methods."""
     *_, last = views_of(prepare_answers, engine, form_of(entries, **{"methods": tuple(METHODS)} | changes))
-    assert last.finished is not None
-    return last.finished
+    assert last.run is not None
+    return last.run
 
 
-def telling_queries(run: FinishedRun, method: str) -> list[str]:
+def with_orders(run: Run, *answers: tuple[Order, Mapping[str, AnswerTokens]]) -> Run:
+    """Return the run with these answers token by token, in these orders besides its own."""
+    records = {run.order: run.answer_records} | dict(answers)
+    texts = {order: {name: one.text for name, one in by_name.items()} for order, by_name in records.items()}
+    return replace(
+        run, orders={order: OrderAnswers(texts[order], by_name) for order, by_name in records.items()}
+    )
+
+
+def telling_queries(run: Run, method: str) -> list[str]:
     """Return queries of each kind: all documents, and both ends of the question and of the answer."""
     values = [value for _, value in query_choices(run, method)]
     question = run.result.layout.num_documents

@@ -1,7 +1,6 @@
 """Cards of a shuffle: the verdict, and the answer of a selected cell."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pine_engine as pine
@@ -10,7 +9,6 @@ from viz.drawing.identity import ink_on
 from viz.drawing.markup import render
 from viz.drawing.text import format_difference, format_value, visible_text
 from viz.figures.frame import document_segments
-from viz.figures.positions_by_order import DocumentPositions
 from viz.figures.shuffle import answer_color, answer_letter, answer_numbers
 
 Methods = Sequence["pine.Method"]
@@ -122,15 +120,3 @@ def _describe_difference(cell: "pine.OrderComparison") -> str:
         for text in (cell.token_text, cell.reference_token_text)
     )
     return f"token {cell.first_difference + 1}: {token} (reference: {reference})"
-
-
-@dataclass(frozen=True)
-class InOrders:
-    """Answers to one request in several document orders."""
-
-    orders: tuple[tuple[int, ...], ...]  # document, as entered, in each slot of each order
-    answers: Mapping[str, tuple[str, ...]]  # in the first of these orders, by method; others are not computed
-    positions: tuple[DocumentPositions, ...] = ()  # in the first of these orders; empty if they are not known
-    recorded: Mapping[tuple[int, ...], str] = field(default_factory=dict)  # model, by recorded order
-    replaced: frozenset[tuple[str, tuple[int, ...]]] = frozenset()
-    """Methods and orders in which another answer was recorded, with another dtype."""

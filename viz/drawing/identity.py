@@ -1,6 +1,6 @@
 """Letter, color and border of each document as entered, the same in all figures and orders."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -20,6 +20,11 @@ _DOCUMENT_COLORS = (
 )
 _BORDERS = ("solid", "dashed", "double", "dotted")
 _LABELS = {"prefix": "prefix", "suffix": "question", "decoded": "answer"}
+
+
+def order_name(order: Iterable[int]) -> str:
+    """Return the letters of the documents in an order: "C A B"."""
+    return " ".join(map(document_letter, order))
 
 
 def relative_luminance(color: str) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.drawing.identity import document_letter
+from viz.drawing.identity import order_name
 from viz.figures.frame import FloatArray, method_labels, new_figure
 from viz.theme import line_style
 
@@ -39,7 +39,7 @@ def plot_logprob_by_order(
             mode="markers",
             name=name,
             marker={**line_style(index)["marker"], "size": 11, "opacity": 0.65},
-            customdata=[" ".join(map(document_letter, rows[number].order)) for number in numbers],
+            customdata=[order_name(rows[number].order) for number in numbers],
             hovertemplate="%{y}, order %{customdata}: %{x:.4g} nats<extra></extra>",
             meta={"x": [{"tried": number, "method": method} for number in numbers]},
         )

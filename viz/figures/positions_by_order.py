@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.drawing.identity import document_letter
+from viz.drawing.identity import order_name
 from viz.figures.frame import document_segments, method_labels, new_figure
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.figures.positions import MASKED, IntArray, at_place, document_bars
@@ -92,7 +92,7 @@ def plot_document_positions(
     )
     figure.add_traces(_bars(orders[0], names))
     figure.frames = [go.Frame(data=_bars(one, names), name=str(index)) for index, one in enumerate(orders)]
-    letters = [" ".join(map(document_letter, one.order)) for one in orders]
+    letters = [order_name(one.order) for one in orders]
     steps = [
         {"method": "animate", "label": label, "args": [[str(index)], _MOVE]}
         for index, label in enumerate(letters)

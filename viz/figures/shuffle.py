@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.drawing.identity import document_letter, ink_on
+from viz.drawing.identity import document_letter, ink_on, order_name
 from viz.drawing.text import format_difference, shorten
 from viz.figures.frame import FloatArray, add_cells, method_labels, new_figure, plain
 
@@ -89,7 +89,7 @@ def plot_answers(
         hover="order %{y}, %{x}: %{text}<br>%{customdata}",
         meta={**selections, "cells": contents},
     )
-    letters = [" ".join(map(document_letter, order)) for order in orders]
+    letters = [order_name(order) for order in orders]
     figure.update_yaxes(tickvals=list(range(len(rows))), ticktext=letters)
     return figure
 

@@ -13,7 +13,8 @@ import pine_engine as pine
 from pine_engine.errors import InputError
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, planned
-from viz.page.answers.answering import REDRAW_S, FinishedRun, progress_sentence
+from viz.page.answers.answering import REDRAW_S, progress_sentence
+from viz.page.answers.run import Run
 from viz.page.jobs.meter import Meter
 from viz.page.selection import Selection, shown_place
 
@@ -31,7 +32,7 @@ class AttentionRequest:
     layer: int
     head: int
 
-    def is_of(self, run: FinishedRun) -> bool:
+    def is_of(self, run: Run) -> bool:
         """Check whether the weights are of the prompt and the model of a run."""
         return (self.layout, self.model) == (run.result.layout, run.model)
 
@@ -55,13 +56,13 @@ class AttentionView:
         return bool(self.weights)
 
 
-def attention_request(run: FinishedRun, selection: Selection) -> AttentionRequest:
+def attention_request(run: Run, selection: Selection) -> AttentionRequest:
     """Return vanilla and the selected method (or PINE) in the selected head; for a mean see shown_place."""
     other = "pine" if selection.method == "vanilla" else selection.method
     return AttentionRequest(run.result.layout, run.model, ("vanilla", other), *shown_place(run, selection))
 
 
-def recorded_attention(run: FinishedRun) -> AttentionView | None:
+def recorded_attention(run: Run) -> AttentionView | None:
     """Return the weights recorded with the run; None for a run of this session."""
     total = run.result.layout.num_tokens
     kept = {name: trace.token_weights[0] for name, trace in run.result.traces.items() if trace.token_weights}

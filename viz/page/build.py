@@ -9,17 +9,16 @@ import gradio as gr
 
 from viz.cards.tutorial import explanations_html
 from viz.drawing.markup import empty_panel
-from viz.page.answers.answering import FinishedRun
-from viz.page.answers.cards import Shown
 from viz.page.answers.choosing import bind_choices
 from viz.page.answers.recordings import tutorial_recording
+from viz.page.answers.run import Run, Shown
 from viz.page.answers.workspace import Workspace, bind_scores, bind_workspace
 from viz.page.api.calls import add_api
 from viz.page.common.disk import Disk
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT, bind
-from viz.page.counting import bind_counting
+from viz.page.counting import Counting, bind_counting
 from viz.page.evaluate import evaluate_tab
 from viz.page.files.data_sets import OWN
 from viz.page.files.reading_files import FileReader
@@ -41,10 +40,10 @@ from viz.page.internals import (
 from viz.page.jobs.loading import Status
 from viz.page.jobs.sources import Choice, Sources
 from viz.page.model_choice import OPEN, bind_picker, build_picker
-from viz.page.position_sweep import sweep_tab
+from viz.page.position_sweep import bind_sweep, build_sweep
 from viz.page.selection import first_selection
 from viz.page.serving.sessions import on_unload
-from viz.page.share import share_tab
+from viz.page.share import bind_share, build_share
 from viz.page.shuffle import shuffle_tab
 from viz.page.tutorial import tutorial_tab
 from viz.page.why import why_html
@@ -82,7 +81,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as tabs:
             with gr.Tab("See it") as see_it:
                 workspace = Workspace(examples, settings)
-                shuffle_event, certificate, shuffled = shuffle_tab(workspace, sources, chosen, settings, disk)
+                shuffle_event, drawn = shuffle_tab(workspace, sources, chosen, settings)
             with gr.Tab(WHY):
                 why = gr.HTML(empty_panel("Loading figures…"), elem_id="why")
             with gr.Tab(LAB), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
@@ -91,7 +90,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                     inside = build_internals(workspace.finished)
                     bind_internals(inside, sources, chosen)
                 with gr.Tab("Position sweep"):
-                    sweep = sweep_tab(workspace, examples, sources, chosen, settings)
+                    sweep = build_sweep(examples)
                 with gr.Tab("Evaluate"):
                     evaluate_tab(page, sources, chosen, settings, disk, reader)
             with gr.Tab(TUTORIAL):
@@ -100,29 +99,21 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         timer = gr.Timer(1.0)
         stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js
 
-        bind_choices(workspace, examples)
+        bind_choices(workspace)
         run_event = bind_workspace(workspace, sources, chosen, settings, reader)
         bind_scores(workspace)
-        events = [run_event, shuffle_event, sweep.event]
-        bind_counting(
-            workspace,
-            sweep,
-            sources,
-            settings,
-            chosen=chosen,
-            ready=ready,
-            stale=stale,
-            runs=events,
-        )
+        counting = Counting(workspace, sweep, stale, sources, settings)
+        events = [run_event, shuffle_event, bind_sweep(sweep, workspace, sources, chosen, settings)]
+        bind_counting(counting, chosen=chosen, ready=ready, runs=events)
         with see_it:
             runs = [run_event, shuffle_event]
-            opened = share_tab(workspace, inside, page, settings, disk, certificate, runs)
+            opened = bind_share(build_share(workspace, inside), page, settings, disk, runs)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
         _bind_drawings(tabs, [recorded, *runs], Drawings(why, tutorial, inside))
         for trigger in (page.load, timer.tick, chosen.change):
             trigger(bind(look, sources), chosen, [model, ready, timer], **STATE_EVENT)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
-        page.unload(on_unload(page, [workspace.finished, shuffled, inside.attended]))
+        page.unload(on_unload(page, [workspace.finished, workspace.shown, drawn, inside.attended]))
         # A disconnect is not reported for calls outside of the queue.
         page.queue(api_open=False)
     assert isinstance(page, GuardedBlocks)
@@ -166,7 +157,7 @@ def _bind_drawings(tabs: gr.Tabs, runs: Sequence[Any], drawings: Drawings) -> No
     follow(inside, opened)
 
 
-def show_open(drawings: Drawings, run: FinishedRun | None, view: View) -> Any:
+def show_open(drawings: Drawings, run: Run | None, view: View) -> Any:
     """Return the updates of the open tab, if it shows nothing or an earlier run."""
     if view.page_tab not in view.stale:
         return gr.skip()
@@ -178,7 +169,7 @@ def show_open(drawings: Drawings, run: FinishedRun | None, view: View) -> Any:
     return show_run(drawings.inside, run, view) or gr.skip()
 
 
-def after_run(drawings: Drawings, run: FinishedRun | None, view: View, wanted: dict[str, Any]) -> Any:
+def after_run(drawings: Drawings, run: Run | None, view: View, wanted: dict[str, Any]) -> Any:
     """Select the first query of a new run, and show the run in the open tab."""
     view.stale |= {WHY, LAB}
     view.selection = None if run is None else first_selection(run).picked(wanted, run)

@@ -7,36 +7,37 @@ import shlex
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pine_engine as pine
 from pine_engine.engine.events import Answer, trace_report
-from pine_engine.invariance.certificate import FILE_NAME, REPRODUCE_COMMAND
+from pine_engine.invariance.certificate import FILE_NAME, REPRODUCE_COMMAND, Certificate
+from pine_engine.invariance.platform_facts import ASPECTS
 from pine_engine.methods.table import METHODS
+from viz.cards.certificate import certificate_page
 from viz.cards.tutorial import run_html
-from viz.drawing.identity import document_letter, document_segment
+from viz.drawing.identity import document_segment, order_name
 from viz.drawing.markup import FIGURE_SCRIPTS, figure_styles
 from viz.drawing.picture import Numbers
 from viz.export.numbers import as_csv, figure_numbers, picture_numbers
 from viz.export.standalone import packed_json, pictures_page
 from viz.figures.answer_tokens import AnswerTokens
-from viz.page.answers.answering import FinishedRun
-from viz.page.certificate_files import PAGE_NAME
+from viz.page.answers.run import Run
 from viz.page.common.theme import PLOTLY
 from viz.page.form.documents import entries_from
-from viz.page.form.form import Form, form_request
+from viz.page.form.form import form_request
 from viz.page.internals_figures import DRAWING, TABS, TabContent
 from viz.page.selection import Selection, as_picks
-from viz.page.session import session_of, to_json
+from viz.page.session import SESSION_NAME, session_of, to_json
 
 NAME = "pine-explorer-run.zip"
+CERTIFICATE_PAGE = "certificate.html"
 
 MAX_BYTES = 40_000_000  # maximum bytes of all files, unpacked; the rest is left out and named in README.txt
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # time of every file in the ZIP, so that equal runs give equal bytes
 _ABOUT = {
     "README.txt": "this file",
-    "session.json": "your input; load it with \u201cOpen session\u201d",
+    SESSION_NAME: "your input; load it with \u201cOpen session\u201d",
     "input.json": "question and documents, for the command below",
     "answers.json": "answers: text, tokens, log-probabilities (nats), time (s)",
     "answers.csv": "all answer tokens, one per row",
@@ -44,58 +45,61 @@ _ABOUT = {
     "report.json": "positions, importance and attention of the last prompt token, by method, layer and head",
     "pictures.html": "all charts with data (works offline)",
     FILE_NAME: f"reproducibility certificate; verify with `{REPRODUCE_COMMAND}`",
-    PAGE_NAME: "printable certificate",
+    CERTIFICATE_PAGE: "printable certificate",
     "numbers/": "data of each chart (CSV and JSON)",
 }
 
 
 def bundle(
-    run: FinishedRun,
+    run: Run,
     selection: Selection,
     *,
     accepted: str,
-    certificate: Path | None,
     date: datetime.date | None = None,  # default: today
     max_bytes: int = MAX_BYTES,
 ) -> bytes:
-    """Return the ZIP of a run of this session, with the certificate of its shuffle test, if any."""
-    assert run.form is not None, "a recorded run has no form"
+    """Return the ZIP of a run of this session, with its certificate if it is a shuffle test."""
     kept: dict[str, bytes] = {}
     left_out = []
-    for name, content in _files(run, run.form, selection, accepted, certificate):
+    for name, content in _files(run, selection, accepted):
         if sum(map(len, kept.values())) + len(content) <= max_bytes:
             kept[name] = content
         else:
             left_out.append(name)
     date = date or datetime.datetime.now(datetime.UTC).date()
-    readme = _readme(run, run.form, list(kept), left_out, date)
-    return _zipped({"README.txt": readme.encode()} | kept)
+    return _zipped({"README.txt": _readme(run, list(kept), left_out, date).encode()} | kept)
 
 
-def _files(
-    run: FinishedRun, form: Form, selection: Selection, accepted: str, certificate: Path | None
-) -> Iterator[tuple[str, bytes]]:
+def _files(run: Run, selection: Selection, accepted: str) -> Iterator[tuple[str, bytes]]:
     """Iterate over names and contents, the most important first."""
+    form = run.form
     session = session_of(form, accepted=accepted, ran=True, selection=as_picks(selection))
-    yield "session.json", to_json(session).encode()
+    yield SESSION_NAME, to_json(session).encode()
     by_slot = replace(form, entries=entries_from([(entry.title, entry.text) for entry in form.entries]))
     yield "input.json", form_request(by_slot).model_dump_json(indent=2).encode()
     source = {"model": run.model, "dtype": run.dtype}
     answers = [_answer(answer, run.answer_records[name]) for name, answer in run.result.answers.items()]
     yield "answers.json", _json(source | {"answers": answers})
     yield "answers.csv", as_csv(_tokens(run)).encode()
-    if run.tried:
+    if run.other_orders:
         yield "orders.csv", as_csv(_orders(run)).encode()
-    if run.tried and certificate is not None:
-        yield from ((name, (certificate / name).read_bytes()) for name in (FILE_NAME, PAGE_NAME))
+    if certificate := run.certificate:
+        yield FILE_NAME, (certificate.model_dump_json(indent=2) + "\n").encode()
+        yield CERTIFICATE_PAGE, _certificate_page(certificate).encode()
     drawn = {label: DRAWING[tab](run, selection) for tab, label in TABS if tab in DRAWING}
-    yield "pictures.html", _pictures(run, form, drawn).encode()
+    yield "pictures.html", _pictures(run, drawn).encode()
     for tab in drawn.values():
         for each in (*picture_numbers(tab.html), *map(figure_numbers, tab.figures.values())):
             yield f"numbers/{each.name}.csv", as_csv(each).encode()
             columns = {"name": each.name, "caption": each.caption, "columns": each.columns}
             yield f"numbers/{each.name}.json", _json(columns | {"rows": each.rows})
     yield "report.json", _json(source | trace_report(run.result))
+
+
+def _certificate_page(certificate: Certificate) -> str:
+    platform = certificate.platform
+    facts = {name: str(getattr(platform, field) or "unknown") for field, name in ASPECTS.items()}
+    return certificate_page(certificate, facts=facts, styles=figure_styles())
 
 
 def _answer(answer: Answer, record: AnswerTokens) -> dict[str, Any]:
@@ -118,7 +122,7 @@ def _answer(answer: Answer, record: AnswerTokens) -> dict[str, Any]:
     }
 
 
-def _tokens(run: FinishedRun) -> Numbers:
+def _tokens(run: Run) -> Numbers:
     return Numbers(
         ("method", "token", "text", "token id", "log-probability (nats)"),
         tuple(
@@ -131,23 +135,23 @@ def _tokens(run: FinishedRun) -> Numbers:
     )
 
 
-def _orders(run: FinishedRun) -> Numbers:
+def _orders(run: Run) -> Numbers:
     return Numbers(
         ("order", "method", "answer"),
         tuple(
-            (tried.label, method, record.text)
-            for tried in run.tried
-            for method, record in tried.answer_records.items()
+            (order_name(order), method, text)
+            for order, answers in run.orders.items()
+            for method, text in answers.texts.items()
         ),
     )
 
 
-def _pictures(run: FinishedRun, form: Form, drawn: Mapping[str, TabContent]) -> str:
-    texts = [(document_segment(entry.letter), entry.text) for entry in form.entries]
+def _pictures(run: Run, drawn: Mapping[str, TabContent]) -> str:
+    texts = [(document_segment(entry.letter), entry.text) for entry in run.form.entries]
     answers = {METHODS[method].label: answer.text for method, answer in run.result.answers.items()}
     return pictures_page(
         [(heading, tab.html, list(map(packed_json, tab.figures.values()))) for heading, tab in drawn.items()],
-        run=run_html(form.question, texts, answers),
+        run=run_html(run.form.question, texts, answers),
         title="Charts of one run",
         about=f"{run.model}, {run.dtype}. This page works offline.",
         styles=figure_styles(),
@@ -155,10 +159,9 @@ def _pictures(run: FinishedRun, form: Form, drawn: Mapping[str, TabContent]) -> 
     )
 
 
-def _readme(run: FinishedRun, form: Form, names: list[str], left_out: list[str], date: datetime.date) -> str:
+def _readme(run: Run, names: list[str], left_out: list[str], date: datetime.date) -> str:
     """Describe the content of the ZIP, its origin and how to reproduce it."""
     listed = {name.partition("/")[0] + "/" if "/" in name else name for name in ["README.txt", *names]}
-    order = " ".join(map(document_letter, run.order))
     lines = [
         "PINE Explorer: results of one run",
         "",
@@ -166,16 +169,16 @@ def _readme(run: FinishedRun, form: Form, names: list[str], left_out: list[str],
         f"Dtype      {run.dtype}",
         f"Program    PINE Explorer {pine.__version__}",
         f"Created    {date.isoformat()} (UTC)",
-        f"Documents  {len(run.order)}, as {order}",
+        f"Documents  {len(run.order)}, as {order_name(run.order)}",
         f"Methods    {', '.join(METHODS[name].label for name in run.result.answers)}",
         "",
         "Files",
         *(f"  {name:<17}  {about}" for name, about in _ABOUT.items() if name in listed),
         "",
         "To reproduce the answers, run in this folder:",
-        f"  {_command(run, form)}",
+        f"  {_command(run)}",
     ]
-    if form.row.has_letters and list(run.order) != sorted(run.order):
+    if run.form.row.has_letters and list(run.order) != sorted(run.order):
         lines.append("  Note: the command labels documents by slot; here they were moved after labeling.")
     if left_out:
         most = f"{MAX_BYTES / 1e6:.0f} MB"
@@ -183,12 +186,12 @@ def _readme(run: FinishedRun, form: Form, names: list[str], left_out: list[str],
     return "\n".join(lines) + "\n"
 
 
-def _command(run: FinishedRun, form: Form) -> str:
+def _command(run: Run) -> str:
     return shlex.join(
         [
             *("python", "-m", "pine_engine", "compare", "input.json"),
-            *("--methods", ",".join(form.methods)),
-            *("--max-new-tokens", str(form.max_new_tokens)),
+            *("--methods", ",".join(run.form.methods)),
+            *("--max-new-tokens", str(run.form.max_new_tokens)),
             *("--model", run.address),
             *("--dtype", run.dtype),
         ]

@@ -1,6 +1,7 @@
 """Updates after a change of the form: token counts, time estimates, out-of-date results."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -8,15 +9,17 @@ import gradio as gr
 import pine_engine as pine
 from pine_engine.errors import PineError
 from pine_engine.scheduling.work import Work, planned
-from viz.page.answers.stale import Origin, stale_html
+from viz.page.answers.run import Inputs, Shown
+from viz.page.answers.stale import ignored_by, stale_html
 from viz.page.answers.workspace import Workspace
 from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
-from viz.page.common.widgets import PRIVATE_EVENT
+from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.form.checks import too_long
 from viz.page.form.examples import example_of
 from viz.page.form.form import Form, TokenCount, count_tokens, read_form
 from viz.page.form.options import number_of_orders, with_controls
+from viz.page.jobs.job_bar import JobBar, Updates
 from viz.page.jobs.sources import Choice, Sources
 from viz.page.position_sweep import SweepTab, compared_methods
 
@@ -53,83 +56,32 @@ def planned_jobs(
     )
 
 
-def bind_counting(
-    page: Workspace,
-    sweep: SweepTab,
-    sources: Sources,
-    settings: HostSettings,
-    *,
-    chosen: gr.State,
-    ready: gr.State,
-    stale: gr.HTML,
-    runs: Sequence[Any],
-) -> None:
+@dataclass(frozen=True)
+class Counting:
+    """Parts of the page that show lengths, times and problems of the form; `stale` is that of Internals."""
+
+    page: Workspace
+    sweep: SweepTab
+    stale: gr.HTML
+    sources: Sources
+    settings: HostSettings
+
+    @property
+    def bars(self) -> tuple[JobBar, JobBar, JobBar]:
+        """Bars of one order, all orders and the sweep."""
+        return self.page.bar, self.page.shuffle_bar, self.sweep.bar
+
+
+def bind_counting(counting: Counting, *, chosen: gr.State, ready: gr.State, runs: Sequence[Any]) -> None:
     """Connect the token count and the estimates to each change and to the events of a run."""
-    bars = (page.bar, page.shuffle_bar, sweep.bar)
-
-    def problem(why: str, num_documents: int) -> dict[Any, Any]:
-        alone = "" if num_documents > 1 else notice(ONE_ORDER, kind="note")
-        cleared = {bar.estimate: "" for bar in bars} if why else {}
-        return cleared | {
-            page.problem: notice(why, kind="error") if why else alone,
-            page.bar.run: gr.update(interactive=not why),
-            page.shuffle_bar.run: gr.update(interactive=not why and num_documents > 1),
-        }
-
-    def count(form: Form, engine: "pine.Engine", orders: int, controls: bool) -> tuple[dict[Any, Any], str]:
-        counted = count_tokens(form, engine)
-        counts = ["" if length is None else f"{length:,} tokens" for length in counted.documents]
-        works = planned_jobs(form, counted.total, orders=orders, controls=controls, settings=settings)
-        speed = sources.runs.speed(engine.model_name)
-        updates: dict[Any, Any] = {
-            page.total: notice(total_sentence(counted, form.max_new_tokens), kind="count"),
-            page.editor.cards: gr.update(counts=counts),
-        }
-        labels = ("This order", f"{works[1].orders} orders", "")
-        for bar, work, label in zip(bars, works, labels, strict=True):
-            updates[bar.estimate] = notice(speed.estimate(work, label), kind="count")
-        if len(form.entries) < 2:
-            updates[page.shuffle_bar.estimate] = ""
-        return updates, too_many_tokens(counted, form.max_new_tokens, settings)
-
-    def follow(
-        choice: Choice | None,
-        orders: float,
-        controls: bool,
-        origin: Origin | None,
-        swept: Origin | None,
-        *values: Any,
-    ) -> Any:
-        form = read_form(*values)
-        updates: dict[Any, Any] = {}
-        why = ""
-        try:
-            if engine := sources.now(form.task, choice):
-                updates, why = count(form, engine, int(orders), controls)
-            form.check()
-        except PineError as error:
-            why = explain(error)
-        job = page.shuffle_bar if len(form.entries) > 1 else page.bar
-        note = stale_html(origin, form, choice, press="" if why else job.run.elem_id or "")
-        updates |= problem(why, len(form.entries)) | {
-            page.stale: note,
-            stale: note,
-            sweep.stale: stale_html(swept, form, choice, press=sweep.bar.run.elem_id or ""),
-        }
-        example = example_of(form)
-        if note:
-            updates[page.note] = ""  # a remark about the example
-        elif example and example.note:
-            updates[page.note] = notice(example.note, kind="note")
-        return updates
-
-    inputs = [chosen, page.num_orders, page.controls, page.origin]
-    inputs += [sweep.origin, *page.inputs]
-    outputs = [page.total, page.editor.cards, page.problem, page.bar.run, page.shuffle_bar.run, page.note]
-    outputs += [*(bar.estimate for bar in bars), page.stale, sweep.stale, stale]
+    page, sweep = counting.page, counting.sweep
     paused = gr.Button(visible="hidden", elem_id="count-form")  # pressed by assets/typing.js
     picked: list[Any] = [page.task, page.instruction, page.methods, page.length]
     picked += [page.num_orders, page.controls, ready, page.origin, sweep.origin]
+    inputs = [chosen, page.num_orders, page.controls, page.shown, sweep.origin, *page.inputs]
+    outputs = [page.total, page.editor.cards, page.problem, page.bar.run, page.shuffle_bar.run, page.note]
+    outputs += [*(bar.estimate for bar in counting.bars), page.stale, sweep.stale, counting.stale]
+    follow = bind(follow_form, counting)
     gr.on(
         [paused.click, page.editor.cards.input, *(widget.change for widget in picked)],
         follow,
@@ -140,3 +92,71 @@ def bind_counting(
     )
     for event in runs:
         event.then(follow, inputs, outputs, **PRIVATE_EVENT)
+
+
+def follow_form(
+    counting: Counting,
+    model: Choice | None,
+    orders: float,
+    controls: bool,
+    shown: Shown,
+    swept: Inputs | None,
+    *values: Any,
+) -> Updates:
+    """Return the updates after a change of the form."""
+    page, sweep, form = counting.page, counting.sweep, read_form(*values)
+    updates: Updates = {}
+    why = ""
+    try:
+        if engine := counting.sources.now(form.task, model):
+            updates, why = count_form(counting, form, engine, int(orders), controls)
+        form.check()
+    except PineError as error:
+        why = explain(error)
+    job = page.shuffle_bar if len(form.entries) > 1 else page.bar
+    inputs, press = (form, model), "" if why else job.run.elem_id or ""
+    note = stale_html(shown.inputs, inputs, press=press, ignored=ignored_by(shown))
+    updates |= show_problem(counting, why, len(form.entries)) | {
+        page.stale: note,
+        counting.stale: note,
+        sweep.stale: stale_html(swept, inputs, press=sweep.bar.run.elem_id or ""),
+    }
+    example = example_of(form)
+    if note:
+        updates[page.note] = ""  # a remark about the example
+    elif example and example.note:
+        updates[page.note] = notice(example.note, kind="note")
+    return updates
+
+
+def count_form(
+    counting: Counting, form: Form, engine: "pine.Engine", orders: int, controls: bool
+) -> tuple[Updates, str]:
+    """Return the updates of the lengths and times of a form, and why its prompt does not fit, or ""."""
+    page, settings = counting.page, counting.settings
+    counted = count_tokens(form, engine)
+    counts = ["" if length is None else f"{length:,} tokens" for length in counted.documents]
+    works = planned_jobs(form, counted.total, orders=orders, controls=controls, settings=settings)
+    speed = counting.sources.runs.speed(engine.model_name)
+    updates: Updates = {
+        page.total: notice(total_sentence(counted, form.max_new_tokens), kind="count"),
+        page.editor.cards: gr.update(counts=counts),
+    }
+    labels = ("This order", f"{works[1].orders} orders", "")
+    for bar, work, label in zip(counting.bars, works, labels, strict=True):
+        updates[bar.estimate] = notice(speed.estimate(work, label), kind="count")
+    if len(form.entries) < 2:
+        updates[page.shuffle_bar.estimate] = ""
+    return updates, too_many_tokens(counted, form.max_new_tokens, settings)
+
+
+def show_problem(counting: Counting, why: str, num_documents: int) -> Updates:
+    """Return the updates that state why the form cannot be run, if so, and disable its buttons."""
+    page = counting.page
+    alone = "" if num_documents > 1 else notice(ONE_ORDER, kind="note")
+    cleared: Updates = {bar.estimate: "" for bar in counting.bars} if why else {}
+    return cleared | {
+        page.problem: notice(why, kind="error") if why else alone,
+        page.bar.run: gr.update(interactive=not why),
+        page.shuffle_bar.run: gr.update(interactive=not why and num_documents > 1),
+    }

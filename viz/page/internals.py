@@ -12,13 +12,11 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.tasks import USUAL_TASK
 from pine_engine.scheduling.runs import Job
 from viz.drawing.identity import legend
 from viz.drawing.markup import empty_panel
 from viz.drawing.text import shorten
-from viz.page.answers.answering import FinishedRun
-from viz.page.answers.recordings import question_of, tutorial_recording
+from viz.page.answers.run import Run
 from viz.page.attention_job import AttentionView, attention_request, prepare_attention
 from viz.page.common.failures import first_problem, notice
 from viz.page.common.widgets import PRIVATE_EVENT, bind, build_figure, figure_value
@@ -148,7 +146,7 @@ def new_picks(sent: str, heard: int) -> list[tuple[int, dict[str, Any]]]:
     return [(number, what) for number, what in picks if number > heard]
 
 
-def after_pick(run: FinishedRun, selection: Selection, what: Mapping[str, Any]) -> tuple[Selection, str]:
+def after_pick(run: Run, selection: Selection, what: Mapping[str, Any]) -> tuple[Selection, str]:
     """Return the selection after a change from the browser (untrusted), and its announcement or ""."""
     if what.get("clear"):
         return first_selection(run), ""
@@ -164,7 +162,7 @@ def after_pick(run: FinishedRun, selection: Selection, what: Mapping[str, Any]) 
 
 
 def after_control(
-    run: FinishedRun, selection: Selection, method: str, query: str, layer: str, head: str
+    run: Run, selection: Selection, method: str, query: str, layer: str, head: str
 ) -> Selection:
     """Return the selection after a change of a dropdown, whose values gradio has validated."""
     place = {"layer": layer, "head": head}
@@ -182,13 +180,13 @@ def spoken(label: str) -> str:
     return str(Markup('<p role="status" class="visually-hidden">{}</p>').format(label and f"Query: {label}"))
 
 
-def summary_html(run: FinishedRun) -> str:
+def summary_html(run: Run) -> str:
     """Render the run: its origin, and the documents in its order."""
     documents = run_documents(run)
     titles = [title or segment.name for segment, title in zip(documents, run.titles, strict=True)]
     tokens = f"{run.result.layout.num_tokens:,} prompt tokens"
     source = run.recorded or f"Last run: {run.model}, {run.dtype}"
-    question = shorten(question_of(run, tutorial_recording()), 80)
+    question = shorten(run.form.question, 80)
     quoted = f"“\u2068{question}\u2069” " if question else ""  # isolated from the rest of the line
     sentence = f"{quoted}{source}: {tokens}."
     content = legend(documents, titles) + notice(sentence, kind="count")
@@ -269,7 +267,7 @@ def follow(tab: Internals, event: Any) -> None:
     event.then(bind(draw_if_open, tab), tab.read, tab.shown, **PRIVATE_EVENT)
 
 
-def show_selection(tab: Internals, run: FinishedRun, selection: Selection) -> Updates:
+def show_selection(tab: Internals, run: Run, selection: Selection) -> Updates:
     """Return the updates of the dropdowns."""
     num_layers, num_heads = layers_and_heads(run)
     choices = {
@@ -284,7 +282,7 @@ def show_selection(tab: Internals, run: FinishedRun, selection: Selection) -> Up
     }
 
 
-def show_run(tab: Internals, run: FinishedRun | None, view: View) -> Updates:
+def show_run(tab: Internals, run: Run | None, view: View) -> Updates:
     """Return the updates that show a run, without drawings."""
     if run is None or view.selection is None:
         return {}
@@ -293,7 +291,7 @@ def show_run(tab: Internals, run: FinishedRun | None, view: View) -> Updates:
     return show_selection(tab, run, view.selection) | shown | dict.fromkeys(tab.drawings, "")
 
 
-def draw(tab: Internals, run: FinishedRun | None, view: View, attended: AttentionView | None) -> Any:
+def draw(tab: Internals, run: Run | None, view: View, attended: AttentionView | None) -> Any:
     """Return the updates that draw the open tab of figures; none if a newer event has started."""
     if run is None or view.selection is None:
         return gr.skip()
@@ -307,14 +305,12 @@ def draw(tab: Internals, run: FinishedRun | None, view: View, attended: Attentio
     return updates if view.begun == begun else gr.skip()
 
 
-def draw_if_open(tab: Internals, run: FinishedRun | None, view: View, attended: AttentionView | None) -> Any:
+def draw_if_open(tab: Internals, run: Run | None, view: View, attended: AttentionView | None) -> Any:
     """Return the updates of `draw` while the tab of the page is open."""
     return draw(tab, run, view, attended) if view.page_tab == LAB else gr.skip()
 
 
-def take_picks(
-    tab: Internals, sent: str, run: FinishedRun | None, view: View, attended: AttentionView | None
-) -> Any:
+def take_picks(tab: Internals, sent: str, run: Run | None, view: View, attended: AttentionView | None) -> Any:
     """Apply new selections of the browser, and draw."""
     picks = new_picks(sent, view.heard)
     if not picks:
@@ -331,7 +327,7 @@ def take_picks(
 
 
 def take_controls(
-    tab: Internals, run: FinishedRun | None, view: View, attended: AttentionView | None, *values: Any
+    tab: Internals, run: Run | None, view: View, attended: AttentionView | None, *values: Any
 ) -> Any:
     """Apply a change of a dropdown, and draw."""
     if run is None or view.selection is None or None in values:
@@ -346,7 +342,7 @@ def open_tab(tab: Internals, event: gr.EventData, run: Any, view: View, attended
     return draw(tab, run, view, attended)
 
 
-def begin_attention(tab: Internals, run: FinishedRun | None, view: View) -> ButtonJob:
+def begin_attention(tab: Internals, run: Run | None, view: View) -> ButtonJob:
     """Return the job that computes token-level attention. Raises InputError before the first run."""
     if run is None or view.selection is None:
         raise InputError("No run yet. Click Run first.")
@@ -354,7 +350,7 @@ def begin_attention(tab: Internals, run: FinishedRun | None, view: View) -> Butt
     return ButtonJob(
         job=Job("attention", request.methods, prepare_attention, {"request": request}),
         show=lambda view: {tab.attended: view} if view.weights else {},
-        task=run.form.task if run.form else USUAL_TASK,
+        task=run.form.task,
         cleared={},
     )
 

@@ -10,6 +10,7 @@ import pine_engine as pine
 import viz
 from viz.cards.compare import answers_picture
 from viz.cards.tutorial import CONTENT, paragraphs
+from viz.drawing.identity import order_name
 from viz.drawing.markup import empty_panel, render
 from viz.drawing.picture import switch
 from viz.drawing.text import format_percent, join_words, shorten
@@ -17,7 +18,7 @@ from viz.figures.answer_attention import NO_TOKENS
 from viz.figures.answer_tokens import AnswerTokens, comparison_step
 from viz.figures.frame import document_labels
 from viz.figures.head_decisiveness import decisiveness, most_decisive
-from viz.page.answers.answering import FinishedRun
+from viz.page.answers.run import Run
 from viz.page.attention_job import AttentionView, attention_request, recorded_attention
 from viz.page.common.failures import notice
 from viz.page.selection import (
@@ -86,7 +87,7 @@ def _switch(label: str, name: str, options: Mapping[Any, str], chosen: object) -
 # Attention
 
 
-def draw_attention(run: FinishedRun, selection: Selection, attended: AttentionView | None) -> TabContent:
+def draw_attention(run: Run, selection: Selection, attended: AttentionView | None) -> TabContent:
     """Draw the last result if it belongs to this run, else the weights recorded with the run."""
     request = attention_request(run, selection)
     if attended is None or not attended.request.is_of(run):
@@ -118,7 +119,7 @@ def draw_attention(run: FinishedRun, selection: Selection, attended: AttentionVi
 # Masks
 
 
-def draw_masks(run: FinishedRun, selection: Selection) -> TabContent:
+def draw_masks(run: Run, selection: Selection) -> TabContent:
     """Draw the prompt token by token, with the methods of the tutorial, run or not: masks need no model."""
     rows = [row for row in pine.METHODS.values() if row.in_tutorial or row.name in run.result.traces]
     shown = [row for row in rows if row.has_plan]
@@ -147,7 +148,7 @@ def draw_masks(run: FinishedRun, selection: Selection) -> TabContent:
 # Positions
 
 
-def draw_positions(run: FinishedRun, selection: Selection) -> TabContent:
+def draw_positions(run: Run, selection: Selection) -> TabContent:
     """Draw the documents for one query by layer or head and by method, and for all documents."""
     place, query, method = shown_place(run, selection), selection.query, selection.method
     options: dict[str, Any] = {
@@ -187,7 +188,7 @@ def draw_positions(run: FinishedRun, selection: Selection) -> TabContent:
 # Importance
 
 
-def draw_importance(run: FinishedRun, selection: Selection) -> TabContent:
+def draw_importance(run: Run, selection: Selection) -> TabContent:
     """Draw the heads, the documents, the answer tokens and the attention shares of the selected method."""
     trace, label = run.result.traces[selection.method], pine.METHODS[selection.method].label
     is_ranked, texts = trace.suffix_importance is not None, traced_answer(run, trace.method)
@@ -251,7 +252,7 @@ def _importance_switches(selection: Selection, trace: "pine.Trace") -> str:
 # What changed
 
 
-def draw_change(run: FinishedRun, selection: Selection) -> TabContent:
+def draw_change(run: Run, selection: Selection) -> TabContent:
     """Draw the answer of the selected method and that of another method or order."""
     others = other_answers(run, selection.method)
     other = chosen_other(run, selection)
@@ -281,23 +282,23 @@ def draw_change(run: FinishedRun, selection: Selection) -> TabContent:
     return TabContent(html, figures)
 
 
-def other_answers(run: FinishedRun, method: str) -> dict[str, tuple[str, AnswerTokens]]:
+def other_answers(run: Run, method: str) -> dict[str, tuple[str, AnswerTokens]]:
     """Return button and answer of the other methods, then of the other orders, by their key."""
     found = {
         f"method:{name}": (pine.METHODS[name].label, record)
         for name, record in run.answer_records.items()
         if name != method
     }
-    for index, tried in enumerate(run.tried):
-        if tried.order != run.order and method in tried.answer_records:
+    for index, (order, answers) in enumerate(run.other_orders):
+        if method in answers.records:
             # Shortened names of long orders may be equal; their numbers differ.
-            name = f"{index + 1}: {shorten(tried.label, ORDER_WIDTH)}"
+            name = f"{index + 1}: {shorten(order_name(order), ORDER_WIDTH)}"
             label = f"{pine.METHODS[method].label} (order {name})"
-            found[f"order:{index}"] = name, replace(tried.answer_records[method], label=label)
+            found[f"order:{index}"] = name, replace(answers.records[method], label=label)
     return found
 
 
-def chosen_other(run: FinishedRun, selection: Selection) -> str | None:
+def chosen_other(run: Run, selection: Selection) -> str | None:
     """Return the key of the selected answer, else of the first that differs (methods before orders).
 
     Returns the first if none differs, and None if the run has a single answer.
@@ -319,7 +320,7 @@ def _other_switches(others: Mapping[str, tuple[str, AnswerTokens]], chosen: str 
     return html
 
 
-DRAWING: dict[str, Callable[[FinishedRun, Selection], TabContent]] = {
+DRAWING: dict[str, Callable[[Run, Selection], TabContent]] = {
     "masks": draw_masks,
     "positions": draw_positions,
     "importance": draw_importance,

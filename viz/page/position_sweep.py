@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -14,13 +15,13 @@ from viz.drawing.identity import document_letter
 from viz.drawing.markup import empty_panel
 from viz.figures.order_effects import plot_order_effects
 from viz.figures.position_sweep import plot_position_sweep
-from viz.page.answers.stale import Origin
+from viz.page.answers.run import Inputs
 from viz.page.answers.workspace import Workspace
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
-from viz.page.common.widgets import PRIVATE_EVENT, build_figure, figure_value
+from viz.page.common.widgets import PRIVATE_EVENT, bind, build_figure, figure_value
 from viz.page.form.documents import DOCUMENTS, capital, read_entries
-from viz.page.form.examples import FormExample
+from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import read_form
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.internals_figures import how_to_read
@@ -38,12 +39,17 @@ WHAT_WILL_BE = (
 
 @dataclass(frozen=True)
 class SweepTab:
-    """Widgets of the tab that follow changes of the form, and the event of a sweep."""
+    """Widgets and states of the tab."""
 
+    document: gr.Dropdown
+    answer: gr.Textbox
     bar: JobBar
     stale: gr.HTML  # notice that the sweep is out of date
+    finding: gr.HTML
+    lines: gr.HTML
+    effects: gr.HTML
     origin: gr.State  # inputs of the sweep; None before
-    event: Any
+    picked: gr.State  # example, and the document that was selected for it
 
 
 def compared_methods(ticked: Sequence[str]) -> tuple[str, ...]:
@@ -71,16 +77,9 @@ def moved_at_first(identities: Sequence[int], picked: int | None, gold: int | No
     return next((one for one in (picked, gold) if one in identities), min(identities, default=None))
 
 
-def sweep_tab(
-    page: Workspace,
-    examples: Sequence[FormExample],
-    sources: Sources,
-    chosen: gr.State,
-    settings: HostSettings,
-) -> SweepTab:
-    """Build the tab for the first example and connect its events."""
+def build_sweep(examples: Sequence[FormExample]) -> SweepTab:
+    """Build the tab for the first example."""
     num_documents = len(examples[0].documents)
-    golds = {example.name: example.gold for example in examples}
     with gr.Column(elem_id="sweep-section", elem_classes="page-section"):
         gr.HTML(
             "<p class='page-about'>Moves one document through all slots. A curve that is not flat indicates "
@@ -107,67 +106,98 @@ def sweep_tab(
             )
         with gr.Row(elem_classes="page-row"):
             buttons = build_buttons("Run position sweep", run_id="sweep-run", stop_id="sweep-stop")
-        bar = build_bar(buttons, work_sentence(num_documents, DEFAULT_METHODS), status_id="sweep-status")
-        stale, origin = gr.HTML(""), gr.State(None)
-        finding = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="sweep-finding")
-        lines = build_figure("sweep-lines", picks_itself=True)
-        effects = build_figure("sweep-effects", picks_itself=True)
+        tab = SweepTab(
+            document=document,
+            answer=answer,
+            bar=build_bar(buttons, work_sentence(num_documents, DEFAULT_METHODS), status_id="sweep-status"),
+            stale=gr.HTML(""),
+            finding=gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="sweep-finding"),
+            lines=build_figure("sweep-lines", picks_itself=True),
+            effects=build_figure("sweep-effects", picks_itself=True),
+            origin=gr.State(None),
+            picked=gr.State((None, 0)),
+        )
         gr.HTML(how_to_read("sweep"))
+    return tab
 
-    # Example and selected document. The value of the dropdown is no input where its choices change: another
-    # event may have changed the choices, and gradio would refuse the value.
-    picked = gr.State((None, 0))
-    document.input(lambda name, document: (name, document), [page.example, document], picked, **PRIVATE_EVENT)
 
-    def announce(
-        documents: str, task: str, ticked: Sequence[str], name: str | None, picked: tuple[str | None, int]
-    ) -> Updates:
-        identities = [entry.letter for entry in read_entries(documents)]
-        nouns = TASKS[task].nouns
-        own = picked[1] if picked[0] == name else None
-        return {
-            document: gr.update(
-                choices=document_choices(identities, nouns),
-                label=f"{capital(nouns.document)} to move",
-                value=moved_at_first(identities, own, golds.get(name or "")),
-            ),
-            bar.status: notice(work_sentence(len(identities), ticked, nouns)),
-        }
-
+def bind_sweep(
+    tab: SweepTab, page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings
+) -> Any:
+    """Connect the tab; return the event of a sweep."""
+    # The value of the dropdown is no input where its choices change: another event may have changed the
+    # choices, and gradio would refuse the value.
+    tab.document.input(note_document, [page.example, tab.document], tab.picked, **PRIVATE_EVENT)
     gr.on(
         [page.editor.cards.input, page.task.change, page.methods.change],
-        announce,
-        [page.editor.cards, page.task, page.methods, page.example, picked],
-        [document, bar.status],
+        bind(show_choices, tab),
+        [page.editor.cards, page.task, page.methods, page.example, tab.picked],
+        [tab.document, tab.bar.status],
         **PRIVATE_EVENT,
     )
+    inputs = [chosen, tab.document, tab.answer, *page.inputs]
+    outputs = [tab.finding, tab.lines, tab.effects, tab.origin, tab.stale]
+    return bind_job(tab.bar, bind(begin_sweep, tab, settings), inputs, outputs, sources, chosen)
 
-    def begin(choice: Choice | None, moved: int | None, reference: str | None, *values: Any) -> ButtonJob:
-        if moved is None:
-            raise InputError("No document selected. Select the document to move.")
-        form = read_form(*values)
-        swept = Origin(form, choice)
-        form = replace(form, methods=compared_methods(form.methods))
 
-        def show(view: SweepView) -> Updates:
-            if not view.finding:
-                return {}
-            return {
-                origin: swept,
-                finding: notice(view.finding, kind="note"),
-                lines: figure_value(plot_position_sweep(view.steps, slots=view.slots, labels=LABELS)),
-                effects: figure_value(plot_order_effects(view.effects) if view.effects else None),
-            }
+def note_document(example: str | None, document: int | None) -> tuple[str | None, int | None]:
+    """Return the example and the document that was selected for it."""
+    return example, document
 
-        arguments = {"form": form, "document": moved, "answer": reference or "", "settings": settings}
-        return ButtonJob(
-            job=Job("sweep", form.methods, prepare_sweep, arguments),
-            show=show,
-            task=form.task,
-            cleared={stale: ""},
-            kept="Completed slots are kept.",
-        )
 
-    inputs = [chosen, document, answer, *page.inputs]
-    outputs = [finding, lines, effects, origin, stale]
-    return SweepTab(bar, stale, origin, bind_job(bar, begin, inputs, outputs, sources, chosen))
+def show_choices(
+    tab: SweepTab,
+    documents: str,
+    task: str,
+    ticked: Sequence[str],
+    example: str | None,
+    picked: tuple[str | None, int | None],
+) -> Updates:
+    """Return the updates of the documents that can be moved, and of the planned sweep."""
+    identities = [entry.letter for entry in read_entries(documents)]
+    nouns = TASKS[task].nouns
+    golds = {one.name: one.gold for one in load_examples()}
+    own = picked[1] if picked[0] == example else None
+    return {
+        tab.document: gr.update(
+            choices=document_choices(identities, nouns),
+            label=f"{capital(nouns.document)} to move",
+            value=moved_at_first(identities, own, golds.get(example or "")),
+        ),
+        tab.bar.status: notice(work_sentence(len(identities), ticked, nouns)),
+    }
+
+
+def begin_sweep(
+    tab: SweepTab,
+    settings: HostSettings,
+    model: Choice | None,
+    document: int | None,
+    answer: str | None,
+    *values: Any,
+) -> ButtonJob:
+    """Return the job that moves a document. Raises InputError if none is selected."""
+    if document is None:
+        raise InputError("No document selected. Select the document to move.")
+    form = read_form(*values)
+    compared = replace(form, methods=compared_methods(form.methods))
+    arguments = {"form": compared, "document": document, "answer": answer or "", "settings": settings}
+    return ButtonJob(
+        job=Job("sweep", compared.methods, prepare_sweep, arguments),
+        show=partial(show_sweep, tab, (form, model)),
+        task=form.task,
+        cleared={tab.stale: ""},
+        kept="Completed slots are kept.",
+    )
+
+
+def show_sweep(tab: SweepTab, inputs: Inputs, view: SweepView) -> Updates:
+    """Return the updates of a view with a finished slot."""
+    if not view.finding:
+        return {}
+    return {
+        tab.origin: inputs,
+        tab.finding: notice(view.finding, kind="note"),
+        tab.lines: figure_value(plot_position_sweep(view.steps, slots=view.slots, labels=LABELS)),
+        tab.effects: figure_value(plot_order_effects(view.effects) if view.effects else None),
+    }

@@ -11,7 +11,7 @@ from viz.drawing.identity import Segment, document_segment
 from viz.drawing.text import shorten, visible_text
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.figures.importance import Normalization
-from viz.page.answers.answering import FinishedRun
+from viz.page.answers.run import Run
 
 Aspect = Literal["document", "suffix"]
 Rows = Literal["layer", "head"]
@@ -58,7 +58,7 @@ class Selection:
     rows: Rows = "layer"
     with_sink: bool = False
 
-    def picked(self, what: Mapping[str, Any], run: FinishedRun) -> "Selection":
+    def picked(self, what: Mapping[str, Any], run: Run) -> "Selection":
         """Return the selection after a change from the browser (untrusted); invalid values are ignored.
 
         A query that the answer of a newly selected method does not have becomes its last one.
@@ -101,25 +101,25 @@ def _inside(value: object, count: int) -> bool:
 # The run
 
 
-def run_documents(run: FinishedRun) -> tuple[Segment, ...]:
+def run_documents(run: Run) -> tuple[Segment, ...]:
     """Return the documents of the run in input order."""
     return tuple(document_segment(identity, slot) for slot, identity in enumerate(run.order))
 
 
-def layers_and_heads(run: FinishedRun) -> tuple[int, int]:
+def layers_and_heads(run: Run) -> tuple[int, int]:
     """Return the number of layers and of heads."""
     attention = next(iter(run.result.traces.values())).suffix_attention
     assert attention is not None
     return attention.shape[0], attention.shape[1]
 
 
-def ranked_trace(run: FinishedRun, method: str = "") -> "pine.Trace | None":
+def ranked_trace(run: Run, method: str = "") -> "pine.Trace | None":
     """Return the trace of the method if it ranks documents, else the first that does; None if none does."""
     traces = [trace for trace in run.result.traces.values() if trace.suffix_importance is not None]
     return next((trace for trace in traces if trace.method == method), traces[0] if traces else None)
 
 
-def plan_of(run: FinishedRun, method: str) -> "pine.AttentionPlan":
+def plan_of(run: Run, method: str) -> "pine.AttentionPlan":
     """Return the attention plan of the method for the prompt of the run."""
     return pine.build_plan(pine.METHODS[method], run.result.layout)
 
@@ -127,33 +127,33 @@ def plan_of(run: FinishedRun, method: str) -> "pine.AttentionPlan":
 # Queries of the run
 
 
-def num_suffix_queries(run: FinishedRun, method: str) -> int:
+def num_suffix_queries(run: Run, method: str) -> int:
     """Return the number of suffix tokens of a method that were queries, including those of its answer."""
     return int(run.result.traces[method].suffix_starts.shape[2])
 
 
-def has_query(run: FinishedRun, method: str, query: Query) -> bool:
+def has_query(run: Run, method: str, query: Query) -> bool:
     """Check whether the run has that query under a method."""
     return query.index < (len(run.order) if query.kind == "document" else num_suffix_queries(run, method))
 
 
-def traced_answer(run: FinishedRun, method: str) -> tuple[str, ...]:
+def traced_answer(run: Run, method: str) -> tuple[str, ...]:
     """Return the answer tokens of the method that its trace covers."""
     return run.answer_tokens[method][: num_suffix_queries(run, method) - run.result.layout.suffix_length + 1]
 
 
-def query_of_step(run: FinishedRun, step: int) -> Query:
+def query_of_step(run: Run, step: int) -> Query:
     """Return the query that generates an answer token, from 0: the token before it."""
     return Query("suffix", run.result.layout.suffix_length - 1 + step)
 
 
-def step_of(run: FinishedRun, query: Query) -> int | None:
+def step_of(run: Run, query: Query) -> int | None:
     """Return the answer token that a query generates, from 0; None if it generates none."""
     step = query.index - (run.result.layout.suffix_length - 1)
     return step if query.kind == "suffix" and step >= 0 else None
 
 
-def token_of(run: FinishedRun, query: Query) -> int:
+def token_of(run: Run, query: Query) -> int:
     """Return the index of the token of a query in prompt and answer."""
     layout = run.result.layout
     if query.kind == "suffix":
@@ -161,7 +161,7 @@ def token_of(run: FinishedRun, query: Query) -> int:
     return int(layout.document_starts[query.index] + layout.lengths[query.index]) - 1
 
 
-def query_at(run: FinishedRun, token: int, method: str) -> Query | None:
+def query_at(run: Run, token: int, method: str) -> Query | None:
     """Return the query of a token: its document or itself; None if the method has no such query."""
     layout = run.result.layout
     if token < layout.prefix_length:
@@ -172,7 +172,7 @@ def query_at(run: FinishedRun, token: int, method: str) -> Query | None:
     return query if has_query(run, method, query) else None
 
 
-def query_choices(run: FinishedRun, method: str) -> list[tuple[str, str]]:
+def query_choices(run: Run, method: str) -> list[tuple[str, str]]:
     """Return (label, value) of every query of a method: documents, question tokens, answer tokens.
 
     The query of an answer token is the token before it, which generates it.
@@ -201,7 +201,7 @@ def _visible(text: str) -> str:
     return shorten(visible_text(text), 12)
 
 
-def turned(run: FinishedRun, selection: Selection, step: int) -> tuple[str, Query]:
+def turned(run: Run, selection: Selection, step: int) -> tuple[str, Query]:
     """Return label and query `step` places (-1 or 1) further in the list, within its ends."""
     choices = query_choices(run, selection.method)
     place = [value for _, value in choices].index(str(selection.query)) + step
@@ -214,7 +214,7 @@ def turned(run: FinishedRun, selection: Selection, step: int) -> tuple[str, Quer
 # Initial selection
 
 
-def first_selection(run: FinishedRun) -> Selection:
+def first_selection(run: Run) -> Selection:
     """Return the initial selection: the first word of the answer, the most decisive layer and head."""
     ranked = ranked_trace(run)
     layer, head = (0, 0) if ranked is None else most_decisive(decisiveness(ranked))
@@ -230,7 +230,7 @@ class Place(NamedTuple):
     head: int
 
 
-def shown_place(run: FinishedRun, selection: Selection) -> Place:
+def shown_place(run: Run, selection: Selection) -> Place:
     """Return the selected layer and head; for a mean, the most decisive ones, for all methods."""
     layer, head = selection.layer or 0, selection.head or 0
     if selection.layer is not None and selection.head is not None:

@@ -1,8 +1,10 @@
-"""Session: all inputs and selections, as a file and as a link."""
+"""Session: all inputs and selections, as a link, and in every file that the page saves."""
 
 import base64
 import binascii
+import io
 import json
+import zipfile
 import zlib
 from dataclasses import asdict
 from pathlib import Path
@@ -11,9 +13,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator
 
 from pine_engine.errors import InputError
+from pine_engine.invariance.certificate import FORMAT as CERTIFICATE_FORMAT
+from pine_engine.invariance.certificate import Certificate
 from pine_engine.prompts.tasks import TASKS
 from viz.page.common.failures import check_limit, first_problem
-from viz.page.form.documents import SentEntries
+from viz.page.form.documents import Entry, SentEntries
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.options import OFFERED
 
@@ -21,6 +25,9 @@ MAX_LINK_CHARACTERS = 32_000
 """Maximum characters of a session in a link: a command line of Windows has at most 32,767."""
 
 LARGEST_BYTES = 1_000_000  # maximum bytes of a session as JSON, also when unpacked from a link
+MAX_LIST_BYTES = 100_000  # maximum bytes of the list of files in a ZIP
+SESSION_NAME = "session.json"  # name in the ZIP of a run
+ZIP_START = b"PK\3\4"
 Text = Annotated[str, StringConstraints(max_length=200_000)]
 ShortText = Annotated[str, StringConstraints(max_length=2_000)]
 
@@ -106,16 +113,56 @@ def from_code(code: str) -> Session:
 
 
 def from_file(path: Path) -> Session:
-    """Read a session file. Raises InputError if it is invalid."""
-    if path.stat().st_size > LARGEST_BYTES:
+    """Read the session of a saved file: a session, a certificate, or the ZIP of a run.
+
+    Raises InputError if the file is invalid.
+    """
+    with path.open("rb") as file:
+        is_zip = file.read(len(ZIP_START)) == ZIP_START
+    if not is_zip and path.stat().st_size > LARGEST_BYTES:
         raise InputError(f"{path.name} is not a session file (over {LARGEST_BYTES:,} bytes).")
-    return _read(path.read_bytes(), path.name)
+    content = path.read_bytes()
+    return _read(_unpack(content, path.name) if is_zip else content, path.name)
+
+
+def _unpack(content: bytes, name: str) -> bytes:
+    """Return the session in the ZIP of a run. zipfile parses all entries: a long list is refused before."""
+    end, end_of_zip64 = content[-22:], content[-42:-38]
+    num_bytes = int.from_bytes(end[12:16], "little")  # of the list of files
+    try:
+        if not end.startswith(b"PK\5\6") or end_of_zip64 == b"PK\6\7" or num_bytes > MAX_LIST_BYTES:
+            raise zipfile.BadZipFile
+        with zipfile.ZipFile(io.BytesIO(content)) as archive, archive.open(SESSION_NAME) as file:
+            return file.read(LARGEST_BYTES + 1)
+    except Exception as error:
+        raise InputError(
+            f"{name} is not a ZIP of PINE Explorer. Select one from “Download results”."
+        ) from error
 
 
 def _read(read: bytes, name: str) -> Session:
     if len(read) > LARGEST_BYTES:
         raise InputError(f"{name} is not a valid session: over {LARGEST_BYTES:,} bytes.")
     try:
+        if f'"{CERTIFICATE_FORMAT}"'.encode() in read[:100]:
+            return _session_of_certificate(Certificate.model_validate_json(read))
         return Session.model_validate_json(read)
     except ValidationError as error:
         raise InputError(f"{name} is not a valid session: {first_problem(error)}.") from error
+
+
+def _session_of_certificate(certificate: Certificate) -> Session:
+    """Return the session that runs the request of a certificate, with the methods that the page offers."""
+    request, platform, order = certificate.request, certificate.platform, certificate.orders[0]
+    return Session(
+        task=request.task,
+        question=request.question,
+        instruction=request.instruction,
+        methods=tuple(method for method in certificate.methods if method in OFFERED),
+        max_new_tokens=min(max(certificate.max_new_tokens, MIN_NEW_TOKENS), MAX_NEW_TOKENS),
+        documents=tuple(
+            Entry(place, request.documents[place].title, request.documents[place].text) for place in order
+        ),
+        ran=True,
+        model=f"{platform.model} in {platform.dtype}",
+    )

@@ -6,87 +6,23 @@ Nothing is cached between orders.
 import time
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import pine_engine as pine
 from pine_engine.engine.events import Event
-from pine_engine.invariance.certificate import summarize_methods
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.scheduling.runs import PreparedJob
-from pine_engine.scheduling.work import Work, planned
-from viz.cards.answers import AnswerCard
-from viz.cards.shuffle import InOrders
-from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions
-from viz.page.answers.answering import (
-    REDRAW_S,
-    FinishedRun,
-    TriedOrder,
-    advance,
-    finish_run,
-    finished_cards,
-    progress_sentence,
-    read_answers,
-)
+from pine_engine.scheduling.work import planned
+from viz.figures.positions_by_order import default_head
+from viz.page.answers.answering import REDRAW_S, advance, finished_cards, progress_sentence
 from viz.page.answers.cards import waiting_cards
+from viz.page.answers.run import Order, Run, Shown, finish_run, order_answers
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import check_orders, form_layout
 from viz.page.form.form import Form, form_request
 from viz.page.form.options import tries_all, with_controls
 from viz.page.jobs.meter import Meter
-
-
-@dataclass(frozen=True)
-class OrdersTried:
-    """Document orders finished so far, without logits and traces.
-
-    Attributes:
-        orders: Document in each slot of each planned order, the order of the form first.
-        cards: Answers in the first order.
-        rows: Results of the finished orders.
-        placed: Positions of the documents in these orders.
-        finished: Run in the first order with the answers in the other ones, if it was traced.
-        first_certificate: Certificate of the first order, with the platform of the model.
-    """
-
-    sentence: str = field(compare=False)
-    methods: "tuple[pine.Method, ...]"
-    caption: str
-    orders: tuple[tuple[int, ...], ...]
-    cards: tuple[AnswerCard, ...]
-    rows: "tuple[pine.OrderResult, ...]" = ()
-    placed: tuple[DocumentPositions, ...] = field(default=(), compare=False)  # one per row; arrays
-    finished: FinishedRun | None = field(default=None, compare=False)
-    first_certificate: "pine.Certificate | None" = field(default=None, compare=False)
-    done: Work = field(default=Work(), compare=False)
-
-    @property
-    def progress(self) -> tuple[int, int]:
-        """Return the number of finished orders, and of all."""
-        return len(self.rows), len(self.orders)
-
-    @property
-    def is_complete(self) -> bool:
-        """Return True if all orders are finished."""
-        return len(self.rows) == len(self.orders)
-
-    @property
-    def certificate(self) -> "pine.Certificate | None":
-        """Return the certificate of the finished orders."""
-        if (first := self.first_certificate) is None:
-            return None
-        hashes = dict(zip(first.methods, first.hashes, strict=True))
-        results = summarize_methods([row.comparisons for row in self.rows], hashes)
-        return first.model_copy(
-            update={"orders": [list(order) for order in self.orders[: len(self.rows)]], "results": results}
-        )
-
-    @property
-    def in_orders(self) -> InOrders:
-        """Return the answers of the finished orders."""
-        names = [method.name for method in self.methods]
-        answers = {name: tuple(row.comparisons[name].text for row in self.rows) for name in names}
-        return InOrders(self.orders, answers, positions=self.placed)
 
 
 def orders_for(
@@ -111,7 +47,7 @@ def prepare_shuffle(
     controls: bool,
     settings: HostSettings = DEFAULTS,
     trace: bool = True,
-) -> PreparedJob[OrdersTried]:
+) -> PreparedJob[Shown]:
     """Tokenize a form, and plan its answers in all orders. Raises InputError for an invalid form."""
     layout = form_layout(form, engine, settings)
     if controls:
@@ -141,19 +77,12 @@ def shuffle(
     slots: list[tuple[int, ...]],
     seed: int | None,
     trace: bool,
-) -> Generator[OrdersTried, None, None]:
+) -> Generator[Shown, None, None]:
     """Run the form in one order after another; closing the generator stops the model."""
     orders = tuple(tuple(form.order[slot] for slot in order) for order in slots)
-    meter = Meter(layout.num_tokens)
-    cards = {card.method: card for card in waiting_cards(form.methods)}
-    tried = OrdersTried(
-        f"Order 1 of {len(orders)}",
-        tuple(pine.get_methods(form.methods)),
-        caption_of(engine, form),
-        orders,
-        tuple(cards.values()),
-    )
-    yield tried
+    meter, num_done = Meter(layout.num_tokens), 0
+    view = Shown(form, waiting_cards(form.methods), orders, sentence=f"Order 1 of {len(orders)}")
+    yield view
     began = drawn = time.monotonic()
     results = pine.compare_orders(
         engine, layout, methods=form.methods, orders=slots, max_new_tokens=form.max_new_tokens, trace=trace
@@ -162,43 +91,48 @@ def shuffle(
         for item in results:
             if isinstance(item, pine.OrderResult):
                 meter.finish(item.result)
-                order = orders[len(tried.rows)]
-                if not tried.rows:
-                    certificate = pine.create_certificate(
-                        engine,
-                        form_request(form),
-                        orders=orders[:1],
-                        comparisons=[item.comparisons],
-                        hashes=pine.hash_logits(item.result),
-                        seed=seed,
-                        max_new_tokens=form.max_new_tokens,
-                        traced=trace,
-                    )
-                    tried = replace(tried, cards=finished_cards(item.result), first_certificate=certificate)
-                if trace:
-                    if tried.finished is None:
-                        # Logits of a long answer take more memory than all the rest.
-                        finished = finish_run(engine, form, replace(item.result, logits={}))
-                        head = default_head(item.result.traces.values())
-                    else:
-                        answers = TriedOrder(order, read_answers(engine, item.result, order))
-                        finished = replace(tried.finished, tried=(*tried.finished.tried, answers))
-                    placed = document_positions(order, item.result.traces, *head)
-                    tried = replace(tried, finished=finished, placed=(*tried.placed, placed))
-                bare = replace(item, order=order, result=replace(item.result, traces={}, logits={}))
-                tried = replace(tried, rows=(*tried.rows, bare), done=meter.work)
-                yield replace(tried, sentence=f"Order {len(tried.rows)} done")
+                if view.run is None:
+                    run = _start_run(engine, form, item, seed)
+                    view = replace(view, cards=finished_cards(item.result))
+                    head = default_head(item.result.traces.values())
+                else:
+                    row = bare(item, orders[num_done])
+                    answers = order_answers(engine, item.result, row.order, head=head, comparison=row)
+                    run = replace(view.run, orders={**view.run.orders, row.order: answers})
+                num_done += 1
+                view = replace(view, run=run, done=meter.work)
+                yield replace(view, sentence=f"Order {num_done} done")
                 continue
             meter.see(item)
-            if not tried.rows and not isinstance(item, pine.GenerationFinished | pine.RunFinished):
-                cards[item.method] = advance(cards[item.method], item)
-                tried = replace(tried, cards=tuple(cards.values()))
+            if view.run is None and not isinstance(item, pine.GenerationFinished):
+                view = replace(view, cards=advance(view.cards, item))
             if time.monotonic() - drawn >= REDRAW_S:
                 drawn = time.monotonic()
                 num_read = meter.work.prompts // len(form.methods)
-                sentence = _progress(item, len(tried.rows), num_read, len(orders))
-                yield replace(tried, sentence=sentence, done=meter.work)
-    yield replace(tried, sentence=f"Done: {len(orders)} orders in {time.monotonic() - began:.1f} s.")
+                sentence = _progress(item, num_done, num_read, len(orders))
+                yield replace(view, sentence=sentence, done=meter.work)
+    yield replace(view, sentence=f"Done: {len(orders)} orders in {time.monotonic() - began:.1f} s.")
+
+
+def _start_run(engine: "pine.Engine", form: Form, first: "pine.OrderResult", seed: int | None) -> Run:
+    """Return the run of the first order, with its certificate."""
+    certificate = pine.create_certificate(
+        engine,
+        form_request(form),
+        orders=[form.order],
+        comparisons=[first.comparisons],
+        hashes=pine.hash_logits(first.result),
+        seed=seed,
+        max_new_tokens=form.max_new_tokens,
+        traced=bool(first.result.traces),
+    )
+    run = finish_run(engine, form, first.result, comparison=bare(first, form.order))
+    return replace(run, first_certificate=certificate, caption=caption_of(engine, form))
+
+
+def bare(result: "pine.OrderResult", order: Order) -> "pine.OrderResult":
+    """Return a result with the documents as entered, without traces and logits, which take most memory."""
+    return replace(result, order=order, result=replace(result.result, traces={}, logits={}))
 
 
 def _progress(event: Event, num_done: int, num_read: int, count: int) -> str:

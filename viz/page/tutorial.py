@@ -23,12 +23,12 @@ from viz.cards.tutorial import (
     tutorial,
     tutorial_page,
 )
-from viz.drawing.identity import Segment, document_letter
+from viz.drawing.identity import Segment, document_letter, order_name
 from viz.drawing.markup import empty_panel, figure_styles, render
 from viz.figures.shuffle import plot_answers
-from viz.page.answers.answering import FinishedRun, TriedOrder
 from viz.page.answers.cards import is_correct_by
-from viz.page.answers.recordings import Recording, question_of, tutorial_recording
+from viz.page.answers.recordings import Recording, tutorial_recording
+from viz.page.answers.run import Run
 from viz.page.common.theme import PLOTLY, SCRIPTS
 from viz.page.common.widgets import PRIVATE_EVENT
 from viz.page.form.examples import load_examples
@@ -62,7 +62,7 @@ def tutorial_tab(finished: gr.State) -> dict[gr.HTML, Callable[[], str]]:
         gr.HTML(glossary_html(), elem_id="words")
         gr.HTML(f"<h3>Keyboard shortcuts</h3>{keys_html()}", elem_id="keys")
 
-    def create(run: FinishedRun | None) -> Any:
+    def create(run: Run | None) -> Any:
         return tutorial_file(run, file.GRADIO_CACHE)
 
     download.click(create, finished, file, **PRIVATE_EVENT).success(
@@ -71,7 +71,7 @@ def tutorial_tab(finished: gr.State) -> dict[gr.HTML, Callable[[], str]]:
     return {tutorial: tutorial_html, example: running_example_html}
 
 
-def tutorial_file(run: FinishedRun | None, folder: str) -> str:
+def tutorial_file(run: Run | None, folder: str) -> str:
     """Write the tutorial into a folder that gradio serves and empties, and return the path of the file."""
     path: str = save_bytes_to_cache(tutorial_document(run).encode("utf-8"), FILE_NAME, folder)
     return path
@@ -83,14 +83,14 @@ def tutorial_html() -> str:
     return tutorial(tutorial_steps(tutorial_recording()), is_live=True)
 
 
-def tutorial_document(run: FinishedRun | None) -> str:
+def tutorial_document(run: Run | None) -> str:
     """Return an HTML document with the tutorial, of the run as far as it has what a figure needs."""
     recording = tutorial_recording()
     shown = run or recording.run
     answers = {pine.METHODS[method].label: answer.text for method, answer in shown.answer_records.items()}
     return tutorial_page(
         tutorial_steps(recording, run),
-        run=run_html(question_of(shown, recording), document_texts(shown), answers),
+        run=run_html(shown.form.question, document_texts(shown), answers),
         title=CONTENT["title"],
         about=f"{f'Your run: {source_of(run)}' if run else recording.run.recorded}. This page works offline.",
         styles=figure_styles(),
@@ -98,12 +98,12 @@ def tutorial_document(run: FinishedRun | None) -> str:
     )
 
 
-def tutorial_steps(recording: Recording, run: FinishedRun | None = None) -> tuple[Step, ...]:
+def tutorial_steps(recording: Recording, run: Run | None = None) -> tuple[Step, ...]:
     """Return the steps. A run replaces the recorded one in each figure for which it has the numbers."""
     run = run or recording.run
     with_vanilla = run if "vanilla" in run.answer_records else recording.run
     with_pine = run if "pine" in run.answer_records and len(run.order) > 1 else recording.run
-    with_orders = run if run.tried and "vanilla" in run.answer_records else recording.run
+    with_orders = run if run.other_orders and "vanilla" in run.answer_records else recording.run
     texts = {step["name"]: step for step in CONTENT["steps"]}
     pictures = {
         "bias": (_guess(with_orders, recording, texts["bias"], methods=["vanilla"]), with_orders),
@@ -126,12 +126,12 @@ def tutorial_steps(recording: Recording, run: FinishedRun | None = None) -> tupl
     return tuple(steps)
 
 
-def source_of(run: FinishedRun) -> str:
+def source_of(run: Run) -> str:
     """Return the origin of a run: the date of the recording, or model and dtype."""
     return run.recorded or f"{run.model}, {run.dtype}"
 
 
-def document_texts(run: FinishedRun) -> list[tuple[Segment, str]]:
+def document_texts(run: Run) -> list[tuple[Segment, str]]:
     """Return the documents of the run in input order, with their texts in the prompt."""
     layout = run.result.layout
     return [
@@ -143,22 +143,21 @@ def document_texts(run: FinishedRun) -> list[tuple[Segment, str]]:
 # Guesses
 
 
-def _guess(run: FinishedRun, recording: Recording, text: dict[str, str], *, methods: Sequence[str]) -> str:
+def _guess(run: Run, recording: Recording, text: dict[str, str], *, methods: Sequence[str]) -> str:
     """Render a guess for each method, and its answers in all orders of the run."""
-    tried: list[TriedOrder] = [run, *run.tried]
     answers = {
-        method: tuple(one.answer_records[method].text for one in tried)
+        method: tuple(one.texts[method] for one in run.orders.values())
         for method in methods
         if method in run.answer_records
     }
     labels = {method: pine.METHODS[method].label for method in answers}
     example = next((one for one in load_examples() if one.name == recording.example), None)
     is_right = is_correct_by(example.task, example.answers) if example and run is recording.run else None
-    figure = plot_answers([one.order for one in tried], answers, labels=labels, is_right=is_right)
-    figure.update_layout(height=90 + 24 * min(len(tried), 14), xaxis_tickangle=0)
+    figure = plot_answers(list(run.orders), answers, labels=labels, is_right=is_right)
+    figure.update_layout(height=90 + 24 * min(len(run.orders), 14), xaxis_tickangle=0)
     before = explanation = ""
     if len(methods) == 1:
-        before = run_html(question_of(run, recording), document_texts(run))
+        before = run_html(run.form.question, document_texts(run))
         letters = answer_letters((one for texts in answers.values() for one in texts), is_right)
         explanation = render("tutorial_answers.html", letters=letters, takeaway=text["takeaway"])
     by_label = {labels[method]: texts for method, texts in answers.items()}
@@ -184,7 +183,7 @@ def _with_marks(figure: go.Figure, marks: dict[str, Shapes]) -> go.Figure:
     return figure.update_layout(meta={**figure.layout.meta, "marks": marks})
 
 
-def mask_figure(run: FinishedRun, *methods: str) -> go.Figure:
+def mask_figure(run: Run, *methods: str) -> go.Figure:
     """Plot the masks of two methods for the prompt of the run."""
     figure = viz.plot_masks([plan_of(run, method) for method in methods], order=run.order)
     figure.update_layout(height=355, title_text="Attention masks by token")
@@ -206,7 +205,7 @@ def mask_figure(run: FinishedRun, *methods: str) -> go.Figure:
     return _with_marks(figure, marks)
 
 
-def position_figure(run: FinishedRun) -> go.Figure:
+def position_figure(run: Run) -> go.Figure:
     """Plot the positions of the documents for the last token of the question under vanilla."""
     trace, query = run.result.traces["vanilla"], run.result.layout.suffix_length - 1
     figure = viz.plot_method_positions(
@@ -221,7 +220,7 @@ def position_figure(run: FinishedRun) -> go.Figure:
     return _with_marks(figure, {"near": bars[-1:], "far": bars[:1]})
 
 
-def importance_figure(run: FinishedRun, selected_in: FinishedRun) -> go.Figure:
+def importance_figure(run: Run, selected_in: Run) -> go.Figure:
     """Plot the importance of the documents under PINE, in the most decisive head of another run."""
     trace, place = run.result.traces["pine"], shown_place(selected_in, first_selection(selected_in))
     assert trace.document_importance is not None
@@ -238,7 +237,7 @@ def importance_figure(run: FinishedRun, selected_in: FinishedRun) -> go.Figure:
     return _with_marks(of_method(figure, "PINE"), marks)
 
 
-def map_figure(run: FinishedRun) -> go.Figure:
+def map_figure(run: Run) -> go.Figure:
     """Plot the positions of the documents for all documents and the question under PINE."""
     place, count = shown_place(run, first_selection(run)), len(run.order)
     figure = viz.plot_position_map(
@@ -254,9 +253,7 @@ def map_figure(run: FinishedRun) -> go.Figure:
 def _proof(recording: Recording) -> str:
     """Render the importances of two orders, of which a switch shows one, and the count of differences."""
     runs = (recording.run, recording.exchanged)
-    figures = {
-        " ".join(map(document_letter, run.order)): importance_figure(run, recording.run) for run in runs
-    }
+    figures = {order_name(run.order): importance_figure(run, recording.run) for run in runs}
     trace = recording.run.result.traces["pine"]
     layers, heads = trace.document_starts.shape[:2]
     num_different, num_compared = num_different_cells(*runs)
@@ -267,14 +264,14 @@ def _proof(recording: Recording) -> str:
     return figure_html(figures, label="Input order", note=note)
 
 
-def num_different_cells(one: FinishedRun, other: FinishedRun) -> tuple[int, int]:
+def num_different_cells(one: Run, other: Run) -> tuple[int, int]:
     """Count the importances and positions under PINE that differ between two orders, and all of them."""
     pairs = list(zip(_by_document(one), _by_document(other), strict=True))
     different = [(left != right) & ~(np.isnan(left) & np.isnan(right)) for left, right in pairs]
     return sum(int(cells.sum()) for cells in different), sum(cells.size for cells in different)
 
 
-def _by_document(run: FinishedRun) -> list[np.ndarray]:
+def _by_document(run: Run) -> list[np.ndarray]:
     """Return importances and starts with the documents as entered, each (A, H, Q, D)."""
     trace, slots = run.result.traces["pine"], np.argsort(run.order)
     last = run.result.layout.suffix_length - 1

@@ -17,8 +17,8 @@ from viz.drawing.markup import render
 from viz.drawing.text import shorten
 from viz.figures.answer_tokens import quoted
 from viz.figures.frame import FloatArray, answer_queries, plain
-from viz.page.answers.answering import FinishedRun
-from viz.page.answers.recordings import question_of, tutorial_recording
+from viz.page.answers.recordings import tutorial_recording
+from viz.page.answers.run import Run
 from viz.page.internals_figures import of_method
 from viz.page.selection import first_selection, query_of_step, run_documents, shown_place
 from viz.page.tutorial import importance_figure, mask_figure, source_of
@@ -38,7 +38,7 @@ STEPS = {
 """Text of each step, at most 25 words."""
 
 
-def why_html(run: FinishedRun | None) -> str:
+def why_html(run: Run | None) -> str:
     """Render the three steps and the answers of a run; of the recorded one if the run lacks a method."""
     return _recorded_html() if run is tutorial_recording().run else _html(run)
 
@@ -49,7 +49,7 @@ def _recorded_html() -> str:
     return _html(tutorial_recording().run)
 
 
-def _html(run: FinishedRun | None) -> str:
+def _html(run: Run | None) -> str:
     shown = run if run is not None and can_explain(run) else tutorial_recording().run
     place = shown_place(shown, first_selection(shown))
     figures = why_figures(shown, place.layer, place.head)
@@ -61,7 +61,7 @@ def _html(run: FinishedRun | None) -> str:
         "why.html",
         steps=[(name, text, figure_html(figures[name], label="Method")) for name, text in STEPS.items()],
         documents=run_documents(shown),
-        question=shorten(question_of(shown, tutorial_recording()), 120),
+        question=shorten(shown.form.question, 120),
         answers=answers,
         place=f"layer {place.layer}, head {place.head}",
         source=source_of(shown),
@@ -69,14 +69,14 @@ def _html(run: FinishedRun | None) -> str:
     )
 
 
-def can_explain(run: FinishedRun) -> bool:
+def can_explain(run: Run) -> bool:
     """Check whether a run has both methods, their answers, and documents to compare."""
     return len(run.order) > 1 and all(
         method in run.result.traces and run.answer_tokens.get(method) for method in METHODS
     )
 
 
-def why_figures(run: FinishedRun, layer: int, head: int) -> dict[str, dict[str, go.Figure]]:
+def why_figures(run: Run, layer: int, head: int) -> dict[str, dict[str, go.Figure]]:
     """Plot each step at one layer and head: figures by step and label of the method."""
     labels = {method: pine.METHODS[method].label for method in METHODS}
     masks = [of_method(mask_figure(run, method), label) for method, label in labels.items()]
@@ -115,7 +115,7 @@ def why_figures(run: FinishedRun, layer: int, head: int) -> dict[str, dict[str, 
     return {name: dict(zip(labels.values(), pair, strict=True)) for name, pair in by_step.items()}
 
 
-def decisive_step(run: FinishedRun, layer: int, head: int) -> int:
+def decisive_step(run: Run, layer: int, head: int) -> int:
     """Return the answer token, from 0, with the largest share of attention on one document under PINE.
 
     Later tokens than vanilla's answer has are left out.
@@ -125,7 +125,7 @@ def decisive_step(run: FinishedRun, layer: int, head: int) -> int:
     return int(shares.max(axis=1).argmax())
 
 
-def head_attention(run: FinishedRun, method: str, layer: int, head: int) -> FloatArray:
+def head_attention(run: Run, method: str, layer: int, head: int) -> FloatArray:
     """Return attention of one head while each answer token was decoded, float32 (tokens, 1 + D + 1)."""
     recorded = run.result.traces[method].suffix_attention
     assert recorded is not None
@@ -133,7 +133,7 @@ def head_attention(run: FinishedRun, method: str, layer: int, head: int) -> Floa
     return recorded[layer, head, queries].astype(np.float32)
 
 
-def colored_words(run: FinishedRun, method: str, layer: int, head: int) -> list[tuple[str, Any, str]]:
+def colored_words(run: Run, method: str, layer: int, head: int) -> list[tuple[str, Any, str]]:
     """Return text, document and share of each word; no document and "" where no document has MIN_SHARE."""
     documents = run_documents(run)
     words = answer_words(run.answer_tokens[method], head_attention(run, method, layer, head)[:, 1:-1])

@@ -15,14 +15,15 @@ from tests.support.runs import THREE, finish, form_of
 from tests.support.viz_reading import read_html
 from viz.page import attention_job
 from viz.page.answers import answering
-from viz.page.answers.answering import FinishedRun, prepare_answers
+from viz.page.answers.answering import prepare_answers
+from viz.page.answers.run import Run
 from viz.page.attention_job import AttentionView, attention_request, prepare_attention
 from viz.page.internals_figures import draw_attention
 from viz.page.selection import Query, Selection, first_selection
 
 
 @pytest.fixture(scope="module")
-def run(engine: Engine) -> FinishedRun:
+def run(engine: Engine) -> Run:
     return finish(engine, THREE, methods=("vanilla", "pcw", "pine"))
 
 
@@ -32,7 +33,7 @@ def selection() -> Selection:
 
 
 @pytest.fixture(scope="module")
-def attended(engine: Engine, run: FinishedRun) -> AttentionView:
+def attended(engine: Engine, run: Run) -> AttentionView:
     request = attention_request(run, Selection("pine", Query("document", 1), 1, 2))
     *_, last = views_of(prepare_attention, engine, request)
     # The estimate before the computation equals its cost.
@@ -41,7 +42,7 @@ def attended(engine: Engine, run: FinishedRun) -> AttentionView:
     return last
 
 
-def test_weights_are_those_of_the_trace(engine: Engine, run: FinishedRun, attended: AttentionView) -> None:
+def test_weights_are_those_of_the_trace(engine: Engine, run: Run, attended: AttentionView) -> None:
     layout = run.result.layout
     config = TraceConfig((TokenRange(1, 2, 0, layout.num_tokens),))
     again = engine.run(layout, methods=["vanilla", "pine"], max_new_tokens=0, trace=config)
@@ -51,9 +52,7 @@ def test_weights_are_those_of_the_trace(engine: Engine, run: FinishedRun, attend
         np.testing.assert_array_equal(attended.weights[method], expected)
 
 
-def test_what_is_drawn_is_what_was_computed(
-    run: FinishedRun, selection: Selection, attended: AttentionView
-) -> None:
+def test_what_is_drawn_is_what_was_computed(run: Run, selection: Selection, attended: AttentionView) -> None:
     drawn = draw_attention(run, selection, attended)
     figure = drawn.figures["attention"]
     assert [trace.name for trace in figure.data] == ["Vanilla", "PINE"]
@@ -67,7 +66,7 @@ def test_what_is_drawn_is_what_was_computed(
     assert "Selected:" not in drawn.html
 
 
-def test_a_button_draws_the_sink(run: FinishedRun, selection: Selection, attended: AttentionView) -> None:
+def test_a_button_draws_the_sink(run: Run, selection: Selection, attended: AttentionView) -> None:
     picked = selection.picked({"with_sink": True}, run)
     drawn = draw_attention(run, picked, attended)
     assert not np.isnan(drawn.figures["attention"].data[0].z[:, 0]).any()
@@ -77,7 +76,7 @@ def test_a_button_draws_the_sink(run: FinishedRun, selection: Selection, attende
 
 
 def test_what_is_chosen_later_is_not_taken_for_what_is_drawn(
-    run: FinishedRun, selection: Selection, attended: AttentionView
+    run: Run, selection: Selection, attended: AttentionView
 ) -> None:
     other = draw_attention(run, replace(selection, layer=0), attended)
     assert "Selected: PINE, layer 0, head 2. Click" in other.html
@@ -89,7 +88,7 @@ def test_what_is_chosen_later_is_not_taken_for_what_is_drawn(
 
 
 def test_what_a_run_was_recorded_with_is_drawn_until_something_is_computed(
-    run: FinishedRun, selection: Selection, attended: AttentionView
+    run: Run, selection: Selection, attended: AttentionView
 ) -> None:
     of = TokenRange(1, 2, 0, run.result.layout.num_tokens)
     traces = {
@@ -109,7 +108,7 @@ def test_what_a_run_was_recorded_with_is_drawn_until_something_is_computed(
     assert title.endswith("layer 0, head 2")
 
 
-def test_vanilla_stands_beside_pine_and_a_mean_is_its_most_decisive_head(run: FinishedRun) -> None:
+def test_vanilla_stands_beside_pine_and_a_mean_is_its_most_decisive_head(run: Run) -> None:
     first = first_selection(run)
     request = attention_request(run, replace(first, method="vanilla", layer=None, head=None))
     assert request.methods == ("vanilla", "pine") and (request.layer, request.head) == (
@@ -120,7 +119,7 @@ def test_vanilla_stands_beside_pine_and_a_mean_is_its_most_decisive_head(run: Fi
 
 
 def test_what_cannot_be_computed_is_refused_in_a_sentence(
-    engine: Engine, run: FinishedRun, selection: Selection, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, run: Run, selection: Selection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = attention_request(run, selection)
     with pytest.raises(InputError, match="This run used another, but the current model is tiny"):
@@ -131,7 +130,7 @@ def test_what_cannot_be_computed_is_refused_in_a_sentence(
 
 
 def test_stopped_job_closes_its_events(
-    engine: Engine, run: FinishedRun, selection: Selection, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, run: Run, selection: Selection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[Any] = []
 

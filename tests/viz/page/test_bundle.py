@@ -6,7 +6,6 @@ import io
 import json
 import shlex
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +13,30 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import trace_report
+from pine_engine.invariance.certificate import read_certificate
 from pine_engine.prompts.request import Request, read_request
-from tests.support.runs import THREE, finish
+from tests.support.running import views_of
+from tests.support.runs import THREE, finish, form_of
 from tests.support.viz_reading import read_html
-from viz.page.answers.answering import FinishedRun, TriedOrder
+from viz.page.answers.run import Run
 from viz.page.bundle import bundle
 from viz.page.internals_figures import DRAWING, TABS
 from viz.page.selection import first_selection
 from viz.page.session import from_file
+from viz.page.shuffle_job import prepare_shuffle
 
 DATE = datetime.date(2026, 3, 1)
 MOVED = (THREE[2], THREE[0], THREE[1])
 
 
 @pytest.fixture(scope="module")
-def run(engine: Engine) -> FinishedRun:
+def run(engine: Engine) -> Run:
     return finish(engine, MOVED, methods=("vanilla", "pcw", "pine"), max_new_tokens=8)
 
 
-def packed(run: FinishedRun, **changes: Any) -> dict[str, bytes]:
+def packed(run: Run, **changes: Any) -> dict[str, bytes]:
     """The files of the ZIP."""
-    options = {"accepted": "Varo\nOrm", "certificate": None, "date": DATE} | changes
+    options: dict[str, Any] = {"accepted": "Varo\nOrm", "date": DATE} | changes
     with zipfile.ZipFile(io.BytesIO(bundle(run, first_selection(run), **options))) as archive:
         assert archive.testzip() is None
         names = archive.namelist()
@@ -44,25 +46,19 @@ def packed(run: FinishedRun, **changes: Any) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def files(run: FinishedRun) -> dict[str, bytes]:
+def files(run: Run) -> dict[str, bytes]:
     return packed(run)
 
 
-def test_the_session_opens_what_was_run(files: dict[str, bytes], run: FinishedRun, tmp_path: Path) -> None:
-    file = tmp_path / "session.json"
-    file.write_bytes(files["session.json"])
+def test_zip_opens_as_the_session_of_its_run(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "run.zip"
+    file.write_bytes(bundle(run, first_selection(run), accepted="Varo\nOrm"))
     session = from_file(file)
-    assert run.form is not None
-    assert session.documents == run.form.entries
-    assert (session.question, session.methods, session.accepted) == (
-        run.form.question,
-        run.form.methods,
-        "Varo\nOrm",
-    )
+    assert (session.form, session.accepted) == (run.form, "Varo\nOrm")
     assert session.ran and session.selection["query"] == str(first_selection(run).query)
 
 
-def test_answers_are_those_of_the_engine(files: dict[str, bytes], run: FinishedRun) -> None:
+def test_answers_and_report_are_those_of_the_engine(files: dict[str, bytes], run: Run) -> None:
     record = json.loads(files["answers.json"])
     assert (record["model"], record["dtype"]) == ("tiny", "float32")
     rows = list(csv.DictReader(io.StringIO(files["answers.csv"].decode(), newline="")))
@@ -75,17 +71,13 @@ def test_answers_are_those_of_the_engine(files: dict[str, bytes], run: FinishedR
         assert [int(row["token id"]) for row in own] == list(answer.token_ids)
         assert [float(row["log-probability (nats)"]) for row in own] == list(answer.logprobs)
     assert [entry["method"] for entry in record["answers"]] == list(run.result.answers)
-    assert "orders.csv" not in files
-
-
-def test_the_report_is_that_of_the_trace(files: dict[str, bytes], engine: Engine, run: FinishedRun) -> None:
     assert json.loads(files["report.json"]) == json.loads(
         json.dumps({"model": run.model, "dtype": run.dtype, **trace_report(run.result)})
     )
 
 
 def test_the_command_computes_the_answers_again(
-    files: dict[str, bytes], engine: Engine, run: FinishedRun, tmp_path: Path
+    files: dict[str, bytes], engine: Engine, run: Run, tmp_path: Path
 ) -> None:
     readme = files["README.txt"].decode()
     [command] = [line.strip() for line in readme.splitlines() if "pine_engine compare" in line]
@@ -129,19 +121,24 @@ def test_the_readme_names_what_is_there_and_nothing_else(files: dict[str, bytes]
     assert "certificate" not in readme and "orders.csv" not in readme and "Omitted" not in readme
 
 
-def test_a_shuffle_comes_with_its_orders_and_its_certificate(run: FinishedRun, tmp_path: Path) -> None:
-    (tmp_path / "certificate.json").write_text('{"a": 1}')
-    (tmp_path / "certificate.html").write_text("<p>page</p>")
-    tried = replace(run, tried=(TriedOrder(run.order, run.answer_records),))
-    files = packed(tried, certificate=tmp_path)
-    assert (files["certificate.json"], files["certificate.html"]) == (b'{"a": 1}', b"<p>page</p>")
+def test_shuffle_has_its_orders_and_its_certificate(engine: Engine, tmp_path: Path) -> None:
+    form = form_of(THREE[:2], methods=("pine",), max_new_tokens=8)
+    *_, last = views_of(prepare_shuffle, engine, form, count=2, seed=0, controls=False)
+    assert last.run is not None
+    files = packed(last.run)
+    file = tmp_path / "certificate.json"
+    file.write_bytes(files["certificate.json"])
+    assert read_certificate(file) == last.run.certificate
+    opened = from_file(file)
+    assert (opened.form, opened.ran, opened.model) == (form, True, "tiny in float32")
+    assert b"<!doctype html>" in files["certificate.html"]
     rows = list(csv.reader(io.StringIO(files["orders.csv"].decode(), newline="")))
-    assert rows[1] == ["C A B", "vanilla", run.answer_records["vanilla"].text]
+    texts = [answers.texts["pine"] for answers in last.run.orders.values()]
+    assert rows[1:] == [["A B", "pine", texts[0]], ["B A", "pine", texts[1]]]
     assert "reproduce certificate.json" in files["README.txt"].decode()
-    assert "certificate.json" not in packed(run, certificate=tmp_path)  # it is of an earlier shuffle
 
 
-def test_oversized_files_are_omitted_with_a_note(files: dict[str, bytes], run: FinishedRun) -> None:
+def test_oversized_files_are_omitted_with_a_note(files: dict[str, bytes], run: Run) -> None:
     most = sum(map(len, files.values())) - len(files["README.txt"]) - 1
     fewer = packed(run, max_bytes=most)
     assert set(files) - set(fewer) == {"report.json"}

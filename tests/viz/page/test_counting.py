@@ -14,7 +14,8 @@ from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.work import Work
 from tests.support.widgets import built
 from viz.page.answers.answering import prepare_answers
-from viz.page.answers.stale import Origin
+from viz.page.answers.cards import waiting_cards
+from viz.page.answers.run import Shown
 from viz.page.build import build_page
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.counting import planned_jobs, too_many_tokens
@@ -97,13 +98,15 @@ def page(sources: Sources) -> gr.Blocks:
     return built(lambda: build_page(sources, DEFAULTS))
 
 
-def counted(page: gr.Blocks, request: Form, origin: Origin | None = None) -> dict[str, str]:
-    """Return what the page shows of a form, by the ids of the widgets; origin: of the answers."""
-    event = next(event for event in page.fns.values() if event.name == "follow")
+def counted(page: gr.Blocks, request: Form, answered: Form | None = None) -> dict[str, str]:
+    """Return what the page shows of a form, by the ids of the widgets; answered: form of the answers."""
+    event = next(event for event in page.fns.values() if event.name == "follow_form")
     values: list[Any] = [request.task, request.question, request.instruction, request.methods]
     values.append(request.max_new_tokens)
     assert event.fn is not None
-    shown = event.fn(None, 6, False, origin, None, *values, entries_json(request.entries))
+    cards = tuple(replace(card, text="x" if answered else "") for card in waiting_cards(["pine"]))
+    answers = Shown(answered or request, cards)
+    shown = event.fn(None, 6, False, answers, None, *values, entries_json(request.entries))
     return {widget.elem_id: html for widget, html in shown.items() if widget.elem_id}
 
 
@@ -146,14 +149,14 @@ def states(page: gr.Blocks, request: Form) -> tuple[bool, bool, bool]:
 
 def test_results_of_another_question_are_stale(page: gr.Blocks) -> None:
     request = replace(form(), question=load_examples()[0].question)
-    assert counted(page, request, Origin(request))["answers-stale"] == ""
+    assert counted(page, request, request)["answers-stale"] == ""
     other = replace(request, question="Another?")
-    shown = counted(page, other, Origin(request))
+    shown = counted(page, other, request)
     assert shown["answers-stale"] == shown["internals-stale"] != ""
     assert shown["example-note"] == "" and "Rerun" in shown["answers-stale"]
     assert "accepted" not in shown, "older results keep their marks"
-    assert "Rerun" not in counted(page, replace(other, question=""), Origin(request))["answers-stale"]
-    alone = counted(page, replace(other, entries=other.entries[:1]), Origin(request))
+    assert "Rerun" not in counted(page, replace(other, question=""), request)["answers-stale"]
+    alone = counted(page, replace(other, entries=other.entries[:1]), request)
     assert 'data-click-target="run"' in alone["answers-stale"]
 
 
@@ -173,4 +176,5 @@ def test_what_was_broken_off_is_no_measure() -> None:
 
 def test_one_listener_counts_for_all(page: gr.Blocks) -> None:
     """Each listener of a field makes typing into it slower."""
-    assert sum(event.name == "follow" for event in page.fns.values()) == 1 + 3  # and after each kind of run
+    followers = [event for event in page.fns.values() if event.name == "follow_form"]
+    assert len(followers) == 1 + 3  # and after each kind of run

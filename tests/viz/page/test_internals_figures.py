@@ -11,14 +11,14 @@ import pytest
 
 import viz
 from pine_engine.engine.engine import Engine
-from tests.support.runs import THREE, finish, swapped, telling_queries
+from tests.support.runs import THREE, finish, swapped, telling_queries, with_orders
 from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html
 from viz.drawing.text import format_percent
 from viz.export.standalone import packed_json
 from viz.figures.answer_attention import NO_TOKENS
 from viz.figures.answer_tokens import AnswerTokens, comparison_step
 from viz.figures.head_decisiveness import decisiveness, most_decisive
-from viz.page.answers.answering import FinishedRun, TriedOrder
+from viz.page.answers.run import Run
 from viz.page.form.documents import entries_from
 from viz.page.internals import summary_html
 from viz.page.internals_figures import (
@@ -42,35 +42,35 @@ KINDS = (
 
 
 @pytest.fixture(scope="module")
-def run(engine: Engine) -> FinishedRun:
+def run(engine: Engine) -> Run:
     """The documents B, A, C, in that order, under a method of each kind."""
     return finish(engine, swapped(THREE, 0), methods=KINDS, max_new_tokens=STEPS)
 
 
 @pytest.fixture(scope="module")
-def few(engine: Engine) -> FinishedRun:
+def few(engine: Engine) -> Run:
     """The same documents under the methods that tests choose: many masks take seconds to draw."""
     return finish(engine, swapped(THREE, 0), methods=("vanilla", "pcw", "pine"), max_new_tokens=STEPS)
 
 
 @pytest.fixture(scope="module")
-def tried(engine: Engine) -> FinishedRun:
-    """A run of the documents B A C, with two other orders tried and its own among them."""
+def tried(engine: Engine) -> Run:
+    """A run of the documents B A C, and in two other orders."""
     orders = [THREE, swapped(THREE, 0), swapped(THREE, 1)]
     made = [
         finish(engine, entries, methods=("vanilla", "nia", "pine"), max_new_tokens=STEPS)
         for entries in orders
     ]
-    return replace(made[1], tried=tuple(TriedOrder(one.order, one.answer_records) for one in made))
+    return with_orders(made[1], *((one.order, one.answer_records) for one in (made[0], made[2])))
 
 
 @pytest.fixture
-def selection(run: FinishedRun) -> Selection:
+def selection(run: Run) -> Selection:
     return replace(first_selection(run), method="pine", layer=1, head=2, normalization="raw")
 
 
 @pytest.fixture
-def compared(tried: FinishedRun) -> Selection:
+def compared(tried: Run) -> Selection:
     return replace(first_selection(tried), method="vanilla")
 
 
@@ -103,7 +103,7 @@ def picks(html: str) -> dict[str, dict[str, Any]]:
 # All tabs
 
 
-def assert_drawn(tab: str, run: FinishedRun, selection: Selection) -> None:
+def assert_drawn(tab: str, run: Run, selection: Selection) -> None:
     """Something is drawn, and every figure has a place."""
     drawn = DRAWING[tab](run, selection)
     assert drawn.figures or read_html(drawn.html).with_class("pine-picture")
@@ -113,7 +113,7 @@ def assert_drawn(tab: str, run: FinishedRun, selection: Selection) -> None:
 
 @pytest.mark.parametrize("tab", [name for name in NAMES if name != "masks"])  # of every method at once
 @pytest.mark.parametrize("method", ["vanilla", "pcw", "pine"])
-def test_tab_is_drawn_for_each_selection(tab: str, method: str, few: FinishedRun) -> None:
+def test_tab_is_drawn_for_each_selection(tab: str, method: str, few: Run) -> None:
     first = replace(first_selection(few), method=method)
     for value in telling_queries(few, method):
         assert_drawn(tab, few, first.picked({"query": value}, few))
@@ -138,7 +138,7 @@ def test_hostile_text_is_escaped_in_every_tab(engine: Engine) -> None:
 # Masks
 
 
-def test_remarks_name_scaled_methods_and_those_not_run(engine: Engine, run: FinishedRun) -> None:
+def test_remarks_name_scaled_methods_and_those_not_run(engine: Engine, run: Run) -> None:
     few = finish(engine, THREE, methods=("pine_reversed", "pine"))
     html = draw_masks(few, first_selection(few)).html
     assert "Not run: Vanilla, NIA, PCW and SP." in html and "SP: question attention" in html
@@ -150,7 +150,7 @@ def test_remarks_name_scaled_methods_and_those_not_run(engine: Engine, run: Fini
     assert "Not run" not in every and every.count("by 1/3.") == 3 and "documents and prefix" in every
 
 
-def test_the_chosen_query_is_marked_until_the_answer(few: FinishedRun) -> None:
+def test_the_chosen_query_is_marked_until_the_answer(few: Run) -> None:
     layout = few.result.layout
     figure = draw_masks(few, Selection("pine", Query("document", 1))).figures["token-masks"]
     assert list(figure.layout.xaxis.ticktext) == ["prefix", "B", "A", "C", "question"]
@@ -168,7 +168,7 @@ def test_the_chosen_query_is_marked_until_the_answer(few: FinishedRun) -> None:
 # Positions
 
 
-def test_mean_names_its_most_decisive_head(run: FinishedRun) -> None:
+def test_mean_names_its_most_decisive_head(run: Run) -> None:
     last = Query("suffix", run.result.layout.suffix_length - 1)
     assert "Shown:" not in draw_positions(run, Selection("pine", last, 1, 3)).html
     mean = draw_positions(run, Selection("pine", last))
@@ -194,7 +194,7 @@ def assert_equal_but_for_the_method(figures: dict[str, go.Figure], expected: dic
 
 
 @pytest.mark.parametrize("query", [Query("document", 1), Query("suffix", 2)])
-def test_selection_reaches_every_figure_of_positions(run: FinishedRun, query: Query) -> None:
+def test_selection_reaches_every_figure_of_positions(run: Run, query: Query) -> None:
     trace = run.result.traces["pine"]
     options: dict[str, Any] = {"layer": 1, "head": 2, "order": run.order}
     options["document" if query.kind == "document" else "query"] = query.index
@@ -209,7 +209,7 @@ def test_selection_reaches_every_figure_of_positions(run: FinishedRun, query: Qu
 
 @pytest.mark.parametrize("step", [1, None])
 def test_selection_reaches_every_figure_of_importance(
-    run: FinishedRun, selection: Selection, step: int | None
+    run: Run, selection: Selection, step: int | None
 ) -> None:
     """Without a token of the answer, a document is selected."""
     trace = run.result.traces["pine"]
@@ -229,7 +229,7 @@ def test_selection_reaches_every_figure_of_importance(
     assert_equal_but_for_the_method(draw_importance(run, chosen).figures, expected)
 
 
-def test_methods_whose_answer_was_over_are_left_out(run: FinishedRun) -> None:
+def test_methods_whose_answer_was_over_are_left_out(run: Run) -> None:
     lengths = {name: trace.suffix_starts.shape[2] for name, trace in run.result.traces.items()}
     short = replace(
         run.result.traces["vanilla"], suffix_starts=run.result.traces["vanilla"].suffix_starts[:, :, :-1]
@@ -248,13 +248,13 @@ def test_methods_whose_answer_was_over_are_left_out(run: FinishedRun) -> None:
 # Importance
 
 
-def suffix_attention(run: FinishedRun, method: str) -> np.ndarray:
+def suffix_attention(run: Run, method: str) -> np.ndarray:
     found = run.result.traces[method].suffix_attention
     assert found is not None
     return found
 
 
-def test_method_without_ranking_shows_its_own_attention(run: FinishedRun, selection: Selection) -> None:
+def test_method_without_ranking_shows_its_own_attention(run: Run, selection: Selection) -> None:
     drawn = draw_importance(run, replace(selection, method="vanilla"))
     first = run.result.layout.suffix_length - 1
     count = len(run.answer_tokens["vanilla"])
@@ -268,7 +268,7 @@ def test_method_without_ranking_shows_its_own_attention(run: FinishedRun, select
     assert not any(text.startswith("Most decisive") for text in picks(drawn.html))
 
 
-def test_the_buttons_lead_back_to_what_they_say(run: FinishedRun, selection: Selection) -> None:
+def test_the_buttons_lead_back_to_what_they_say(run: Run, selection: Selection) -> None:
     layer, head = most_decisive(decisiveness(run.result.traces["pine"]))
     assert picks(draw_importance(run, selection).html) == {
         f"Most decisive head: layer {layer}, head {head}": {"layer": layer, "head": head},
@@ -284,7 +284,7 @@ def test_the_buttons_lead_back_to_what_they_say(run: FinishedRun, selection: Sel
         assert text in pressed(draw_importance(run, selection.picked(what, run)).html)
 
 
-def test_every_pick_is_understood_by_the_page(run: FinishedRun, selection: Selection) -> None:
+def test_every_pick_is_understood_by_the_page(run: Run, selection: Selection) -> None:
     found = [
         what
         for figure in draw_importance(run, selection).figures.values()
@@ -317,7 +317,7 @@ def test_single_document_is_described_as_unranked(engine: Engine) -> None:
 # What changed
 
 
-def html_of(run: FinishedRun, selection: Selection) -> str:
+def html_of(run: Run, selection: Selection) -> str:
     return draw_change(run, selection).html
 
 
@@ -327,8 +327,9 @@ def numbers(html: str) -> dict[str, list[list[object]]]:
     return {picture["name"]: picture["rows"] for picture in record}
 
 
-def with_answer(run: FinishedRun, method: str, record: AnswerTokens) -> FinishedRun:
-    return replace(run, answer_records={**run.answer_records, method: record})
+def with_answer(run: Run, method: str, record: AnswerTokens) -> Run:
+    others = [(order, answers.records) for order, answers in run.other_orders]
+    return with_orders(run, (run.order, {**run.answer_records, method: record}), *others)
 
 
 def shortened(record: AnswerTokens, count: int) -> AnswerTokens:
@@ -344,55 +345,51 @@ def shortened(record: AnswerTokens, count: int) -> AnswerTokens:
     )
 
 
-def test_default_is_the_first_answer_that_differs(tried: FinishedRun, compared: Selection) -> None:
+def test_default_is_the_first_answer_that_differs(tried: Run, compared: Selection) -> None:
     vanilla = tried.answer_records["vanilla"]
     equal = with_answer(tried, "nia", vanilla)
     assert chosen_other(with_answer(equal, "pine", shortened(vanilla, 1)), compared) == "method:pine"
     # Where all methods agree, the first of them; not an order that differs.
     assert chosen_other(with_answer(equal, "pine", vanilla), compared) == "method:nia"
-    orders = (
-        TriedOrder((0, 1, 2), {"vanilla": vanilla}),
-        TriedOrder((0, 2, 1), {"vanilla": shortened(vanilla, 2)}),
-    )
-    alone = replace(tried, answer_records={"vanilla": vanilla}, tried=orders)
-    assert chosen_other(alone, compared) == "order:1"
-    assert chosen_other(replace(alone, tried=()), compared) is None
-    for key in ("method:vanilla", "method:sp", "order:1", "order:7", "nonsense", ""):
+    alone = with_orders(tried, (tried.order, {"vanilla": vanilla}))
+    orders = [((0, 1, 2), {"vanilla": vanilla}), ((0, 2, 1), {"vanilla": shortened(vanilla, 2)})]
+    assert chosen_other(with_orders(alone, *orders), compared) == "order:1"
+    assert chosen_other(alone, compared) is None
+    for key in ("method:vanilla", "method:sp", "order:7", "nonsense", ""):
         assert chosen_other(tried, replace(compared, other=key)) == chosen_other(tried, compared)
 
 
-def test_switches_offer_other_methods_and_orders(tried: FinishedRun, compared: Selection) -> None:
-    html = html_of(tried, replace(compared, other="order:2"))
-    # Its own order is among those tried and is left out.
+def test_switches_offer_other_methods_and_orders(tried: Run, compared: Selection) -> None:
+    html = html_of(tried, replace(compared, other="order:1"))
     assert picks(html) == {
         "NIA": {"other": "method:nia"},
         "PINE": {"other": "method:pine"},
         "1: A B C": {"other": "order:0"},
-        "3: A C B": {"other": "order:2"},
+        "2: A C B": {"other": "order:1"},
         "shown": {"with_prefix": True},
         "hidden": {"with_prefix": False},
     }
-    assert pressed(html) == ["3: A C B", "shown"] and "To compare orders" not in html
+    assert pressed(html) == ["2: A C B", "shown"] and "To compare orders" not in html
     other = replace(compared, other="method:pine", with_prefix=False)
     assert pressed(html_of(tried, other)) == ["PINE", "hidden"]
-    assert "To compare orders, run all orders" in html_of(replace(tried, tried=()), compared)
+    assert "To compare orders, run all orders" in html_of(with_orders(tried), compared)
     for text, what in picks(html).items():
         assert text in pressed(html_of(tried, compared.picked(what, tried)))
 
 
 @pytest.mark.parametrize("with_prefix", [True, False])
 @pytest.mark.parametrize(
-    ("other", "label"), [("order:2", "Vanilla (order 3: A C B)"), ("method:pine", "PINE")]
+    ("other", "label"), [("order:1", "Vanilla (order 2: A C B)"), ("method:pine", "PINE")]
 )
 def test_selection_reaches_every_figure_of_change(
-    tried: FinishedRun, compared: Selection, other: str, label: str, with_prefix: bool
+    tried: Run, compared: Selection, other: str, label: str, with_prefix: bool
 ) -> None:
     left = tried.answer_records["vanilla"]
     ids = (*left.token_ids[:2], -1, -1)  # the third token differs
     tried = with_answer(tried, "pine", replace(left, label="PINE", token_ids=ids))
     right = other_answers(tried, "vanilla")[other][1]
-    if other == "order:2":
-        assert right == replace(tried.tried[2].answer_records["vanilla"], label=label)
+    if other == "order:1":
+        assert right == replace(tried.orders[0, 2, 1].records["vanilla"], label=label)
         left = replace(left, label="Vanilla (last run)")
     drawn = draw_change(tried, replace(compared, other=other, with_prefix=with_prefix))
     rows = numbers(drawn.html)["answers"]
@@ -410,7 +407,7 @@ def test_selection_reaches_every_figure_of_change(
     }
 
 
-def test_tokens_select_the_query_that_generates_them(tried: FinishedRun, compared: Selection) -> None:
+def test_tokens_select_the_query_that_generates_them(tried: Run, compared: Selection) -> None:
     html = html_of(tried, replace(compared, query=query_of_step(tried, 2)))
     chips = read_html(html).with_class("pine-chips")[0].all("button")
     whats = [json.loads(chip.attributes["data-pick"]) for chip in chips]
@@ -418,26 +415,25 @@ def test_tokens_select_the_query_that_generates_them(tried: FinishedRun, compare
     assert [chip.attributes["aria-pressed"] for chip in chips] == ["false", "false", "true", "false"]
 
 
-def test_single_or_empty_answer_has_fewer_figures(tried: FinishedRun, compared: Selection) -> None:
-    alone = replace(tried, answer_records={"vanilla": tried.answer_records["vanilla"]}, tried=())
+def test_single_or_empty_answer_has_fewer_figures(tried: Run, compared: Selection) -> None:
+    alone = with_orders(tried, (tried.order, {"vanilla": tried.answer_records["vanilla"]}))
     drawn = numbers(html_of(alone, compared))
     assert set(drawn) == {"answers"} and {row[0] for row in drawn["answers"]} == {"Vanilla"}
     assert set(draw_change(alone, compared).figures) == {"answer-shares"}
     empty = {name: shortened(record, 0) for name, record in tried.answer_records.items()}
-    nothing = draw_change(replace(tried, answer_records=empty, tried=()), compared)
+    nothing = draw_change(with_orders(tried, (tried.order, empty)), compared)
     assert not nothing.figures and NO_TOKENS in nothing.html
     some = draw_change(with_answer(tried, "pine", empty["pine"]), compared)
     assert len(some.figures) == 3 and NO_TOKENS not in some.html
 
 
-def test_order_of_many_documents_is_shortened(tried: FinishedRun) -> None:
-    orders = (replace(tried.tried[0], order=tuple(range(20))),)
-    others = other_answers(replace(tried, tried=orders), "pine")
+def test_order_of_many_documents_is_shortened(tried: Run) -> None:
+    others = other_answers(with_orders(tried, (tuple(range(20)), tried.answer_records)), "pine")
     assert others["order:0"][0] == "1: A B C D E F G H…"
 
 
 @pytest.mark.parametrize("method", ["superposition", "calibrated_attention"])
-def test_weights_of_a_first_pass_are_shown(run: FinishedRun, method: str) -> None:
+def test_weights_of_a_first_pass_are_shown(run: Run, method: str) -> None:
     html = draw_importance(run, replace(first_selection(run), method=method)).html
     weights = run.result.traces[method].document_weights
     assert weights is not None

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from tests.support.runs import THREE, finish, swapped
+from tests.support.runs import THREE, finish, swapped, with_orders
 from viz.drawing.picture import pick
 from viz.figures.head_decisiveness import decisiveness, most_decisive
-from viz.page.answers.answering import FinishedRun
+from viz.page.answers.run import Run
 from viz.page.internals import _shown, after_control, after_pick, new_picks
 from viz.page.internals_figures import draw_importance
 from viz.page.selection import (
@@ -38,12 +38,12 @@ METHODS = ("vanilla", "pcw", "pine")
 
 
 @pytest.fixture(scope="module")
-def run(engine: Engine) -> FinishedRun:
+def run(engine: Engine) -> Run:
     """The documents B, A, C, in that order; 2 layers with 4 heads."""
     return finish(engine, swapped(THREE, 0), methods=METHODS)
 
 
-def cut(run: FinishedRun, method: str, count: int) -> FinishedRun:
+def cut(run: Run, method: str, count: int) -> Run:
     """The run as if the answer of one method had `count` tokens."""
     trace = run.result.traces[method]
     rows = run.result.layout.suffix_length - 1 + count
@@ -54,7 +54,7 @@ def cut(run: FinishedRun, method: str, count: int) -> FinishedRun:
 # Queries
 
 
-def test_answer_tokens_are_queries_of_their_method(run: FinishedRun) -> None:
+def test_answer_tokens_are_queries_of_their_method(run: Run) -> None:
     """The query of an answer token generates it; a shorter answer of the same run has fewer."""
     short = cut(run, "vanilla", 1)
     for method, count in (("vanilla", 1), ("pine", 3)):
@@ -66,32 +66,32 @@ def test_answer_tokens_are_queries_of_their_method(run: FinishedRun) -> None:
         assert [value for _, value in answers] == expected
 
 
-def test_answer_token_draws_that_token(run: FinishedRun) -> None:
+def test_answer_token_draws_that_token(run: Run) -> None:
     _, value = next(one for one in query_choices(run, "pine") if one[0].startswith("Answer token 2"))
     selection = first_selection(run).picked({"query": value}, run)
     shares = draw_importance(run, selection).figures["attention-shares"]
     assert "answer token 2" in shares.layout.title.text
 
 
-def test_first_selection_is_a_token_of_the_answer(run: FinishedRun) -> None:
+def test_first_selection_is_a_token_of_the_answer(run: Run) -> None:
     first = first_selection(run)
     step = step_of(run, first.query)
     assert step is not None and any(map(str.isalnum, run.answer_tokens["pine"][step]))
     assert (first.layer, first.head) == most_decisive(decisiveness(run.result.traces["pine"]))
 
 
-def test_every_query_of_a_method_is_listed(run: FinishedRun) -> None:
+def test_every_query_of_a_method_is_listed(run: Run) -> None:
     choices = query_choices(run, "pine")
     assert choices[0] == ("Document B: Senna", "document 0")
     assert len(choices) == 3 + num_suffix_queries(run, "pine")
     assert all(has_query(run, "pine", query) for _, value in choices if (query := Query.parse(value)))
-    ended = replace(run, answer_records=run.answer_records | {
-        "pine": replace(run.answer_records["pine"], token_ids=(), tokens=(), logprobs=(), alternatives=(),
-                        attention=run.answer_records["pine"].attention[:0])})  # fmt: skip
+    empty = replace(run.answer_records["pine"], token_ids=(), tokens=(), logprobs=(), alternatives=(),
+                    attention=run.answer_records["pine"].attention[:0])  # fmt: skip
+    ended = with_orders(run, (run.order, {**run.answer_records, "pine": empty}))
     assert query_choices(ended, "pine")[-1][0] == "End of the answer"
 
 
-def test_keys_turn_through_the_queries(run: FinishedRun) -> None:
+def test_keys_turn_through_the_queries(run: Run) -> None:
     choices, selection = query_choices(run, "pine"), replace(START, query=Query("document", 0))
     seen = []
     for _ in choices:
@@ -104,7 +104,7 @@ def test_keys_turn_through_the_queries(run: FinishedRun) -> None:
     assert turned(run, first, -1) == (choices[0][0], first.query)
 
 
-def test_step_is_generated_by_the_token_before(run: FinishedRun) -> None:
+def test_step_is_generated_by_the_token_before(run: Run) -> None:
     suffix = run.result.layout.suffix_length
     assert query_of_step(run, 0) == Query("suffix", suffix - 1)
     for step in range(3):
@@ -113,7 +113,7 @@ def test_step_is_generated_by_the_token_before(run: FinishedRun) -> None:
     assert step_of(run, Query("document", 1)) is None
 
 
-def test_token_selects_its_query(run: FinishedRun) -> None:
+def test_token_selects_its_query(run: Run) -> None:
     layout, first = run.result.layout, first_selection(run)
     for _, value in query_choices(run, "pine"):
         query = Query.parse(value)
@@ -127,7 +127,7 @@ def test_token_selects_its_query(run: FinishedRun) -> None:
         assert after_pick(run, first, {"token": outside}) == (first, "")
 
 
-def test_mean_shows_the_most_decisive_head(run: FinishedRun) -> None:
+def test_mean_shows_the_most_decisive_head(run: Run) -> None:
     spreads = decisiveness(run.result.traces["pine"])
 
     def place(layer: int | None, head: int | None) -> tuple[int, int]:
@@ -149,7 +149,7 @@ def test_mean_shows_the_most_decisive_head(run: FinishedRun) -> None:
      {"layer": None}, {"head": None}, {"normalization": "log"}, {"with_prefix": False},
      {"other": "method:pcw"}, {"rows": "head"}, {"with_sink": True}],
 )  # fmt: skip
-def test_pick_changes_only_what_it_names(what: dict[str, Any], run: FinishedRun) -> None:
+def test_pick_changes_only_what_it_names(what: dict[str, Any], run: Run) -> None:
     after = START.picked(json.loads(pick(**what)), run)
     expected = what | ({"query": Query.parse(what["query"])} if "query" in what else {})
     for field in vars(START):
@@ -164,7 +164,7 @@ def test_pick_changes_only_what_it_names(what: dict[str, Any], run: FinishedRun)
      {"layer": math.inf}, {"head": "0"}, {"normalization": "sum"}, {"with_prefix": 1}, {"with_sink": 1},
      {"other": "x" * 65}, {"rows": "column"}, {"__class__": "x", "layers": 1}],
 )  # fmt: skip
-def test_invalid_pick_changes_nothing(what: dict[str, Any], run: FinishedRun) -> None:
+def test_invalid_pick_changes_nothing(what: dict[str, Any], run: Run) -> None:
     assert START.picked(what, run) == START
 
 
@@ -178,7 +178,7 @@ fields = st.sampled_from(list(vars(START)))
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(what=st.dictionaries(fields | st.text(), anything))
-def test_any_pick_gives_a_selection_of_the_run(what: dict[str, Any], run: FinishedRun) -> None:
+def test_any_pick_gives_a_selection_of_the_run(what: dict[str, Any], run: Run) -> None:
     after = START.picked(what, run)
     assert after.method in METHODS and has_query(run, after.method, after.query)
     assert after.layer in (None, 0, 1) and after.head in (None, 0, 1, 2, 3)
@@ -187,14 +187,14 @@ def test_any_pick_gives_a_selection_of_the_run(what: dict[str, Any], run: Finish
     assert after.picked({}, run) == after == first_selection(run).picked(as_picks(after), run)
 
 
-def test_query_is_limited_to_the_selected_method(run: FinishedRun) -> None:
+def test_query_is_limited_to_the_selected_method(run: Run) -> None:
     short = cut(run, "vanilla", 1)
     last = replace(START, query=query_of_step(run, 2))
     assert last.picked({"method": "vanilla"}, short).query == query_of_step(run, 0)
     assert last.picked({"method": "pcw"}, short).query == last.query
 
 
-def test_dropdowns_select_what_they_show(run: FinishedRun) -> None:
+def test_dropdowns_select_what_they_show(run: Run) -> None:
     for selection in (first_selection(run), Selection("vanilla", Query("document", 2), None, 1, "log")):
         values = (selection.method, str(selection.query), _shown(selection.layer), _shown(selection.head))
         assert after_control(run, replace(START, normalization=selection.normalization), *values) == selection
@@ -212,7 +212,7 @@ def test_invalid_picks_raise(sent: str) -> None:
         new_picks(sent, 0)
 
 
-def test_nonsense_selects_nothing(run: FinishedRun) -> None:
+def test_nonsense_selects_nothing(run: Run) -> None:
     first = first_selection(run)
     for nonsense in ({"turn": 2}, {"turn": "1"}, {"query": 5}, {"layer": 99}, {}):
         assert after_pick(run, first, nonsense) == (first, "")

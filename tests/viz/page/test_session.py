@@ -126,6 +126,21 @@ def test_any_session_is_read_or_refused(fields: dict[str, Any], length: int) -> 
             assert from_code(to_code(session)) == session
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        b"PK\5\6" + bytes(8) + (10**6).to_bytes(4, "little") + bytes(6),  # list of files
+        b"PK\6\7" + bytes(16) + b"PK\5\6" + bytes(18),  # ZIP64, whose list may be larger
+        b"PK\5\6" + bytes(18),
+    ],
+)
+def test_zip_with_a_long_list_of_files_or_without_a_session_is_refused(end: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "run.zip"
+    file.write_bytes(b"PK\3\4" + bytes(100) + end)
+    with pytest.raises(InputError, match="is not a ZIP of"):
+        from_file(file)
+
+
 @pytest.fixture(scope="module")
 def restore() -> Callable[[str | None, str | None], str]:
     """Return a function that opens a page with the codes of a link and a draft."""

@@ -1,10 +1,9 @@
-"""The shuffle of the page: orders, controls, what it hands on, and the files it offers."""
+"""The shuffle of the page: orders, controls, and what it hands on."""
 
 import json
 import math
 import pickle
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -13,7 +12,7 @@ import pytest
 
 import pine_engine as pine
 from pine_engine.engine.engine import Engine
-from pine_engine.invariance.certificate import Certificate, read_certificate
+from pine_engine.invariance.certificate import Certificate
 from pine_engine.methods.table import METHODS
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import Runs, StopFlag
@@ -21,12 +20,9 @@ from tests.support.running import new_views, sources_of, views_of
 from tests.support.runs import THREE, form_of, swapped
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
-from viz.cards.shuffle import InOrders
-from viz.page.answers.answering import FinishedRun
-from viz.page.answers.cards import Shown
-from viz.page.answers.stale import Origin
+from viz.page.answers.cards import waiting_cards
+from viz.page.answers.run import OrderAnswers, Run, Shown
 from viz.page.answers.workspace import Workspace
-from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from, entries_json
@@ -34,33 +30,37 @@ from viz.page.form.examples import NO_EXAMPLE, load_examples
 from viz.page.form.form import form_request
 from viz.page.form.options import with_controls
 from viz.page.jobs.loading import EngineSource
-from viz.page.shuffle import answer_behind, shuffle_tab
-from viz.page.shuffle_job import OrdersTried, caption_of, orders_for, prepare_shuffle
+from viz.page.shuffle import answer_html, shuffle_tab
+from viz.page.shuffle_job import caption_of, orders_for, prepare_shuffle
 
 FIGURES = ("shuffle-matrix", "shuffle-positions", "shuffle-spread")
 B_A_C = swapped(THREE, 0)
 PANEL = {"is_open": True}  # section of the figures
-NOTHING = (Shown((), "retrieval_qa"), None)  # answers on the page, and their origin
 
 
 @pytest.fixture(scope="module")
-def views(engine: Engine) -> list[OrdersTried]:
+def views(engine: Engine) -> list[Shown]:
     return list(views_of(prepare_shuffle, engine, form_of(B_A_C), count=6, seed=0, controls=True))
 
 
+def run_of(view: Shown) -> Run:
+    assert view.run is not None
+    return view.run
+
+
 @pytest.fixture(scope="module")
-def last(views: list[OrdersTried]) -> OrdersTried:
-    return views[-1]
+def run(views: list[Shown]) -> Run:
+    return run_of(views[-1])
 
 
-def test_views_can_be_compared_after_pickling(views: list[OrdersTried]) -> None:
+def test_views_can_be_compared_after_pickling(views: list[Shown]) -> None:
     for view, same in zip(views, pickle.loads(pickle.dumps(views)), strict=True):
         assert view == same  # ZeroGPU sends them from another process
 
 
-def certificate_of(tried: OrdersTried) -> Certificate:
-    assert tried.certificate is not None
-    return tried.certificate
+def certificate_of(run: Run) -> Certificate:
+    assert run.certificate is not None
+    return run.certificate
 
 
 def test_orders_are_all_of_few_documents_or_a_seeded_sample() -> None:
@@ -71,95 +71,83 @@ def test_orders_are_all_of_few_documents_or_a_seeded_sample() -> None:
 
 def test_controls_follow_what_was_chosen_and_promise_nothing() -> None:
     assert with_controls(["pine"]) == ("pine", "vanilla", "nia", "mask_only", "reassignment_only")
-    assert with_controls(["mask_only", "vanilla"]) == ("mask_only", "vanilla", "nia", "reassignment_only")
     assert not any(METHODS[name].is_order_invariant for name in with_controls([]))
 
 
-def test_without_controls_only_selected_methods_run(engine: Engine) -> None:
-    *_, last = views_of(
-        prepare_shuffle, engine, form_of(THREE[:2], methods=("pine",)), count=2, seed=0, controls=False
-    )
-    assert last.sentence.startswith("Done: 2 orders")
-    assert [method.name for method in last.methods] == ["pine"]
-    assert [list(row.comparisons) for row in last.rows] == [["pine"]] * 2
-
-
-def test_orders_grow_by_one(views: list[OrdersTried], last: OrdersTried) -> None:
-    grown = [view for view in new_views(views) if view.rows]
+def test_orders_grow_by_one(views: list[Shown], run: Run) -> None:
+    grown = [view for view in new_views(views) if view.run]
     for number, view in enumerate(grown, start=1):
-        assert len(view.rows) == len(view.placed) == number == len(certificate_of(view).orders)
-        assert view.finished is not None and len(view.finished.tried) == number - 1
+        assert len(run_of(view).comparisons) == number == len(certificate_of(run_of(view)).orders)
         assert view.is_complete == (number == 6)
-    assert len(grown) == 6
-    assert [row.order for row in last.rows] == [placed.order for placed in last.placed] == list(last.orders)
-    assert last.rows[0].order == (1, 0, 2)
-    assert all(row.comparisons["pine"].bitwise_identical for row in last.rows)
-    assert not all(row.comparisons["vanilla"].bitwise_identical for row in last.rows)
-    assert [method.name for method in last.methods] == list(with_controls(("vanilla", "pine")))
-    assert not any(row.result.traces or row.result.logits for row in last.rows)
+    assert len(grown) == 6 and views[-1].progress == (6 * 5, 6 * 5)
+    for order, answers in run.orders.items():
+        assert answers.positions is not None and answers.comparison is not None
+        assert order == answers.positions.order == answers.comparison.order
+        assert answers.texts["pine"] == answers.comparison.comparisons["pine"].text
+    assert all(row.comparisons["pine"].bitwise_identical for row in run.comparisons)
+    assert not all(row.comparisons["vanilla"].bitwise_identical for row in run.comparisons)
+    assert not any(row.result.traces or row.result.logits for row in run.comparisons)
 
 
-def test_without_traces_there_is_no_run(engine: Engine) -> None:
+def test_without_traces_or_controls_a_run_has_answers_and_a_certificate(engine: Engine) -> None:
     request = form_of(THREE[:2], methods=("pine",))
     *_, last = views_of(prepare_shuffle, engine, request, count=2, seed=0, controls=False, trace=False)
-    assert last.is_complete and last.finished is None and last.placed == ()
-    assert certificate_of(last).traced is False
+    assert last.is_complete and last.sentence.startswith("Done: 2 orders")
+    assert [answers.positions for answers in run_of(last).orders.values()] == [None, None]
+    assert [list(row.comparisons) for row in run_of(last).comparisons] == [["pine"]] * 2
+    assert certificate_of(run_of(last)).traced is False
 
 
-def test_cell_shows_its_answer_beside_the_first(last: OrdersTried) -> None:
-    number = next(place for place, row in enumerate(last.rows) if not row.comparisons["vanilla"].same_text)
-    shown = read_html(answer_behind(last, {"tried": number, "method": "vanilla"}))
+def test_cell_shows_its_answer_beside_the_first(run: Run) -> None:
+    rows = run.comparisons
+    number = next(place for place, row in enumerate(rows) if not row.comparisons["vanilla"].same_text)
+    shown = read_html(answer_html(run, {"tried": number, "method": "vanilla"}))
     answers = [part.text for part in shown.with_class("pine-answer-text")]
-    assert answers == [last.rows[place].comparisons["vanilla"].text for place in (0, number)]
+    assert answers == [rows[place].comparisons["vanilla"].text for place in (0, number)]
     assert shown.all("mark") and "First difference at" in shown.text
-    same = read_html(answer_behind(last, {"tried": 0, "method": "pine"}))
+    same = read_html(answer_html(run, {"tried": 0, "method": "pine"}))
     assert len(same.with_class("pine-answer-text")) == 1 and not same.all("mark")
 
 
 @pytest.mark.parametrize(
-    "what",
-    [{}, {"clear": True}, {"tried": 0, "method": []},
+    "cell",
+    [{}, {"clear": True}, {"tried": 0, "method": []}, {"tried": 0, "method": "pcw"},
      *({"tried": tried, "method": "pine"} for tried in (6, -1, "0", True))],
 )  # fmt: skip
-def test_invalid_cell_shows_nothing(last: OrdersTried, what: dict[str, Any]) -> None:
-    assert answer_behind(last, what) == ""
+def test_invalid_cell_shows_nothing(run: Run, cell: dict[str, Any]) -> None:
+    assert answer_html(run, cell) == ""
 
 
-def test_it_ends_as_a_run_with_the_other_orders_tried(last: OrdersTried) -> None:
-    run = last.finished
-    assert isinstance(run, FinishedRun)
+def test_run_has_the_answers_of_all_orders_token_by_token(run: Run) -> None:
     assert run.order == (1, 0, 2) and run.titles == ("Senna", "Varo", "Orm")
     assert set(run.result.traces) == set(with_controls(("vanilla", "pine")))
     assert run.result.logits == {}
-    assert [tried.order for tried in run.tried] == [(1, 2, 0), (0, 1, 2), (0, 2, 1), (2, 1, 0), (2, 0, 1)]
-    assert run.tried[0].label == "B C A"
-    for tried in run.tried:
-        assert tried.answer_records["pine"].text == run.answer_records["pine"].text
-        assert np.array_equal(tried.answer_records["pine"].logprobs, run.answer_records["pine"].logprobs)
-        assert [segment.label for segment in tried.answer_records["pine"].documents] == tried.label.split()
-    assert any(
-        tried.answer_records["vanilla"].logprobs != run.answer_records["vanilla"].logprobs
-        for tried in run.tried
-    )
+    assert list(run.orders) == [(1, 0, 2), (1, 2, 0), (0, 1, 2), (0, 2, 1), (2, 1, 0), (2, 0, 1)]
+    for order, answers in run.other_orders:
+        assert answers.records["pine"].text == run.answer_records["pine"].text
+        assert np.array_equal(answers.records["pine"].logprobs, run.answer_records["pine"].logprobs)
+        assert [segment.document for segment in answers.records["pine"].documents] == list(order)
+    vanilla = {answers.records["vanilla"].logprobs for answers in run.orders.values()}
+    assert len(vanilla) > 1
 
 
 # The certificate
 
 
-def test_certificate_holds_the_request_of_the_form(engine: Engine, last: OrdersTried) -> None:
-    certificate = certificate_of(last)
+def test_certificate_holds_the_request_of_the_form(engine: Engine, run: Run) -> None:
+    certificate = certificate_of(run)
     lettered = certificate.request.tokenize(engine)
     assert lettered.reorder(certificate.orders[0]) == form_layout(form_of(B_A_C), engine)
-    assert certificate.orders[0] == [1, 0, 2] and len(certificate.orders) == 6
+    assert certificate.orders == list(map(list, run.orders))
     assert (certificate.seed, certificate.max_new_tokens, certificate.traced) == (None, 3, True)
     assert certificate.request == form_request(form_of(B_A_C))
     for result in certificate.results:
-        cells = [row.comparisons[result.method] for row in last.rows]
+        cells = [row.comparisons[result.method] for row in run.comparisons]
         assert result.logprobs == [cell.reference_logprob for cell in cells]
         assert max(len(cell.answer.token_ids) for cell in cells) == 3
 
 
-def test_certificate_is_not_created_again_for_each_order(
+def test_sampled_orders_have_one_certificate_with_their_seed(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls, create = [], pine.create_certificate
@@ -169,17 +157,13 @@ def test_certificate_is_not_created_again_for_each_order(
         return create(*values, **options)
 
     monkeypatch.setattr(pine, "create_certificate", count)
-    *_, view = views_of(prepare_shuffle, engine, form_of(), count=6, seed=0, controls=False, trace=False)
-    assert len(calls) == 1 and len(certificate_of(view).orders) == 6
-
-
-def test_the_seed_is_certified_where_orders_were_drawn(engine: Engine) -> None:
     five = entries_from([("", f"text {number}") for number in range(5)])
-    *_, view, _ = views_of(
+    *_, view = views_of(
         prepare_shuffle, engine, form_of(five, methods=("pine",)), count=2, seed=7, controls=False
     )
-    assert certificate_of(view).seed == 7
-    assert [tuple(order) for order in certificate_of(view).orders] == orders_for(5, 2, 7)
+    certificate = certificate_of(run_of(view))
+    assert len(calls) == 1 and certificate.seed == 7
+    assert [tuple(order) for order in certificate.orders] == orders_for(5, 2, 7)
 
 
 # The page
@@ -197,43 +181,32 @@ def test_status_caption_and_log_show_invariance_warning(
 
 
 @pytest.fixture(scope="module")
-def events(source: EngineSource, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def events(source: EngineSource) -> dict[str, Any]:
     """Events of the page's shuffle by the name of their function."""
-    disk = Disk(tmp_path_factory.mktemp("disk"), 1e6)
 
     def build() -> Any:
         with gr.Blocks() as blocks:
             page = Workspace(load_examples())
             sources = sources_of(source, runs=Runs(FairQueue(4)))
-            pressed, *_ = shuffle_tab(page, sources, gr.State(None), DEFAULTS, disk)
-        return blocks, pressed, page
+            shuffle_tab(page, sources, gr.State(None), DEFAULTS)
+        return blocks
 
-    blocks, pressed, page = built(build)
-    found = {function.name: function for function in blocks.fns.values()}
-    assert page.finished in found["run"].outputs and callable(pressed.then)
-    assert (page.shuffle_bar.run._id, "click") in found["run"].targets
-    return found
-
-
-@pytest.fixture(scope="module")
-def event(events: dict[str, Any]) -> Any:
-    """The page's shuffle: the function behind its button, and the widgets that it writes."""
-    return events["run"]
+    return {function.name: function for function in built(build).fns.values()}
 
 
 def press(
-    event: Any,
-    stop: StopFlag,
-    kept: Any,
-    controls: bool,
-    entries: Any = B_A_C,
+    events: dict[str, Any],
     *,
-    shown: Any = NOTHING,
+    stop: StopFlag | None = None,
+    entries: Any = B_A_C,
+    shown: Shown | None = None,
     accepted: str = "No such answer",
+    is_open: bool = True,
 ) -> Any:
-    """Presses Shuffle with these documents."""
-    values = ("retrieval_qa", "Which?", "Answer.", ["pine"], 3, entries_json(entries))
-    return event.fn(stop, None, PANEL, kept, *shown, None, accepted, 6, 0, controls, *values)
+    """Press Shuffle with these documents."""
+    form = ("retrieval_qa", "Which?", "Answer.", ["pine"], 3, entries_json(entries))
+    inputs = ({"is_open": is_open}, 6, 0, False, shown or Shown(form_of(), ()), None, accepted)
+    return events["run"].fn(stop or StopFlag(), None, *inputs, *form)
 
 
 def last_values(views: list[dict[Any, Any]]) -> dict[str, Any]:
@@ -245,53 +218,40 @@ def last_values(views: list[dict[Any, Any]]) -> dict[str, Any]:
     return shown
 
 
-def test_the_page_offers_certificate_and_pictures_after_a_shuffle(event: Any) -> None:
-    views = list(press(event, StopFlag(), None, True))
+def test_shuffle_shows_table_figures_and_cards_of_its_run(events: dict[str, Any]) -> None:
+    views = list(press(events))
     began, ended = last_values(views[:1]), last_values(views)
-    assert not {"certificate-offer", "order-table", "shuffle-answer"} & began.keys(), "results stay"
+    assert not {"order-table", "shuffle-answer"} & began.keys(), "results stay"
     assert began["example"] == NO_EXAMPLE
     assert all(json.loads(ended[name])["data"] for name in FIGURES)
-    assert ended["certificate-offer"]["visible"] is True
     assert "Done: 6 orders" in ended["shuffle-status"]
     (matrix,) = json.loads(ended["shuffle-matrix"])["data"]
-    assert sum(cell.endswith(" ✗</span>") for row in matrix["text"] for cell in row) == 6 * 5
-    assert set(views[-1]) <= set(event.outputs)
-    folder = ended["PosixPath"]
-    assert Path(ended["certificate"]).parent == Path(ended["certificate-page"]).parent == folder
-    assert len(read_certificate(Path(ended["certificate"])).methods) == 5
-    assert len(ended["FinishedRun"].tried) == 5
+    assert sum(cell.endswith(" ✗</span>") for row in matrix["text"] for cell in row) == 6
+    assert set().union(*views) <= set(events["run"].outputs)
+    run = ended["Run"]
     table = json.loads(ended["order-table"])
-    assert [method["name"] for method in table["methods"]] == list(ended["FinishedRun"].result.answers)
+    assert [method["name"] for method in table["methods"]] == list(run.result.answers)
     assert all(answer["is_done"] for method in table["methods"] for answer in method["answers"])
     assert len(table["orders"]) == 6 and "PINE gave 1 answer, correct in 0 of 6 orders." in table["finding"]
-    # The cards show the run that the pictures are drawn from.
     cards = read_html(ended["answers"]).with_class("pine-answer")
-    assert [card.attributes["data-state"] for card in cards] == ["finished"] * 5
-    for card, answer in zip(cards, ended["FinishedRun"].result.answers.values(), strict=True):
-        assert card.attributes["data-method"] == answer.method
+    for card, answer in zip(cards, run.result.answers.values(), strict=True):
+        assert (card.attributes["data-state"], card.attributes["data-method"]) == ("finished", answer.method)
         assert answer.text.strip() in card.text
-    # The next shuffle removes what this one offered, once it offers as much.
-    again = press(event, StopFlag(), folder, False)
-    next(again)
-    assert folder.exists()
-    assert last_values(list(again))["certificate-offer"]["visible"] and not folder.exists()
 
 
-def test_figures_are_drawn_while_their_section_is_open(
-    events: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(PANEL, "is_open", False)
-    ended = last_values(list(press(events["run"], StopFlag(), None, False)))
-    assert not ended.keys() & set(FIGURES) and len(ended["OrdersTried"].rows) == 6
-    for name in ("judge", "expand", "judge"):
-        shown = last_values([events[name].fn(PANEL, ended["OrdersTried"], "retrieval_qa", None)])
-        assert (set(FIGURES) <= shown.keys()) == PANEL["is_open"]
-    events["collapse"].fn(PANEL)
-    assert not PANEL["is_open"]
+def test_figures_are_drawn_while_their_section_is_open(events: dict[str, Any]) -> None:
+    ended = last_values(list(press(events, is_open=False)))
+    assert not ended.keys() & set(FIGURES)
+    panel = {"is_open": False}
+    for name in ("draw_again", "open_figures", "draw_again"):
+        shown = last_values([events[name].fn(panel, ended["Shown"], None)])
+        assert (set(FIGURES) <= shown.keys()) == panel["is_open"]
+    events["close_figures"].fn(panel)
+    assert not panel["is_open"]
 
 
-def test_shuffle_joined_late_shows_all_orders(event: Any) -> None:
-    first, second = (press(event, StopFlag(), None, False) for _ in range(2))
+def test_shuffle_joined_late_shows_all_orders(events: dict[str, Any]) -> None:
+    first, second = press(events), press(events)
     shown: list[dict[Any, Any]] = []
     while "Order 2 done" not in str(last_values(shown).get("shuffle-status")):
         shown.append(next(first))
@@ -303,53 +263,46 @@ def test_shuffle_joined_late_shows_all_orders(event: Any) -> None:
     assert expected["order-table"] == ended["order-table"]
 
 
-def test_what_was_tried_before_stop_is_handed_on_beside_older_answers(event: Any) -> None:
-    request = form_of(B_A_C, question="Which?", methods=("pine",))
-    before = InOrders(tuple(orders_for(3, 6, 0)), {"pine": ("old",) * 6})
-    shown = (Shown((), request.task, in_orders=before), Origin(request, is_for_all_orders=True))
+def test_orders_finished_before_stop_are_kept_beside_older_answers(events: dict[str, Any]) -> None:
+    form = form_of(B_A_C, question="Which?", methods=("pine",))
+    older = {order: OrderAnswers({"pine": "old"}) for order in orders_for(3, 6, 0)}
+    cards = tuple(replace(card, text="old") for card in waiting_cards(["pine"]))
     stop, views = StopFlag(), []
-    for view in press(event, stop, None, False, shown=shown):
+    for view in press(events, stop=stop, shown=Shown(form, cards, earlier=older)):
         views.append(view)
         stop.requested = stop.requested or "Order 2 done" in str(last_values([view]).get("shuffle-status"))
     ended = last_values(views)
     assert "Stopped. Completed orders are kept." in ended["shuffle-status"]
     assert len(json.loads(ended["shuffle-matrix"])["data"][0]["text"]) == 2
-    assert len(read_certificate(Path(ended["certificate"])).orders) == 2
-    assert len(ended["FinishedRun"].tried) == 1
-    table = ended["Shown"].in_orders
-    texts = dict(zip(table.orders, table.answers["pine"], strict=True))
-    assert len(texts) == 6 and {order for order in texts if texts[order] != "old"} == {(1, 0, 2), (1, 2, 0)}
+    assert len(certificate_of(ended["Run"]).orders) == 2 == len(ended["Run"].orders)
+    answers = json.loads(ended["order-table"])["methods"][0]["answers"]
+    assert [answer["text"] == "old" for answer in answers].count(True) == 4
 
 
-def test_answers_are_not_scored_by_those_of_an_example_for_another_question(event: Any) -> None:
-    accepted = "\n".join(load_examples()[0].answers)
-    *during, last = press(event, StopFlag(), None, False, accepted=accepted)
+def test_answers_are_not_scored_by_those_of_an_example_for_another_question(events: dict[str, Any]) -> None:
+    *during, last = press(events, accepted="\n".join(load_examples()[0].answers))
     assert "accepted" not in last_values(during), "results of the example keep their marks until then"
     table = json.loads(last_values(during)["order-table"])
     answers = [answer["is_correct"] for method in table["methods"] for answer in method["answers"]]
     assert answers == [None] * 6 and table["legend"] and last_values([last])["accepted"] == ""
 
 
-def test_a_shuffle_stopped_before_its_first_order_hands_on_nothing(event: Any) -> None:
+def test_shuffle_without_a_finished_order_hands_on_no_run(events: dict[str, Any]) -> None:
     stop = StopFlag()
-    views = press(event, stop, None, False)
+    views = press(events, stop=stop)
     shown = [next(views), next(views)]
     stop.requested = True
     ended = last_values([*shown, *views])
     assert "Stopped." in ended["shuffle-status"] and "kept" not in ended["shuffle-status"]
-    assert not {"FinishedRun", "certificate", "certificate-offer"} & ended.keys()
+    assert "Run" not in ended
+    failed = last_values(list(press(events, entries=entries_from([("", " "), ("", "x")]))))
+    assert "Document A is empty" in failed["shuffle-status"] and "Run" not in failed
 
 
-def test_a_shuffle_that_fails_says_so_and_offers_nothing(event: Any) -> None:
-    ended = last_values(list(press(event, StopFlag(), None, True, entries_from([("", " "), ("", "x")]))))
-    assert "Document A is empty" in ended["shuffle-status"]
-    assert not {"certificate", "certificate-offer"} & ended.keys()
-
-
-def test_figures_of_other_inputs_than_the_answers_are_cleared(events: dict[str, Any], tmp_path: Path) -> None:
-    origin = Origin(form_of(), is_for_all_orders=True)
-    reordered = replace(origin, form=form_of(B_A_C))
-    assert events["forget"].fn(None, origin, reordered) == gr.skip()
-    for other in (None, replace(origin, form=form_of(question="Another?"))):
-        cleared = last_values([events["forget"].fn(tmp_path / "gone", origin, other)])
-        assert cleared["certificate-offer"]["visible"] is False and set(FIGURES) <= cleared.keys()
+def test_figures_of_other_inputs_than_the_answers_are_cleared(
+    events: dict[str, Any], views: list[Shown]
+) -> None:
+    clear, form = events["clear_figures"].fn, views[-1].form
+    assert clear(views[-1], (replace(form, entries=THREE), None)) == gr.skip() == clear(None, (form, None))
+    for other in (None, (replace(form, question="Another?"), None)):
+        assert set(FIGURES) <= last_values([clear(views[-1], other)]).keys()

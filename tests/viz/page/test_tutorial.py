@@ -12,13 +12,15 @@ from pine_engine.engine.engine import Engine
 from pine_engine.methods.plan import MASKED
 from pine_engine.methods.table import METHODS
 from tests.support.running import views_of
+from tests.support.runs import with_orders
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import HOSTILE, read_html
 from tests.support.worked_matrices import read_matrix
 from tests.viz.cards.test_tutorial import addresses, entries
 from viz.cards.tutorial import PAPER, Step
-from viz.page.answers.answering import FinishedRun, TriedOrder, prepare_answers
+from viz.page.answers.answering import prepare_answers
 from viz.page.answers.recordings import tutorial_recording
+from viz.page.answers.run import Run
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.running_example import LAYOUT, example_trace, running_example_html
@@ -46,16 +48,16 @@ def steps() -> dict[str, Step]:
 
 
 @pytest.fixture(scope="module")
-def run(tiny_llama: Callable[..., Any]) -> FinishedRun:
+def run(tiny_llama: Callable[..., Any]) -> Run:
     """A run of two methods in one order."""
     return run_of(Engine(tiny_llama(max_context_length=1024), letter_tokenizer(), name="tiny <b>"))
 
 
-def run_of(engine: Engine, methods: tuple[str, ...] = ("vanilla", "pine")) -> FinishedRun:
+def run_of(engine: Engine, methods: tuple[str, ...] = ("vanilla", "pine")) -> Run:
     form = Form("retrieval_qa", "Which is green?", "Answer.", methods, 3, entries_from(TEXTS))
     *_, last = views_of(prepare_answers, engine, form)
-    assert last.finished is not None
-    return last.finished
+    assert last.run is not None
+    return last.run
 
 
 def sources(steps: Iterable[Step]) -> dict[str, str]:
@@ -141,24 +143,24 @@ def test_marks_of_a_step_are_in_its_figure(steps: dict[str, Step]) -> None:
 
 def test_quiz_is_about_all_recorded_orders(steps: dict[str, Step]) -> None:
     quiz = steps["quiz"].picture
-    answers = [RECORDING.run.answer_records, *(tried.answer_records for tried in RECORDING.run.tried)]
+    answers = [one.records for one in RECORDING.run.orders.values()]
     for method in RECORDING.run.answer_records:
         is_same = len({records[method].text for records in answers}) == 1
         assert truths(quiz)[METHODS[method].label] == ("same" if is_same else "different")
     assert set(truths(quiz).values()) == {"same", "different"}
 
 
-def test_run_of_one_order_leaves_the_orders_recorded(run: FinishedRun, steps: dict[str, Step]) -> None:
+def test_run_of_one_order_leaves_the_orders_recorded(run: Run, steps: dict[str, Step]) -> None:
     recorded, own = sources(steps.values()), "tiny <b>, float32"
     assert set(recorded.values()) == {RECORDING.run.recorded}
     expected = {name: recorded[name] for name in ("bias", "proof", "quiz")}
     assert sources(tutorial_steps(RECORDING, run)) == dict.fromkeys(recorded, own) | expected
 
 
-def test_run_of_several_orders_replaces_the_quizzes(run: FinishedRun) -> None:
+def test_run_of_several_orders_replaces_the_quizzes(run: Run) -> None:
     changed = replace(run.answer_records["vanilla"], text="changed <b>")
-    tried = TriedOrder((2, 1, 0), run.answer_records | {"vanilla": changed})
-    steps = {step.name: step for step in tutorial_steps(RECORDING, replace(run, tried=(tried,)))}
+    tried = with_orders(run, ((2, 1, 0), {**run.answer_records, "vanilla": changed}))
+    steps = {step.name: step for step in tutorial_steps(RECORDING, tried)}
     assert truths(steps["quiz"].picture) == {"Vanilla": "different", "PINE": "same"}
     assert "changed <b>" in read_html(steps["bias"].picture).text
     assert steps["bias"].source == steps["quiz"].source == "tiny <b>, float32"
@@ -171,7 +173,7 @@ def test_run_without_vanilla_or_pine_keeps_the_masks_only(tiny_llama: Callable[.
     assert own == ["mask", "both-ways"]
 
 
-def test_saved_file_begins_with_the_run_and_needs_no_network(run: FinishedRun, tmp_path: Path) -> None:
+def test_saved_file_begins_with_the_run_and_needs_no_network(run: Run, tmp_path: Path) -> None:
     path = Path(tutorial_file(run, str(tmp_path)))
     html = path.read_text(encoding="utf-8")
     assert tmp_path in path.parents

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.runs import with_orders
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
-from viz.page.answers.answering import FinishedRun
 from viz.page.answers.recordings import tutorial_recording
+from viz.page.answers.run import Run
 from viz.page.internals import summary_html
 from viz.page.selection import first_selection, shown_place
 from viz.page.why import (
@@ -32,9 +33,9 @@ DATA = re.compile(r"<data hidden>.*?</data>", re.DOTALL)  # figure that assets d
 AT = (PLACE.layer, PLACE.head)
 
 
-def with_tokens(method: str, tokens: tuple[str, ...]) -> FinishedRun:
+def with_tokens(method: str, tokens: tuple[str, ...]) -> Run:
     answer = replace(RUN.answer_records[method], tokens=tokens)
-    return replace(RUN, answer_records={**RUN.answer_records, method: answer})
+    return with_orders(RUN, (RUN.order, {**RUN.answer_records, method: answer}))
 
 
 @given(st.lists(st.text(max_size=3), max_size=8), st.integers(0, 99))
@@ -96,11 +97,12 @@ def test_each_step_has_at_most_25_words_and_one_switch_of_both_methods() -> None
 
 def test_a_run_without_a_method_or_with_one_document_is_replaced() -> None:
     answers = {name: answer for name, answer in RUN.answer_records.items() if name != "vanilla"}
-    for run in (replace(RUN, answer_records=answers), replace(RUN, order=(0,))):
+    alone = replace(RUN, form=replace(RUN.form, entries=RUN.form.entries[:1]))
+    for run in (with_orders(RUN, (RUN.order, answers)), replace(alone, orders={(0,): RUN.orders[RUN.order]})):
         assert not can_explain(run)
         assert "The last run lacks" in why_html(run)
     assert can_explain(RUN) and "The last run lacks" not in why_html(RUN)
-    assert all(tutorial_recording().question in html for html in (why_html(RUN), summary_html(RUN)))
+    assert all(RUN.form.question in html for html in (why_html(RUN), summary_html(RUN)))
 
 
 def test_hostile_text_stays_text() -> None:

@@ -1,25 +1,14 @@
 """Answer cards before, during and after a run, with parsed answers and scores."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS, Task
 from viz.cards.answers import AnswerCard, Reading, answer_grid
 from viz.cards.molecule import molecule_svg
-from viz.cards.shuffle import InOrders
+from viz.page.answers.run import Shown
 from viz.page.common.failures import notice
-
-
-@dataclass(frozen=True)
-class Shown:
-    """Answer cards on the page and their task, kept in the session."""
-
-    cards: tuple[AnswerCard, ...]
-    task: str
-    recorded: str = ""  # date and model of recorded answers; empty for answers of this session
-    in_orders: InOrders | None = None  # answers in other orders, where available
-    order: tuple[int, ...] = ()  # order of the documents of the cards; empty before a run
 
 
 def waiting_cards(methods: Sequence[str]) -> tuple[AnswerCard, ...]:
@@ -45,7 +34,7 @@ def is_correct_by(task: str, accepted: Sequence[str]) -> Callable[[str], bool] |
 
 def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
     """Render the cards with parsed and scored answers, and the source of recorded ones."""
-    task = TASKS[shown.task]
+    task = shown.form.row
     cards = [replace(card, model=task.model) for card in shown.cards]
     for place, card in enumerate(cards):
         if card.state == "finished":

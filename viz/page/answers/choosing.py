@@ -1,61 +1,61 @@
 """Select an example or a task: fill the form and rename its parts."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
 
 from pine_engine.prompts.tasks import TASKS
-from viz.page.answers.recorded_answers import recorded_of
+from viz.page.answers.recordings import recorded_of
 from viz.page.answers.workspace import Workspace, instruction_for, show
 from viz.page.common.failures import notice
-from viz.page.common.widgets import PRIVATE_EVENT
+from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.form.documents import entries_json
 from viz.page.form.editor import documents_heading, pasted_words, question_words, words
-from viz.page.form.examples import FormExample, load_examples
+from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.form.options import DEFAULT_METHODS
+from viz.page.jobs.job_bar import Updates
 
 
-def bind_choices(page: Workspace, examples: Sequence[FormExample]) -> None:
+def bind_choices(page: Workspace) -> None:
     """Connect the two dropdowns."""
-    by_name = {example.name: example for example in examples}
-    picked = gr.State(examples[0].name)
-
-    def pick_example(name: str | None, task: str) -> dict[Any, Any]:
-        if name not in by_name:
-            return {picked: name}
-        example = by_name[name]
-        form, accepted = example.form(DEFAULT_METHODS), "\n".join(example.answers)
-        return {picked: name} | filled(page, form, accepted=accepted, note=example.note, named=task)
-
-    def pick_again(before: str | None, name: str | None, task: str) -> Any:
-        return pick_example(name, task) if name == before else gr.skip()
-
     # The input event also fires when the list is left without a choice.
-    inputs, outputs = [page.example, page.task], [picked, *filled_widgets(page)]
-    page.example.change(pick_example, inputs, outputs, **PRIVATE_EVENT)
-    page.example.select(pick_again, [picked, *inputs], outputs, **PRIVATE_EVENT)
-
-    def pick_task(task: str, instruction: str) -> dict[Any, Any]:
-        return renamed(page, task, {}) | {page.instruction: instruction_for(task, instruction)}
-
+    inputs, outputs = [page.example, page.task], [page.picked, *filled_widgets(page)]
+    page.example.change(bind(pick_example, page), inputs, outputs, **PRIVATE_EVENT)
+    page.example.select(bind(pick_again, page), [page.picked, *inputs], outputs, **PRIVATE_EVENT)
     page.task.input(
-        pick_task,
+        bind(pick_task, page),
         [page.task, page.instruction],
         [page.instruction, page.heading, page.question, page.editor.cards, page.editor.pasted],
         **PRIVATE_EVENT,
     )
 
 
-def filled(
-    page: Workspace, form: Form, *, accepted: str, note: str, named: str | None = None
-) -> dict[Any, Any]:
+def pick_example(page: Workspace, name: str | None, task: str) -> Updates:
+    """Return the updates that fill the form with an example; `task` is the one whose labels are shown."""
+    example = next((example for example in load_examples() if example.name == name), None)
+    if example is None:
+        return {page.picked: name}
+    form, accepted = example.form(DEFAULT_METHODS), "\n".join(example.answers)
+    return {page.picked: name} | filled(page, form, accepted=accepted, note=example.note, named=task)
+
+
+def pick_again(page: Workspace, picked: str | None, name: str | None, task: str) -> Any:
+    """Return the updates that fill the form with the example that it was filled with before."""
+    return pick_example(page, name, task) if name == picked else gr.skip()
+
+
+def pick_task(page: Workspace, task: str, instruction: str) -> Updates:
+    """Return the updates with the labels and the instruction of a task."""
+    return renamed(page, task, {}) | {page.instruction: instruction_for(task, instruction)}
+
+
+def filled(page: Workspace, form: Form, *, accepted: str, note: str, named: str | None = None) -> Updates:
     """Return updates that fill the form and the cards, with recorded answers and the labels of the task.
 
     Methods and length stay; `named` is the task whose labels are shown.
     """
-    shown, origin = recorded_of(form)
+    shown = recorded_of(form)
     values: dict[Any, Any] = {page.editor.cards: entries_json(form.entries), page.question: form.question}
     return (
         (values if form.task == named else renamed(page, form.task, values))
@@ -67,7 +67,7 @@ def filled(
             page.bar.status: notice(""),
             page.shuffle_bar.status: notice(""),
         }
-        | {page.origin: origin, page.stale: ""}
+        | {page.origin: shown.inputs, page.stale: ""}
         | show(page, shown, accepted)
     )
 
@@ -77,7 +77,7 @@ def filled_widgets(page: Workspace) -> list[Any]:
     return list(filled(page, load_examples()[0].form(DEFAULT_METHODS), accepted="", note=""))
 
 
-def renamed(page: Workspace, task: str, values: dict[Any, Any]) -> dict[Any, Any]:
+def renamed(page: Workspace, task: str, values: dict[Any, Any]) -> Updates:
     """Return updates with the labels of the task and these new values; other values stay."""
     row = TASKS[task]
     called: dict[Any, dict[str, Any]] = {

@@ -12,15 +12,14 @@ import numpy as np
 
 from pine_engine.methods.table import METHODS
 from viz.cards.answers import AnswerCard
-from viz.cards.shuffle import InOrders
-from viz.drawing.identity import document_letter, document_segment
+from viz.drawing.identity import document_segment, order_name
 from viz.drawing.markup import render
 from viz.drawing.text import join_words
 from viz.figures.positions import MASKED, document_lanes
-from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions
-from viz.page.answers.answering import FinishedRun
+from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.base_rate import base_rate_sentence
-from viz.page.answers.cards import Shown, is_correct_by
+from viz.page.answers.cards import is_correct_by
+from viz.page.answers.run import Order, OrderAnswers, Shown
 from viz.page.common.failures import MAX_DOCUMENTS
 
 LEGEND = "= same answer as in the first order, ≠ another answer"  # of marks without accepted answers
@@ -41,51 +40,51 @@ def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
 
 def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
     """Return the state of the table as JSON, scored by the accepted answers."""
-    table = shown.in_orders or InOrders((shown.order,) if shown.order else (), {})
-    is_correct = is_correct_by(shown.task, accepted)
-    methods = [_method(card, shown, table, is_correct) for card in shown.cards]
+    is_correct, orders = is_correct_by(shown.form.task, accepted), shown.all_orders
+    methods = [_method(card, shown, is_correct) for card in shown.cards]
     return json.dumps(
         {
             "methods": methods,
-            "orders": table.orders,
-            "shown": table.orders.index(shown.order) if shown.order in table.orders else 0,
+            "orders": orders,
+            "shown": orders.index(shown.form.order) if shown.form.order in orders else 0,
             "finding": finding(shown.cards, methods),
-            "legend": "" if accepted or len(table.orders) < 2 else LEGEND,
+            "legend": "" if accepted or len(orders) < 2 else LEGEND,
             "rule": f"accepted: {'; '.join(accepted)}" if accepted else "",
-            "source": _source(table),
+            "source": _source(shown.orders),
             "is_busy": any(card.is_busy for card in shown.cards),
         }
     )
 
 
-def _source(table: InOrders) -> str:
-    if not table.recorded:
+def _source(orders: Mapping[Order, OrderAnswers]) -> str:
+    sources = [answers.recorded for answers in orders.values() if answers.recorded]
+    if not sources:
         return ""
-    names = [" ".join(map(document_letter, order)) for order in table.orders if order not in table.recorded]
+    names = [order_name(order) for order, answers in orders.items() if not answers.recorded]
     own = f", except {join_words(names)} from your run" if names else ""
-    return f"Selected example. {next(iter(table.recorded.values()))}{own}; another dtype can differ."
+    return f"Selected example. {sources[0]}{own}; another dtype can differ."
 
 
-def _method(
-    card: AnswerCard, shown: Shown, table: InOrders, is_correct: Callable[[str], bool] | None
-) -> dict[str, Any]:
-    texts: list[str | None] = list(table.answers.get(card.method, ()))
-    texts += [None] * (len(table.orders) - len(texts))
-    done = [text is not None for text in texts]
-    comparable = [(card.method, order) not in table.replaced for order in table.orders]
-    if shown.order in table.orders and card.text:
-        index = table.orders.index(shown.order)
-        texts[index], done[index] = card.text, card.state in ("finished", "stopped")
+def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | None) -> dict[str, Any]:
+    orders, cells = shown.orders, []
+    is_recorded = any(answers.recorded for answers in orders.values())
+    for order in shown.all_orders:
+        answers = orders.get(order)
+        text, is_done = answers.texts.get(card.method) if answers else None, True
+        if order == shown.form.order and card.text:
+            text, is_done = card.text, card.state in ("finished", "stopped")
+        is_comparable = not (is_recorded and answers and card.method in answers.replaced)
+        cells.append(None if text is None else _answer(text, is_done, is_comparable, is_correct))
     return {
         "name": card.method,
         "label": card.label,
         "note": card.meaning.partition(":")[0],
         "is_order_invariant": card.is_order_invariant,
-        "answers": [
-            None if text is None else _answer(text, is_done, is_comparable, is_correct)
-            for text, is_done, is_comparable in zip(texts, done, comparable, strict=True)
+        "answers": cells,
+        "positions": [
+            document_bars(answers.positions, card.method) if answers.positions else []
+            for answers in orders.values()
         ],
-        "positions": [document_bars(one, card.method) for one in table.positions],
     }
 
 
@@ -142,38 +141,3 @@ def _count(method: Mapping[str, Any]) -> str:
     correct = [answer["is_correct"] for answer in done]
     scored = "" if None in correct else f", correct in {sum(correct)} of {len(done)} orders"
     return f"{method['label']} gave {count} answer{'s' * (count != 1)}{scored}."
-
-
-def with_run(before: InOrders | None, run: FinishedRun) -> InOrders:
-    """Return the answers with those of one more run."""
-    texts = {method: (answer.text,) for method, answer in run.result.answers.items()}
-    traces = run.result.traces
-    positions = document_positions(run.order, traces, *default_head(traces.values()))
-    return with_orders(before, InOrders((run.order,), texts, (positions,)))
-
-
-def with_orders(before: InOrders | None, new: InOrders) -> InOrders:
-    """Return the answers with new ones, which replace those of the same orders; other methods are dropped."""
-    if before is None or set(before.answers) != set(new.answers):
-        return new
-
-    def merged(old: Sequence[Any], values: Sequence[Any]) -> dict[tuple[int, ...], Any]:
-        return dict(zip(before.orders, old, strict=False)) | dict(zip(new.orders, values, strict=False))
-
-    answers = {method: merged(texts, new.answers[method]) for method, texts in before.answers.items()}
-    done = next(iter(answers.values()))
-    live = new.orders[: len(next(iter(new.answers.values())))]
-    recorded = {order: source for order, source in before.recorded.items() if order not in live}
-    changed = {
-        (method, order)
-        for method, texts in before.answers.items()
-        for order, text in zip(before.orders, texts, strict=False)
-        if order in before.recorded and text != answers[method][order]
-    }
-    return InOrders(
-        tuple(dict.fromkeys((*done, *before.orders, *new.orders))),
-        {method: tuple(texts.values()) for method, texts in answers.items()},
-        tuple(merged(before.positions, new.positions).values()),
-        recorded,
-        before.replaced | changed if recorded else frozenset(),
-    )

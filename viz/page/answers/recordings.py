@@ -1,30 +1,124 @@
-"""Runs in a small file, so that the page and the tutorial can show them without a model.
+"""Recorded answers to the examples, and the recorded run of the tutorial: both are shown without a model.
 
-The file holds JSON and arrays: floats in half precision, integers in 32 bits. Importances keep 32 bits,
-because figures mark exact ties.
+A run is in a file of JSON and arrays: floats in half precision, integers in 32 bits. Importances keep 32
+bits, because figures mark exact ties. `make record` updates the files of the app.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, TypeAdapter
 
 from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, Trace
 from pine_engine.engine.events import Answer, RunResult
 from pine_engine.prompts.layout import TokenLayout
+from viz.cards.answers import AnswerCard
 from viz.drawing.identity import Segment
 from viz.figures.answer_tokens import AnswerTokens
-from viz.page.answers.answering import FinishedRun, TriedOrder
+from viz.figures.positions_by_order import DocumentPositions
+from viz.page.answers.cards import waiting_cards
+from viz.page.answers.run import Order, OrderAnswers, Run, Shown
+from viz.page.form.documents import Entry
+from viz.page.form.examples import FormExample, example_of, load_examples
+from viz.page.form.form import Form
 
 RECORDED = Path(__file__).parents[3] / "assets" / "recorded"
+ANSWERS_FILE = RECORDED / "answers.json"
 TUTORIAL_RECORDING = RECORDED / "tutorial.npz"
 
-_KEPT_WHOLE = ("document_importance", "suffix_importance")  # float fields that are not rounded
+# Answers to the examples
+
+
+class RecordedAnswer(BaseModel, frozen=True, extra="forbid"):
+    """Answer of one method."""
+
+    method: str
+    text: str
+    num_tokens: int  # length in tokens
+    finish_reason: str  # "stop" or "length"
+    in_orders: tuple[str, ...]  # text in each order
+    starts: tuple[tuple[int, ...], ...] = ()
+    """First position of each document, in input order, for the last question token, in each order."""
+
+
+class RecordedAnswers(BaseModel, frozen=True, extra="forbid"):
+    """Answers to one example."""
+
+    fingerprint: str  # of the example
+    recorded: str  # date and model
+    orders: tuple[Order, ...]  # the first is the input order
+    answers: tuple[RecordedAnswer, ...]
+    lengths: tuple[int, ...] = ()  # length of each document in tokens, in input order
+
+    def by_order(self) -> dict[Order, OrderAnswers]:
+        """Return the answers with the positions of the documents, by document order."""
+        lengths = np.array(self.lengths)
+        return {
+            order: OrderAnswers(
+                {answer.method: answer.in_orders[place] for answer in self.answers},
+                positions=DocumentPositions(
+                    order, lengths, {answer.method: np.array(answer.starts[place]) for answer in self.answers}
+                ),
+                recorded=self.recorded,
+            )
+            for place, order in enumerate(self.orders)
+        }
+
+
+_ANSWERS = TypeAdapter(dict[str, RecordedAnswers])
+
+
+def fingerprint(example: FormExample) -> str:
+    """Return a hash of all inputs of the model in an example."""
+    inputs = example.model_dump_json(include={"task", "question", "documents", "instruction"})
+    return sha256(inputs.encode("utf-8")).hexdigest()
+
+
+def write_answers(recorded: Mapping[str, RecordedAnswers], file: Path) -> None:
+    """Write the answers to the examples of these names."""
+    file.write_bytes(_ANSWERS.dump_json(dict(recorded), indent=1) + b"\n")
+
+
+@cache
+def recorded_answers(file: Path = ANSWERS_FILE) -> Mapping[str, RecordedAnswers]:
+    """Return the answers in a file by example name."""
+    return _ANSWERS.validate_json(file.read_bytes())
+
+
+def recorded_of(form: Form) -> Shown:
+    """Return the recorded answers if the form is an example, in any order, else cards that wait.
+
+    Recorded answers have the form of the example, with its order.
+    """
+    cards = waiting_cards(form.methods)
+    example = example_of(form)
+    recorded = recorded_answers().get(example.name) if example else None
+    if example is None or recorded is None or recorded.fingerprint != fingerprint(example):
+        return Shown(form, cards)
+    answers = {answer.method: answer for answer in recorded.answers}
+    cards = tuple(_finish(card, answers[card.method]) if card.method in answers else card for card in cards)
+    return Shown(example.form(form.methods), cards, earlier=recorded.by_order())
+
+
+def _finish(card: AnswerCard, answer: RecordedAnswer) -> AnswerCard:
+    return replace(
+        card,
+        state="finished",
+        text=answer.text,
+        num_tokens=answer.num_tokens,
+        finish_reason=answer.finish_reason,
+        recorded=True,
+    )
+
+
+# The run of the tutorial
 
 
 @dataclass(frozen=True)
@@ -32,20 +126,12 @@ class Recording:
     """Recorded run with its shuffle test."""
 
     example: str  # name of the example
-    question: str
-    run: FinishedRun  # run with the input order; all other orders are in `tried`
-    exchanged: FinishedRun
+    run: Run  # run with the input order and all other orders
+    exchanged: Run
     """PINE run with documents 1 and 3 exchanged, traced to the end of the question, without attention."""
 
 
-_RECORDS: dict[str, type[Any]] = {
-    record.__name__: record
-    for record in (
-        *(Recording, FinishedRun, RunResult, Answer, TokenLayout),
-        *(Trace, TokenWeights, TokenRange, Alternative, AnswerTokens, TriedOrder, Segment),
-    )
-}
-"""Record types that a file may contain, by name."""
+_KEPT_WHOLE = ("document_importance", "suffix_importance")  # float fields that are not rounded
 
 
 def write_recording(recording: Recording, file: Path) -> None:
@@ -67,7 +153,7 @@ def read_recording(file: Path) -> Recording:
 
 @cache
 def tutorial_recording() -> Recording:
-    """Return the recording that comes with the app; `make record` updates it."""
+    """Return the recording that comes with the app."""
     return read_recording(TUTORIAL_RECORDING)
 
 
@@ -79,6 +165,8 @@ def _stored_dtype(array: NDArray[Any], field: str) -> str:
 
 def _plain(value: Any, field: str, arrays: dict[str, NDArray[Any]]) -> Any:
     """Convert a value to JSON, and add its arrays to `arrays`; `field` is its name in a record."""
+    if isinstance(value, Run):
+        return {"record": "FinishedRun", "of": _plain(_run_fields(value), field, arrays)["by_name"]}
     if is_dataclass(value):
         name = type(value).__name__
         assert name in _RECORDS, f"Unsupported record type: {name}."
@@ -110,6 +198,59 @@ def _record(plain: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
             return plain
 
 
-def question_of(run: FinishedRun, recording: Recording) -> str:
-    """Return the question of a run; the recorded one has no form."""
-    return run.form.question if run.form else recording.question
+def _run_fields(run: Run) -> dict[str, Any]:
+    """Return the contents of a run in a file, which has the answers of each order token by token."""
+    named = (
+        "form",
+        "model",
+        "dtype",
+        "address",
+        "result",
+        "prompt_tokens",
+        "recorded",
+        "order",
+        "answer_records",
+    )
+    others = [{"order": order, "answer_records": answers.records} for order, answers in run.other_orders]
+    own = {"order": run.order, "answer_records": run.answer_records, "tried": others}
+    return {name: getattr(run, name) for name in named} | own
+
+
+def _run(
+    *,
+    order: Order,
+    answer_records: Mapping[str, AnswerTokens],
+    tried: Sequence[Mapping[str, Any]],
+    titles: tuple[str, ...] = (),  # in the recording of the app, which has no form
+    **named: Any,
+) -> Run:
+    """Return the run with these contents in a file."""
+    records = {order: answer_records} | {one["order"]: one["answer_records"] for one in tried}
+    orders = {
+        order: OrderAnswers({method: answer.text for method, answer in by_method.items()}, by_method)
+        for order, by_method in records.items()
+    }
+    return Run(orders=orders, **named)
+
+
+def _recording(*, example: str, run: Run, exchanged: Run, question: str = "") -> Recording:
+    """Return the recording with these contents in a file; runs without a form have that of the example."""
+    return Recording(example, *(one if one.form else _with_form(one, example) for one in (run, exchanged)))
+
+
+def _with_form(run: Run, name: str) -> Run:
+    form = next(example for example in load_examples() if example.name == name).form(
+        tuple(run.result.answers)
+    )
+    order = next(iter(run.orders))
+    return replace(run, form=replace(form, entries=tuple(form.entries[letter] for letter in order)))
+
+
+_RECORDS: dict[str, Any] = {"FinishedRun": _run, "Recording": _recording, "TriedOrder": dict} | {
+    record.__name__: record
+    for record in (
+        *(RunResult, Answer, TokenLayout, Form, Entry),
+        *(Trace, TokenWeights, TokenRange, Alternative, AnswerTokens, Segment),
+    )
+}
+"""Functions that make the records of a file, by name."""

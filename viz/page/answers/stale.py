@@ -1,57 +1,57 @@
-"""Out-of-date results: their inputs, and the changes since."""
+"""Out-of-date results: the changes since, and a notice that names them."""
 
-from dataclasses import dataclass
+from collections.abc import Collection
 
 from pine_engine.methods.table import METHODS
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import render
 from viz.drawing.text import join_words
-from viz.page.form.form import Form
-from viz.page.jobs.sources import Choice
+from viz.page.answers.run import Inputs, Shown
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Inputs of results."""
-
-    form: Form
-    model: Choice | None = None  # selected model; None for the model of the host
-    recorded: bool = False  # True for recorded results, whose methods and length are fixed
-    is_for_all_orders: bool = False
-    """True if results are shown per order, so that reordering the documents does not outdate them."""
-
-
-def changes(origin: Origin, form: Form, model: Choice | None) -> list[str]:
-    """Describe the differences between the origin and the form with its model; empty if there are none."""
-    before, nouns = origin.form, form.row.nouns
-    if before.task != form.task:
+def changes(before: Inputs | None, now: Inputs, *, ignored: Collection[str] = ()) -> list[str]:
+    """Describe the differences between the inputs of results and those of the page; empty without results."""
+    if before is None or before == now:
+        return []
+    (old, old_model), (new, model) = before, now
+    nouns = new.row.nouns
+    if old.task != new.task:
         return ["task"]
-    then, now = ({one.letter: (one.title, one.text) for one in each.entries} for each in (before, form))
-    edited = [document_letter(letter) for letter in sorted(then.keys() & now) if then[letter] != now[letter]]
+    then, texts = ({one.letter: (one.title, one.text) for one in form.entries} for form in (old, new))
+    both = sorted(then.keys() & texts)
+    edited = [document_letter(letter) for letter in both if then[letter] != texts[letter]]
     different = {
-        f"number of {nouns.documents}": len(then) != len(now),
+        f"number of {nouns.documents}": len(then) != len(texts),
         f"text of {join_words(edited)}": bool(edited),
-        "order": not origin.is_for_all_orders and len(then) == len(now) and before.order != form.order,
-        nouns.question: before.question.strip() != form.question.strip(),
-        "instruction": before.used_instruction != form.used_instruction,
-        "methods": not origin.recorded and before.methods != form.methods,
-        "max new tokens": not origin.recorded and before.max_new_tokens != form.max_new_tokens,
-        "model": origin.model != model,
+        "order": len(then) == len(texts) and old.order != new.order,
+        nouns.question: old.question.strip() != new.question.strip(),
+        "instruction": old.used_instruction != new.used_instruction,
+        "methods": old.methods != new.methods,
+        "max new tokens": old.max_new_tokens != new.max_new_tokens,
+        "model": old_model != model,
     }
-    return [what for what, is_different in different.items() if is_different]
+    return [name for name, is_different in different.items() if is_different and name not in ignored]
 
 
-def stale_html(origin: Origin | None, form: Form, model: Choice | None, *, press: str) -> str:
-    """Render the origin of the results, the changes and a button that reruns; "" if there are no changes."""
-    changed = changes(origin, form, model) if origin else []
-    if origin is None or not changed:
+def ignored_by(shown: Shown) -> tuple[str, ...]:
+    """Return the changes that do not outdate the answers, which are of all orders.
+
+    Methods and length of recorded answers are fixed.
+    """
+    return ("order", "methods", "max new tokens") if shown.recorded else ("order",)
+
+
+def stale_html(before: Inputs | None, now: Inputs, *, press: str, ignored: Collection[str] = ()) -> str:
+    """Render the inputs of the results, the changes and a button that reruns; "" if there are no changes."""
+    changed = changes(before, now, ignored=ignored)
+    if before is None or not changed:
         return ""
-    before = origin.form
+    form = before[0]
     return render(
         "stale.html",
-        order=[] if origin.is_for_all_orders else [document_letter(letter) for letter in before.order],
-        question=before.question.strip() if before.row.needs_question else "",
-        methods=[METHODS[name].label for name in before.methods],
+        order=[] if "order" in ignored else [document_letter(letter) for letter in form.order],
+        question=form.question.strip() if form.row.needs_question else "",
+        methods=[METHODS[name].label for name in form.methods],
         changed=join_words(changed),
         press=press,
     )

@@ -1,6 +1,7 @@
 """Tab "See it": question, documents, and the answers of all methods in all orders of the documents."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -8,17 +9,16 @@ import gradio as gr
 
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import Job
-from viz.cards.answers import AnswerCard
-from viz.cards.shuffle import InOrders
-from viz.page.answers.answering import RunView, prepare_answers
+from viz.page.answers.answering import prepare_answers
 from viz.page.answers.base_rate import base_rate_html
-from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards
-from viz.page.answers.order_table import build_order_table, order_table_json, with_run
-from viz.page.answers.recorded_answers import recorded_of
-from viz.page.answers.stale import Origin, changes
+from viz.page.answers.cards import accepted_answers, shown_html, stopped_cards
+from viz.page.answers.order_table import build_order_table, order_table_json
+from viz.page.answers.recordings import recorded_of
+from viz.page.answers.run import Shown, keep_earlier
+from viz.page.answers.stale import changes, ignored_by
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
-from viz.page.common.widgets import PRIVATE_EVENT
+from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.files.reading_files import FileReader
 from viz.page.form.editor import (
     bind_editor,
@@ -36,7 +36,7 @@ from viz.page.form.options import (
     build_orders,
     orders_label,
 )
-from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job, build_bar, build_buttons
+from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.sources import Choice, Sources
 
 DEFAULT_LENGTH = 48
@@ -47,15 +47,15 @@ class Workspace:
 
     `bar` runs the order of the form and `shuffle_bar` all orders; `sample` is visible where only some of them
     are run. `problem` is the reason why the form cannot be run, and `stale` the notice that the answers are
-    out of date, below which the stylesheet shows them in gray. `finished` is the last finished run or None,
-    `shown` has the cards of the answers, and `origin` their inputs, None before a run.
+    out of date, below which the stylesheet shows them in gray. `picked` is the last example, `finished` the
+    last run or None, `shown` has the answers on the page, and `origin` their inputs, None before a run.
     """
 
     def __init__(self, examples: Sequence[FormExample], settings: HostSettings = DEFAULTS) -> None:
         first = examples[0]
         nouns = TASKS[first.task].nouns
         form = first.form(DEFAULT_METHODS)
-        shown, origin = recorded_of(form)
+        shown = recorded_of(form)
         with gr.Column(elem_id="request-form", min_width=320):
             with gr.Row(elem_classes="page-row page-question"):
                 self.question = gr.Textbox(
@@ -106,7 +106,8 @@ class Workspace:
                 gr.HTML(base_rate_html())
             with gr.Accordion("Full answers", open=False, elem_id="answers-in-full"):
                 self.answers = gr.HTML(shown_html(shown, first.answers), elem_id="answers")
-        self.finished, self.shown, self.origin = gr.State(None), gr.State(shown), gr.State(origin)
+        self.picked = gr.State(first.name)
+        self.finished, self.shown, self.origin = gr.State(None), gr.State(shown), gr.State(shown.inputs)
 
     def _build_settings(self, first: FormExample, settings: HostSettings) -> None:
         longest = min(MAX_NEW_TOKENS, settings.max_new_tokens)
@@ -149,6 +150,12 @@ class Workspace:
             )
 
     @property
+    def outputs(self) -> list[Any]:
+        """Return the widgets and states that a run updates."""
+        states = [self.shown, self.finished, self.origin]
+        return [self.answers, self.order_table, *states, self.stale, self.example, self.accepted]
+
+    @property
     def inputs(self) -> list[Any]:
         """Return the inputs of read_form, in order."""
         return [self.task, self.question, self.instruction, self.methods, self.length, self.editor.cards]
@@ -166,87 +173,103 @@ def bind_workspace(
     """Connect the widgets; return the event of a run."""
     problem = [page.instruction, page.question, page.accepted]
     bind_editor(page.editor, reader, task=page.task, problem=problem)
-    return _bind_run(page, sources, chosen, settings)
+    return bind_run(page, sources, chosen, settings)
 
 
-def show(page: Workspace, shown: Shown, accepted: str | None) -> dict[Any, Any]:
+# Answers
+
+
+def show(page: Workspace, shown: Shown, accepted: str | None) -> Updates:
     """Return the updates that show these answers, scored by the accepted ones."""
+    return show_scores(page, shown, accepted) | {page.shown: shown}
+
+
+def show_scores(page: Workspace, shown: Shown, accepted: str | None) -> Updates:
+    """Return the updates of the answers on the page, scored by the accepted ones."""
     scored_by = accepted_answers(accepted)
-    return {
-        page.answers: shown_html(shown, scored_by),
-        page.order_table: order_table_json(shown, scored_by),
-        page.shown: shown,
-    }
+    return {page.answers: shown_html(shown, scored_by), page.order_table: order_table_json(shown, scored_by)}
 
 
-def orders_before(shown: Shown, origin: Origin | None, now: Origin) -> InOrders | None:
-    """Return the answers on the page if a run of these inputs adds to them."""
-    return shown.in_orders if origin and not changes(origin, now.form, now.model) else None
+@dataclass(frozen=True)
+class Started:
+    """Inputs of a run that was started, and the answers on the page that it adds to."""
+
+    form: Form
+    model: Choice | None
+    before: Shown | None
+    typed: str  # accepted answers
+    accepted: str  # those of this form
 
 
-def run_begun(page: Workspace, form: Form) -> Updates:
+def start_run(shown: Shown, model: Choice | None, accepted: str | None, values: Sequence[Any]) -> Started:
+    """Return the inputs of a run, from the values of `Workspace.run_inputs`."""
+    form, typed = read_form(*values), accepted or ""
+    changed = changes(shown.inputs, (form, model), ignored=ignored_by(shown))
+    return Started(form, model, None if changed else shown, typed, accepted_for(form, typed))
+
+
+def clear_before(page: Workspace, started: Started, other: JobBar) -> Updates:
     """Return the updates at the start of a run: no example is named beside answers to own documents."""
-    return {page.stale: ""} | ({} if example_of(form) else {page.example: NO_EXAMPLE})
+    cleared: Updates = {page.stale: "", other.status: notice("")}
+    return cleared if example_of(started.form) else cleared | {page.example: NO_EXAMPLE}
 
 
-def keep_accepted(page: Workspace, form: Form, accepted: str | None) -> tuple[str, Updates]:
-    """Return the accepted answers of a run, and the updates at its end if they are none of this form."""
-    kept = accepted_for(form, accepted or "")
-    return kept, {} if kept == (accepted or "") else {page.accepted: kept}
+def show_view(page: Workspace, started: Started, view: Shown) -> Updates:
+    """Return the updates of a view, beside the answers before it."""
+    if not view.has_text:
+        return {}
+    view = keep_earlier(started.before, replace(view, form=started.form, model=started.model))
+    return show(page, view, started.accepted) | {page.origin: view.inputs}
 
 
-def has_text(cards: Sequence[AnswerCard]) -> bool:
-    """Check whether an answer has begun; before, the results of an earlier run stay."""
-    return any(card.text for card in cards)
+def show_stopped(page: Workspace, started: Started, view: Shown) -> Updates:
+    """Return the updates after Stop."""
+    return show_view(page, started, replace(view, cards=stopped_cards(view.cards)))
+
+
+def end_run(page: Workspace, started: Started, view: Shown) -> Updates:
+    """Return the updates at the end of a run, with the accepted answers if they were of another form."""
+    updates: Updates = {page.finished: view.run} if view.run else {}
+    if view.has_text and started.accepted != started.typed:
+        updates[page.accepted] = started.accepted
+    return updates
+
+
+def bind_run(page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings) -> Any:
+    """Connect the button that runs the order of the form; return the event of a run."""
+    inputs = [page.shown, chosen, page.accepted, *page.inputs]
+    outputs = [*page.outputs, page.shuffle_bar.status]
+    return bind_job(page.bar, bind(begin_run, page, settings), inputs, outputs, sources, chosen)
+
+
+def begin_run(
+    page: Workspace,
+    settings: HostSettings,
+    shown: Shown,
+    model: Choice | None,
+    accepted: str | None,
+    *values: Any,
+) -> ButtonJob:
+    """Return the job that runs the order of the form."""
+    started = start_run(shown, model, accepted, values)
+    form = started.form
+    return ButtonJob(
+        job=Job("compare", form.methods, prepare_answers, {"form": form, "settings": settings}),
+        show=partial(show_view, page, started),
+        task=form.task,
+        cleared=clear_before(page, started, page.shuffle_bar),
+        kept="Partial answers are kept.",
+        after_stop=partial(show_stopped, page, started),
+        end=partial(end_run, page, started),
+    )
 
 
 def bind_scores(page: Workspace) -> None:
     """Score the answers whenever the accepted ones change."""
-
-    def score(shown: Shown, accepted: str | None) -> dict[Any, Any]:
-        updates = show(page, shown, accepted)
-        del updates[page.shown]
-        return updates
-
     page.accepted.change(
-        score,
+        bind(show_scores, page),
         [page.shown, page.accepted],
         [page.answers, page.order_table],
         trigger_mode="always_last",
         **PRIVATE_EVENT,
     )
-
-
-def _bind_run(page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings) -> Any:
-    def begin(
-        shown: Shown, origin: Origin | None, choice: Choice | None, accepted: str | None, *values: Any
-    ) -> ButtonJob:
-        form = read_form(*values)
-        now = Origin(form, choice, is_for_all_orders=True)
-        before = orders_before(shown, origin, now)
-        scored_by, corrected = keep_accepted(page, form, accepted)
-
-        def show_view(view: RunView, *, is_stopped: bool = False) -> Updates:
-            if not has_text(view.cards):
-                return {}
-            cards = stopped_cards(view.cards) if is_stopped else view.cards
-            run = view.finished
-            in_orders = with_run(before, run) if run else before
-            shown = Shown(cards, form.task, in_orders=in_orders, order=form.order)
-            updates = show(page, shown, scored_by) | {page.origin: now}
-            return updates | {page.finished: run} if run else updates
-
-        return ButtonJob(
-            job=Job("compare", form.methods, prepare_answers, {"form": form, "settings": settings}),
-            show=show_view,
-            task=form.task,
-            cleared=run_begun(page, form) | {page.shuffle_bar.status: notice("")},
-            kept="Partial answers are kept.",
-            after_stop=partial(show_view, is_stopped=True),
-            end=lambda last: corrected if has_text(last.cards) else {},
-        )
-
-    outputs: list[Any] = [page.answers, page.order_table, page.shown, page.finished, page.origin]
-    outputs += [page.stale, page.example, page.accepted, page.shuffle_bar.status]
-    inputs = [page.shown, page.origin, chosen, page.accepted, *page.inputs]
-    return bind_job(page.bar, begin, inputs, outputs, sources, chosen)

@@ -14,9 +14,8 @@ from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.task_estimates import nested
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
-from viz.page.answers.answering import RunView
+from viz.page.answers.run import Shown
 from viz.page.evaluate_job import MeasureView
-from viz.page.shuffle_job import OrdersTried
 
 if TYPE_CHECKING:
     MethodName = str
@@ -148,9 +147,9 @@ RESULTS: dict[str, type[ApiResult]] = {
 """Result type of each endpoint."""
 
 
-def compared(view: RunView, accepted: Sequence[str]) -> Compared | None:
+def compared(view: Shown, accepted: Sequence[str]) -> Compared | None:
     """Return the answers of all methods; None before the end of the run."""
-    run = view.finished
+    run = view.run
     if run is None:
         return None
     report = run.result.to_dict()
@@ -159,9 +158,10 @@ def compared(view: RunView, accepted: Sequence[str]) -> Compared | None:
     return Compared.model_validate({"model": run.model, "dtype": run.dtype, **report})
 
 
-def shuffled(view: OrdersTried, accepted: Sequence[str]) -> Shuffled | None:
+def shuffled(view: Shown, accepted: Sequence[str]) -> Shuffled | None:
     """Return the answers of the finished orders; None before the first."""
-    if view.first_certificate is None:
+    run = view.run
+    if run is None:
         return None
     orders = [
         AnswersInOrder(
@@ -178,10 +178,10 @@ def shuffled(view: OrdersTried, accepted: Sequence[str]) -> Shuffled | None:
                 for method, cell in row.comparisons.items()
             ],
         )
-        for row in view.rows
+        for row in run.comparisons
     ]
     methods = []
-    stats = pine.summarize_orders([row.comparisons for row in view.rows])
+    stats = pine.summarize_orders([row.comparisons for row in run.comparisons])
     for place, (method, found) in enumerate(stats.items()):
         right = [bool(order.answers[place].is_correct) for order in orders]
         methods.append(
@@ -195,13 +195,12 @@ def shuffled(view: OrdersTried, accepted: Sequence[str]) -> Shuffled | None:
                 invariance_held=found.bitwise_identical if METHODS[method].is_order_invariant else None,
             )
         )
-    platform = view.first_certificate.platform
-    return Shuffled(model=platform.model, dtype=platform.dtype, methods=methods, orders=orders)
+    return Shuffled(model=run.model, dtype=run.dtype, methods=methods, orders=orders)
 
 
-def traced(view: RunView, *, arrays: bool) -> Traced | None:
+def traced(view: Shown, *, arrays: bool) -> Traced | None:
     """Return the trace over all layers and heads, optionally with arrays; None before the end of the run."""
-    run = view.finished
+    run = view.run
     if run is None:
         return None
     report = trace_report(run.result)

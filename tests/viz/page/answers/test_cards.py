@@ -13,10 +13,12 @@ from pine_engine.extras import how_to_install
 from pine_engine.models.load import SHIPPED
 from pine_engine.prompts.tasks import TASKS
 from tests.support.running import one_run, run_views, sources_of
+from tests.support.runs import form_of
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
 from viz.page.answers import choosing
-from viz.page.answers.cards import Shown, accepted_answers, shown_html, stopped_cards, waiting_cards
+from viz.page.answers.cards import accepted_answers, shown_html, stopped_cards, waiting_cards
+from viz.page.answers.run import Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.failures import notice
 from viz.page.form.documents import Entry
@@ -27,7 +29,7 @@ from viz.page.jobs.loading import EngineSource
 
 def shown(text: str, task: str) -> Shown:
     (card,) = waiting_cards(["pine"])
-    return Shown((replace(card, state="finished", text=text),), task)
+    return Shown(form_of(task=task), (replace(card, state="finished", text=text),))
 
 
 def readings(html: str) -> list[str]:
@@ -51,7 +53,7 @@ def test_task_reads_and_scores_an_answer(task: str, text: str, accepted: str, re
 def test_nothing_is_read_before_the_end() -> None:
     (card,) = shown("[[A]]", "judge_pair").cards
     unfinished = (*stopped_cards([replace(card, state="writing")]), replace(card, state="writing"))
-    assert readings(shown_html(Shown(unfinished, "judge_pair"), ["A"])) == []
+    assert readings(shown_html(Shown(form_of(task="judge_pair"), unfinished), ["A"])) == []
 
 
 def test_empty_lines_accept_nothing() -> None:

@@ -1,44 +1,47 @@
 """Table of answers by order: its state is what was computed, and a new run replaces one order only."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pine_engine.engine.engine import Engine
-from tests.support.runs import THREE, finish
-from viz.cards.shuffle import InOrders
+from tests.support.runs import THREE, form_of
 from viz.figures.positions_by_order import DocumentPositions
-from viz.page.answers.answering import FinishedRun, finished_cards
-from viz.page.answers.cards import Shown, waiting_cards
-from viz.page.answers.order_table import document_bars, order_table_json, with_run
-from viz.page.answers.recorded_answers import recorded_of
+from viz.page.answers.cards import waiting_cards
+from viz.page.answers.order_table import document_bars, order_table_json
+from viz.page.answers.recordings import recorded_of
+from viz.page.answers.run import Order, OrderAnswers, Run, Shown, keep_earlier
 from viz.page.form.examples import load_examples
+from viz.page.form.form import Form
 from viz.page.form.options import DEFAULT_METHODS
 
 ENTERED, OTHER, THIRD = (0, 1, 2), (2, 0, 1), (1, 0, 2)
-ANSWERS = {"vanilla": ("red", "green"), "pine": ("red", "red")}
+ANSWERS: dict[Order, OrderAnswers] = {
+    ENTERED: OrderAnswers({"vanilla": "red", "pine": "red"}),
+    OTHER: OrderAnswers({"vanilla": "green", "pine": "red"}),
+}
 
 
-@pytest.fixture(scope="module")
-def runs(engine: Engine) -> dict[tuple[int, ...], FinishedRun]:
-    methods = tuple(ANSWERS)
-    orders = (ENTERED, OTHER, THIRD)
-    return {
-        order: finish(engine, tuple(THREE[index] for index in order), methods=methods) for order in orders
-    }
+def form_in(order: Order) -> Form:
+    return form_of(tuple(THREE[letter] for letter in order))
 
 
-def table(**changes: Any) -> dict[str, Any]:
-    shown = Shown(
-        tuple(replace(card, state="finished") for card in waiting_cards(tuple(ANSWERS))),
-        "retrieval_qa",
-        in_orders=InOrders((ENTERED, OTHER, THIRD), ANSWERS),
-    )
-    state: dict[str, Any] = json.loads(order_table_json(replace(shown, **changes), ["red"]))
+def shown(**changes: Any) -> Shown:
+    cards = tuple(replace(card, state="finished") for card in waiting_cards(["vanilla", "pine"]))
+    return replace(Shown(form_in(ENTERED), cards, (THIRD,), earlier=ANSWERS), **changes)
+
+
+def table(view: Shown | None = None, **changes: Any) -> dict[str, Any]:
+    state: dict[str, Any] = json.loads(order_table_json(view or shown(**changes), ["red"]))
     return state
+
+
+def run_of(orders: Mapping[Order, OrderAnswers]) -> Run:
+    nothing: Any = None
+    return Run(form_in(next(iter(orders))), "tiny", "float32", "tiny", nothing, (), orders)
 
 
 def test_order_table_of_computed_orders_scores_each_answer_and_leaves_the_others_open() -> None:
@@ -52,8 +55,8 @@ def test_order_table_of_computed_orders_scores_each_answer_and_leaves_the_others
 
 
 def test_order_table_during_a_run_shows_the_text_so_far_in_its_order_without_a_score() -> None:
-    cards = tuple(replace(card, state="writing", text="gre") for card in waiting_cards(tuple(ANSWERS)))
-    state = table(cards=cards, order=THIRD)
+    cards = tuple(replace(card, state="writing", text="gre") for card in waiting_cards(["vanilla", "pine"]))
+    state = table(cards=cards, form=form_in(THIRD))
     assert state["shown"] == 2 and state["is_busy"]
     for method in state["methods"]:
         assert method["answers"][2] == {
@@ -63,8 +66,7 @@ def test_order_table_during_a_run_shows_the_text_so_far_in_its_order_without_a_s
 
 
 def test_order_table_without_accepted_answers_scores_nothing() -> None:
-    shown, _ = recorded_of(load_examples()[0].form(DEFAULT_METHODS))
-    state = json.loads(order_table_json(shown))
+    state = json.loads(order_table_json(recorded_of(load_examples()[0].form(DEFAULT_METHODS))))
     answers = [answer for method in state["methods"] for answer in method["answers"]]
     assert len(answers) == 6 * len(DEFAULT_METHODS)
     assert {answer["is_correct"] for answer in answers} == {None} and "correct" not in state["finding"]
@@ -72,24 +74,32 @@ def test_order_table_without_accepted_answers_scores_nothing() -> None:
     assert "another dtype" in state["source"] and table()["source"] == "", "only recorded answers have one"
 
 
-def test_answers_of_a_run_beside_recorded_ones_are_named_and_count_if_they_agree(
-    runs: dict[tuple[int, ...], FinishedRun],
-) -> None:
-    live = runs[OTHER].result.answers["vanilla"].text
-    recorded = InOrders(
-        (ENTERED, OTHER),
-        {"vanilla": ("red", live), "pine": ("red", "red")},
-        recorded=dict.fromkeys((ENTERED, OTHER), "Old"),
-    )
-    mixed = with_run(recorded, runs[OTHER])
-    assert mixed.replaced == {("pine", OTHER)} and mixed.answers["pine"][1] != "red"
-    state = table(in_orders=mixed, order=OTHER)
+def test_answers_of_a_run_beside_recorded_ones_are_named_and_count_if_they_agree() -> None:
+    recorded = {order: replace(answers, recorded="Old") for order, answers in ANSWERS.items()}
+    own = OrderAnswers({"vanilla": "green", "pine": "blue"})
+    view = shown(earlier={}, planned=(OTHER,), run=run_of({OTHER: own}))
+    mixed = keep_earlier(shown(earlier=recorded), view)
+    assert mixed.orders[OTHER].replaced == {"pine"} and mixed.orders[OTHER].texts["pine"] == "blue"
+    state = table(mixed)
     assert "Old, except C A B from your run;" in state["source"]
-    flags = [[one["is_comparable"] for one in method["answers"]] for method in state["methods"]]
-    assert flags == [[True, True], [True, False]]
+    flags = [[one and one["is_comparable"] for one in method["answers"]] for method in state["methods"]]
+    assert flags == [[True, True, None], [True, False, None]]
     assert "Vanilla gave 2 answers," in state["finding"] and "PINE gave 1 answer," in state["finding"]
-    own = with_run(mixed, runs[ENTERED])
-    assert own.replaced == frozenset() and table(in_orders=own)["source"] == ""
+    whole = keep_earlier(mixed, shown(earlier={}, run=run_of({ENTERED: ANSWERS[ENTERED]})))
+    assert table(whole)["source"] == "" and "PINE gave 2 answers," in table(whole)["finding"]
+
+
+def test_run_adds_a_new_order_and_replaces_a_known_one() -> None:
+    new = OrderAnswers({"vanilla": "white", "pine": "red"})
+    third = keep_earlier(shown(), shown(earlier={}, planned=(THIRD,), run=run_of({THIRD: new})))
+    assert third.all_orders == (ENTERED, OTHER, THIRD)
+    again = keep_earlier(third, shown(earlier={}, run=run_of({ENTERED: new})))
+    assert again.orders == {ENTERED: new, OTHER: ANSWERS[OTHER], THIRD: new}
+
+
+def test_run_of_other_methods_starts_over() -> None:
+    view = Shown(form_in(THIRD), waiting_cards(["nia"]), (THIRD,))
+    assert keep_earlier(shown(), view).all_orders == (THIRD,) == keep_earlier(None, view).all_orders
 
 
 def test_document_bars_of_shared_positions_are_stacked_and_fill_the_lane() -> None:
@@ -102,22 +112,3 @@ def test_document_bars_of_shared_positions_are_stacked_and_fill_the_lane() -> No
     assert [bar["left"] for bar in row] == pytest.approx([0, 10 / 60, 30 / 60])
     assert row[-1]["left"] + row[-1]["width"] == pytest.approx(1)
     assert document_bars(positions, "pine") == []
-
-
-def test_with_run_adds_a_new_order_and_replaces_a_known_one(runs: dict[tuple[int, ...], FinishedRun]) -> None:
-    one = with_run(None, runs[ENTERED])
-    assert one.orders == (ENTERED,) and len(one.positions) == 1
-    two = with_run(replace(one, orders=(ENTERED, THIRD, OTHER)), runs[OTHER])
-    assert two.orders == (ENTERED, OTHER, THIRD), "computed orders come first"
-    assert [len(texts) for texts in two.answers.values()] == [2, 2]
-    assert two.positions[1].order == OTHER
-    again = with_run(replace(two, answers={method: ("old", "old") for method in two.answers}), runs[OTHER])
-    assert again.orders == two.orders
-    for method, answer in runs[OTHER].result.answers.items():
-        assert again.answers[method] == ("old", answer.text)
-
-
-def test_with_run_of_other_methods_starts_over(runs: dict[tuple[int, ...], FinishedRun]) -> None:
-    before = InOrders((ENTERED, OTHER), {"nia": ("x", "y")})
-    assert with_run(before, runs[THIRD]).orders == (THIRD,)
-    assert [card.state for card in finished_cards(runs[THIRD].result)] == ["finished"] * 2

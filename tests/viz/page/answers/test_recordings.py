@@ -16,12 +16,15 @@ from tests.support.tokenizers import letter_tokenizer
 from tools import record as record_command
 from tools.record import example_form, record, record_answers
 from viz.page.answers.answering import prepare_answers
-from viz.page.answers.recorded_answers import fingerprint, recorded_answers, recorded_of, write_answers
 from viz.page.answers.recordings import (
     TUTORIAL_RECORDING,
     Recording,
+    fingerprint,
     read_recording,
+    recorded_answers,
+    recorded_of,
     tutorial_recording,
+    write_answers,
     write_recording,
 )
 from viz.page.form.documents import entries_from
@@ -79,15 +82,15 @@ def test_a_recording_is_read_back_as_it_was_written(recording: Recording, tmp_pa
 
 
 def test_a_record_that_a_file_may_not_have_is_refused(recording: Recording, tmp_path: Path) -> None:
-    question: Any = METHODS["pine"]
-    strange = dataclasses.replace(recording, question=question)
+    example: Any = METHODS["pine"]
+    strange = dataclasses.replace(recording, example=example)
     with pytest.raises(AssertionError, match="record type: Method"):
         write_recording(strange, tmp_path / "run.npz")
 
 
 def test_all_orders_are_recorded(recording: Recording) -> None:
     orders = list(permutations(range(3)))
-    assert [recording.run.order, *(tried.order for tried in recording.run.tried)] == orders
+    assert list(recording.run.orders) == orders
     assert recording.exchanged.order == (2, 1, 0)
     assert list(recording.exchanged.answer_records) == ["pine"]
 
@@ -113,7 +116,7 @@ def test_the_recording_brings_the_attention_that_is_shown_first() -> None:
 def test_the_recorded_run_is_of_an_example_that_the_page_has() -> None:
     recording = tutorial_recording()
     form = example_form(recording.example)
-    assert recording.example == record_command.EXAMPLE and recording.question == form.question
+    assert recording.example == record_command.EXAMPLE and recording.run.form.question == form.question
     layout = recording.run.result.layout
     for slot, entry in enumerate(form.entries):
         tokens = recording.run.prompt_tokens[layout.document_slice(slot)]
@@ -125,11 +128,11 @@ def test_the_embedded_model_still_answers_as_recorded(embedded: Engine) -> None:
     """If not: make record."""
     run = tutorial_recording().run
     *_, last = views_of(prepare_answers, embedded, example_form(tutorial_recording().example))
-    assert last.finished is not None
-    assert {method: messages.token_ids for method, messages in last.finished.answer_records.items()} == {
+    assert last.run is not None
+    assert {method: messages.token_ids for method, messages in last.run.answer_records.items()} == {
         method: messages.token_ids for method, messages in run.answer_records.items()
     }
-    recorded, computed = run.result.traces["pine"], last.finished.result.traces["pine"]
+    recorded, computed = run.result.traces["pine"], last.run.result.traces["pine"]
     assert recorded.suffix_importance is not None and computed.suffix_importance is not None
     # Machines round differently; a change of what is computed is larger by far.
     np.testing.assert_allclose(recorded.suffix_importance, computed.suffix_importance, rtol=1e-2, atol=1e-4)
@@ -148,7 +151,7 @@ def test_every_example_was_recorded_as_it_is_now(example: FormExample) -> None:
 def test_the_pictures_are_of_the_answers_on_the_cards() -> None:
     recording = tutorial_recording()
     assert recording.example == EXAMPLES[0].name
-    cards = recorded_of(EXAMPLES[0].form(DEFAULT_METHODS))[0].cards
+    cards = recorded_of(EXAMPLES[0].form(DEFAULT_METHODS)).cards
     assert {card.method: card.text for card in cards} == {
         method: recording.run.result.answers[method].text for method in DEFAULT_METHODS
     }
@@ -173,6 +176,6 @@ def test_what_is_recorded_is_read_back(engine: Engine, tmp_path: Path) -> None:
     ],
 )
 def test_another_question_has_cards_that_wait(changed: dict[str, Any]) -> None:
-    shown, origin = recorded_of(EXAMPLES[0].model_copy(update=changed).form(DEFAULT_METHODS))
-    assert not shown.recorded and origin is None
+    shown = recorded_of(EXAMPLES[0].model_copy(update=changed).form(DEFAULT_METHODS))
+    assert not shown.recorded and shown.inputs is None
     assert {card.state for card in shown.cards} == {"waiting"}

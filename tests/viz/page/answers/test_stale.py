@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.runs import THREE, swapped
 from tests.support.viz_reading import read_html
-from viz.page.answers.recorded_answers import recorded_of
-from viz.page.answers.stale import Origin, changes, stale_html
+from viz.page.answers.recordings import recorded_of
+from viz.page.answers.stale import changes, ignored_by, stale_html
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.form.options import DEFAULT_METHODS
@@ -36,33 +36,29 @@ FORM = Form("retrieval_qa", "Which is green?", "", ("vanilla", "pine"), 48, THRE
     ],
 )
 def test_edited_parts_are_named(edit: dict[str, Any], changed: list[str]) -> None:
-    assert changes(Origin(FORM), replace(FORM, **edit), None) == changed
+    assert changes((FORM, None), (replace(FORM, **edit), None)) == changed
 
 
 def test_another_model_is_a_change_and_the_same_one_is_none() -> None:
     model = Choice("another", "float32")
-    assert changes(Origin(FORM), FORM, model) == ["model"]
-    assert changes(Origin(FORM, model), FORM, model) == []
+    assert changes((FORM, None), (FORM, model)) == ["model"]
+    assert changes((FORM, model), (FORM, model)) == [] == changes(None, (FORM, None))
 
 
-def test_a_note_says_what_the_results_belong_to_and_runs_again() -> None:
-    origin = Origin(replace(FORM, entries=swapped(THREE, 0)))
-    assert (
-        stale_html(origin, origin.form, None, press="run") == "" == stale_html(None, FORM, None, press="run")
-    )
-    note = read_html(stale_html(origin, FORM, None, press="run"))
+def test_notice_names_the_inputs_of_results_and_runs_again() -> None:
+    before, now = (replace(FORM, entries=swapped(THREE, 0)), None), (FORM, None)
+    assert stale_html(before, before, press="run") == "" == stale_html(None, now, press="run")
+    note = read_html(stale_html(before, now, press="run"))
     text = note.with_class("page-stale")[0].all("p")[0].text
     parts = ("order B A C", "“Which is green?”", "Vanilla, PINE", "You changed: order.")
     assert [part for part in parts if part not in text] == []
-    question = replace(FORM, question="Why?")
-    assert "order" not in stale_html(replace(origin, is_for_all_orders=True), question, None, press="run")
+    question = (replace(FORM, question="Why?"), None)
+    assert "order" not in stale_html(before, question, press="run", ignored=["order"])
     assert note.all("button")[0].attributes["data-click-target"] == "run"
 
 
-def test_recorded_answers_belong_to_their_example_whatever_methods_and_length_are_set() -> None:
+def test_recorded_answers_are_of_any_order_methods_and_length() -> None:
     for example in load_examples():
-        _, origin = recorded_of(example.form(DEFAULT_METHODS))
-        if origin is not None:
-            form = replace(origin.form, methods=("pine",), max_new_tokens=8)
-            assert changes(origin, form, None) == []
-            assert changes(origin, replace(form, entries=swapped(form.entries, 0)), None) == [], "shown too"
+        shown = recorded_of(example.form(DEFAULT_METHODS))
+        form = replace(example.form(["pine"], 8), entries=swapped(shown.form.entries, 0))
+        assert shown.recorded and changes(shown.inputs, (form, None), ignored=ignored_by(shown)) == []

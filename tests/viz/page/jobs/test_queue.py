@@ -10,7 +10,8 @@ from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import Job, Runs, StopFlag
 from tests.support.running import one_run, run_views, sources_of
 from tests.support.runs import form_of
-from viz.page.answers.answering import RunView, prepare_answers
+from viz.page.answers.answering import prepare_answers
+from viz.page.answers.run import Shown
 from viz.page.jobs.loading import EngineSource
 
 
@@ -52,13 +53,13 @@ def test_runs_of_two_visitors_are_computed_together(source: EngineSource) -> Non
 
     def answers(views: Iterable[Any]) -> list[tuple[str, tuple[float, ...]]]:
         *_, last = views
-        return [(one.text, one.logprobs) for one in last.finished.result.answers.values()]
+        return [(one.text, one.logprobs) for one in last.run.result.answers.values()]
 
     questions = ("Which is green?", "Which is red, and why?")
     alone = [answers(start(question)) for question in questions]
     first, second, third = map(start, (*questions, "Which is white?"))
     begun, sentence = next(first), next(second)
-    assert isinstance(begun, RunView) and sentence.startswith("Started.")
+    assert isinstance(begun, Shown) and sentence.startswith("Started.")
     assert next(third).startswith("Queued: 2 runs ahead of you")
     assert [answers(second), answers([begun, *first])] == alone[::-1]
     assert answers(third) not in alone

@@ -1,0 +1,230 @@
+"""Record of a run: form, model and results by document order; and what the page shows of it."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+import pine_engine as pine
+from pine_engine.engine.events import RunResult
+from pine_engine.invariance.certificate import summarize_methods
+from pine_engine.methods.table import METHODS
+from pine_engine.scheduling.work import Work
+from viz.cards.answers import AnswerCard
+from viz.figures.answer_tokens import AnswerTokens, answer_tokens
+from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions
+from viz.page.form.form import Form
+from viz.page.jobs.sources import Choice
+
+Order = tuple[int, ...]
+"""Document, as entered, in each slot."""
+
+Inputs = tuple[Form, Choice | None]
+"""Form and selected model of results; None is the model of the host."""
+
+
+@dataclass(frozen=True)
+class OrderAnswers:
+    """Answers of all methods in one document order.
+
+    Attributes:
+        texts: Answers by method.
+        records: Answers token by token, if traced.
+        positions: Positions of the documents, if known.
+        comparison: Answers compared with the first order of a shuffle test.
+        recorded: Date and model of recorded answers; empty for answers of this session.
+        replaced: Methods of which another answer was recorded, with another dtype.
+    """
+
+    texts: Mapping[str, str]
+    records: Mapping[str, AnswerTokens] = field(default_factory=dict, compare=False)
+    positions: DocumentPositions | None = field(default=None, compare=False)
+    comparison: "pine.OrderResult | None" = None
+    recorded: str = ""
+    replaced: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Run:
+    """Form, model and results of a run.
+
+    Attributes:
+        result: Result in the order of the form.
+        orders: Answers by document order, those in the order of the form first.
+        prompt_tokens: Text of each token of the prompt.
+        address: Name that loads the model.
+        recorded: Date and model of a recorded run; empty for a run of this session.
+        caption: Settings of a shuffle test, in words.
+        first_certificate: Certificate of the first order of a shuffle test.
+    """
+
+    form: Form
+    model: str
+    dtype: str
+    address: str
+    result: RunResult = field(compare=False)
+    prompt_tokens: tuple[str, ...] = field(compare=False)
+    orders: Mapping[Order, OrderAnswers]
+    recorded: str = ""
+    caption: str = ""
+    first_certificate: "pine.Certificate | None" = field(default=None, compare=False)
+
+    @property
+    def order(self) -> Order:
+        """Document, as entered, in each slot of the prompt."""
+        return self.form.order
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Title in each slot; may be empty."""
+        return tuple(map(self.form.title, self.form.entries))
+
+    @property
+    def answer_records(self) -> Mapping[str, AnswerTokens]:
+        """Answer of each traced method in the order of the form, token by token."""
+        return self.orders[self.order].records
+
+    @property
+    def answer_tokens(self) -> dict[str, tuple[str, ...]]:
+        """Text of each answer token, by method."""
+        return {method: answer.tokens for method, answer in self.answer_records.items()}
+
+    @property
+    def other_orders(self) -> list[tuple[Order, OrderAnswers]]:
+        """Answers in the orders besides that of the form."""
+        return [(order, answers) for order, answers in self.orders.items() if order != self.order]
+
+    @property
+    def comparisons(self) -> list["pine.OrderResult"]:
+        """Results of a shuffle test, the first order first."""
+        return [answers.comparison for answers in self.orders.values() if answers.comparison]
+
+    @property
+    def certificate(self) -> "pine.Certificate | None":
+        """Certificate of the finished orders of a shuffle test."""
+        if (first := self.first_certificate) is None:
+            return None
+        hashes = dict(zip(first.methods, first.hashes, strict=True))
+        results = summarize_methods([row.comparisons for row in self.comparisons], hashes)
+        return first.model_copy(update={"orders": list(map(list, self.orders)), "results": results})
+
+
+def finish_run(
+    engine: "pine.Engine", form: Form, result: RunResult, comparison: "pine.OrderResult | None" = None
+) -> Run:
+    """Return the run of a form in one order, without the logits, which take more memory than all the rest."""
+    return Run(
+        form=form,
+        model=engine.model_name,
+        dtype=engine.dtype,
+        address=engine.model_ref,
+        result=replace(result, logits={}),
+        prompt_tokens=tuple(engine.decode_tokens(result.layout.ids)),
+        orders={form.order: order_answers(engine, result, form.order, comparison=comparison)},
+    )
+
+
+def order_answers(
+    engine: "pine.Engine",
+    result: RunResult,
+    order: Order,
+    *,
+    head: tuple[int, int] | None = None,
+    comparison: "pine.OrderResult | None" = None,
+) -> OrderAnswers:
+    """Return the answers of a result, token by token and with positions if it was traced.
+
+    Args:
+        engine: Engine of the result.
+        result: Result in the order.
+        order: Document in each slot.
+        head: Layer and head of the positions; default: the most decisive ones of this result.
+        comparison: Comparison with the first order.
+    """
+    traces = result.traces
+    head = head or default_head(traces.values())
+    return OrderAnswers(
+        texts={method: answer.text for method, answer in result.answers.items()},
+        records={
+            method: answer_tokens(engine.decode_tokens, result, method, order, METHODS[method].label)
+            for method in traces
+        },
+        positions=document_positions(order, traces, *head) if traces else None,
+        comparison=comparison,
+    )
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Answers on the page, and view of a job that computes them.
+
+    Attributes:
+        form: Form of the answers.
+        cards: Answers in the order of the form.
+        planned: Document orders of the job.
+        run: Run so far; None before its first order is finished.
+        earlier: Answers of earlier runs with the same inputs, or recorded ones.
+        model: Selected model.
+        sentence: Progress in one line.
+        done: Work so far.
+    """
+
+    form: Form
+    cards: tuple[AnswerCard, ...]
+    planned: tuple[Order, ...] = ()
+    run: Run | None = None
+    earlier: Mapping[Order, OrderAnswers] = field(default_factory=dict)
+    model: Choice | None = None
+    sentence: str = field(default="", compare=False)
+    done: Work = field(default=Work(), compare=False)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Number of finished prefills, and of all."""
+        return self.done.prompts, len(self.cards) * len(self.planned)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all orders are finished."""
+        return self.run is not None and len(self.run.orders) == len(self.planned)
+
+    @property
+    def has_text(self) -> bool:
+        """True if an answer has begun; before, the results of an earlier run stay on the page."""
+        return any(card.text for card in self.cards)
+
+    @property
+    def inputs(self) -> Inputs | None:
+        """Form and selected model of the answers; None before a run."""
+        return (self.form, self.model) if self.has_text else None
+
+    @property
+    def recorded(self) -> str:
+        """Date and model of recorded cards; empty for cards of this session."""
+        return next((self.orders[self.form.order].recorded for card in self.cards if card.recorded), "")
+
+    @property
+    def orders(self) -> dict[Order, OrderAnswers]:
+        """Answers by document order: earlier ones, replaced by those of the run."""
+        orders = dict(self.earlier)
+        for order, answers in self.run.orders.items() if self.run else ():
+            orders[order] = _replace_answers(orders.get(order), answers)
+        return orders
+
+    @property
+    def all_orders(self) -> tuple[Order, ...]:
+        """Document orders with answers, then those without."""
+        return tuple(dict.fromkeys((*self.orders, *self.planned)))
+
+
+def _replace_answers(before: OrderAnswers | None, answers: OrderAnswers) -> OrderAnswers:
+    if before is None:
+        return answers
+    changed = {method for method, text in before.texts.items() if text != answers.texts[method]}
+    return replace(answers, replaced=before.replaced | (changed if before.recorded else set()))
+
+
+def keep_earlier(before: Shown | None, view: Shown) -> Shown:
+    """Return a view of a job beside the answers of the same methods before it."""
+    methods: Collection[str] = {card.method for card in view.cards}
+    if before is None or any(answers.texts.keys() != methods for answers in before.orders.values()):
+        return view
+    return replace(view, earlier=before.orders, planned=(*before.planned, *view.planned))
