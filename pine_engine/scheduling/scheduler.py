@@ -231,7 +231,7 @@ if hasattr(os, "register_at_fork"):
 def run_shared(work: Callable[[RunControl], Coroutine[Result]]) -> Result:
     """Return the result of a coroutine in a worker, which shares its decode steps with other runs.
 
-    In a worker, the result is computed alone. See run_in_worker for the control.
+    In a worker, the result is computed alone. The control stops the run if the caller is interrupted.
     """
     if is_worker():
         return compute_alone(work(RunControl()))

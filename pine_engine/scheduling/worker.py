@@ -105,18 +105,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=workers.reset)
 
 
-def run_in_worker(work: Callable[[RunControl], Result]) -> Result:
-    """Return the result of work in a worker, or in the calling thread if this is a worker.
-
-    The control that `work` is called with stops it if the caller is interrupted.
-    """
+def run_in_worker(work: Callable[[], Result]) -> Result:
+    """Return the result of work in a worker, or in the calling thread if this is a worker."""
     if is_worker():
-        return work(RunControl())
+        return work()
 
-    def submit(control: RunControl, outcome: Channel[Result]) -> threading.Event:
+    def submit(_: RunControl, outcome: Channel[Result]) -> threading.Event:
         def job() -> None:
             try:
-                outcome.put(work(control))
+                outcome.put(work())
             except BaseException as error:  # raised again in the calling thread
                 outcome.put(error)
 
@@ -152,13 +149,13 @@ def wait_for(submit: Callable[[RunControl, Channel[Result]], threading.Event]) -
 
 def compute_on(device: object, work: Callable[[], Result]) -> Result:
     """Run work in a worker on the CPU, elsewhere in the calling thread, which has the GPU on ZeroGPU."""
-    return run_in_worker(lambda _: work()) if str(device) == "cpu" else work()
+    return run_in_worker(work) if str(device) == "cpu" else work()
 
 
 def iterate_in_worker(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
     """Yield the items of a generator, each computed in a worker when it is requested."""
     with closing(items):
-        while (item := run_in_worker(lambda _: next(items, None))) is not None:
+        while (item := run_in_worker(lambda: next(items, None))) is not None:
             yield item
 
 

@@ -10,9 +10,11 @@ import torch
 
 from pine_engine.network.thread_tuner import torch_num_threads
 from pine_engine.scheduling import worker
+from pine_engine.scheduling.scheduler import run_shared
+from pine_engine.scheduling.steps import Coroutine
 
 
-def here(_: worker.RunControl | None = None) -> threading.Thread:
+def here() -> threading.Thread:
     return threading.current_thread()
 
 
@@ -21,7 +23,7 @@ def test_one_worker_runs_every_job() -> None:
     assert first is not threading.current_thread()
     assert {worker.run_in_worker(here), worker.compute_on("cpu", here)} == {first}
     assert (
-        worker.run_in_worker(lambda _: [here(), worker.run_in_worker(here), worker.compute_on("cpu", here)])
+        worker.run_in_worker(lambda: [here(), worker.run_in_worker(here), worker.compute_on("cpu", here)])
         == [first] * 3
     )
     assert worker.compute_on(torch.device("meta"), here) is threading.current_thread()
@@ -44,7 +46,7 @@ def test_second_worker_exists_only_while_first_is_busy() -> None:
 
 
 def test_error_reaches_caller_and_worker_continues() -> None:
-    def fail(_: worker.RunControl) -> None:
+    def fail() -> None:
         raise LookupError("no such thing")
 
     before = worker.run_in_worker(here)
@@ -53,12 +55,13 @@ def test_error_reaches_caller_and_worker_continues() -> None:
     assert worker.run_in_worker(here) is before
 
 
-def test_interrupt_stops_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_stops_run(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = threading.Event()
 
-    def work(control: worker.RunControl) -> None:
+    def work(control: worker.RunControl) -> Coroutine[None]:
         assert control.cancelled.wait(10)
         stopped.set()
+        yield from ()
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -67,14 +70,14 @@ def test_interrupt_stops_work(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = SimpleNamespace(put=id, get=interrupt)
     monkeypatch.setattr("pine_engine.scheduling.worker.queue.SimpleQueue", lambda: outcome)
     with pytest.raises(KeyboardInterrupt):
-        worker.run_in_worker(work)
+        run_shared(work)
     assert stopped.wait(10)
 
 
 def test_worker_has_torch_threads_of_main_thread() -> None:
     for count in (1, 3, 2):
         with torch_num_threads(count):
-            assert worker.run_in_worker(lambda _: torch.get_num_threads()) == count
+            assert worker.run_in_worker(lambda: torch.get_num_threads()) == count
 
 
 def test_items_are_computed_when_requested() -> None:
@@ -97,5 +100,5 @@ def test_fork_starts_own_worker() -> None:
     worker.run_in_worker(here)
     child = os.fork()
     if not child:
-        os._exit(0 if worker.run_in_worker(lambda _: 7) == 7 else 1)
+        os._exit(0 if worker.run_in_worker(lambda: 7) == 7 else 1)
     assert os.waitpid(child, 0)[1] == 0

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pine_engine.errors import InputError, PineError
 from pine_engine.scheduling.queue import FairQueue
-from pine_engine.scheduling.runs import SHUTTING_DOWN, WAIT_S, End, EndReason, Runs, RunState
+from pine_engine.scheduling.runs import SHUTTING_DOWN, WAIT_S, Caller, End, EndReason, Runs, RunState
 from viz.page.files.limited_process import LimitError, Limits, run_in_subprocess
-from viz.page.jobs.connection_tracker import current_client, listener_check, stop_if_disconnected
+from viz.page.jobs.connection_tracker import current_caller
 
 Result = TypeVar("Result")
 Update = TypeVar("Update")
@@ -42,16 +43,18 @@ class FileReader:
         a disconnect.
         """
         with ExitStack() as stack:
-            ticket = stack.enter_context(self._queue.join(current_client(), listener_check()))
+            caller = current_caller()
+            ticket = stack.enter_context(self._queue.join(caller.client, caller.is_listening))
             while ahead := ticket.wait(WAIT_S):
-                stop_if_disconnected()
+                caller.check()
                 if self._runs.is_closing:
                     raise PineError(SHUTTING_DOWN)
                 yield say(f"Queued: {ahead} upload{'s' if ahead != 1 else ''} ahead of you.")
             run = self._runs.new(what, is_upload=True)
             stack.enter_context(self._runs.recorded(run))
             try:
-                return run_in_subprocess(function, *arguments, limits=self._limits, look=lambda: _go_on(run))
+                look = partial(_go_on, run, caller)
+                return run_in_subprocess(function, *arguments, limits=self._limits, look=look)
             except LimitError as error:
                 run.end = self._end(error, files)
                 raise InputError(run.end.sentence) from error
@@ -86,9 +89,9 @@ def without_progress(words: Generator[Any, None, Result]) -> Result:
             return result
 
 
-def _go_on(run: RunState) -> None:
+def _go_on(run: RunState, caller: Caller) -> None:
     """Raise Cancelled after a disconnect, and PineError during a shutdown."""
-    stop_if_disconnected()
+    caller.check()
     if run.must_end() and run.end:
         raise PineError(run.end.sentence)
 

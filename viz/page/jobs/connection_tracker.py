@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs
@@ -144,37 +144,22 @@ def _counted(counter: Counter[str], name: str) -> Iterator[None]:
             del counter[name]
 
 
-def current_client() -> Client:
-    """Return the client of this thread; an anonymous one outside of events."""
-    page: Any = LocalContext.blocks.get(None)
-    return Client() if page is None else page.connections.client(LocalContext.request.get(None))
-
-
 def current_caller() -> Caller:
-    """Return the caller of this thread, by which its run ends after a disconnect."""
-    return Caller(current_client(), listener_check(), stop_if_disconnected)
+    """Return the caller of this thread, an anonymous one outside of events. Its check ends disconnected runs.
 
-
-def listener_check() -> Callable[[], bool]:
-    """Return a thread-safe check for a listener of this event; always True outside of events."""
-    connections, event = _current_event()
-    return (lambda: True) if event is None else lambda: connections.seconds_unheard(event) == 0.0
-
-
-def stop_if_disconnected() -> None:
-    """Raise Cancelled after the client of this event has disconnected.
-
-    Gradio checks only between two yields, and closes generators in the server thread.
+    Gradio checks for a disconnect only between two yields, and closes generators in the server thread.
     """
-    connections, event = _current_event()
-    if event is not None and not connections.is_connected(event):
-        raise Cancelled("the client has disconnected")
-
-
-def _current_event() -> tuple[Any, Any]:
-    """Return the tracker and the event of gradio's queue in this thread, or None."""
     page: Any = LocalContext.blocks.get(None)
-    event_id = LocalContext.event_id.get(None)
-    if not page or not event_id:
-        return None, None
-    return page.connections, page._queue.event_ids_to_events.get(event_id)
+    if page is None:
+        return Caller()
+    connections: ConnectionTracker = page.connections
+    client = connections.client(LocalContext.request.get(None))
+    event = page._queue.event_ids_to_events.get(LocalContext.event_id.get(None))
+    if event is None:
+        return Caller(client)
+
+    def check() -> None:
+        if not connections.is_connected(event):
+            raise Cancelled("the client has disconnected")
+
+    return Caller(client, lambda: connections.seconds_unheard(event) == 0.0, check)

@@ -15,7 +15,7 @@ from pine_engine.errors import Cancelled, InputError, PineError
 from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.prompt import Document
 from pine_engine.scheduling.queue import Client
-from pine_engine.scheduling.runs import SHUTTING_DOWN, Runs
+from pine_engine.scheduling.runs import SHUTTING_DOWN, Caller, Runs
 from tests.support import apart
 from tests.support.pdf_files import pdf_bomb, pdf_of_comments
 from tests.support.running import logged
@@ -57,7 +57,7 @@ def sleeper(tmp_path: Path) -> Iterator[FileReader]:
             raise Cancelled
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading_files, "stop_if_disconnected", left)
+        patch.setattr(reading_files, "current_caller", lambda: Caller(check=left))
         thread = threading.Thread(target=sleep)
         thread.start()
         while not file.exists():
@@ -171,7 +171,7 @@ def test_waiting_upload_shows_its_place(sleeper: FileReader, small: Path) -> Non
 def test_full_upload_queue_serves_other_clients(
     sleeper: FileReader, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading_files, "current_client", lambda: Client("192.0.2.1"))
+    monkeypatch.setattr(reading_files, "current_caller", lambda: Caller(Client("192.0.2.1")))
     with ExitStack() as stack:
         waiting = [
             stack.enter_context(closing(read(sleeper, small)))
@@ -181,7 +181,7 @@ def test_full_upload_queue_serves_other_clients(
             next(one)
         with pytest.raises(PineError, match="full: 8 waiting"):
             next(read(sleeper, small))
-        monkeypatch.setattr(reading_files, "current_client", lambda: Client("192.0.2.2"))
+        monkeypatch.setattr(reading_files, "current_caller", lambda: Caller(Client("192.0.2.2")))
         other = stack.enter_context(closing(read(sleeper, small)))
         assert next(other) == "Queued: 2 uploads ahead of you."
         with pytest.raises(PineError, match="removed from the queue"):
@@ -197,7 +197,7 @@ def test_disconnect_ends_the_process(
         if file.exists():
             raise Cancelled
 
-    monkeypatch.setattr(reading_files, "stop_if_disconnected", left)
+    monkeypatch.setattr(reading_files, "current_caller", lambda: Caller(check=left))
     reader = FileReader(Runs())
     with pytest.raises(Cancelled):
         without_progress(reader.read(apart.sleep_as, file, what="read rows", files=[], say=str))
