@@ -10,15 +10,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import permutations
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example, check_some
-from pine_engine.prompts.orders import moved_order
+from pine_engine.prompts.orders import Order, all_orders, moved_order
 from pine_engine.prompts.request import Request
 from pine_engine.prompts.tasks import TASKS, document_letter
-
-Places = tuple[int, ...]
 
 AS_IS = "as-is"
 
@@ -45,7 +42,7 @@ _SINGLE = re.compile(
     r"as-is|reversed|gold-first|gold-last|gold-at:\d{1,4}|shuffled:\d{1,9}|order:\d{1,4}(-\d{1,4})*"
 )
 
-_SWAPS: dict[str, tuple[Places, Places]] = {
+_SWAPS: dict[str, tuple[Order, Order]] = {
     "swapped": ((1, 0), (0, 1)),
     "segments-swapped": ((0, 1), (1, 0)),
     "labels-swapped": ((1, 0), (1, 0)),
@@ -58,11 +55,11 @@ class DocumentOrder:
     """Slots and letters of the documents of an example."""
 
     name: str
-    input_order: Places  # input_order[i] is the stored document that is entered at place i and has letter i
-    permutation: Places  # slot p has the document that was entered at place permutation[p], with its letter
+    input_order: Order  # input_order[i] is the stored document that is entered at place i and has letter i
+    permutation: Order  # slot p has the document that was entered at place permutation[p], with its letter
 
     @property
-    def slots(self) -> Places:
+    def slots(self) -> Order:
         """Stored document of each slot."""
         return tuple(self.input_order[place] for place in self.permutation)
 
@@ -97,8 +94,7 @@ def names_of(spec: Sequence[str], num_documents: int) -> list[str]:
         elif name == "judge":
             names += ["gold-first", "gold-last", "shuffled:0"]
         elif name == "all" and num_documents <= MAX_FOR_ALL:
-            orders = permutations(range(num_documents))
-            names += ["order:" + "-".join(map(str, order)) for order in orders]
+            names += ["order:" + "-".join(map(str, order)) for order in all_orders(num_documents)]
         else:
             names.append(name)
     return list(dict.fromkeys(names))
@@ -120,7 +116,7 @@ def arrange(example: Example, name: str) -> DocumentOrder:
     return in_slots(example, name, _slots(example, name))
 
 
-def _slots(example: Example, name: str) -> Places:
+def _slots(example: Example, name: str) -> Order:
     """Return the stored document of each slot."""
     kind, _, value = name.partition(":")
     places = list(range(len(example.documents)))
@@ -148,7 +144,7 @@ def arrange_all(example: Example, spec: Sequence[str]) -> list[DocumentOrder]:
     return [arrange(example, name) for name in names_of(spec, len(example.documents))]
 
 
-def in_slots(example: Example, name: str, slots: Places) -> DocumentOrder:
+def in_slots(example: Example, name: str, slots: Order) -> DocumentOrder:
     """Return the order with these stored documents in the slots. Labels are those of the slots."""
     as_stored = tuple(range(len(slots)))
     if TASKS[example.task].has_labels:
@@ -171,7 +167,7 @@ def is_random_order(name: str) -> bool:
     return name.startswith("shuffled:")
 
 
-def labels_follow_slots(task: str, permutation: Places) -> bool:
+def labels_follow_slots(task: str, permutation: Order) -> bool:
     """Check whether documents in this order have the labels of their slots, or no labels."""
     return not TASKS[task].has_labels or list(permutation) == sorted(permutation)
 

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from pine_engine.evaluation.document_orders import Places, is_random_order, labels_follow_slots
+from pine_engine.evaluation.document_orders import is_random_order, labels_follow_slots
 from pine_engine.evaluation.grid import Column, Groups, Metric, Scores, Values, answers_differ, score_of
 from pine_engine.evaluation.records import Record
+from pine_engine.prompts.orders import Order
 from pine_engine.prompts.tasks import TASKS
 
 FIRST, SECOND, SHUFFLED = "better answer is A", "better answer is B", "shuffled"
@@ -34,7 +35,7 @@ def group_by_slot(columns: Sequence[Column], metric: Metric) -> dict[int, dict[i
 
     columns: records of one method. Examples of another number of documents have no records.
     """
-    of_size: dict[int, dict[int, dict[Places, dict[int, Record]]]] = {}
+    of_size: dict[int, dict[int, dict[Order, dict[int, Record]]]] = {}
     for row, column in enumerate(columns):
         if found := _by_order_of_others(column, metric):
             size = next(iter(column.values())).num_documents
@@ -86,9 +87,9 @@ def scenario_values(scores: Scores) -> Iterator[tuple[str, Values]]:
     yield from ((name, values) for name, values in found.items() if np.isfinite(values[0]).any())
 
 
-def _by_order_of_others(column: Column, metric: Metric) -> dict[Places, dict[int, Record]]:
+def _by_order_of_others(column: Column, metric: Metric) -> dict[Order, dict[int, Record]]:
     """Return the scored records of one example by the order of its other documents, then by slot."""
-    found: dict[Places, dict[int, Record]] = {}
+    found: dict[Order, dict[int, Record]] = {}
     for slot, record in _with_gold_slot(column):
         if score_of(record, metric) is not None:
             others = [record.input_order[place] for place in record.permutation]
