@@ -9,7 +9,7 @@ bitwise identical for every batch size and neighbor. A batch of one uses another
 import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,8 +36,6 @@ from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
 from pine_engine.scheduling.scheduler import compute_between_layers
 from pine_engine.scheduling.steps import PendingPrefill
 from pine_engine.scheduling.worker import NO_CONTROL, RunControl, iterate_in_worker
-
-Result = TypeVar("Result")
 
 BATCH_ROWS = 8  # default number of answers that are decoded together
 

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -34,29 +34,14 @@ from pine_engine.evaluation.example_runs import (
 )
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Record, blank_record
-from pine_engine.evaluation.settings import Key, Settings, choose
+from pine_engine.evaluation.settings import Key, Settings
 from pine_engine.prompts.tasks import TASKS
-from pine_engine.scheduling.scheduler import stream_shared
 from pine_engine.scheduling.steps import Coroutine, PendingPrefill
 from pine_engine.scheduling.worker import RunControl
 
 BATCH_SIZE = 2 * BATCH_ROWS
 """Batch size of decoding. Fixed, because a GEMM of another size may round differently, and the answers of
 other methods must not change a record."""
-
-
-def measure(
-    engine: Engine, examples: Sequence[Example], *, found: Iterable[Record] = (), **options: Any
-) -> Generator[Event | Record, None, None]:
-    """Evaluate examples; yield each record when it is complete, and events of its runs between records.
-
-    A prompt that is too long, a document order that an example does not have, a method that does not fit the
-    model, and logits that are not finite become records with an error. Closing the generator stops the model
-    within one layer. found: existing records, which are not computed again. options: those of choose().
-    Raises InputError as choose() does.
-    """
-    settings = choose(examples, **options)
-    return stream_shared(partial(run_evaluation, engine, examples, settings, found=found))
 
 
 @torch.inference_mode()
@@ -69,8 +54,11 @@ def run_evaluation(
     found: Iterable[Record] = (),
     dataset: Sequence[Example] | None = None,
 ) -> Coroutine[None]:
-    """Report the events and records of measure(). Raises Cancelled when the run is stopped.
+    """Report each record when it is complete, and the events of its runs. Raises Cancelled after a stop.
 
+    A prompt that is too long, a document order that an example does not have, a method that does not fit the
+    model, and logits that are not finite become records with an error.
+    found: existing records, which are not computed again.
     dataset: examples of the whole run, of which `examples` may be a shard; None if they are the same.
     """
     found = list(found)

@@ -15,10 +15,10 @@ from pine_engine.attention.forward import batch_caches
 from pine_engine.engine import generation, passes
 from pine_engine.engine.generation import check_finite
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
 from tests.engine.conftest import LAYOUT, LAYOUTS
 from tests.support.families import TinyLlama
+from tests.support.measured_rows import measure
 from tests.support.tiers import first_daily
 from tests.support.tokenizers import letter_tokenizer
 

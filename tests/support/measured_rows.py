@@ -1,16 +1,19 @@
 """Rows that are measured on tiny models: a question, a pair, and any number of other pairs."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 from pine_engine import Document, Engine
 from pine_engine.engine import passes
+from pine_engine.engine.events import Event
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.measure import measure
+from pine_engine.evaluation.measure import run_evaluation
 from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.settings import Key
+from pine_engine.evaluation.settings import Key, choose
+from pine_engine.scheduling.scheduler import stream_shared
 
 TIMES = {"prefill_s", "decode_s", "seconds"}
 
@@ -36,6 +39,14 @@ def pairs(count: int) -> list[dict[str, Any]]:
          "gold_index": number % 2, "answers": ["AB"[number % 2]]}
         for number in range(count)
     ]  # fmt: skip
+
+
+def measure(
+    engine: Engine, examples: Sequence[Example], *, found: Iterable[Record] = (), **options: Any
+) -> Generator[Event | Record, None, None]:
+    """Yield the events and records of an evaluation; the options are those of `choose`."""
+    settings = choose(examples, **options)
+    return stream_shared(partial(run_evaluation, engine, examples, settings, found=found))
 
 
 def evaluate_records(engine: Engine, examples: Sequence[Example], **options: Any) -> dict[Key, Record]:

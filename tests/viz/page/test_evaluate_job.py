@@ -11,7 +11,6 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.evaluation import measure as engine_measure
-from pine_engine.evaluation.measure import measure
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.report.parts import task_part
 from pine_engine.evaluation.settings import Key
@@ -20,6 +19,7 @@ from pine_engine.scheduling.runs import StopFlag
 from pine_engine.scheduling.steps import PendingPrefill
 from pine_engine.scheduling.work import format_seconds
 from pine_engine.scheduling.worker import RunControl
+from tests.support.measured_rows import measure
 from tests.support.records import run_info, swept
 from tests.support.running import new_views, one_run, run_views
 from tests.support.viz_reading import read_html, table_cells
