@@ -47,9 +47,8 @@ from viz.page.jobs import zerogpu
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.sources import Choice, Sources, shown
 from viz.page.serving.address_limits import AddressLimits
-from viz.page.serving.compression import keep_assets
 from viz.page.serving.escaped_output import escape_output
-from viz.page.serving.middleware import RequestFilter, add_security_headers
+from viz.page.serving.middleware import RequestFilter, add_security_headers, keep_assets
 from viz.page.serving.request_limits import limit_request, limit_uploads
 from viz.page.serving.server import add_routes, end_process, end_signal, shut_down, wait_for_end
 from viz.page.serving.sessions import install_session_store

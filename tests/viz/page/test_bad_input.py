@@ -30,7 +30,7 @@ from viz.page.common.host_settings import DEFAULTS
 from viz.page.files.data_sets import read_set
 from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_CHARACTERS, Form
-from viz.page.gradio_patches.blocks import NOT_FROM_THE_PAGE, GuardedBlocks, refuse_files
+from viz.page.gradio_patches.blocks import NOT_FROM_THE_PAGE, GuardedBlocks, refuse_values
 from viz.page.jobs.loading import EngineSource
 from viz.page.serving import address_limits
 from viz.page.session import from_file
@@ -215,15 +215,15 @@ def test_upload_of_any_name_stays_in_folder(served: PageClient, name: str, conte
     ],
 )
 @pytest.mark.parametrize("depth", [0, 3, 10_000])
-def test_refuse_files_finds_file_object_at_any_depth(value: Any, depth: int) -> None:
+def test_file_object_at_any_depth_is_refused(value: Any, depth: int) -> None:
     for level in range(depth):
         value = [value, "a"] if level % 2 else {"a": value, "path": 1}
     with pytest.raises(InputError):
-        refuse_files(value)
+        refuse_values(value)
 
 
-def test_refuse_files_allows_other_objects() -> None:
-    refuse_files([{"path": "a.txt", "title": "a"}, {"meta": {"url": "b"}, "path": None}, "path", None, 1])
+def test_other_objects_are_not_refused() -> None:
+    refuse_values([{"path": "a.txt", "title": "a"}, {"meta": {"url": "b"}, "path": None}, "path", None, 1])
 
 
 def answer_of(function: Any, widget: Any, value: Any, event_data: Any = None) -> Any:

@@ -53,12 +53,11 @@ class GuardedBlocks(gr.Blocks):
                 raise InputError(self.no_files)
             if (count := len(inputs)) != (expected := len(block_fn.inputs)):
                 raise InputError(f"Invalid number of arguments: got {count}, expected {expected}.")
-            refuse_impossible(inputs)
-            for block, value in zip(block_fn.inputs, inputs, strict=False):
-                if isinstance(block, gr.UploadButton):
+            for block, value in zip(block_fn.inputs, inputs, strict=True):
+                is_upload = isinstance(block, gr.UploadButton)
+                refuse_values(value, allows_files=is_upload)
+                if is_upload:
                     refuse_file_types(value, block.file_types)
-                else:
-                    refuse_files(value)
             values: list[Any] = await super().preprocess_data(block_fn, inputs, *arguments, **options)
             refuse_lists(block_fn.inputs, values)
             return values
@@ -78,7 +77,7 @@ class GuardedBlocks(gr.Blocks):
     ) -> dict[str, Any]:
         """Process an event as gradio does; raises only gr.Error, as HTML, which is not logged."""
         try:
-            refuse_impossible(getattr(options.get("event_data"), "_data", None))
+            refuse_values(getattr(options.get("event_data"), "_data", None), allows_files=True)
             answer: dict[str, Any] = await super().process_api(block_fn, inputs, *arguments, **options)
             return answer
         except gr.Error as error:
@@ -159,37 +158,28 @@ def refuse_file_types(value: Any, types: Sequence[str] | None) -> None:
             raise InputError(f"Invalid file type: {expected}. Upload another file.")
 
 
-def refuse_files(value: Any) -> None:
-    """Raise InputError for a file object at any depth of the value.
+def refuse_values(value: Any, *, allows_files: bool = False) -> None:
+    """Raise InputError for a value, at any depth, that no page sends.
 
-    Gradio reads or fetches its path, and its MCP server even any file of the host. Only upload buttons take
-    files.
+    These are NaN, infinity, invalid Unicode, a file to fetch from elsewhere, and a file object, unless files
+    are allowed: gradio reads or fetches its path, and its MCP server even any file of the host.
     """
     values = [value]
     while values:
         match values.pop():
-            case {"path": str(), "meta": _} | {"path": str(), "url": _} | {"_type": "gradio.FileData"}:
+            case str(text) if not text.isascii() and _SURROGATE.search(text):
+                raise InputError("Invalid text: unpaired Unicode surrogate. Remove it.")
+            case float(number) if not math.isfinite(number):
+                raise InputError(f"Invalid number: got {number}, expected a finite value.")
+            case {"path": str(path)} if path.strip().lower().startswith(("http:", "https:")):
+                raise InputError("URLs are not supported as files. Upload the file.")
+            case {"path": str(path)} if "\0" in path:
+                raise InputError("Invalid path: contains a NUL byte. Upload the file.")
+            case {"path": str(), "meta": _} | {"path": str(), "url": _} | {"_type": "gradio.FileData"} if (
+                not allows_files
+            ):
                 raise InputError(FILE_OBJECT)
             case dict(inner):
-                values.extend(inner.values())
+                values.extend((*inner, *inner.values()))
             case list(inner):
                 values.extend(inner)
-
-
-def refuse_impossible(value: Any) -> None:
-    """Raise InputError for NaN, infinity, invalid Unicode or a file to fetch from elsewhere."""
-    match value:
-        case str() if not value.isascii() and _SURROGATE.search(value):
-            raise InputError("Invalid text: unpaired Unicode surrogate. Remove it.")
-        case float() if not math.isfinite(value):
-            raise InputError(f"Invalid number: got {value}, expected a finite value.")
-        case {"path": str(path)} if path.strip().lower().startswith(("http:", "https:")):
-            raise InputError("URLs are not supported as files. Upload the file.")
-        case {"path": str(path)} if "\0" in path:
-            raise InputError("Invalid path: contains a NUL byte. Upload the file.")
-        case dict():
-            for item in (*value, *value.values()):
-                refuse_impossible(item)
-        case list():
-            for item in value:
-                refuse_impossible(item)

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from pine_engine.errors import InputError
 from viz.page.common.failures import explain
-from viz.page.gradio_patches.blocks import refuse_files
+from viz.page.gradio_patches.blocks import refuse_values
 
 
 def describe_results(page: gr.Blocks, results: Mapping[str, type[BaseModel]]) -> None:
@@ -34,7 +34,7 @@ def describe_results(page: gr.Blocks, results: Mapping[str, type[BaseModel]]) ->
 
     async def call_with_structure(request: Any) -> Any:
         try:
-            refuse_files(request.params.arguments)
+            refuse_values(request.params.arguments)
         except InputError as error:
             sentence = types.TextContent(type="text", text=explain(error))
             return types.ServerResult(types.CallToolResult(content=[sentence], isError=True))

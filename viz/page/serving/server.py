@@ -26,7 +26,7 @@ from pine_engine.scheduling.runs import SHUTTING_DOWN, Runs
 from pine_engine.server.web import metrics_text
 from viz.page.common.theme import PLOTLY, PLOTLY_ADDRESS
 from viz.page.jobs.sources import Sources
-from viz.page.serving.compression import FOREVER
+from viz.page.serving.middleware import FOREVER
 
 log = logging.getLogger("pine_explorer")
 

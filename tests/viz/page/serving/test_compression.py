@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.serving import ServedApp
 from viz.page.common.theme import PLOTLY_ADDRESS
-from viz.page.serving.compression import FOREVER, accepted
+from viz.page.serving.middleware import FOREVER, accepted
 
 
 @pytest.mark.parametrize(
