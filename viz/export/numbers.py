@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz.drawing.picture import Numbers, Value
+from viz.drawing.markup import Numbers, Value
 from viz.drawing.text import plain_values
 
 _NUMBERS = re.compile(r'<div class="pine-numbers" hidden>(.*?)</div>', re.DOTALL)
 
 
 def picture_numbers(html: str) -> list[Numbers]:
-    """Return the numbers of every picture that viz.drawing.picture rendered into some HTML."""
+    """Return the numbers of every picture that viz.drawing.markup rendered into some HTML."""
     return [
         Numbers(
             tuple(content["columns"]), tuple(map(tuple, content["rows"])), content["name"], content["caption"]

@@ -19,7 +19,7 @@ from viz.drawing.identity import (
     relative_luminance,
     segment_badge,
 )
-from viz.drawing.picture import Numbers, pick, picture, switch
+from viz.drawing.markup import Numbers, pick, picture, switch
 from viz.export.numbers import picture_numbers
 
 

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 import viz
 from pine_engine import ShuffleResult
 from tests.support.viz_reading import HOSTILE, read_html
-from viz.drawing.picture import Numbers, picture, switch
+from viz.drawing.markup import Numbers, picture, switch
 from viz.export.numbers import as_csv, figure_numbers, picture_numbers
 from viz.export.standalone import LEVELS, MIN_PACKED_CELLS, packed_json, pictures_page, strip_interaction
 
