@@ -262,7 +262,7 @@ def _of_another(body: str | None) -> str | None:
 
 
 @pytest.mark.slow
-def test_a_problem_is_split_and_files_are_added_and_nothing_typed_is_lost(page: Page, tmp_path: Path) -> None:
+def test_split_problem_and_added_files_keep_typed_text(page: Page, tmp_path: Path) -> None:
     pick(page, MATH)
     text(page, 1).fill("My own condition.")
     unfold(page)

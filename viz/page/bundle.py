@@ -17,8 +17,7 @@ from pine_engine.methods.table import METHODS
 from viz.cards.certificate import certificate_page
 from viz.cards.tutorial import run_html
 from viz.drawing.identity import document_segment, order_name
-from viz.drawing.markup import FIGURE_SCRIPTS, figure_styles
-from viz.drawing.markup import Numbers
+from viz.drawing.markup import FIGURE_SCRIPTS, Numbers, figure_styles
 from viz.export.numbers import as_csv, figure_numbers, picture_numbers
 from viz.export.standalone import packed_json, pictures_page
 from viz.figures.answer_tokens import AnswerTokens

@@ -91,7 +91,7 @@ def read_request(
 
 
 @dataclass
-class Drawn:
+class RedrawBudget:
     """Time until which an evaluation draws nothing, so that drawing takes SHOWN_SHARE of its time."""
 
     due: float = 0.0
@@ -138,12 +138,12 @@ class ResultWidgets:
     offer: gr.Row
     records: gr.DownloadButton
     report: gr.DownloadButton
-    kept: gr.State  # folder of the files
+    folder: gr.State  # folder of the files
 
     @property
     def outputs(self) -> list[Any]:
         """Return the widgets that an evaluation updates."""
-        return [self.tables, self.curve, self.offer, self.records, self.report, self.kept]
+        return [self.tables, self.curve, self.offer, self.records, self.report, self.folder]
 
 
 def evaluate_tab(
@@ -177,11 +177,11 @@ def evaluate_tab(
                 '<p class="page-caption">One record per example, method and order, with the generated '
                 "answer. The report contains all tables, intervals and curves.</p>"
             )
-    kept = gr.State(None, delete_callback=remove_folder)
-    results = ResultWidgets(tables, curve, offer, records, report, kept)
+    folder = gr.State(None, delete_callback=remove_folder)
+    results = ResultWidgets(tables, curve, offer, records, report, folder)
     _bind_request(request, bar, page, sources, chosen, reader)
     begin = partial(begin_evaluation, results, settings, disk)
-    bind_job(bar, begin, [kept, *request.inputs], results.outputs, sources, chosen)
+    bind_job(bar, begin, [folder, *request.inputs], results.outputs, sources, chosen)
 
 
 def _build_request(settings: HostSettings) -> RequestWidgets:
@@ -382,7 +382,7 @@ def offer_files(results: ResultWidgets, disk: Disk, before: Path | None, view: M
     folder = disk.new_folder()
     records_file, report_file = write_files(view, folder)
     return show_results(results, view) | {
-        results.kept: folder,
+        results.folder: folder,
         results.offer: gr.update(visible=True),
         results.records: str(records_file),
         results.report: gr.update(value=report_file and str(report_file), visible=report_file is not None),
@@ -398,7 +398,7 @@ def begin_evaluation(
     arguments = {"request": request, "host": settings}
     return ButtonJob(
         job=Job("measure", request.methods, prepare_measure, arguments),
-        show=partial(Drawn().draw, partial(show_results, results)),
+        show=partial(RedrawBudget().draw, partial(show_results, results)),
         task=request.rows.task.name,
         cleared={},
         kept="Completed records are kept.",

@@ -165,7 +165,7 @@ def measure_rows(
                 raise InputError(f"Example {example.id}: {why}")
     info = run_info(settings, engine, data=request.rows.name, data_sha256=request.rows.sha256)
     began = time.monotonic()
-    drawn = began - BEAT_S  # so that the first of all is shown at once
+    last_view = began - BEAT_S  # the first progress is shown at once
     view = MeasureView("", info, tuple(settings.keys(request.examples)))
     yield replace(view, sentence=_progress(view, began))
     events: Generator[Event | Record | Beat, None, None] = stream_shared(
@@ -178,8 +178,8 @@ def measure_rows(
                 yield replace(view, sentence=_progress(view, began))
             elif event == BEAT:
                 yield replace(view, sentence=f"{_progress(view, began)}, generating answers")
-            elif time.monotonic() - drawn >= BEAT_S:
-                drawn = time.monotonic()
+            elif time.monotonic() - last_view >= BEAT_S:
+                last_view = time.monotonic()
                 yield replace(view, sentence=f"{_progress(view, began)}; {progress_sentence(event)}")
     sentence = f"Done: {len(view.records)} records in {time.monotonic() - began:.1f} s."
     yield replace(view, sentence=sentence)

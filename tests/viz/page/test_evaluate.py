@@ -22,7 +22,7 @@ from viz.page import evaluate, evaluate_job
 from viz.page.common.disk import Disk
 from viz.page.common.failures import MAX_ROWS
 from viz.page.common.host_settings import DEFAULTS
-from viz.page.evaluate import Drawn, chosen_rows, evaluate_tab
+from viz.page.evaluate import RedrawBudget, chosen_rows, evaluate_tab
 from viz.page.evaluate_job import MeasureView
 from viz.page.files.data_sets import (
     OWN,
@@ -152,11 +152,11 @@ def test_tables_are_drawn_within_a_share_of_the_time(clock: list[float]) -> None
         clock[0] += 1  # second
         return {"tables": len(view.records)}
 
-    drawing, record = Drawn(), swept("a", "pine", 0, score=1.0)
+    budget, record = RedrawBudget(), swept("a", "pine", 0, score=1.0)
     updates = []
     for number in range(1_000):
         clock[0] += 0.1
-        updates.append(drawing.draw(draw, MeasureView("", run_info(), (), (record,) * number)))
+        updates.append(budget.draw(draw, MeasureView("", run_info(), (), (record,) * number)))
     assert updates[:3] == [{}, {"tables": 1}, {}] and 5 <= len(drawn) <= 7
 
 

@@ -22,7 +22,7 @@ def followed_states(page: gr.Blocks) -> set[int]:
     return {source for source in sources if source and isinstance(page.blocks[source], gr.State)}
 
 
-def test_only_what_runs_the_model_or_reads_files_waits_in_the_queue(page: gr.Blocks) -> None:
+def test_only_runs_and_uploads_wait_in_the_queue(page: gr.Blocks) -> None:
     followed = followed_states(page)
     queued = [
         event
@@ -44,14 +44,14 @@ def test_only_what_runs_the_model_or_reads_files_waits_in_the_queue(page: gr.Blo
     }
 
 
-def test_what_shows_no_progress_names_no_widget_for_it(page: gr.Blocks) -> None:
+def test_event_without_progress_names_no_widget_for_it(page: gr.Blocks) -> None:
     silent = [event for event in page.fns.values() if event.outputs and event.show_progress == "hidden"]
     own = [event for event in silent if event.api_visibility == "private"]
     assert len(own) > 50
     assert [event.name for event in own if event.show_progress_on != []] == []
 
 
-def test_what_writes_a_state_that_others_follow_tells_them(page: gr.Blocks) -> None:
+def test_event_that_writes_a_followed_state_is_queued(page: gr.Blocks) -> None:
     followed = followed_states(page)
     assert len(followed) == 4  # is the model there, which was chosen, and the inputs of answers and sweep
     writers = [event for event in page.fns.values() if followed & {output._id for output in event.outputs}]
@@ -61,7 +61,7 @@ def test_what_writes_a_state_that_others_follow_tells_them(page: gr.Blocks) -> N
     assert others == {"pick_example", "pick_again", "restore", "open_file"}
 
 
-def test_functions_that_take_an_event_get_it(page: gr.Blocks) -> None:
+def test_handlers_with_event_data_receive_it(page: gr.Blocks) -> None:
     """gradio reads their hints, and one that it cannot resolve hides the event from it, without a word."""
     names = {"open_tab", "open_page_tab", "show_answer"}
     taking = [gr.utils.get_type_hints(one.fn)["event"] for one in page.fns.values() if one.name in names]
@@ -91,7 +91,7 @@ def test_why_and_internals_are_drawn_while_their_tab_is_open(page: gr.Blocks) ->
     assert "masks-html" in drawn("draw_if_open", run, view, None)
 
 
-def test_tabs_of_quick_clicks_are_drawn_whatever_event_arrives_last(page: gr.Blocks) -> None:
+def test_last_click_decides_the_drawn_tab(page: gr.Blocks) -> None:
     functions: dict[str | None, Any] = {event.name: event.fn for event in page.fns.values()}
     view, run = View(), tutorial_recording().run
     for label, click in (("Why", 1), ("Why", 3), ("Tutorial", 2)):
@@ -104,7 +104,7 @@ def test_tabs_of_quick_clicks_are_drawn_whatever_event_arrives_last(page: gr.Blo
         assert "positions-html" in {block.elem_id for block in shown}
 
 
-def test_a_panel_away_from_its_button_offers_it_and_no_button_is_there_twice(page: gr.Blocks) -> None:
+def test_empty_panels_click_existing_buttons(page: gr.Blocks) -> None:
     blocks = [block for block in page.blocks.values() if isinstance(block, gr.HTML | gr.Button)]
     buttons = {block.elem_id for block in blocks if isinstance(block, gr.Button)}
     offered = {

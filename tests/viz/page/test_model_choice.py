@@ -65,7 +65,7 @@ async def load(page: Page, session: PageSession, name: object, dtype: str = "flo
 
 
 @pytest.mark.slow
-def test_visitors_on_two_models_at_once_get_what_each_gives_alone(
+def test_answers_on_two_models_are_those_of_each_alone(
     serve: Serve, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     expected = {name: answers_alone(folder) for name, folder in folders.items()}
@@ -91,7 +91,7 @@ def test_visitors_on_two_models_at_once_get_what_each_gives_alone(
         asyncio.run(visit(app.url))
 
 
-def test_on_a_public_page_nothing_but_what_is_allowed_can_be_loaded(folders: dict[str, Path]) -> None:
+def test_public_page_loads_allowed_models_only(folders: dict[str, Path]) -> None:
     secret = str(folders["first"])
     engine = Engine.load(secret)
     source = EngineSource(lambda: engine, "first")

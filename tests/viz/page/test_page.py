@@ -33,15 +33,13 @@ from viz.page.jobs.loading import EngineSource
         (form_of(methods=()), "No method selected"),
     ],
 )
-def test_incomplete_form_names_the_missing_part_as_its_task_does(
-    broken: Form, sentence: str, engine: Engine
-) -> None:
+def test_incomplete_form_names_the_missing_part(broken: Form, sentence: str, engine: Engine) -> None:
     with pytest.raises(InputError) as caught:
         form_layout(broken, engine)
     assert sentence in str(caught.value)
 
 
-def test_tokens_are_counted_while_the_form_is_unfinished(engine: Engine) -> None:
+def test_tokens_of_an_incomplete_form_are_counted(engine: Engine) -> None:
     whole = count_tokens(form_of(), engine)
     layout = form_layout(form_of(), engine)
     assert whole.documents == tuple(layout.lengths.tolist()) and whole.total == layout.num_tokens
@@ -56,7 +54,7 @@ def test_tokens_are_counted_while_the_form_is_unfinished(engine: Engine) -> None
     assert nothing.total == layout.prefix_length + layout.suffix_length
 
 
-def test_the_instruction_follows_the_task_unless_it_was_written() -> None:
+def test_instruction_follows_task_unless_changed() -> None:
     usual = instruction_for("math_reasoning", "")
     assert usual.startswith("Solve this math problem")
     assert instruction_for("retrieval_qa", usual).startswith("Write a high-quality")
@@ -66,7 +64,7 @@ def test_the_instruction_follows_the_task_unless_it_was_written() -> None:
 # The engine behind the page
 
 
-def test_a_run_waits_for_the_model_and_says_so(engine: Engine) -> None:
+def test_run_shows_that_it_waits_for_the_model(engine: Engine) -> None:
     gate = threading.Event()
     source = EngineSource(lambda: engine if gate.wait(10) else pytest.fail("it never came"), "tiny")
     source.start()
@@ -95,7 +93,7 @@ def test_a_run_waits_for_the_model_and_says_so(engine: Engine) -> None:
         (RuntimeError("secret"), "Failed to load tiny (RuntimeError)."),
     ],
 )
-def test_a_model_that_cannot_be_loaded_is_a_sentence(error: Exception, sentence: str) -> None:
+def test_failed_load_has_a_message(error: Exception, sentence: str) -> None:
     def load() -> Engine:
         raise error
 
@@ -106,7 +104,7 @@ def test_a_model_that_cannot_be_loaded_is_a_sentence(error: Exception, sentence:
     assert source.status.stage == "failed"
 
 
-def test_stop_keeps_what_was_written() -> None:
+def test_stop_keeps_partial_answers() -> None:
     waiting = waiting_cards(["vanilla", "pine"])
     cards = (replace(waiting[0], state="finished", text="a"), replace(waiting[1], state="writing", text="b"))
     assert [(card.state, card.text) for card in stopped_cards(cards)] == [("finished", "a"), ("stopped", "b")]

@@ -54,12 +54,12 @@ TOO_MUCH = [
 
 
 @pytest.mark.parametrize(("large_form", "sentence"), TOO_MUCH)
-def test_too_much_is_refused_with_the_limit(large_form: Form, sentence: str, engine: Engine) -> None:
+def test_form_beyond_a_limit_raises(large_form: Form, sentence: str, engine: Engine) -> None:
     with pytest.raises(InputError, match=sentence):
         form_layout(large_form, engine, LIMITED)
 
 
-def test_orders_are_limited_where_they_are_tried(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_orders_is_limited(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(orders_for(3, 4, 0, LIMITED)) == 4 and len(orders_for(2, 9, 0, LIMITED)) == 2
     with pytest.raises(InputError, match="Too many orders: 5 .limit: 4."):
         orders_for(3, 5, 0, LIMITED)
@@ -73,7 +73,7 @@ def test_orders_are_limited_where_they_are_tried(engine: Engine, monkeypatch: py
         next(views_of(prepare_sweep, engine, sweep, document=0, answer="so", settings=HostSettings()))
 
 
-def test_a_sample_is_announced_where_not_all_orders_are_allowed() -> None:
+def test_sample_replaces_all_orders_beyond_the_limit() -> None:
     assert tries_all(3, 6) and not tries_all(3, 5) and not tries_all(5, 120)
     assert number_of_orders(3, 2, 6) == 6 and number_of_orders(3, 2, 5) == 2
 
@@ -92,12 +92,14 @@ def measured(**changes: Any) -> MeasureRequest:
         (measured(orders=("gold-all", "reversed")), "Too many orders: 5 .limit: 4."),
     ],
 )
-def test_a_measurement_is_limited(large_request: MeasureRequest, sentence: str, engine: Engine) -> None:
+def test_evaluation_beyond_a_limit_raises(
+    large_request: MeasureRequest, sentence: str, engine: Engine
+) -> None:
     with pytest.raises(InputError, match=sentence):
         next(measure_rows(engine, large_request, LIMITED))
 
 
-def test_a_row_that_is_too_long_is_named(engine: Engine) -> None:
+def test_example_with_too_long_prompt_is_named(engine: Engine) -> None:
     request = measured()
     with pytest.raises(InputError, match=f"Example {request.examples[0].id}: Prompt too long: .*limit: 10."):
         list(measure_rows(engine, request, HostSettings(max_prompt_tokens=10)))
@@ -130,7 +132,7 @@ def test_paste_and_upload_keep_the_limit_of_documents(page: gr.Blocks) -> None:
         assert "Removed those of the example." in updates["documents-message"]
 
 
-def test_calls_have_the_time_limit(source: EngineSource, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_api_call_has_the_time_limit(source: EngineSource, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "REDRAW_S", 0.0)
     hurried = built(lambda: build_app(source, settings=HostSettings(max_seconds=1e-9)))
     compare: Any = next(event.fn for event in hurried.fns.values() if event.api_name == "compare")
@@ -138,7 +140,7 @@ def test_calls_have_the_time_limit(source: EngineSource, monkeypatch: pytest.Mon
         compare("Which?", TEXTS, ["pine"], 3)
 
 
-def test_widgets_offer_no_more_than_is_allowed(page: gr.Blocks) -> None:
+def test_widgets_have_the_limits_of_the_host(page: gr.Blocks) -> None:
     widgets: dict[str | None, Any] = {
         block.elem_id: block for block in page.blocks.values() if getattr(block, "elem_id", None)
     }

@@ -44,7 +44,7 @@ def page(source: EngineSource) -> gr.Blocks:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_every_example_may_be_run(example: FormExample) -> None:
+def test_every_example_can_be_run(example: FormExample) -> None:
     request = form(example)
     for allowed in (
         request,
@@ -68,12 +68,12 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_nothing_else_is_run(other: Form, engine: Engine) -> None:
+def test_other_form_raises(other: Form, engine: Engine) -> None:
     with pytest.raises(InputError, match="Demo mode"):
         next(views_of(prepare_answers, engine, other, READ_ONLY))
 
 
-def test_a_reference_answer_is_the_examples_own(engine: Engine) -> None:
+def test_target_answer_must_be_of_the_example(engine: Engine) -> None:
     request = form(methods=("vanilla", "nia"))
     with pytest.raises(InputError, match="Demo mode"):
         next(
@@ -86,7 +86,7 @@ def test_a_reference_answer_is_the_examples_own(engine: Engine) -> None:
     ).sentence
 
 
-def test_only_the_rows_of_the_page_are_measured() -> None:
+def test_only_built_in_examples_are_evaluated() -> None:
     for _, name in built_in_choices():
         check_rows_shipped(read_built_in(name).examples)
     rows = read_built_in("retrieval_qa")
@@ -101,7 +101,7 @@ def call(page: gr.Blocks, name: str) -> Callable[..., Any]:
     return found
 
 
-def test_the_calls_hold_to_it(page: gr.Blocks) -> None:
+def test_api_calls_accept_examples_only(page: gr.Blocks) -> None:
     texts = [document.text for document in SHORT.documents]
     assert call(page, "compare")(SHORT.question, texts, ["pine"], 8)["results"]
     for name in ("compare", "shuffle", "trace"):
@@ -114,7 +114,7 @@ def test_the_calls_hold_to_it(page: gr.Blocks) -> None:
         call(page, "measure")([rows[0] | {"question": "What of mine?"}], ["pine"], ["as-is"], 16)
 
 
-def test_a_link_with_other_contents_is_not_opened(page: gr.Blocks) -> None:
+def test_link_with_other_contents_is_rejected(page: gr.Blocks) -> None:
     restore = call(page, "restore")
     codes = [to_code(session_of(request, accepted="")) for request in (form(), OTHERS[0])]
     record = [str(restore(code, "", View())) for code in codes]
@@ -131,7 +131,7 @@ def test_read_only_page_opens_no_file(page: gr.Blocks, name: str, tmp_path: Path
         asyncio.run(page.preprocess_data(event, values, SessionState(page)))
 
 
-def test_nothing_can_be_entered_and_the_page_says_so(page: gr.Blocks) -> None:
+def test_fields_are_disabled_with_a_note(page: gr.Blocks) -> None:
     blocks = page.blocks.values()
     assert not any(block.interactive for block in blocks if isinstance(block, gr.Textbox))
     widgets: dict[str | None, Any] = {

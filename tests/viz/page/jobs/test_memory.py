@@ -10,7 +10,7 @@ from pine_engine.scheduling.runs import trim_memory
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc keeps freed memory so")
-def test_freed_memory_goes_back_to_the_system() -> None:
+def test_freed_memory_is_returned_to_the_system() -> None:
     process = psutil.Process()
     blocks = [np.ones(6_000) for _ in range(2_000)]  # 48 kB each: the C library keeps such to itself
     held = process.memory_info().rss

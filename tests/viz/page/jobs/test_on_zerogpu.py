@@ -92,7 +92,7 @@ def texts(report: dict[str, Any]) -> list[tuple[str, str, int]]:
     return [(result["method"], result["text"], result["tokens"]) for result in report["results"]]
 
 
-def test_the_public_calls_answer_as_they_do_without(app: ServedApp, client: Client, engine: Engine) -> None:
+def test_api_results_match_other_hosts(app: ServedApp, client: Client, engine: Engine) -> None:
     form = _form(DEFAULTS, QUESTION, as_documents(DOCUMENTS), METHODS, 4, "")
     answers = client.predict(**ARGUMENTS, api_name="/compare")
     *_, run = views_of(prepare_answers, engine, form, DEFAULTS, trace=False)

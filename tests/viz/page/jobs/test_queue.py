@@ -44,7 +44,7 @@ def test_waiting_run_can_leave(how: str, source: EngineSource) -> None:
     assert list(third) == ["a", "b"]
 
 
-def test_runs_of_two_visitors_are_computed_together(source: EngineSource) -> None:
+def test_runs_of_two_clients_are_computed_together(source: EngineSource) -> None:
     sources = sources_of(source, runs=Runs(FairQueue(4, max_active=2, free_memory=lambda: 1e9)))
 
     def start(question: str) -> Generator[Any, None, None]:

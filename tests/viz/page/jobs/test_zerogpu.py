@@ -103,7 +103,7 @@ def test_error_of_zerogpu_is_shown(engine: Engine, lent: list[int], monkeypatch:
         compute(engine, last=1)
 
 
-def test_a_model_that_came_later_is_refused(
+def test_model_loaded_after_startup_is_rejected(
     engine: Engine, lent: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(zerogpu, "_placed", [])
