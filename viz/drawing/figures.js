@@ -138,8 +138,8 @@
 
   const selectionOf = (trace, row, column) => {
     const { x, y } = trace.meta ?? {};
-    if (!isMap(trace)) return { ...picked(y, column, trace.y[column]), ...picked(x, column, trace.x[column]) };
-    return { ...picked(y, row, valueOn(trace, "y", row)), ...picked(x, column, valueOn(trace, "x", column)) };
+    if (!isMap(trace)) return { ...selectionAt(y, column, trace.y[column]), ...selectionAt(x, column, trace.x[column]) };
+    return { ...selectionAt(y, row, valueOn(trace, "y", row)), ...selectionAt(x, column, valueOn(trace, "x", column)) };
   };
 
   const send = (gd, what) => {
