@@ -1,8 +1,6 @@
 """Printable certificates have every number as measured, drawings of molecules all bonds."""
 
 import re
-import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -101,12 +99,8 @@ def test_drawing_has_all_bonds_and_named_atoms() -> None:
     bonds = {int(found) for found in re.findall(r"class='bond-(\d+)", svg)}
     assert bonds == set(range(10))
     assert {int(found) for found in re.findall(r"class='atom-(\d+)'", svg)} == {2, 3, 5, 8, 9}  # O N N F O
-
-
-def test_drawing_has_title_and_size() -> None:
-    (picture,) = read_html(drawn("C#CCO")).all("svg")
-    assert picture.attributes["aria-label"] == "C#CCO" and not list(picture.all("rect"))
-    assert {key: picture.attributes[key] for key in ("width", "height")} == {"width": "240", "height": "180"}
+    (picture,) = read_html(svg).all("svg")
+    assert picture.attributes["aria-label"] == "CC(=O)Nc1ncc(F)o1" and not list(picture.all("rect"))
     assert_harmless(drawn("C/C=C\\C"))
 
 
@@ -122,14 +116,3 @@ def test_atom_colors_have_contrast_on_any_page() -> None:
 @pytest.mark.parametrize("text", ["", "C(", "not a molecule", "C C", "C" * (MAX_CHARACTERS + 1), *HOSTILE])
 def test_invalid_smiles_is_not_drawn(text: str) -> None:
     assert molecule_svg(text) is None
-
-
-def test_missing_rdkit_raises_import_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rdkit.Chem", None)
-    with pytest.raises(ImportError):
-        molecule_svg("C")
-
-
-def test_rdkit_is_loaded_at_the_first_drawing() -> None:
-    code = "import sys, viz.cards.molecule; sys.exit('rdkit' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -118,8 +118,14 @@ def test_estimate_shows_work_first_and_time_later(page: gr.Blocks, sources: Sour
         "6 orders: 18 prompts, n tokens; up to 90 new tokens.",
         "9 prompts, n tokens.",
     ]
-    with sources.runs.recorded(run := sources.runs.new("compare")):
-        run.model, run.done = "tiny", Work(1, 10, 1, 1, read_s=1.0, write_s=1.0)
+    for is_stopped in (True, False):
+        assert sources.runs.speed("tiny").seconds(Work(prompt_tokens=1)) is None, (
+            "a stopped run is no measure"
+        )
+        with sources.runs.recorded(run := sources.runs.new("compare")):
+            run.model, run.done = "tiny", Work(1, 10, 1, 1, read_s=1.0, write_s=1.0)
+            run.stop.requested = is_stopped
+            assert bool(run.must_end()) == is_stopped
     after = counted(page, form())
     for name, label in zip(ids, ("This order: up to", "6 orders: up to", "Estimated time:"), strict=True):
         assert re.search(rf">{label} [\d,]+ (s|min)\.<", after[name])
@@ -132,13 +138,10 @@ def test_a_form_that_cannot_be_run_disables_its_buttons_and_states_why(page: gr.
     assert states(page, form()) == (True, True, False)
     assert states(page, replace(form(), question=" ")) == (False, False, True)
     assert states(page, replace(form(), entries=form().entries[:1])) == (True, False, True)
-    assert states(page, replace(form(), max_new_tokens=100_000)) == (False, False, True)
-
-
-def test_a_form_that_cannot_be_run_has_no_estimates(page: gr.Blocks) -> None:
+    long = replace(form(), max_new_tokens=100_000)
+    assert states(page, long) == (False, False, True)
     for name in ("run-status-estimate", "shuffle-status-estimate", "sweep-status-estimate"):
-        assert counted(page, form())[name]
-        assert counted(page, replace(form(), max_new_tokens=100_000))[name] == ""
+        assert counted(page, form())[name] and counted(page, long)[name] == ""
 
 
 def states(page: gr.Blocks, request: Form) -> tuple[bool, bool, bool]:
@@ -163,15 +166,6 @@ def test_results_of_another_question_are_stale(page: gr.Blocks) -> None:
 def test_remark_of_an_example_is_shown_beside_its_results(page: gr.Blocks) -> None:
     example = next(one for one in load_examples() if one.note)
     assert example.note in counted(page, example.form(DEFAULT_METHODS))["example-note"]
-
-
-def test_what_was_broken_off_is_no_measure() -> None:
-    sources = all_sources(EngineSource(lambda: pytest.fail("not needed"), "none"), None, DEFAULTS)
-    with sources.runs.recorded(run := sources.runs.new("compare")):
-        run.model, run.done = "tiny", Work(1, 10, 1, 1, read_s=1.0, write_s=1.0)
-        run.stop.requested = True
-        assert run.must_end()
-    assert sources.runs.speed("tiny").seconds(Work(prompt_tokens=1)) is None
 
 
 def test_one_listener_counts_for_all(page: gr.Blocks) -> None:

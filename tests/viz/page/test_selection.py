@@ -16,7 +16,6 @@ from viz.drawing.markup import pick
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.page.answers.run import Run
 from viz.page.internals import _shown, after_control, after_pick, new_picks
-from viz.page.internals_figures import draw_importance
 from viz.page.selection import (
     Query,
     Selection,
@@ -66,20 +65,6 @@ def test_answer_tokens_are_queries_of_their_method(run: Run) -> None:
         assert [value for _, value in answers] == expected
 
 
-def test_answer_token_draws_that_token(run: Run) -> None:
-    _, value = next(one for one in query_choices(run, "pine") if one[0].startswith("Answer token 2"))
-    selection = first_selection(run).picked({"query": value}, run)
-    shares = draw_importance(run, selection).figures["attention-shares"]
-    assert "answer token 2" in shares.layout.title.text
-
-
-def test_first_selection_is_a_token_of_the_answer(run: Run) -> None:
-    first = first_selection(run)
-    step = step_of(run, first.query)
-    assert step is not None and any(map(str.isalnum, run.answer_tokens["pine"][step]))
-    assert (first.layer, first.head) == most_decisive(decisiveness(run.result.traces["pine"]))
-
-
 def test_every_query_of_a_method_is_listed(run: Run) -> None:
     choices = query_choices(run, "pine")
     assert choices[0] == ("Document B: Senna", "document 0")
@@ -104,15 +89,6 @@ def test_keys_turn_through_the_queries(run: Run) -> None:
     assert turned(run, first, -1) == (choices[0][0], first.query)
 
 
-def test_step_is_generated_by_the_token_before(run: Run) -> None:
-    suffix = run.result.layout.suffix_length
-    assert query_of_step(run, 0) == Query("suffix", suffix - 1)
-    for step in range(3):
-        assert step_of(run, query_of_step(run, step)) == step
-    assert step_of(run, Query("suffix", suffix - 2)) is None
-    assert step_of(run, Query("document", 1)) is None
-
-
 def test_token_selects_its_query(run: Run) -> None:
     layout, first = run.result.layout, first_selection(run)
     for _, value in query_choices(run, "pine"):
@@ -123,12 +99,20 @@ def test_token_selects_its_query(run: Run) -> None:
         # Of long prompts a cell is several tokens, and its middle may lie between two.
         assert after_pick(run, first, {"token": start + 0.5})[0].query == Query("document", slot)
     end = layout.documents_end + num_suffix_queries(run, "pine")
+    assert [step_of(run, query_of_step(run, step)) for step in range(3)] == [0, 1, 2]
+    assert (
+        step_of(run, Query("suffix", layout.suffix_length - 2)) is step_of(run, Query("document", 1)) is None
+    )
+    step = step_of(run, first.query)
+    assert step is not None and any(map(str.isalnum, run.answer_tokens["pine"][step])), "not a blank"
+    assert all(after_pick(run, first, {"turn": nothing}) == (first, "") for nothing in (2, "1"))
     for outside in (0, layout.prefix_length - 1, end, float("inf"), "5"):
         assert after_pick(run, first, {"token": outside}) == (first, "")
 
 
 def test_mean_shows_the_most_decisive_head(run: Run) -> None:
     spreads = decisiveness(run.result.traces["pine"])
+    assert (first_selection(run).layer, first_selection(run).head) == most_decisive(spreads)
 
     def place(layer: int | None, head: int | None) -> tuple[int, int]:
         return shown_place(run, replace(START, layer=layer, head=head))
@@ -210,9 +194,3 @@ def test_waiting_picks_all_count() -> None:
 def test_invalid_picks_raise(sent: str) -> None:
     with pytest.raises(InputError, match="Invalid selection: "):
         new_picks(sent, 0)
-
-
-def test_nonsense_selects_nothing(run: Run) -> None:
-    first = first_selection(run)
-    for nonsense in ({"turn": 2}, {"turn": "1"}, {"query": 5}, {"layer": 99}, {}):
-        assert after_pick(run, first, nonsense) == (first, "")

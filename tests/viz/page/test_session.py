@@ -52,11 +52,14 @@ def test_what_is_put_into_a_link_or_a_file_comes_out(form: Form, accepted: str, 
     assert (session.documents, session.accepted) == (form.entries, accepted)
 
 
-def test_a_file_is_read_again(tmp_path: Path) -> None:
+def test_session_file_is_read_again_and_a_large_one_is_not(tmp_path: Path) -> None:
     file = tmp_path / "session.json"
     file.write_text(to_json(SESSION), encoding="utf-8")
     assert from_file(file) == SESSION
     assert json.loads(file.read_text())["documents"][0] == {"letter": 1, "title": "Sun", "text": "It shines."}
+    file.write_bytes(b" " * (LARGEST_BYTES + 1))
+    with pytest.raises(InputError, match=r"^session.json is not a session file \(over 1,000,000 bytes"):
+        from_file(file)
 
 
 def test_the_model_of_a_session_is_named_and_nothing_else() -> None:
@@ -102,22 +105,15 @@ def test_what_is_no_session_is_refused_with_a_sentence(code: str, sentence: str,
     assert sentence in str(raised.value)
 
 
-@given(st.text(max_size=300))
-def test_no_link_breaks_the_page(code: str) -> None:
-    with pytest.raises(InputError):
-        from_code(code)
-
-
-@given(st.binary(max_size=300))
-def test_no_file_breaks_the_page(content: bytes) -> None:
-    with pytest.raises(InputError):
-        from_code(packed(content))
-
-
-@given(st.dictionaries(st.sampled_from([*changed(), "extra"]), JUNK, max_size=3), st.integers(1, 400))
-def test_any_session_is_read_or_refused(fields: dict[str, Any], length: int) -> None:
+@given(
+    st.dictionaries(st.sampled_from([*changed(), "extra"]), JUNK, max_size=3),
+    st.integers(1, 400),
+    st.text(max_size=300),
+    st.binary(max_size=300),
+)
+def test_any_link_is_read_or_refused(fields: dict[str, Any], length: int, text: str, content: bytes) -> None:
     code = packed(changed(**fields))
-    for link in (code, code[:length]):
+    for link in (code, code[:length], text, packed(content)):
         try:
             session = from_code(link)
         except InputError as error:
@@ -157,13 +153,6 @@ def test_a_link_comes_before_a_draft_and_a_draft_before_the_example(restore: Cal
     assert "The saved draft is from another version" in restore("", "AAAA")
     for nothing in ("", None):
         assert "page-notice" not in restore(nothing, nothing)
-
-
-def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
-    file = tmp_path / "big.json"
-    file.write_bytes(b" " * (LARGEST_BYTES + 1))
-    with pytest.raises(InputError, match=r"^big.json is not a session file \(over 1,000,000 bytes"):
-        from_file(file)
 
 
 def test_what_no_file_can_hold_is_refused() -> None:

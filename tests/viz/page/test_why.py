@@ -82,12 +82,6 @@ def test_importance_is_that_of_pine_and_vanilla_has_none() -> None:
     np.testing.assert_allclose(np.nansum(ranked, axis=1), 1, rtol=1e-5)
 
 
-def test_masks_are_those_of_their_method() -> None:
-    vanilla, both = (figure.data[0].z for figure in why_figures(RUN, *AT)["Mask"].values())
-    cell = RUN.result.layout.document_starts[0], RUN.result.layout.document_starts[1]
-    assert np.isnan(vanilla[cell]) and not np.isnan(both[cell])
-
-
 def test_each_step_has_at_most_25_words_and_one_switch_of_both_methods() -> None:
     assert all(len(text.split()) <= 25 for text in STEPS.values())
     html = read_html(why_html(None))
