@@ -13,7 +13,7 @@ from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.engine.events import Answer, Event, RunResult, to_frame
 from pine_engine.engine.likelihood import score_answers
 from pine_engine.engine.prepared_model import BYTES_AT_ONCE, PreparedModel, check_engine
-from pine_engine.engine.run import Run, RunOptions, prepare_run
+from pine_engine.engine.run import PreparedRun, RunOptions, prepare_run
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, describe, sequence
 from pine_engine.methods.table import METHODS, Method
@@ -246,7 +246,9 @@ def compare_orders(
     return run_orders(run, choose_orders(run.layout, orders))
 
 
-def run_orders(run: Run, orders: Sequence[tuple[int, ...]]) -> Generator[Event | OrderResult, None, None]:
+def run_orders(
+    run: PreparedRun, orders: Sequence[tuple[int, ...]]
+) -> Generator[Event | OrderResult, None, None]:
     """Run a prompt, whose run keeps its logits, in several orders; see compare_orders."""
 
     @torch.inference_mode()

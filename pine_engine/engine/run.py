@@ -65,7 +65,7 @@ class RunOptions(RequestParts, total=False):
 
 
 @dataclass(frozen=True)
-class Run:
+class PreparedRun:
     """One prompt and the validated options of Engine.run."""
 
     model: PreparedModel
@@ -78,7 +78,7 @@ class Run:
     prefix_cache: PrefixCache | None
     documents: tuple[Document, ...] = ()  # of the request, none for a prompt
 
-    def reorder(self, order: Sequence[int]) -> "Run":
+    def reorder(self, order: Sequence[int]) -> "PreparedRun":
         """Return the run over documents in another order, with a prefill of its own."""
         documents = tuple(self.documents[index] for index in order) if self.documents else ()
         return replace(self, layout=self.layout.reorder(order), documents=documents, prefix_cache=None)
@@ -169,7 +169,7 @@ def prepare_run(
     stop_at_eos: bool = True,
     prefix_cache: PrefixCache | None = None,
     **parts: Unpack[RequestParts],
-) -> Run:
+) -> PreparedRun:
     """Return a run of validated options. Raises InputError as Engine.run."""
     if not isinstance(trace, bool | TraceConfig | None):
         raise InputError(f"invalid trace: got {describe(trace)}, expected a TraceConfig", field="trace")
@@ -194,7 +194,7 @@ def prepare_run(
             places = "which do not read the prompt once, in its order"
             message = f"token ranges cannot be traced under {', '.join(moving)}, {places}"
             raise InputError(message, field="trace")
-    return Run(
+    return PreparedRun(
         model,
         layout,
         selected,

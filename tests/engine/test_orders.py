@@ -17,7 +17,7 @@ import pine_engine as pine
 import viz
 from pine_engine import METHODS, Engine, InputError, TokenLayout
 from pine_engine.engine import orders, passes
-from pine_engine.engine.run import Run, prepare_run
+from pine_engine.engine.run import PreparedRun, prepare_run
 from pine_engine.reprs import plot
 from pine_engine.scheduling.steps import compute_alone
 from pine_engine.scheduling.worker import NO_CONTROL
@@ -198,15 +198,15 @@ def test_shuffle_reports_progress_and_drops_logits(engine: Engine) -> None:
 
 
 def test_shuffle_finds_broken_invariance(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    result_of = Run.result
+    result_of = PreparedRun.result
 
-    def nudged(run: Run, *args: Any) -> Any:
+    def nudged(run: PreparedRun, *args: Any) -> Any:
         found = result_of(run, *args)
         logits = found.logits["pine"].clone()
         logits[0, 0] += run.layout.documents[0][0]  # depends on the order
         return replace(found, logits={**found.logits, "pine": logits})
 
-    monkeypatch.setattr(Run, "result", nudged)
+    monkeypatch.setattr(PreparedRun, "result", nudged)
     found = engine.shuffle(LAYOUT, methods=["vanilla", "pine"], count=2, **FIXED)
     assert found.invariance_held == {"vanilla": None, "pine": False}
 
