@@ -6,11 +6,12 @@
     python -m tools.base_rate FACTS data/facts-3.jsonl
 """
 
-import argparse
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
+
+import typer
 
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.records import Record, read_records, read_run
@@ -69,17 +70,12 @@ def measure_base_rate(run: Path, data: Path) -> BaseRate:
     )
 
 
-def main() -> None:
-    """Measure the percentages and write them to a file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("run", type=Path, help="folder of the evaluation")
-    parser.add_argument("data", type=Path, help="data set of the evaluation")
-    parser.add_argument("--file", type=Path, default=BASE_RATE_FILE, help="file for the percentages")
-    arguments = parser.parse_args()
-    rate = measure_base_rate(arguments.run, arguments.data)
-    arguments.file.write_text(rate.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    print(rate.model_dump_json(indent=1))
+def base_rate(run: Path, data: Path, file: Path = BASE_RATE_FILE) -> None:
+    """Measure the percentages of an evaluation (folder and data set), and write them to a file."""
+    text = measure_base_rate(run, data).model_dump_json(indent=1)
+    file.write_text(text + "\n", encoding="utf-8")
+    print(text)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(base_rate)

@@ -17,8 +17,8 @@ import re
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
@@ -83,10 +83,12 @@ class Report(NamedTuple):
 
 
 @dataclass
-class Totals:
-    """Results of all clients.
+class Load:
+    """Clients that send requests until a time, and their results.
 
     Attributes:
+        page: Page that the clients open.
+        until: End of the test, in seconds of `time.monotonic()`.
         counts: Finished runs, API calls, requests that were rejected because the queue was full (`full`),
             sessions that received text about the documents of another client (`foreign`), and answers that
             differ from those of the idle server (`different`).
@@ -94,76 +96,64 @@ class Totals:
         attacks: Requests of abusive clients by outcome.
     """
 
+    page: Page
+    until: float
     counts: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     times: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     attacks: Counter[str] = field(default_factory=Counter)
 
-    def add_error(self, error: Exception) -> None:
-        """Count an error, or a rejection because the queue was full."""
-        if QUEUE_FULL in str(error):
-            self.counts["full"] += 1
-        else:
-            self.errors[f"{type(error).__name__}: {error}"] += 1
+    async def use_page(self, client: httpx.AsyncClient, guest: int, expected: dict[str, str]) -> None:
+        """Run the request of a client on the page until the end, with a new session after a few runs."""
+        random_ = random.Random(guest)
+        await asyncio.sleep(random_.uniform(0, min(ARRIVAL_S, (self.until - time.monotonic()) / 4)))
+        while time.monotonic() < self.until:
+            session = PageSession(client, self.page)
+            with self._counted_errors():
+                async with session.heartbeat():
+                    await self._timed("page", session.open())
+                    for _ in range(RUNS_PER_SESSION):
+                        await asyncio.sleep(random_.uniform(0, MAX_PAUSE_S))
+                        if time.monotonic() < self.until:
+                            await self._run(session, question_of(guest), expected)
+            allowed = {str(number_of(guest)), *GUEST.findall(" ".join(expected.values()))}
+            self.counts["foreign"] += not allowed.issuperset(GUEST.findall(" ".join(session.messages)))
 
+    async def call_api(self, client: httpx.AsyncClient, guest: int, expected: dict[str, str]) -> None:
+        """Send the request of a client to the public API until the end."""
+        while time.monotonic() < self.until:
+            with self._counted_errors():
+                answers = await compare(client, question_of(guest))
+                self.counts["calls"] += 1
+                self.counts["different"] += answers != expected
+            await asyncio.sleep(MAX_PAUSE_S)
 
-async def use_page(
-    client: httpx.AsyncClient,
-    page: Page,
-    guest: int,
-    expected: dict[str, str],
-    until: float,
-    totals: Totals,
-) -> None:
-    """Run the request of a client on the page until the test ends, with a new session after a few runs."""
-    random_ = random.Random(guest)
-    await asyncio.sleep(random_.uniform(0, min(ARRIVAL_S, (until - time.monotonic()) / 4)))
-    while time.monotonic() < until:
-        session = PageSession(client, page)
+    async def _run(self, session: PageSession, request: Question, expected: dict[str, str]) -> None:
+        updates = await session.run(request)
+        self.times["interval"] += updates.intervals
+        with self._counted_errors():
+            if "Done:" not in updates.status:
+                raise LostError(f"the run ended with: {updates.status}")
+            self.counts["runs"] += 1
+            self.times["run"].append(updates.times[-1])
+            self.counts["different"] += updates.by_method != expected
+        await self._timed("event", session.count_tokens(request))
+
+    async def _timed(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        began = time.monotonic()
+        await work
+        self.times[name].append(time.monotonic() - began)
+
+    @contextmanager
+    def _counted_errors(self) -> Iterator[None]:
+        """Count an error of the block, or a rejection because the queue was full."""
         try:
-            async with session.heartbeat():
-                await _timed(totals.times["page"], session.open())
-                for _ in range(RUNS_PER_SESSION):
-                    await asyncio.sleep(random_.uniform(0, MAX_PAUSE_S))
-                    if time.monotonic() >= until:
-                        break
-                    await _run(session, question_of(guest), expected, totals)
+            yield
         except (LostError, httpx.HTTPError) as error:
-            totals.add_error(error)
-        allowed = {str(number_of(guest)), *GUEST.findall(" ".join(expected.values()))}
-        totals.counts["foreign"] += not allowed.issuperset(GUEST.findall(" ".join(session.messages)))
-
-
-async def call_api(
-    client: httpx.AsyncClient, guest: int, expected: dict[str, str], until: float, totals: Totals
-) -> None:
-    """Send the request of a client to the public API until the test ends."""
-    while time.monotonic() < until:
-        try:
-            answers = await compare(client, question_of(guest))
-            totals.counts["calls"] += 1
-            totals.counts["different"] += answers != expected
-        except (LostError, httpx.HTTPError) as error:
-            totals.add_error(error)
-        await asyncio.sleep(MAX_PAUSE_S)
-
-
-async def _run(session: PageSession, request: Question, expected: dict[str, str], totals: Totals) -> None:
-    updates = await session.run(request)
-    totals.times["interval"] += updates.intervals
-    if "Done:" in updates.status:
-        totals.counts["runs"] += 1
-        totals.times["run"].append(updates.times[-1])
-        totals.counts["different"] += updates.by_method != expected
-    else:
-        totals.add_error(LostError(f"the run ended with: {updates.status}"))
-    await _timed(totals.times["event"], session.count_tokens(request))
-
-
-async def _timed(times: list[float], work: Coroutine[Any, Any, None]) -> None:
-    began = time.monotonic()
-    await work
-    times.append(time.monotonic() - began)
+            if QUEUE_FULL in str(error):
+                self.counts["full"] += 1
+            else:
+                self.errors[f"{type(error).__name__}: {error}"] += 1
 
 
 async def measure(
@@ -182,24 +172,21 @@ async def measure(
     async with AsyncExitStack() as stack, httpx.AsyncClient(base_url=url, timeout=60) as idle_client:
         page = await Page.fetch(idle_client)
         expected = [await compare(idle_client, question_of(guest)) for guest in range(clients)]
-        totals = Totals()
+        load = Load(page, time.monotonic() + seconds)
         memory, disk = list[float](), list[float]()
-        until = time.monotonic() + seconds
         monitor = asyncio.create_task(_monitor(psutil.Process(pid), files, memory, disk))
         async with asyncio.TaskGroup() as tasks:
             for guest in range(clients):
                 client = await stack.enter_async_context(_client(url, f"198.51.100.{guest % 250 + 1}"))
-                tasks.create_task(
-                    call_api(client, guest, expected[guest], until, totals)
-                    if guest % CLIENTS_PER_SCRIPT == CLIENTS_PER_SCRIPT - 1
-                    else use_page(client, page, guest, expected[guest], until, totals)
-                )
+                is_script = guest % CLIENTS_PER_SCRIPT == CLIENTS_PER_SCRIPT - 1
+                work = load.call_api if is_script else load.use_page
+                tasks.create_task(work(client, guest, expected[guest]))
             for number, attacker in enumerate(ATTACKERS if attackers else (), start=1):
                 client = await stack.enter_async_context(_client(url, f"203.0.113.{number}"))
-                tasks.create_task(attack(client, attacker, until, totals.attacks))
+                tasks.create_task(attack(client, attacker, load.until, load.attacks))
         monitor.cancel()
-    counts, errors = totals.counts, dict(totals.errors)
-    times = {name: _summary(totals.times[name]) for name in ("run", "interval", "page", "event")}
+    counts, errors = load.counts, dict(load.errors)
+    times = {name: _summary(load.times[name]) for name in ("run", "interval", "page", "event")}
     memory_after_one_minute, memory_at_end = memory[min(60, len(memory) // 2)], memory[-1]
     growth, interval = memory_at_end - memory_after_one_minute, times["interval"]["median"]
     checks = {
@@ -221,7 +208,7 @@ async def measure(
         "memory_after_one_minute": memory_after_one_minute,
         "memory_at_end": memory_at_end,
         "disk_max": max(disk),
-        "attacks": dict(totals.attacks),
+        "attacks": dict(load.attacks),
     }
     return Report(figures, [sentence for sentence, is_failed in checks.items() if is_failed])
 
@@ -346,7 +333,7 @@ def measure_page_load(url: str, path: str) -> float:
     return median(seconds)
 
 
-def load(
+def load_test(
     visitors: Annotated[int, typer.Option(help="Number of clients.", min=1)] = 50,
     minutes: Annotated[float, typer.Option(help="Duration of the load in minutes.", min=0.05)] = 5.0,
     attackers: Annotated[bool, typer.Option(help="Run abusive clients in addition.")] = True,
@@ -379,4 +366,4 @@ def load(
 
 
 if __name__ == "__main__":
-    typer.run(load)
+    typer.run(load_test)
