@@ -82,15 +82,15 @@ def evaluate(
         tasks = dict.fromkeys(example.task for example in examples)
         if len(tasks) > 1:
             raise InputError(f"{data} has examples of {' and '.join(tasks)}; give --task, or a file for each")
-        chosen = split_names(metrics) or []
-        if unknown := sorted(set(chosen) - set(METRICS)):
+        metric_names = split_names(metrics) or []
+        if unknown := sorted(set(metric_names) - set(METRICS)):
             raise InputError(f"unknown metric {unknown[0]!r}; choose from: {', '.join(METRICS)}")
         settings = choose(
             examples,
             methods=split_names(methods),
             order_names=split_names(orders) or [],
-            generate="generate" in chosen,
-            logprobs="logprob" in chosen,
+            generate="generate" in metric_names,
+            logprobs="logprob" in metric_names,
             max_new_tokens=max_new_tokens,
             recompute=recompute,
             sample=sample_seed,
@@ -102,7 +102,7 @@ def evaluate(
         return CommandResult({}, [], status=output.BAD_INPUT)  # the main process shows the same error
 
     share = part.select(examples)
-    shown = examples if part.is_launched else share
+    reported = examples if part.is_launched else share
     with shards.lock_shard(output_dir, part) as is_locked:
         if not is_locked:
             output.print_note(
@@ -111,7 +111,7 @@ def evaluate(
             )
         output.stderr.quiet = not shards.is_main_process()
         if finished := _finished(output_dir, settings, model, data):
-            records, missing = _planned(output_dir, shown, settings)
+            records, missing = _planned(output_dir, reported, settings)
             if not missing:
                 is_silent = part.is_launched and part.index
                 return CommandResult({}, []) if is_silent else _summarize(output_dir, finished, records, 0, 0)
@@ -146,7 +146,7 @@ def evaluate(
                     is_waiting = shards.is_running(output_dir, part)
                 raise_if_cancelled(stopped)
         except (Cancelled, KeyboardInterrupt, WriteError) as error:
-            records, missing = _planned(output_dir, shown, settings)
+            records, missing = _planned(output_dir, reported, settings)
             kept = f"{len(records)} of {len(records) + missing} records are in {output_dir}"
             if isinstance(error, WriteError):
                 output.stderr.quiet = False  # only this process has the reason
@@ -157,7 +157,7 @@ def evaluate(
     if part.is_launched and part.index:
         return CommandResult({}, [])
     seconds = time.perf_counter() - started
-    return _summarize(output_dir, info, *_planned(output_dir, shown, settings), seconds)
+    return _summarize(output_dir, info, *_planned(output_dir, reported, settings), seconds)
 
 
 def _open(

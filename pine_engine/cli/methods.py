@@ -75,8 +75,8 @@ def methods(markdown: bool = False, into: Path | None = None) -> CommandResult:
 
 def models() -> CommandResult:
     """List the models on this machine: which can be loaded, and why others cannot."""
-    found = [dataclasses.asdict(model) for model in listing.list_models()]
-    return CommandResult({"models": found}, found)
+    rows = [dataclasses.asdict(model) for model in listing.list_models()]
+    return CommandResult({"models": rows}, rows)
 
 
 def markdown_tables() -> str:

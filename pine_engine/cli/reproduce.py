@@ -37,13 +37,13 @@ def reproduce(
     with torch_num_threads(num_threads if num_threads <= (os.cpu_count() or 1) else None):
         engine = output.load(*source, needs_tokenizer=True)
         with output.progress(len(certified.orders)) as advance:
-            found = reproduction.reproduce(engine, certified, on_order=advance)
+            repetition = reproduction.reproduce(engine, certified, on_order=advance)
     options = {("model", "revision"): model, ("dtype",): dtype, ("device",): device}
     overrides = [field for fields, value in options.items() if value is not None for field in fields]
-    compared = reproduction.compare_certificates(certified, found, overrides=overrides)
-    report = compared.report()
+    comparison = reproduction.compare_certificates(certified, repetition, overrides=overrides)
+    report = comparison.report()
     rows = [_row(entry, report) for entry in report["methods"]]
-    return CommandResult(report, rows, list(_notes(compared)), 0 if compared.holds else output.FAILED)
+    return CommandResult(report, rows, list(_notes(comparison)), 0 if comparison.holds else output.FAILED)
 
 
 def _row(entry: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:

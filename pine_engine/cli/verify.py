@@ -63,11 +63,10 @@ def verify(
     orders = [pine.sample_orders(layout.num_documents, num_orders or DATA_ORDERS, seed) for layout in layouts]
     entries: list[dict[str, Any]] = []
     with output.progress(sum(map(len, orders))) as advance:
-        for example, layout, tried in zip(examples, layouts, orders, strict=True):
+        options: dict[str, Any] = {"max_new_tokens": max_new_tokens, "stop_at_eos": False}
+        for example, layout, example_orders in zip(examples, layouts, orders, strict=True):
             cells: list[dict[str, pine.OrderComparison]] = []
-            for event in pine.compare_orders(
-                engine, layout, methods=names, orders=tried, max_new_tokens=max_new_tokens, stop_at_eos=False
-            ):
+            for event in pine.compare_orders(engine, layout, methods=names, orders=example_orders, **options):
                 if isinstance(event, pine.OrderResult):
                     cells.append(event.comparisons)
                     advance(example.id)

@@ -68,9 +68,9 @@ def _demonstrations(
 ) -> list[dict[str, str]]:
     """Return the labeled texts of one example, without the tested one, in random order."""
     labels = source.sample(list(texts), len(texts))
-    found = []
+    demonstrations = []
     for index, label in enumerate(labels):
         number = len(range(index, count, len(labels)))
         others = [text for text in texts[label] if text != tested]
-        found += [{"title": label, "text": text} for text in source.sample(others, number)]
-    return source.sample(found, count)
+        demonstrations += [{"title": label, "text": text} for text in source.sample(others, number)]
+    return source.sample(demonstrations, count)

@@ -64,8 +64,8 @@ def has_instructions(dtype: Dtype) -> bool:
 
 def stored_dtype(config: "PreTrainedConfig") -> Dtype:
     """Return the dtype that a config states for the weights; float32 if it states none or an unknown one."""
-    stated = str(config.dtype or config.get_text_config().dtype).removeprefix("torch.")
-    return stated if stated in DTYPES else "float32"
+    name = str(config.dtype or config.get_text_config().dtype).removeprefix("torch.")
+    return name if name in DTYPES else "float32"
 
 
 def multiplies_in(dtype: "torch.dtype") -> bool:

@@ -63,9 +63,9 @@ def prepare_embedded(*, progress: Progress | None = None) -> Path:
 
 def user_cache_folder() -> Path:
     """Return `pine-explorer` in XDG_CACHE_HOME, or in ~/.cache."""
-    stated = os.environ.get("XDG_CACHE_HOME", "")
+    folder = os.environ.get("XDG_CACHE_HOME", "")
     try:  # The XDG specification: a relative path is invalid and must be ignored.
-        return (Path(stated) if os.path.isabs(stated) else Path.home() / ".cache") / "pine-explorer"
+        return (Path(folder) if os.path.isabs(folder) else Path.home() / ".cache") / "pine-explorer"
     except RuntimeError as error:
         message = "the embedded model cannot be kept: there is no home folder; set XDG_CACHE_HOME"
         raise ModelError(message, field="XDG_CACHE_HOME") from error

@@ -120,17 +120,17 @@ def describe_gguf(name: str, gguf: Path) -> LoadableModel:
     with model_errors(f"model {gguf}", "expected a whole GGUF file", field="weights"):
         reader = GGUFReader(gguf)
         family = str(reader.fields["general.architecture"].contents())
-        stated = {
+        header = {
             key.removeprefix(f"{family}."): int(field.contents())
             for key, field in reader.fields.items()
             if key.startswith(f"{family}.") and isinstance(field.contents(), int)
         }
-        heads = stated["attention.head_count"]
-        head_dim = stated.get("attention.key_length") or stated["embedding_length"] // heads
-        state = 2 * stated["block_count"] * stated.get("attention.head_count_kv", heads) * head_dim
+        heads = header["attention.head_count"]
+        head_dim = header.get("attention.key_length") or header["embedding_length"] // heads
+        state = 2 * header["block_count"] * header.get("attention.head_count_kv", heads) * head_dim
         parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
     model = LoadableModel(name, "folder", gguf.stat().st_size, supported=True, stored="4bit", family=family)
-    return replace(model, context=stated.get("context_length"), parameters=parameters, state_values=state)
+    return replace(model, context=header.get("context_length"), parameters=parameters, state_values=state)
 
 
 def describe_hub(name: str, source: ModelSource) -> LoadableModel:

@@ -222,8 +222,8 @@ def stop_token_ids(
     model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None" = None
 ) -> frozenset[int]:
     """Return the token ids that end an answer; chat models often end a turn with another token."""
-    stated = model.generation_config.eos_token_id if model.generation_config is not None else None
-    if stated is None:
-        stated = getattr(model.config.get_text_config(), "eos_token_id", None)
-    listed = [*(stated if isinstance(stated, list) else [stated]), getattr(tokenizer, "eos_token_id", None)]
-    return frozenset(token for token in listed if token is not None)
+    eos = model.generation_config.eos_token_id if model.generation_config is not None else None
+    if eos is None:
+        eos = getattr(model.config.get_text_config(), "eos_token_id", None)
+    token_ids = [*(eos if isinstance(eos, list) else [eos]), getattr(tokenizer, "eos_token_id", None)]
+    return frozenset(token for token in token_ids if token is not None)

@@ -61,25 +61,28 @@ def model_errors(label: str, advice: str, *, field: str = "model") -> Iterator[N
         raise ModelError(message, field=field) from error
 
 
-def check_sizes(stated: Any, name: str = "") -> None:
+def check_sizes(content: Any, name: str = "") -> None:
     """Raise ModelError if a value of a config, in the field `name`, has a size that no model has.
 
     A model is built from these numbers before its weights are loaded, with all time and memory.
     """
-    if isinstance(stated, dict | list):
-        for field, value in stated.items() if isinstance(stated, dict) else ((name, each) for each in stated):
+    if isinstance(content, dict):
+        for field, value in content.items():
             check_sizes(value, str(field))
-    elif isinstance(stated, int | float):
+    elif isinstance(content, list):
+        for value in content:
+            check_sizes(value, name)
+    elif isinstance(content, int | float):
         limit = next((limit for pattern, limit in MAX_SIZES if pattern.search(name)), None)
-        if limit is not None and stated > limit:
-            message = f"its config has a wrong {name}: got {stated:g}, expected at most {limit:,}"
+        if limit is not None and content > limit:
+            message = f"its config has a wrong {name}: got {content:g}, expected at most {limit:,}"
             raise ModelError(f"{message}; use the config of the weights", field="config")
 
 
 def quantization_of(config: "PretrainedConfig") -> dict[str, Any]:
     """Return the quantization that a config states for the weights; empty for plain weights."""
-    stated: Any = getattr(config, "quantization_config", None) or {}
-    fields: dict[str, Any] = stated if isinstance(stated, dict) else stated.to_dict()
+    quantization: Any = getattr(config, "quantization_config", None) or {}
+    fields: dict[str, Any] = quantization if isinstance(quantization, dict) else quantization.to_dict()
     return {name: getattr(value, "value", value) for name, value in fields.items()}
 
 
@@ -126,9 +129,9 @@ def _unsupported(config: "PretrainedConfig") -> str | None:
 
 def _rope_parameters(config: "PretrainedConfig") -> list[dict[str, Any]]:
     """Return the rope parameters of a config, one set per type of layer."""
-    stated: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
-    nested = [parameters for parameters in stated.values() if isinstance(parameters, dict)]
-    return nested or ([stated] if stated else [])
+    ropes: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
+    nested = [parameters for parameters in ropes.values() if isinstance(parameters, dict)]
+    return nested or ([ropes] if ropes else [])
 
 
 def scaled_rope(config: "PretrainedConfig") -> str | None:
@@ -151,10 +154,10 @@ def context_limit(config: "PretrainedConfig") -> tuple[int, str] | None:
     PINE has no window and no scale that grows with the position, and equals the model up to this length.
     """
     config = config.get_text_config()
-    stated = getattr(config, "max_position_embeddings", None)
-    if not isinstance(stated, int) or stated < 1:
+    length = getattr(config, "max_position_embeddings", None)
+    if not isinstance(length, int) or length < 1:
         return None
-    limits = [(stated, f"the context of the model is {stated} tokens")]
+    limits = [(length, f"the context of the model is {length} tokens")]
     if window := sliding_window(config):
         words = f"the model's sliding window is {window} tokens, and no document may fall out of it"
         limits.append((window, words))

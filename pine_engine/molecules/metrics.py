@@ -51,8 +51,8 @@ class Predictor:
         values = np.array([molecule.properties for molecule in molecules])
         self._mean, std = values.mean(0), values.std(0)
         self._std = np.where(std > 0, std, 1.0)
-        self._columns = [(found > 0).sum(0) >= MIN_OCCURRENCES for found in fingerprints]
-        self._known = [found[:, columns] for found, columns in zip(fingerprints, self._columns, strict=True)]
+        self._columns = [(array > 0).sum(0) >= MIN_OCCURRENCES for array in fingerprints]
+        self._known = [array[:, columns] for array, columns in zip(fingerprints, self._columns, strict=True)]
         pairs, paths = self._distances(*fingerprints)
         # The median is 0 if more than half of the pairs of molecules are equal.
         self._widths = PAIR_WIDTH * (np.median(pairs) or 1.0), PATH_WIDTH * (np.median(paths) or 1.0)

@@ -203,7 +203,7 @@ OPTIONS = ("--methods", "--max-new-tokens", "--dtype", "--labels", "--seed", "--
 
 
 @pytest.mark.slow
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=75, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     line=st.sampled_from(ON_FILES),
     rows=st.lists(ROWS_OF_SETS | REQUESTS, min_size=1, max_size=2),
