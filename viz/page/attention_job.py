@@ -13,9 +13,8 @@ import pine_engine as pine
 from pine_engine.errors import InputError
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, planned
-from viz.page.answers.answering import REDRAW_S, progress_sentence
+from viz.page.answers.answering import REDRAW_S, Meter, progress_sentence
 from viz.page.answers.run import Run
-from viz.page.jobs.meter import Meter
 from viz.page.selection import Selection, shown_place
 
 MAX_ATTENTION_TOKENS = 2_000

@@ -113,7 +113,7 @@ class Internals:
     figures: dict[str, gr.HTML]  # by place, see FIGURES
     view: gr.State  # view, mutated in place
     clicks: gr.Number  # number of clicks on tabs, see COUNT_CLICK
-    attended: gr.State  # attention per token; None before
+    attention: gr.State  # attention per token; None before
     wanted: gr.State  # selection of an opened session, for the next run
 
     @property
@@ -124,7 +124,7 @@ class Internals:
     @property
     def read(self) -> list[gr.State]:
         """Return the states that a drawing depends on."""
-        return [self.finished, self.view, self.attended]
+        return [self.finished, self.view, self.attention]
 
     @property
     def shown(self) -> list[Any]:
@@ -255,7 +255,7 @@ def bind_internals(tab: Internals, sources: Sources, chosen: gr.State) -> None:
         **PRIVATE_EVENT,
     )
     begin = partial(begin_attention, tab)
-    computed = bind_job(tab.bar, begin, [tab.finished, tab.view], [tab.attended], sources, chosen)
+    computed = bind_job(tab.bar, begin, [tab.finished, tab.view], [tab.attention], sources, chosen)
     computed.then(bind(draw, tab), tab.read, tab.shown, **PRIVATE_EVENT)
 
 
@@ -291,26 +291,28 @@ def show_run(tab: Internals, run: Run | None, view: View) -> Updates:
     return show_selection(tab, run, view.selection) | shown | dict.fromkeys(tab.drawings, "")
 
 
-def draw(tab: Internals, run: Run | None, view: View, attended: AttentionView | None) -> Any:
+def draw(tab: Internals, run: Run | None, view: View, attention: AttentionView | None) -> Any:
     """Return the updates that draw the open tab of figures; none if a newer event has started."""
     if run is None or view.selection is None:
         return gr.skip()
     view.begun += 1
     begun, selection, name = view.begun, view.selection, view.tab
     drawing = DRAWING.get(name)
-    content = drawing(run, selection) if drawing else draw_attention(run, selection, attended)
+    content = drawing(run, selection) if drawing else draw_attention(run, selection, attention)
     updates = show_selection(tab, run, selection) | {tab.pictures[name]: content.html}
     for place in (place for column in FIGURES[name] for place in column):
         updates[tab.figures[place]] = figure_value(content.figures.get(place))
     return updates if view.begun == begun else gr.skip()
 
 
-def draw_if_open(tab: Internals, run: Run | None, view: View, attended: AttentionView | None) -> Any:
+def draw_if_open(tab: Internals, run: Run | None, view: View, attention: AttentionView | None) -> Any:
     """Return the updates of `draw` while the tab of the page is open."""
-    return draw(tab, run, view, attended) if view.page_tab == LAB else gr.skip()
+    return draw(tab, run, view, attention) if view.page_tab == LAB else gr.skip()
 
 
-def take_picks(tab: Internals, sent: str, run: Run | None, view: View, attended: AttentionView | None) -> Any:
+def take_picks(
+    tab: Internals, sent: str, run: Run | None, view: View, attention: AttentionView | None
+) -> Any:
     """Apply new selections of the browser, and draw."""
     picks = new_picks(sent, view.heard)
     if not picks:
@@ -322,24 +324,24 @@ def take_picks(tab: Internals, sent: str, run: Run | None, view: View, attended:
     for _, what in picks:
         view.selection, label = after_pick(run, view.selection, what)
         announced |= {tab.announcement: spoken(label)} if label else {}
-    updates = draw(tab, run, view, attended)
+    updates = draw(tab, run, view, attention)
     return updates | announced if isinstance(updates, dict) and tab.controls["method"] in updates else updates
 
 
 def take_controls(
-    tab: Internals, run: Run | None, view: View, attended: AttentionView | None, *values: Any
+    tab: Internals, run: Run | None, view: View, attention: AttentionView | None, *values: Any
 ) -> Any:
     """Apply a change of a dropdown, and draw."""
     if run is None or view.selection is None or None in values:
         return gr.skip()
     view.selection = after_control(run, view.selection, *values)
-    return draw(tab, run, view, attended)
+    return draw(tab, run, view, attention)
 
 
-def open_tab(tab: Internals, event: gr.EventData, run: Any, view: View, attended: Any, click: Any) -> Any:
+def open_tab(tab: Internals, event: gr.EventData, run: Any, view: View, attention: Any, click: Any) -> Any:
     """Note the opened tab of figures, and draw it."""
     view.open_tab(opened_label(event), click or 0)
-    return draw(tab, run, view, attended)
+    return draw(tab, run, view, attention)
 
 
 def begin_attention(tab: Internals, run: Run | None, view: View) -> ButtonJob:
@@ -349,7 +351,7 @@ def begin_attention(tab: Internals, run: Run | None, view: View) -> ButtonJob:
     request = attention_request(run, view.selection)
     return ButtonJob(
         job=Job("attention", request.methods, prepare_attention, {"request": request}),
-        show=lambda view: {tab.attended: view} if view.weights else {},
+        show=lambda view: {tab.attention: view} if view.weights else {},
         task=run.form.task,
         cleared={},
     )

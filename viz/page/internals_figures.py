@@ -86,22 +86,22 @@ def _switch(label: str, name: str, options: Mapping[Any, str], chosen: object) -
 # Attention
 
 
-def draw_attention(run: Run, selection: Selection, attended: AttentionView | None) -> TabContent:
+def draw_attention(run: Run, selection: Selection, attention: AttentionView | None) -> TabContent:
     """Draw the last result if it belongs to this run, else the weights recorded with the run."""
     request = attention_request(run, selection)
-    if attended is None or not attended.request.is_of(run):
-        attended = recorded_attention(run)
-    if attended is None:
+    if attention is None or not attention.request.is_of(run):
+        attention = recorded_attention(run)
+    if attention is None:
         return TabContent(empty_panel(NOT_COMPUTED))
-    shown = attended.request
+    shown = attention.request
     token = token_of(run, selection.query)
     figure = viz.plot_attention(
-        {method: weights.astype("float32") for method, weights in attended.weights.items()},
+        {method: weights.astype("float32") for method, weights in attention.weights.items()},
         request.layout,
         with_sink=selection.with_sink,
         query=token if token < request.layout.num_tokens else None,
         order=run.order,
-        labels={method: pine.METHODS[method].label for method in attended.weights},
+        labels={method: pine.METHODS[method].label for method in attention.weights},
     )
     figure.update_layout(title_text=f"Token-level attention, layer {shown.layer}, head {shown.head}")
     html = _switch(

@@ -16,11 +16,10 @@ from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, planned
 from viz.drawing.identity import document_letter
 from viz.figures.position_sweep import sweep_sentence
-from viz.page.answers.answering import REDRAW_S, progress_sentence
+from viz.page.answers.answering import REDRAW_S, Meter, progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import check_orders, check_reference, form_layout
 from viz.page.form.form import Form
-from viz.page.jobs.meter import Meter
 
 REFERENCE_METHOD = "pine"  # method whose answer is the default target: it favors no slot
 

@@ -11,6 +11,8 @@ from gradio.processing_utils import save_bytes_to_cache
 
 import pine_engine as pine
 import viz
+from pine_engine.methods.plan import starts_from_ranking
+from pine_engine.methods.table import TUTORIAL_METHODS
 from viz.cards.shuffle import answer_letters
 from viz.cards.tutorial import (
     CONTENT,
@@ -30,10 +32,9 @@ from viz.page.answers.cards import is_correct_by
 from viz.page.answers.recordings import Recording, tutorial_recording
 from viz.page.answers.run import Run
 from viz.page.common.theme import PLOTLY, SCRIPTS
-from viz.page.common.widgets import PRIVATE_EVENT
+from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.form.examples import load_examples
 from viz.page.internals_figures import of_method
-from viz.page.running_example import running_example_html
 from viz.page.selection import first_selection, plan_of, run_documents, shown_place
 from viz.theme import CHOSEN
 
@@ -62,18 +63,16 @@ def tutorial_tab(finished: gr.State) -> dict[gr.HTML, Callable[[], str]]:
         gr.HTML(glossary_html(), elem_id="words")
         gr.HTML(f"<h3>Keyboard shortcuts</h3>{keys_html()}", elem_id="keys")
 
-    def create(run: Run | None) -> Any:
-        return tutorial_file(run, file.GRADIO_CACHE)
-
-    download.click(create, finished, file, **PRIVATE_EVENT).success(
+    download.click(bind(write_file, file), finished, file, **PRIVATE_EVENT).success(
         None, None, None, js=CLICK_SAVE, **PRIVATE_EVENT
     )
     return {tutorial: tutorial_html, example: running_example_html}
 
 
-def tutorial_file(run: Run | None, folder: str) -> str:
-    """Write the tutorial into a folder that gradio serves and empties, and return the path of the file."""
-    path: str = save_bytes_to_cache(tutorial_document(run).encode("utf-8"), FILE_NAME, folder)
+def write_file(button: gr.DownloadButton, run: Run | None) -> str:
+    """Write the tutorial into the folder that gradio serves and empties, and return the path of the file."""
+    content = tutorial_document(run).encode("utf-8")
+    path: str = save_bytes_to_cache(content, FILE_NAME, button.GRADIO_CACHE)
     return path
 
 
@@ -281,3 +280,47 @@ def _by_document(run: Run) -> list[np.ndarray]:
     return [array[:, :, slots][..., slots] for array in between] + [
         array[:, :, last : last + 1][..., slots] for array in from_question
     ]
+
+
+# The paper's running example: one system token, three documents of two tokens, one answer token
+
+EXAMPLE = pine.TokenLayout(prefix=(0,), documents=((1, 2), (3, 4), (5, 6)), suffix=(7,))
+
+# Documents by importance, the most important first (specification 6.1); for a document, first itself.
+DOCUMENT_RANKINGS = np.array(((0, 1, 2), (1, 2, 0), (2, 0, 1)))
+DECODED_RANKING = np.array((1, 2, 0))
+
+
+def example_trace(method: "pine.Method") -> "pine.Trace":
+    """Return the positions of the documents for each document and the decoded token."""
+    plan = pine.build_plan(method, EXAMPLE)
+    starts, decoded_starts = plan.document_starts, plan.suffix_document_starts
+    if starts is None or decoded_starts is None:
+        starts = starts_from_ranking(DOCUMENT_RANKINGS, EXAMPLE.lengths, EXAMPLE.documents_end)
+        decoded_starts = starts_from_ranking(DECODED_RANKING, EXAMPLE.lengths, EXAMPLE.documents_end)
+    starts = np.where(plan.visible, starts, -1)
+    return pine.Trace(
+        method.name,
+        EXAMPLE,
+        document_starts=starts[None, None].astype(np.int32),
+        suffix_starts=decoded_starts[None, None, None].astype(np.int32),
+    )
+
+
+@cache
+def running_example_html() -> str:
+    """Render the masks, and the positions for each document and the decoded token under each method."""
+    traces = [example_trace(method) for method in TUTORIAL_METHODS]
+    labels = {method.name: method.label for method in TUTORIAL_METHODS}
+    figures = {}
+    for slot in [*range(EXAMPLE.num_documents), None]:
+        name = "the decoded token" if slot is None else f"document {document_letter(slot)}"
+        figure = viz.plot_method_positions(traces, document=slot, layer=0, head=0, labels=labels)
+        figures[name] = figure.update_layout(title_text=f"Document positions for {name}")
+    masks = viz.plot_masks([pine.build_plan(method, EXAMPLE) for method in TUTORIAL_METHODS])
+    return render(
+        "running_example.html",
+        text=CONTENT["example"],
+        masks=figure_html({"": masks}),
+        positions=figure_html(figures, label="Query"),
+    )

@@ -33,7 +33,7 @@ def selection() -> Selection:
 
 
 @pytest.fixture(scope="module")
-def attended(engine: Engine, run: Run) -> AttentionView:
+def attention(engine: Engine, run: Run) -> AttentionView:
     request = attention_request(run, Selection("pine", Query("document", 1), 1, 2))
     *_, last = views_of(prepare_attention, engine, request)
     # The estimate before the computation equals its cost.
@@ -42,22 +42,22 @@ def attended(engine: Engine, run: Run) -> AttentionView:
     return last
 
 
-def test_weights_are_those_of_the_trace(engine: Engine, run: Run, attended: AttentionView) -> None:
+def test_weights_are_those_of_the_trace(engine: Engine, run: Run, attention: AttentionView) -> None:
     layout = run.result.layout
     config = TraceConfig((TokenRange(1, 2, 0, layout.num_tokens),))
     again = engine.run(layout, methods=["vanilla", "pine"], max_new_tokens=0, trace=config)
-    assert list(attended.weights) == list(again.traces)
+    assert list(attention.weights) == list(again.traces)
     for method, trace in again.traces.items():
         expected = trace.token_weights[0].weights[:, : layout.num_tokens].astype(np.float16)
-        np.testing.assert_array_equal(attended.weights[method], expected)
+        np.testing.assert_array_equal(attention.weights[method], expected)
 
 
-def test_what_is_drawn_is_what_was_computed(run: Run, selection: Selection, attended: AttentionView) -> None:
-    drawn = draw_attention(run, selection, attended)
+def test_what_is_drawn_is_what_was_computed(run: Run, selection: Selection, attention: AttentionView) -> None:
+    drawn = draw_attention(run, selection, attention)
     figure = drawn.figures["attention"]
     assert [trace.name for trace in figure.data] == ["Vanilla", "PINE"]
     assert figure.layout.title.text.endswith("layer 1, head 2")
-    for trace, weights in zip(figure.data, attended.weights.values(), strict=True):
+    for trace, weights in zip(figure.data, attention.weights.values(), strict=True):
         np.testing.assert_array_equal(np.isnan(trace.z[:, 1:]), np.isnan(weights[:, 1:]))
         assert np.isnan(trace.z[:, 0]).all()
     layout = run.result.layout
@@ -66,9 +66,9 @@ def test_what_is_drawn_is_what_was_computed(run: Run, selection: Selection, atte
     assert "Selected:" not in drawn.html
 
 
-def test_a_button_draws_the_sink(run: Run, selection: Selection, attended: AttentionView) -> None:
+def test_a_button_draws_the_sink(run: Run, selection: Selection, attention: AttentionView) -> None:
     picked = selection.picked({"with_sink": True}, run)
-    drawn = draw_attention(run, picked, attended)
+    drawn = draw_attention(run, picked, attention)
     assert not np.isnan(drawn.figures["attention"].data[0].z[:, 0]).any()
     [buttons] = [switch.all("button") for switch in read_html(drawn.html).with_class("pine-switch")]
     pressed = [button.text for button in buttons if button.attributes["aria-pressed"] == "true"]
@@ -76,34 +76,34 @@ def test_a_button_draws_the_sink(run: Run, selection: Selection, attended: Atten
 
 
 def test_what_is_chosen_later_is_not_taken_for_what_is_drawn(
-    run: Run, selection: Selection, attended: AttentionView
+    run: Run, selection: Selection, attention: AttentionView
 ) -> None:
-    other = draw_attention(run, replace(selection, layer=0), attended)
+    other = draw_attention(run, replace(selection, layer=0), attention)
     assert "Selected: PINE, layer 0, head 2. Click" in other.html
     assert other.figures["attention"].layout.title.text.endswith("layer 1, head 2")
     layout = run.result.layout.reorder((1, 0, 2))
     moved = replace(run, result=replace(run.result, layout=layout))
-    for drawn in (draw_attention(moved, selection, attended), draw_attention(run, selection, None)):
+    for drawn in (draw_attention(moved, selection, attention), draw_attention(run, selection, None)):
         assert not drawn.figures and read_html(drawn.html).with_class("pine-empty")
 
 
 def test_what_a_run_was_recorded_with_is_drawn_until_something_is_computed(
-    run: Run, selection: Selection, attended: AttentionView
+    run: Run, selection: Selection, attention: AttentionView
 ) -> None:
     of = TokenRange(1, 2, 0, run.result.layout.num_tokens)
     traces = {
-        name: replace(trace, token_weights=(TokenWeights(of, attended.weights[name].astype(np.float32)),))
-        if name in attended.weights
+        name: replace(trace, token_weights=(TokenWeights(of, attention.weights[name].astype(np.float32)),))
+        if name in attention.weights
         else trace
         for name, trace in run.result.traces.items()
     }
     recorded = replace(run, result=replace(run.result, traces=traces))
-    drawn, expected = draw_attention(recorded, selection, None), draw_attention(run, selection, attended)
+    drawn, expected = draw_attention(recorded, selection, None), draw_attention(run, selection, attention)
     assert drawn.html == expected.html
     assert drawn.figures["attention"].to_dict() == expected.figures["attention"].to_dict()
     picked = replace(selection, layer=0)
     assert "layer 0, head 2. Click" in draw_attention(recorded, picked, None).html
-    newer = replace(attended, request=replace(attended.request, layer=0))
+    newer = replace(attention, request=replace(attention.request, layer=0))
     title = draw_attention(recorded, picked, newer).figures["attention"].layout.title.text
     assert title.endswith("layer 0, head 2")
 

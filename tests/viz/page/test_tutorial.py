@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,18 +24,20 @@ from viz.page.answers.recordings import tutorial_recording
 from viz.page.answers.run import Run
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.running_example import LAYOUT, example_trace, running_example_html
 from viz.page.selection import first_selection
 from viz.page.tutorial import (
+    EXAMPLE,
     document_texts,
+    example_trace,
     importance_figure,
     map_figure,
     mask_figure,
     num_different_cells,
     position_figure,
-    tutorial_file,
+    running_example_html,
     tutorial_html,
     tutorial_steps,
+    write_file,
 )
 
 TEXTS = [("Varo", "red"), (HOSTILE[0], HOSTILE[4]), ("", "a white one")]
@@ -174,7 +177,8 @@ def test_run_without_vanilla_or_pine_keeps_the_masks_only(tiny_llama: Callable[.
 
 
 def test_saved_file_begins_with_the_run_and_needs_no_network(run: Run, tmp_path: Path) -> None:
-    path = Path(tutorial_file(run, str(tmp_path)))
+    button: Any = SimpleNamespace(GRADIO_CACHE=str(tmp_path))
+    path = Path(write_file(button, run))
     html = path.read_text(encoding="utf-8")
     assert tmp_path in path.parents
     root = read_html(html)
@@ -195,7 +199,7 @@ def test_tutorial_of_the_page_selects_nothing() -> None:
 def test_running_example_is_that_of_the_paper(method: str, title: str) -> None:
     matrix, _ = read_matrix("6.1", title)
     trace = example_trace(METHODS[method])
-    first_tokens = LAYOUT.document_starts
+    first_tokens = EXAMPLE.document_starts
     for slot, start in enumerate(first_tokens):
         # The second token of a document attends to its first.
         expected = [matrix[start + 1, key] for key in first_tokens]

@@ -12,16 +12,37 @@ from pine_engine.engine.events import Event, RunResult
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.scheduling.runs import PreparedJob
-from pine_engine.scheduling.work import planned
+from pine_engine.scheduling.work import Work, planned
 from viz.cards.answers import AnswerCard
 from viz.page.answers.cards import waiting_cards
 from viz.page.answers.run import Shown, finish_run
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout
 from viz.page.form.form import Form
-from viz.page.jobs.meter import Meter
 
 REDRAW_S = 0.1  # minimum time between two redraws, in seconds
+
+
+class Meter:
+    """Completed work of runs over one prompt, summed from the events of the engine."""
+
+    def __init__(self, prompt_tokens: int) -> None:
+        self.work = Work()
+        self._prompt_tokens = prompt_tokens
+
+    def see(self, event: Event) -> None:
+        """Add an event."""
+        match event:
+            case pine.PrefillDone(seconds=seconds):
+                self.work += Work(prompts=1, prompt_tokens=self._prompt_tokens, read_s=seconds)
+            case pine.TokenGenerated():
+                self.work += Work(new_tokens=1)
+
+    def finish(self, result: RunResult) -> None:
+        """Add the results of one order; methods share their decoding steps."""
+        answers = result.answers.values()
+        steps = max(len(answer.token_ids) for answer in answers)
+        self.work += Work(orders=1, write_s=steps * max(answer.decode_s_per_token for answer in answers))
 
 
 def advance(cards: tuple[AnswerCard, ...], event: Event) -> tuple[AnswerCard, ...]:
