@@ -10,7 +10,7 @@ import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.cli.options import ModelOptions, split_names
 from pine_engine.cli.output import CommandResult
-from pine_engine.debias.plan import MAX_ORDERS
+from pine_engine.prompts.orders import MAX_ORDERS
 from pine_engine.prompts.request import read_request
 
 

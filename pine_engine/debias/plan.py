@@ -4,67 +4,21 @@
 """
 
 import hashlib
-import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pine_engine.debias.table import CONTENT_FREE, DEBIASERS, DEFAULT_BASE, OrderKind, Wrapper
+from pine_engine.debias.table import CONTENT_FREE, DEBIASERS, DEFAULT_BASE, Wrapper
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_method
-from pine_engine.prompts.orders import Order, all_orders, distinct_orders, has_more_orders
+from pine_engine.prompts.orders import MAX_ORDERS, Order, document_orders
 from pine_engine.prompts.prompt import Document, Prompt, Segment
 from pine_engine.prompts.request import LabeledRequest, Request
 
-MAX_ORDERS = 720  # default limit of the orders of full permutation: those of six documents
 PRIOR_FRACTION = 0.05  # share of the samples from which PriDe learns its prior
 SEED = 0  # seed of the hash that selects the examples of an evaluation from which PriDe learns its prior
 _PLACEHOLDER = "\ue002"  # private-use character in place of a document's content while a prompt is built
-
-
-def num_orders(
-    num_documents: int, kind: OrderKind | None = "full", *, samples: int = 10, max_orders: int = MAX_ORDERS
-) -> int:
-    """Return the number of orders of `document_orders`, without them.
-
-    Raises InputError for too many orders.
-    """
-    if kind is None:
-        return 1
-    if kind == "cyclic":
-        return num_documents
-    if kind == "sampled":
-        if samples < 1:
-            raise InputError(f"samples is invalid: got {samples}, expected 1 or more", field="samples")
-        return samples if has_more_orders(num_documents, samples) else math.factorial(num_documents)
-    if has_more_orders(num_documents, max_orders):
-        got = f"got {num_documents}!, expected at most {max_orders}"
-        raise InputError(f"too many orders: {got}; use cyclic or sampled orders", field="max_orders")
-    return math.factorial(num_documents)
-
-
-def document_orders(
-    num_documents: int,
-    kind: OrderKind | None = "full",
-    *,
-    samples: int = 10,
-    seed: int = 0,
-    max_orders: int = MAX_ORDERS,
-) -> list[Order]:
-    """Return the orders to run: all in lexicographic order, the rotations, a sample, or the input order.
-
-    Raises InputError for too many orders.
-    """
-    count = num_orders(num_documents, kind, samples=samples, max_orders=max_orders)
-    places = tuple(range(num_documents))
-    if kind is None:
-        return [places]
-    if kind == "cyclic":
-        return [places[start:] + places[:start] for start in places]
-    if kind == "sampled" and has_more_orders(num_documents, samples):
-        return distinct_orders(num_documents, count, random.Random(seed))
-    return all_orders(num_documents)
 
 
 def prior_samples(count: int, seed: int = 0) -> set[int]:

@@ -13,9 +13,7 @@ from typing import Literal
 from pine_engine.errors import InputError
 from pine_engine.input_validation import Registry
 from pine_engine.methods.table import ALL, METHODS, Method, get_method, get_methods
-
-OrderKind = Literal["full", "cyclic", "sampled"]
-"""Orders of k documents that are run: all k!, the k rotations, or a random sample."""
+from pine_engine.prompts.orders import OrderKind
 
 Steps = Literal["first", "every"]  # generated tokens that are calibrated with the content-free prompts
 

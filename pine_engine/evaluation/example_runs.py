@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pine_engine.attention.state import SequenceState
 from pine_engine.debias.debias import mean_probability, num_continued
-from pine_engine.debias.plan import content_free_prompts, document_orders
+from pine_engine.debias.plan import content_free_prompts
 from pine_engine.debias.table import DEFAULT_BASE, MeasuredMethod, Steps
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
@@ -26,6 +26,7 @@ from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.settings import Key, Settings
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.orders import document_orders
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.worker import RunControl
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pine_engine.debias.plan import num_orders
 from pine_engine.debias.table import MeasuredMethod, measured_methods
 from pine_engine.errors import InputError
 from pine_engine.evaluation.document_orders import AS_IS, check_orders, names_of
 from pine_engine.evaluation.examples import Example, check_some
+from pine_engine.prompts.orders import num_orders
 from pine_engine.prompts.parse_errors import format_validation_errors
 from pine_engine.prompts.tasks import TASKS
 

@@ -1,17 +1,23 @@
-"""Orders of documents: all, a sample, or one document moved. order[p] is the document in slot p."""
+"""Orders of documents: all, rotations, samples, or one document moved; order[p] is the document in slot p."""
 
 import itertools
 import math
 import random
 from collections.abc import Iterable
+from typing import Literal
 
 from pine_engine.errors import InputError
 
 Order = tuple[int, ...]
 
+OrderKind = Literal["full", "cyclic", "sampled"]
+"""Orders of k documents that are run: all k!, the k rotations, or a random sample."""
+
 ALL_ORDERS_UP_TO = 4  # largest number of documents of which all orders are the default: 4! = 24
 
 DEFAULT_SHUFFLES = 10
+
+MAX_ORDERS = 720  # default limit of the orders of full permutation: those of six documents
 
 
 def sample_orders(num_documents: int, shuffles: int | None = None, seed: int = 0) -> list[Order]:
@@ -31,9 +37,53 @@ def sample_orders(num_documents: int, shuffles: int | None = None, seed: int = 0
     if num_documents <= ALL_ORDERS_UP_TO and shuffles is None:
         return all_orders(num_documents)
     count = 1 + (DEFAULT_SHUFFLES if shuffles is None else shuffles)
-    if not has_more_orders(num_documents, count):
+    if not _has_more_orders(num_documents, count):
         return all_orders(num_documents)
     return distinct_orders(num_documents, count, random.Random(seed), first=[tuple(range(num_documents))])
+
+
+def num_orders(
+    num_documents: int, kind: OrderKind | None = "full", *, samples: int = 10, max_orders: int = MAX_ORDERS
+) -> int:
+    """Return the number of orders of `document_orders`, without them.
+
+    Raises InputError for too many orders.
+    """
+    if kind is None:
+        return 1
+    if kind == "cyclic":
+        return num_documents
+    if kind == "sampled":
+        if samples < 1:
+            raise InputError(f"samples is invalid: got {samples}, expected 1 or more", field="samples")
+        return samples if _has_more_orders(num_documents, samples) else math.factorial(num_documents)
+    if _has_more_orders(num_documents, max_orders):
+        got = f"got {num_documents}!, expected at most {max_orders}"
+        raise InputError(f"too many orders: {got}; use cyclic or sampled orders", field="max_orders")
+    return math.factorial(num_documents)
+
+
+def document_orders(
+    num_documents: int,
+    kind: OrderKind | None = "full",
+    *,
+    samples: int = 10,
+    seed: int = 0,
+    max_orders: int = MAX_ORDERS,
+) -> list[Order]:
+    """Return the orders of a kind: all in lexicographic order, the rotations, a sample, or the input order.
+
+    Raises InputError for too many orders.
+    """
+    count = num_orders(num_documents, kind, samples=samples, max_orders=max_orders)
+    places = tuple(range(num_documents))
+    if kind is None:
+        return [places]
+    if kind == "cyclic":
+        return [places[start:] + places[:start] for start in places]
+    if kind == "sampled" and _has_more_orders(num_documents, samples):
+        return distinct_orders(num_documents, count, random.Random(seed))
+    return all_orders(num_documents)
 
 
 def all_orders(num_documents: int) -> list[Order]:
@@ -41,7 +91,7 @@ def all_orders(num_documents: int) -> list[Order]:
     return list(itertools.permutations(range(num_documents)))
 
 
-def has_more_orders(num_documents: int, limit: int) -> bool:
+def _has_more_orders(num_documents: int, limit: int) -> bool:
     """Check whether some documents have more orders than the limit."""
     return num_documents > limit or math.factorial(num_documents) > limit  # no factorial of thousands
 

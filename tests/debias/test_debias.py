@@ -21,6 +21,7 @@ from pine_engine.debias import plan as plans
 from pine_engine.engine.events import GenerationFinished, PrefillDone, RunFinished, TokenGenerated
 from pine_engine.evaluation.grid import make_grid
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.orders import document_orders, num_orders
 from pine_engine.prompts.prompt import Prompt, segment_text
 from tests.support.errors import has_field
 from tests.support.records import swept
@@ -148,7 +149,7 @@ def test_permutation_averages_the_probabilities_of_the_labels(engine: Engine, ki
     options = {"samples": 4, "seed": 5}
     (result,) = run(engine, wrapper=f"permutation_{kind}", base=base, **options)
     expected, favorites = np.zeros(3), []
-    orders = plans.document_orders(3, kind, **options)
+    orders = document_orders(3, kind, **options)
     for order in orders:
         observed = label_probabilities(engine, in_order(order).prompt(engine), base)
         expected[list(order)] += observed / len(orders)
@@ -163,7 +164,7 @@ def test_pride_divides_by_the_prior_of_the_samples(engine: Engine) -> None:
     results = run(engine, *requests, wrapper="pride", seed=1)
     (learned,) = plans.prior_samples(3, seed=1)
     assert results[learned] == run(engine, requests[learned], wrapper="permutation_cyclic")[0]
-    moved = [in_order(one, question=requests[learned].question) for one in plans.document_orders(3, "cyclic")]
+    moved = [in_order(one, question=requests[learned].question) for one in document_orders(3, "cyclic")]
     observed = [label_probabilities(engine, request.prompt(engine), "vanilla") for request in moved]
     prior = np.exp(np.mean(np.log(observed), axis=0))
     for index in {0, 1, 2} - {learned}:
@@ -273,21 +274,21 @@ def made_request(num_documents: int = 3, **fields: Any) -> LabeledRequest:
 
 
 def test_full_orders_are_lexicographic_and_cyclic_orders_rotate() -> None:
-    assert plans.document_orders(3, "full") == list(itertools.permutations(range(3)))
-    assert plans.document_orders(4, "cyclic") == [(0, 1, 2, 3), (1, 2, 3, 0), (2, 3, 0, 1), (3, 0, 1, 2)]
-    assert plans.document_orders(3, None) == [(0, 1, 2)]
-    assert [plans.num_orders(4, kind) for kind in ("full", "cyclic", None)] == [24, 4, 1]
-    assert plans.num_orders(7, max_orders=5040) == len(plans.document_orders(7, max_orders=5040)) == 5040
+    assert document_orders(3, "full") == list(itertools.permutations(range(3)))
+    assert document_orders(4, "cyclic") == [(0, 1, 2, 3), (1, 2, 3, 0), (2, 3, 0, 1), (3, 0, 1, 2)]
+    assert document_orders(3, None) == [(0, 1, 2)]
+    assert [num_orders(4, kind) for kind in ("full", "cyclic", None)] == [24, 4, 1]
+    assert num_orders(7, max_orders=5040) == len(document_orders(7, max_orders=5040)) == 5040
 
 
 @given(count=st.integers(1, 6), samples=st.integers(1, 30), seed=st.integers(0, 4))
 def test_sampled_orders_are_distinct_and_seeded(count: int, samples: int, seed: int) -> None:
-    orders = plans.document_orders(count, "sampled", samples=samples, seed=seed)
+    orders = document_orders(count, "sampled", samples=samples, seed=seed)
     assert len(orders) == len(set(orders)) == min(samples, math.factorial(count))
-    assert len(orders) == plans.num_orders(count, "sampled", samples=samples)
+    assert len(orders) == num_orders(count, "sampled", samples=samples)
     assert all(sorted(order) == list(range(count)) for order in orders)
-    assert orders == plans.document_orders(count, "sampled", samples=samples, seed=seed)
-    assert plans.document_orders(8, "sampled", seed=seed) != plans.document_orders(8, "sampled", seed=9)
+    assert orders == document_orders(count, "sampled", samples=samples, seed=seed)
+    assert document_orders(8, "sampled", seed=seed) != document_orders(8, "sampled", seed=9)
 
 
 @given(count=st.integers(1, 300), seed=st.integers(0, 3))

@@ -21,7 +21,7 @@ from pine_engine import (
     TokenLayout,
     run_debias,
 )
-from pine_engine.debias.plan import content_free_prompts, document_orders, plan_debias
+from pine_engine.debias.plan import content_free_prompts, plan_debias
 from pine_engine.debias.table import measured_method
 from pine_engine.engine import passes
 from pine_engine.engine.events import PrefillProgress
@@ -35,6 +35,7 @@ from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import run_evaluation
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.settings import Key, choose, max_visited
+from pine_engine.prompts.orders import document_orders
 from pine_engine.prompts.request import LabeledRequest
 from pine_engine.prompts.scoring import parse_verdict
 from pine_engine.scheduling.steps import compute_alone
