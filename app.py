@@ -141,7 +141,7 @@ def place_on_zerogpu(sources: Iterable[EngineSource]) -> None:
 
 def log_to_stderr() -> None:
     """Send the log to stderr, escaped: one JSON object per run, without user text."""
-    escape_output()
+    escape_output(sys.stdout, sys.stderr)
     log = logging.getLogger("pine_explorer")
     log.setLevel(logging.INFO)
     log.addHandler(logging.StreamHandler())

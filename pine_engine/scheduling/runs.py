@@ -263,9 +263,11 @@ class Runs:
         def measure() -> float:
             return math.inf if source.wait(0) is None else prepared().work.bytes_at_once or math.inf
 
-        def follow() -> SharedRun[Any] | None:
-            with self._changed:
-                found = next((active for active in self._shared if active.subscribe(request)), None)
+        def follow(own: SharedRun[Any] | None = None) -> SharedRun[Any] | None:
+            with self._changed:  # equal requests can leave the queue together: one of them computes
+                found = next((active for active in self._shared if active.subscribe(request)), own)
+                if own and self._shares_equal_runs:
+                    self._shared.add(found or own)
             if found:
                 leaving.callback(found.leave)
             return found
@@ -282,12 +284,8 @@ class Runs:
             shared = ticket.computation
             if not isinstance(shared, SharedRun):
                 own = SharedRun(request, self._compute(engine, prepared()))
-                with self._changed:  # equal requests can leave the queue together: one of them computes
-                    shared = next((active for active in self._shared if active.subscribe(request)), own)
-                    if self._shares_equal_runs:
-                        self._shared.add(shared)
+                shared = follow(own) or own
                 ticket.computation, ticket.is_follower = shared, shared is not own
-                leaving.callback(shared.leave)
                 self.queue.wake()  # equal requests in the queue can follow now
             run.is_follower = ticket.is_follower
             run.model, run.began = engine.model_name, shared.began

@@ -1,8 +1,9 @@
 """Escaped stdout and stderr, so that client text cannot forge log lines."""
 
 import re
-import sys
-from typing import Any, TextIO, cast
+from collections.abc import Callable
+from functools import partial
+from typing import TextIO
 
 CONTINUATION = "| "  # prefix of each line except the first of one write
 
@@ -17,21 +18,12 @@ def escaped(text: str) -> str:
     return text[: len(text) - len(body)] + re.sub(r"\n(?=[^\n])", f"\n{CONTINUATION}", shown)
 
 
-class EscapedOutput:
-    """Text stream that escapes all text: logs, prints and tracebacks of all packages."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        """Write the escaped text."""
-        self._stream.write(escaped(text))
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+def escape_output(*streams: TextIO) -> None:
+    """Escape all text that streams receive from now on: logs, prints and tracebacks of all packages."""
+    for stream in streams:
+        vars(stream)["write"] = partial(_write, stream.write)
 
 
-def escape_output() -> None:
-    """Replace `sys.stdout` and `sys.stderr`; log handlers created later use them."""
-    sys.stdout, sys.stderr = (cast(TextIO, EscapedOutput(stream)) for stream in (sys.stdout, sys.stderr))
+def _write(write: Callable[[str], int], text: str) -> int:
+    write(escaped(text))
+    return len(text)

@@ -3,29 +3,28 @@
 import io
 import logging
 import traceback
-from typing import TextIO, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viz.page.serving.escaped_output import CONTINUATION, EscapedOutput
+from viz.page.serving.escaped_output import CONTINUATION, escape_output
 
 
 @given(st.text(), st.sampled_from(["log", "print", "traceback"]))
 def test_escaped_output_client_text_begins_no_line(text: str, how: str) -> None:
     stream = io.StringIO()
-    output = cast(TextIO, EscapedOutput(stream))
+    escape_output(stream)
     if how == "log":
         logger = logging.Logger("test")
-        logger.addHandler(logging.StreamHandler(output))
+        logger.addHandler(logging.StreamHandler(stream))
         logger.warning("request %s failed", text)
     elif how == "print":
-        print(f"request {text} failed", file=output)
+        print(f"request {text} failed", file=stream)
     else:
         try:
             raise ValueError(f"request {text} failed")
         except ValueError:
-            traceback.print_exc(file=output)
+            traceback.print_exc(file=stream)
     written = stream.getvalue()
     assert all(character.isprintable() or character in "\n\t" for character in written)
     first = ("request", "ValueError: request", "Traceback", " ", CONTINUATION)
@@ -34,5 +33,6 @@ def test_escaped_output_client_text_begins_no_line(text: str, how: str) -> None:
 
 def test_escaped_output_plain_text_stays_as_it_is() -> None:
     stream = io.StringIO()
-    EscapedOutput(stream).write("\n* Größe 日本 😀\n")
+    escape_output(stream)
+    stream.write("\n* Größe 日本 😀\n")
     assert stream.getvalue() == "\n* Größe 日本 😀\n"
