@@ -18,8 +18,7 @@ from pine_engine.cli.options import Limit, ModelOptions, split_names
 from pine_engine.cli.output import CommandResult
 from pine_engine.engine.events import Event
 from pine_engine.errors import Cancelled, InputError, WriteError
-from pine_engine.evaluation import records as stored
-from pine_engine.evaluation import shards
+from pine_engine.evaluation import records as stored, shards
 from pine_engine.evaluation.document_orders import AS_IS, ORDERS
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.examples import Example, read_examples

@@ -6,8 +6,7 @@ same method are computed once, and an order-invariant method once for all orders
 
 import time
 from collections import Counter
-from collections.abc import Collection, Container, Hashable, Iterable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Container, Hashable, Iterable, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import product
 

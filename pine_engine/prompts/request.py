@@ -18,8 +18,13 @@ from pydantic_core import PydanticSerializationError
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.messages import MessagesInput, read_chat
-from pine_engine.prompts.parse_errors import Problem, ValidationErrors, rows_or_mistakes, unexpected
-from pine_engine.prompts.parse_errors import format_validation_errors as problems_of
+from pine_engine.prompts.parse_errors import (
+    Problem,
+    ValidationErrors,
+    format_validation_errors,
+    rows_or_mistakes,
+    unexpected,
+)
 from pine_engine.prompts.prompt import DocumentInput, Prompt
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 
@@ -240,4 +245,4 @@ def parse_json(model: type[Model], text: str, source: str = "", *, is_line: bool
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise ValidationErrors(problems_of(error), source) from error
+        raise ValidationErrors(format_validation_errors(error), source) from error

@@ -16,16 +16,13 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from rich.console import Console
 
 import pine_engine
 from pine_engine import METHODS, Engine
 from pine_engine.benchmark import shapes, times
-from pine_engine.cli import main as cli
-from pine_engine.cli import output
-from pine_engine.cli import verify as verify_module
+from pine_engine.cli import main as cli, output, verify as verify_module
 from pine_engine.cli.output import print_rows
 from pine_engine.invariance import selftest
 from pine_engine.invariance.kernel_checks import Check
@@ -34,8 +31,7 @@ from pine_engine.models.listing import LoadableModel
 from pine_engine.models.load import load
 from tests.support.commands import COMPARISON, Outcome, Run, Steps, write
 from tests.support.harm import no_harm
-from tests.support.junk import CONTENTS, REQUESTS, TEXTS, json_lines
-from tests.support.junk import ROWS as ROWS_OF_SETS
+from tests.support.junk import CONTENTS, REQUESTS, ROWS as ROWS_OF_SETS, TEXTS, json_lines
 from tests.support.molecule_rows import SMILES, row, write_rows
 from viz.page.common.host_settings import DEFAULTS
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pyarrow import parquet
 
 from pine_engine import TASKS, Document, InputError

@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pine_engine import DEBIASERS, METHODS, Document, Engine, InputError, LabeledRequest, get_methods
-from pine_engine.debias import debias, table
-from pine_engine.debias import plan as plans
+from pine_engine.debias import debias, plan as plans, table
 from pine_engine.engine.events import GenerationFinished, PrefillDone, RunFinished, TokenGenerated
 from pine_engine.evaluation.grid import make_grid
 from pine_engine.prompts.layout import TokenLayout

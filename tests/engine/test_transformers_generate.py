@@ -15,10 +15,8 @@ from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from pine_engine import METHODS, Engine, InputError, ModelError, TokenLayout, patch_generate
-from pine_engine.engine import passes
-from pine_engine.engine import transformers_generate as module
-from tests.engine.conftest import LAYOUT
-from tests.engine.conftest import LAYOUTS as WITH_PREFIX
+from pine_engine.engine import passes, transformers_generate as module
+from tests.engine.conftest import LAYOUT, LAYOUTS as WITH_PREFIX
 from tests.network.test_model_patching import state_of
 from tests.support.families import TinyLlama
 from tests.support.reference import reference_logits

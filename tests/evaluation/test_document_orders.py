@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pine_engine import Document, InputError
 from pine_engine.evaluation.document_orders import ORDERS, arrange, arrange_all, check_orders, names_of

@@ -4,8 +4,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pine_engine import Engine, PrefillProgress, SlotScored, order_effects, sweep_document
 from pine_engine.methods.table import METHODS

@@ -8,8 +8,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pine_engine import METHODS, AttentionPlan, Method, build_plan, get_methods
 from pine_engine.attention import arithmetic

@@ -7,11 +7,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 from transformers import LlamaConfig
-from transformers.models.cohere.modeling_cohere import CohereRotaryEmbedding
-from transformers.models.cohere.modeling_cohere import apply_rotary_pos_emb as rotate_interleaved
+from transformers.models.cohere.modeling_cohere import (
+    CohereRotaryEmbedding,
+    apply_rotary_pos_emb as rotate_interleaved,
+)
 from transformers.models.gemma3.modeling_gemma3 import Gemma3RotaryEmbedding
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as rotate_halves
+from transformers.models.llama.modeling_llama import (
+    LlamaRotaryEmbedding,
+    apply_rotary_pos_emb as rotate_halves,
+)
 
 from pine_engine import Engine, ModelError
 from pine_engine.network.rope import Pairing, Rope, as_pairs, from_pairs, possible_ropes

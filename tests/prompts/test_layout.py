@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from pine_engine import InputError, ModelError, Prompt, TokenLayout

@@ -1,8 +1,7 @@
 """Documents marked in a text."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pine_engine import Engine, InputError
 from pine_engine.prompts.marked import split_documents, tokenize_marked

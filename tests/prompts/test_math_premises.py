@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pine_engine import TASKS, Document, InputError
 from pine_engine.prompts.math_premises import Premises, cut_sentences, split_problem, split_sentences

@@ -4,8 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from pine_engine import TASKS, Engine, InputError, Prompt, Request

@@ -6,8 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from pine_engine import TASKS, InputError
 from pine_engine.debias.debias import named_label

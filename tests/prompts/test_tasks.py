@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from pine_engine import TASKS, Document, InputError, Prompt
 from pine_engine.prompts.prompt import segment_text

@@ -11,16 +11,14 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from starlette.testclient import TestClient
 
 import pine_engine as pine
 from pine_engine import Engine, PineError, Prompt
 from pine_engine.engine.events import TokenGenerated
 from pine_engine.scheduling.queue import Client
-from pine_engine.server import app as server_app
-from pine_engine.server import connections
+from pine_engine.server import app as server_app, connections
 from pine_engine.server.app import Server, ServerSettings
 from pine_engine.server.prompts import MAX_CHARACTERS_PER_TOKEN, tokenize_body
 from pine_engine.server.responses import ResponseText

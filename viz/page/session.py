@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator
 
 from pine_engine.errors import InputError
-from pine_engine.invariance.certificate import FORMAT as CERTIFICATE_FORMAT
-from pine_engine.invariance.certificate import Certificate
+from pine_engine.invariance.certificate import FORMAT as CERTIFICATE_FORMAT, Certificate
 from pine_engine.prompts.tasks import TASKS
 from viz.page.common.failures import check_limit, first_problem
 from viz.page.form.documents import Entry, SentEntries

@@ -10,8 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 import plotly.io as pio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pine_engine import InputError
 from pine_engine.cli.output import BAD_INPUT

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pine_engine import METHODS, OrderComparison, PrefillProgress
 from tests.support.figure_records import answer_with, cell, order_row

@@ -5,8 +5,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.support.viz_reading import read_html
 from viz.drawing import text as texts

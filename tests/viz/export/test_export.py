@@ -7,8 +7,7 @@ import json
 
 import numpy as np
 import plotly.graph_objects as go
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 
 import viz

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import viz
 from pine_engine import ShuffleResult

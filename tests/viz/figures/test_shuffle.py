@@ -1,8 +1,7 @@
 """A shuffle as letters and as log-probabilities, and a position sweep as lines."""
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import viz
 from pine_engine import Score, SlotScored, order_effects

@@ -16,8 +16,7 @@ from typing import Any
 import gradio as gr
 import httpx
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 
 import app
 from pine_engine.errors import InputError

@@ -1,8 +1,7 @@
 """Documents of a form: JSON of the browser, pasted texts and math problems, and the room for more."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document

@@ -11,8 +11,7 @@ from typing import Any
 import gradio as gr
 import pytest
 from gradio.state_holder import SessionState
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.support.widgets import built
 from viz.page.gradio_patches import no_stubs

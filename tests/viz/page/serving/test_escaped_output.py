@@ -4,8 +4,7 @@ import io
 import logging
 import traceback
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from viz.page.serving.escaped_output import CONTINUATION, escape_output
 
