@@ -31,8 +31,8 @@ from viz.cards.tutorial import Step, figure_html, quiz, run_html, tutorial
 from viz.drawing.identity import document_segment, legend
 from viz.drawing.markup import Numbers, empty_panel, picture, switch
 from viz.export.report import measured_html, report_page
-from viz.page.answers.stale import stale_html
 from viz.page.common.failures import notice
+from viz.page.counting import stale_html
 
 SCRIPT = Path(__file__).parents[2] / "assets" / "plotly" / "plotly-cartesian.min.js"
 
@@ -167,7 +167,7 @@ DRAWINGS: dict[str, Callable[[str], str]] = {
         order_row([0], {"pine": replace(cell(text, 1.0), token_text=text)}),
         order_row([0], {"pine": cell("b")}),
     ),
-    "stale": lambda text: stale_html((form_of(question=text), None), (form_of(), None), press="run"),
+    "stale": lambda text: stale_html(form_of(question=text), ["question"], press="run"),
     "switch": lambda text: switch(text, [(text, {"other": text})], text),
     "tutorial": lambda text: tutorial([Step("a", text, text, text, source=text)], is_live=True),
     "verdict": lambda text: verdict_html(

@@ -8,9 +8,12 @@ import gradio as gr
 
 import pine_engine as pine
 from pine_engine.errors import PineError
+from pine_engine.methods.table import METHODS
 from pine_engine.scheduling.work import Work, planned
-from viz.page.answers.run import Inputs, Shown
-from viz.page.answers.stale import ignored_by, stale_html
+from viz.drawing.identity import document_letter
+from viz.drawing.markup import render
+from viz.drawing.text import join_words
+from viz.page.answers.run import Inputs, Shown, changes
 from viz.page.answers.workspace import Workspace
 from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
@@ -53,6 +56,20 @@ def planned_jobs(
             new_tokens=form.max_new_tokens,
         ),
         planned(tokens=tokens, methods=len(compared_methods(form.methods)), orders=documents),
+    )
+
+
+def stale_html(form: Form, changed: Sequence[str], *, press: str, with_order: bool = False) -> str:
+    """Render the form of results, the changes since and a button that reruns; "" without changes."""
+    if not changed:
+        return ""
+    return render(
+        "stale.html",
+        order=[document_letter(letter) for letter in form.order] if with_order else [],
+        question=form.question.strip() if form.row.needs_question else "",
+        methods=[METHODS[name].label for name in form.methods],
+        changed=join_words(changed),
+        press=press,
     )
 
 
@@ -115,11 +132,16 @@ def follow_form(
         why = explain(error)
     job = page.shuffle_bar if len(form.entries) > 1 else page.bar
     inputs, press = (form, model), "" if why else job.run.elem_id or ""
-    note = stale_html(shown.inputs, inputs, press=press, ignored=ignored_by(shown))
+    note = stale_html(shown.form, shown.changes(inputs), press=press)
+    sweep_note = (
+        ""
+        if swept is None
+        else stale_html(swept[0], changes(swept, inputs), press=sweep.bar.run.elem_id or "", with_order=True)
+    )
     updates |= show_problem(counting, why, len(form.entries)) | {
         page.stale: note,
         counting.stale: note,
-        sweep.stale: stale_html(swept, inputs, press=sweep.bar.run.elem_id or ""),
+        sweep.stale: sweep_note,
     }
     example = example_of(form)
     if note:

@@ -17,9 +17,8 @@ from viz.drawing.markup import empty_panel
 from viz.figures.logprob_by_order import plot_logprob_by_order
 from viz.figures.positions_by_order import plot_document_positions
 from viz.figures.shuffle import plot_shuffle
-from viz.page.answers.cards import accepted_answers, is_correct_by
+from viz.page.answers.answering import accepted_answers, is_correct_by
 from viz.page.answers.run import Inputs, Run, Shown
-from viz.page.answers.stale import changes
 from viz.page.answers.workspace import Started, Workspace, clear_before, end_run, show_view, start_run
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind, build_figure, figure_value
@@ -152,7 +151,7 @@ def close_figures(panel: dict[str, bool]) -> None:
 
 def clear_figures(figures: ShuffleFigures, view: Shown | None, inputs: Inputs | None) -> Any:
     """Return the updates that clear the figures, if the answers on the page are of other inputs."""
-    if view is None or (inputs and not changes(view.inputs, inputs, ignored=["order"])):
+    if view is None or (inputs and not view.changes(inputs)):
         return gr.skip()
     empty = dict.fromkeys([figures.matrix, figures.positions, figures.logprobs, figures.answer], "")
     return {figures.drawn: None, figures.verdict: empty_panel(EMPTY_TEXT)} | empty

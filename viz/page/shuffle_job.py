@@ -15,8 +15,14 @@ from pine_engine.prompts.layout import TokenLayout
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import planned
 from viz.figures.positions_by_order import default_head
-from viz.page.answers.answering import REDRAW_S, Meter, advance, finished_cards, progress_sentence
-from viz.page.answers.cards import waiting_cards
+from viz.page.answers.answering import (
+    REDRAW_S,
+    Meter,
+    advance,
+    finished_cards,
+    progress_sentence,
+    waiting_cards,
+)
 from viz.page.answers.run import Order, Run, Shown, finish_run, order_answers
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import check_orders, form_layout

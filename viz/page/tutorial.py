@@ -28,7 +28,7 @@ from viz.cards.tutorial import (
 from viz.drawing.identity import Segment, document_letter, order_name
 from viz.drawing.markup import empty_panel, figure_styles, render
 from viz.figures.shuffle import plot_answers
-from viz.page.answers.cards import is_correct_by
+from viz.page.answers.answering import is_correct_by
 from viz.page.answers.recordings import Recording, tutorial_recording
 from viz.page.answers.run import Run
 from viz.page.common.theme import PLOTLY, SCRIPTS

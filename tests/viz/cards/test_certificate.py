@@ -9,8 +9,8 @@ import pytest
 
 import pine_engine as pine
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
+from viz.cards.answers import MAX_SMILES, molecule_svg
 from viz.cards.certificate import _verdict, certificate_page
-from viz.cards.molecule import MAX_CHARACTERS, molecule_svg
 from viz.drawing.identity import relative_luminance
 from viz.drawing.markup import figure_styles
 
@@ -113,6 +113,6 @@ def test_atom_colors_have_contrast_on_any_page() -> None:
         assert (light + 0.05) / (dark + 0.05) > 3
 
 
-@pytest.mark.parametrize("text", ["", "C(", "not a molecule", "C C", "C" * (MAX_CHARACTERS + 1), *HOSTILE])
+@pytest.mark.parametrize("text", ["", "C(", "not a molecule", "C C", "C" * (MAX_SMILES + 1), *HOSTILE])
 def test_invalid_smiles_is_not_drawn(text: str) -> None:
     assert molecule_svg(text) is None

@@ -13,8 +13,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.work import Work
 from tests.support.widgets import built
-from viz.page.answers.answering import prepare_answers
-from viz.page.answers.cards import waiting_cards
+from viz.page.answers.answering import prepare_answers, waiting_cards
 from viz.page.answers.run import Shown
 from viz.page.build import build_page
 from viz.page.common.host_settings import DEFAULTS, HostSettings

@@ -11,7 +11,7 @@ from pine_engine.errors import InputError, ModelError
 from pine_engine.scheduling.runs import StopFlag
 from tests.support.running import one_run, run_views
 from tests.support.runs import THREE, form_of, swapped
-from viz.page.answers.cards import stopped_cards, waiting_cards
+from viz.page.answers.answering import stopped_cards, waiting_cards
 from viz.page.answers.workspace import instruction_for
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import Entry

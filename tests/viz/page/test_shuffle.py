@@ -20,7 +20,7 @@ from tests.support.running import new_views, sources_of, views_of
 from tests.support.runs import THREE, form_of, swapped
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
-from viz.page.answers.cards import waiting_cards
+from viz.page.answers.answering import waiting_cards
 from viz.page.answers.run import OrderAnswers, Run, Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.host_settings import DEFAULTS

@@ -17,8 +17,8 @@ from viz.drawing.markup import render
 from viz.drawing.text import join_words
 from viz.figures.positions import MASKED, document_lanes
 from viz.figures.positions_by_order import DocumentPositions
+from viz.page.answers.answering import is_correct_by
 from viz.page.answers.base_rate import base_rate_sentence
-from viz.page.answers.cards import is_correct_by
 from viz.page.answers.run import Order, OrderAnswers, Shown
 from viz.page.common.failures import MAX_DOCUMENTS
 

@@ -23,7 +23,7 @@ from viz.cards.answers import AnswerCard
 from viz.drawing.identity import Segment
 from viz.figures.answer_tokens import AnswerTokens
 from viz.figures.positions_by_order import DocumentPositions
-from viz.page.answers.cards import waiting_cards
+from viz.page.answers.answering import waiting_cards
 from viz.page.answers.run import Order, OrderAnswers, Run, Shown
 from viz.page.form.documents import Entry
 from viz.page.form.examples import FormExample, example_of, load_examples

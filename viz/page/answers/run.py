@@ -9,6 +9,8 @@ from pine_engine.invariance.certificate import summarize_methods
 from pine_engine.methods.table import METHODS
 from pine_engine.scheduling.work import Work
 from viz.cards.answers import AnswerCard
+from viz.drawing.identity import document_letter
+from viz.drawing.text import join_words
 from viz.figures.answer_tokens import AnswerTokens, answer_tokens
 from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions
 from viz.page.form.form import Form
@@ -130,15 +132,7 @@ def order_answers(
     head: tuple[int, int] | None = None,
     comparison: "pine.OrderResult | None" = None,
 ) -> OrderAnswers:
-    """Return the answers of a result, token by token and with positions if it was traced.
-
-    Args:
-        engine: Engine of the result.
-        result: Result in the order.
-        order: Document in each slot.
-        head: Layer and head of the positions; default: the most decisive ones of this result.
-        comparison: Comparison with the first order.
-    """
+    """Return the answers of a result, if traced token by token and with positions in one layer and head."""
     traces = result.traces
     head = head or default_head(traces.values())
     return OrderAnswers(
@@ -196,6 +190,14 @@ class Shown:
         """Form and selected model of the answers; None before a run."""
         return (self.form, self.model) if self.has_text else None
 
+    def changes(self, now: Inputs) -> list[str]:
+        """Describe how the inputs have changed since; answers are of all orders.
+
+        Methods and length of recorded answers are fixed.
+        """
+        ignored = ("order", "methods", "max new tokens") if self.recorded else ("order",)
+        return changes(self.inputs, now, ignored=ignored)
+
     @property
     def recorded(self) -> str:
         """Date and model of recorded cards; empty for cards of this session."""
@@ -228,3 +230,27 @@ def keep_earlier(before: Shown | None, view: Shown) -> Shown:
     if before is None or any(answers.texts.keys() != methods for answers in before.orders.values()):
         return view
     return replace(view, earlier=before.orders, planned=(*before.planned, *view.planned))
+
+
+def changes(before: Inputs | None, now: Inputs, *, ignored: Collection[str] = ()) -> list[str]:
+    """Describe the differences between the inputs of results and those of the page; empty without results."""
+    if before is None or before == now:
+        return []
+    (old, old_model), (new, model) = before, now
+    nouns = new.row.nouns
+    if old.task != new.task:
+        return ["task"]
+    then, texts = ({one.letter: (one.title, one.text) for one in form.entries} for form in (old, new))
+    both = sorted(then.keys() & texts)
+    edited = [document_letter(letter) for letter in both if then[letter] != texts[letter]]
+    different = {
+        f"number of {nouns.documents}": len(then) != len(texts),
+        f"text of {join_words(edited)}": bool(edited),
+        "order": len(then) == len(texts) and old.order != new.order,
+        nouns.question: old.question.strip() != new.question.strip(),
+        "instruction": old.used_instruction != new.used_instruction,
+        "methods": old.methods != new.methods,
+        "max new tokens": old.max_new_tokens != new.max_new_tokens,
+        "model": old_model != model,
+    }
+    return [name for name, is_different in different.items() if is_different and name not in ignored]

@@ -9,13 +9,11 @@ import gradio as gr
 
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import Job
-from viz.page.answers.answering import prepare_answers
+from viz.page.answers.answering import accepted_answers, prepare_answers, shown_html, stopped_cards
 from viz.page.answers.base_rate import base_rate_html
-from viz.page.answers.cards import accepted_answers, shown_html, stopped_cards
 from viz.page.answers.order_table import build_order_table, order_table_json
 from viz.page.answers.recordings import recorded_of
 from viz.page.answers.run import Shown, keep_earlier
-from viz.page.answers.stale import changes, ignored_by
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind
@@ -204,8 +202,8 @@ class Started:
 def start_run(shown: Shown, model: Choice | None, accepted: str | None, values: Sequence[Any]) -> Started:
     """Return the inputs of a run, from the values of `Workspace.run_inputs`."""
     form, typed = read_form(*values), accepted or ""
-    changed = changes(shown.inputs, (form, model), ignored=ignored_by(shown))
-    return Started(form, model, None if changed else shown, typed, accepted_for(form, typed))
+    before = None if shown.changes((form, model)) else shown
+    return Started(form, model, before, typed, accepted_for(form, typed))
 
 
 def clear_before(page: Workspace, started: Started, other: JobBar) -> Updates:

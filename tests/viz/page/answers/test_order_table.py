@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.runs import THREE, form_of
 from viz.figures.positions_by_order import DocumentPositions
-from viz.page.answers.cards import waiting_cards
+from viz.page.answers.answering import waiting_cards
 from viz.page.answers.order_table import document_bars, order_table_json
 from viz.page.answers.recordings import recorded_of
 from viz.page.answers.run import Order, OrderAnswers, Run, Shown, keep_earlier

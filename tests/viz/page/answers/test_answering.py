@@ -17,7 +17,7 @@ from tests.support.runs import form_of
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
 from viz.page.answers import choosing
-from viz.page.answers.cards import accepted_answers, shown_html, stopped_cards, waiting_cards
+from viz.page.answers.answering import accepted_answers, shown_html, stopped_cards, waiting_cards
 from viz.page.answers.run import Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.failures import notice
