@@ -23,7 +23,6 @@ from viz.page.evaluate import evaluate_tab
 from viz.page.files.data_sets import OWN
 from viz.page.files.reading_files import FileReader
 from viz.page.form.checks import NO_FILES, NOTE
-from viz.page.form.examples import load_examples
 from viz.page.gradio_patches.blocks import GuardedBlocks
 from viz.page.internals import (
     COUNT_CLICK,
@@ -61,7 +60,6 @@ HEADER_BUTTONS = '<button type="button" class="page-header-button" data-projecto
 
 def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
     """Build the Blocks of the page, ready to launch. An engine is loaded when it is first needed."""
-    examples = [one for one in load_examples() if len(one.documents) <= settings.max_documents]
     with GuardedBlocks(title=TITLE, analytics_enabled=False, fill_width=True) as page:
         disk = Disk(Path(page.GRADIO_CACHE), settings.max_disk_mb * 1e6)
         page.disk = disk
@@ -80,7 +78,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             gr.HTML(notice(NOTE, kind="note"), elem_id="read-only")
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as tabs:
             with gr.Tab("See it") as see_it:
-                workspace = Workspace(examples, settings)
+                workspace = Workspace()
                 shuffle_event, drawn = shuffle_tab(workspace, sources, chosen, settings)
             with gr.Tab(WHY):
                 why = gr.HTML(empty_panel("Loading figures…"), elem_id="why")
@@ -90,7 +88,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                     inside = build_internals(workspace.finished)
                     bind_internals(inside, sources, chosen)
                 with gr.Tab("Position sweep"):
-                    sweep = build_sweep(examples)
+                    sweep = build_sweep()
                 with gr.Tab("Evaluate"):
                     evaluate_tab(page, sources, chosen, settings, disk, reader)
             with gr.Tab(TUTORIAL):

@@ -41,9 +41,7 @@ def too_many_tokens(count: TokenCount, max_new_tokens: int, settings: HostSettin
     return f"Prompt too long: {total_sentence(count, max_new_tokens)}. Shorten or remove documents."
 
 
-def planned_jobs(
-    form: Form, tokens: int, *, orders: int, controls: bool, settings: HostSettings
-) -> tuple[Work, Work, Work]:
+def planned_jobs(form: Form, tokens: int, *, orders: int, controls: bool) -> tuple[Work, Work, Work]:
     """Plan a run of one order, a shuffle test and a position sweep of the form, without a model."""
     documents = len(form.entries)
     shuffled = with_controls(form.methods) if controls else form.methods
@@ -52,7 +50,7 @@ def planned_jobs(
         planned(
             tokens=tokens,
             methods=len(shuffled),
-            orders=number_of_orders(documents, orders, settings.max_orders),
+            orders=number_of_orders(documents, orders),
             new_tokens=form.max_new_tokens,
         ),
         planned(tokens=tokens, methods=len(compared_methods(form.methods)), orders=documents),
@@ -158,7 +156,7 @@ def count_form(
     page, settings = counting.page, counting.settings
     counted = count_tokens(form, engine)
     counts = ["" if length is None else f"{length:,} tokens" for length in counted.documents]
-    works = planned_jobs(form, counted.total, orders=orders, controls=controls, settings=settings)
+    works = planned_jobs(form, counted.total, orders=orders, controls=controls)
     speed = counting.sources.runs.speed(engine.model_name)
     updates: Updates = {
         page.total: notice(total_sentence(counted, form.max_new_tokens), kind="count"),

@@ -18,7 +18,7 @@ from pine_engine.scheduling.runs import Job
 from viz.drawing.markup import empty_panel, render
 from viz.figures.bias_curve import plot_bias_curve
 from viz.page.common.disk import Disk, remove_folder
-from viz.page.common.failures import explain, notice
+from viz.page.common.failures import MAX_ANSWER_TOKENS, MAX_DOCUMENTS, MAX_ROWS, explain, notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, STATE_EVENT, bind, build_figure, figure_value
 from viz.page.evaluate_job import (
@@ -107,9 +107,8 @@ class RedrawBudget:
 
 @dataclass(frozen=True)
 class RequestWidgets:
-    """Widgets of a request, and the limits of the host."""
+    """Widgets of a request."""
 
-    settings: HostSettings
     rows: gr.Dropdown
     limit: gr.Slider
     upload: gr.UploadButton
@@ -160,7 +159,7 @@ def evaluate_tab(
             "<p class='page-about'>Runs a small dataset with every method in several document orders. For "
             "large datasets: <code>python -m pine_engine evaluate</code>.</p>"
         )
-        request = _build_request(settings)
+        request = _build_request()
         with gr.Row(elem_classes="page-row"):
             buttons = build_buttons("Evaluate", run_id="measure-run", stop_id="measure-stop")
         bar = build_bar(buttons, "", status_id="measure-status")
@@ -179,16 +178,16 @@ def evaluate_tab(
             )
     folder = gr.State(None, delete_callback=remove_folder)
     results = ResultWidgets(tables, curve, offer, records, report, folder)
-    _bind_request(request, bar, page, sources, chosen, reader)
+    _bind_request(request, bar, page, sources, chosen, settings, reader)
     begin = partial(begin_evaluation, results, settings, disk)
     bind_job(bar, begin, [folder, *request.inputs], results.outputs, sources, chosen)
 
 
-def _build_request(settings: HostSettings) -> RequestWidgets:
+def _build_request() -> RequestWidgets:
     """Build the widgets of a request, for the first built-in dataset."""
     sets = built_in_choices()
     first = read_built_in(sets[0][1])
-    num_first, first_orders = min(settings.max_rows, len(first.examples)), orders_for(first)
+    num_first, first_orders = len(first.examples), orders_for(first)
     with gr.Row(elem_classes="page-row page-measure-rows"):
         rows = gr.Dropdown(
             [*sets, ("My own dataset", OWN)],
@@ -217,11 +216,11 @@ def _build_request(settings: HostSettings) -> RequestWidgets:
             elem_id="measure-upload",
         )
     message = gr.HTML("", elem_id="measure-message")
-    gr.HTML(render("measure_schema.html", rows=settings.max_rows, documents=settings.max_documents))
+    gr.HTML(render("measure_schema.html", rows=MAX_ROWS, documents=MAX_DOCUMENTS))
     with gr.Row(elem_classes="page-row"):
         with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
             methods = build_method_boxes("measure-methods")
-            wrapped = build_wrapped("measure-wrapped", wrapped_for(first, WRAPPED, settings.max_orders))
+            wrapped = build_wrapped("measure-wrapped", wrapped_for(first, WRAPPED))
         with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
             orders = gr.Dropdown(
                 first_orders,
@@ -243,8 +242,8 @@ def _build_request(settings: HostSettings) -> RequestWidgets:
         )
         length = gr.Slider(
             4,
-            settings.max_new_tokens,
-            value=min(DEFAULT_LENGTH, settings.max_new_tokens),
+            MAX_ANSWER_TOKENS,
+            value=DEFAULT_LENGTH,
             step=4,
             label="Max new tokens",
             elem_id="measure-length",
@@ -252,9 +251,7 @@ def _build_request(settings: HostSettings) -> RequestWidgets:
             min_width=240,
         )
     own = gr.State(None)
-    return RequestWidgets(
-        settings, rows, limit, upload, message, methods, wrapped, orders, meaning, what, length, own
-    )
+    return RequestWidgets(rows, limit, upload, message, methods, wrapped, orders, meaning, what, length, own)
 
 
 def _bind_request(
@@ -263,6 +260,7 @@ def _bind_request(
     page: gr.Blocks,
     sources: Sources,
     chosen: gr.State,
+    settings: HostSettings,
     reader: FileReader,
 ) -> None:
     """Connect the dataset, and the planned work, which is announced after each change."""
@@ -279,7 +277,7 @@ def _bind_request(
         [request.own, request.rows, request.message, request.upload, *fitted],
         **STATE_EVENT,
     )
-    planned = bind(announce, request, bar, sources)
+    planned = bind(announce, request, bar, sources, settings)
     announced = [chosen, *request.inputs], [bar.status, bar.estimate, request.meaning]
     changing: list[Any] = [*fitted, request.methods, request.what, request.length]
     changes = [page.load, *(widget.change for widget in changing)]
@@ -290,8 +288,8 @@ def _bind_request(
 
 def fit(request: RequestWidgets, data: DataSet) -> Updates:
     """Return the updates of the widgets that depend on the dataset."""
-    fitting, count = orders_for(data), min(request.settings.max_rows, len(data.examples))
-    choices = wrapped_choices(wrapped_for(data, WRAPPED, request.settings.max_orders))
+    fitting, count = orders_for(data), len(data.examples)
+    choices = wrapped_choices(wrapped_for(data, WRAPPED))
     return {
         request.limit: gr.update(maximum=max(2, count), value=min(count, 6)),
         request.wrapped: gr.update(choices=choices, value=[]),
@@ -318,7 +316,6 @@ def upload_rows(
         data = yield from read_uploaded(
             reader,
             Path(file),
-            max_documents=request.settings.max_documents,
             say=lambda sentence: {request.message: notice(sentence)},
         )
     except Cancelled:
@@ -326,10 +323,10 @@ def upload_rows(
     except Exception as error:
         yield {request.message: notice(explain(error), kind="error"), request.upload: None}
         return
-    count, most = len(data.examples), request.settings.max_rows
+    count = len(data.examples)
     sentence = f"{data.name}: {count} example{'s' if count != 1 else ''} (task: {data.task.label})."
-    if count >= most:
-        sentence += f" Only the first {most} examples are evaluated."
+    if count >= MAX_ROWS:
+        sentence += f" Only the first {MAX_ROWS} examples are evaluated."
     yield fit(request, data) | {
         request.own: data,
         request.rows: OWN,
@@ -342,12 +339,13 @@ def announce(
     widgets: RequestWidgets,
     bar: JobBar,
     sources: Sources,
+    settings: HostSettings,
     choice: Choice | None,
     *values: Any,
 ) -> Updates:
     """Return the updates with the planned work and the meaning of the orders."""
     try:
-        request, settings = read_request(*values), widgets.settings
+        request = read_request(*values)
         sentence = work_sentence(request, settings)
         engine = sources.now(request.rows.task.name, choice)
         estimate = ""

@@ -60,10 +60,10 @@ class MeasureRequest:
         """Return the validated settings. Raises InputError for the first invalid value."""
         if not self.methods:
             raise InputError("No method selected. Select at least one.")
-        check_rows(len(self.examples), host)
+        check_rows(len(self.examples))
         if host.read_only:
             check_rows_shipped(self.examples)
-        check_answer_length(self.max_new_tokens, host)
+        check_answer_length(self.max_new_tokens)
         chosen = choose(
             self.examples,
             methods=self.methods,
@@ -73,9 +73,9 @@ class MeasureRequest:
             max_new_tokens=self.max_new_tokens,
         )
         keys = chosen.keys(self.examples, chosen.measured[:1])
-        check_orders(max(Counter(example for example, _, _ in keys).values(), default=0), host)
+        check_orders(max(Counter(example for example, _, _ in keys).values(), default=0))
         for method in chosen.measured:
-            check_orders(max_visited(method, self.examples), host)
+            check_orders(max_visited(method, self.examples))
         return chosen
 
 

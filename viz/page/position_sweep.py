@@ -21,7 +21,7 @@ from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind, build_figure, figure_value
 from viz.page.form.documents import DOCUMENTS, capital, read_entries
-from viz.page.form.examples import FormExample, load_examples
+from viz.page.form.examples import load_examples
 from viz.page.form.form import read_form
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.internals_figures import how_to_read
@@ -77,9 +77,10 @@ def moved_at_first(identities: Sequence[int], picked: int | None, gold: int | No
     return next((one for one in (picked, gold) if one in identities), min(identities, default=None))
 
 
-def build_sweep(examples: Sequence[FormExample]) -> SweepTab:
+def build_sweep() -> SweepTab:
     """Build the tab for the first example."""
-    num_documents = len(examples[0].documents)
+    first = load_examples()[0]
+    num_documents = len(first.documents)
     with gr.Column(elem_id="sweep-section", elem_classes="page-section"):
         gr.HTML(
             "<p class='page-about'>Moves one document through all slots. A curve that is not flat indicates "
@@ -88,7 +89,7 @@ def build_sweep(examples: Sequence[FormExample]) -> SweepTab:
         with gr.Row(elem_classes="page-row"):
             document = gr.Dropdown(
                 document_choices(range(num_documents)),
-                value=examples[0].gold,
+                value=first.gold,
                 label="Document to move",
                 elem_id="sweep-document",
                 scale=1,

@@ -18,7 +18,7 @@ from viz.drawing.identity import document_letter
 from viz.figures.position_sweep import sweep_sentence
 from viz.page.answers.answering import REDRAW_S, Meter, progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
-from viz.page.form.checks import check_orders, check_reference, form_layout
+from viz.page.form.checks import check_reference, form_layout
 from viz.page.form.form import Form
 
 REFERENCE_METHOD = "pine"  # method whose answer is the default target: it favors no slot
@@ -57,7 +57,6 @@ def prepare_sweep(
     InputError for an invalid form.
     """
     layout, answer = form_layout(form, engine, settings), answer.strip()
-    check_orders(layout.num_documents, settings)
     if settings.read_only:
         check_reference(answer, form)
     if layout.num_documents < 2:

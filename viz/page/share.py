@@ -254,13 +254,10 @@ def fill_page(bar: ShareBar, settings: HostSettings, session: Session, note: str
     if settings.read_only:
         check_shipped(session.form)
     view.tab = session.tab if session.tab in dict(TABS) else FIRST_TAB
-    length = min(session.max_new_tokens, settings.max_new_tokens)
-    if length < session.max_new_tokens:
-        note += f" Max new tokens was reduced from {session.max_new_tokens} to {length}."
     return filled(page, session.form, accepted=session.accepted, note=note) | {
         page.example: NO_EXAMPLE,
         page.methods: list(session.methods),
-        page.length: length,
+        page.length: session.max_new_tokens,
         bar.internals.wanted: session.selection,
         bar.internals.tabs: gr.update(selected=view.tab),
         bar.again: session.ran,

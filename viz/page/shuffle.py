@@ -77,7 +77,7 @@ def shuffle_tab(
     figures = build_figures()
     gr.on(
         [page.editor.cards.input, page.num_orders.change],
-        bind(show_label, page, settings),
+        bind(show_label, page),
         [page.editor.cards, page.num_orders],
         [page.shuffle_bar.run, page.sample],
         **PRIVATE_EVENT,
@@ -103,12 +103,12 @@ def shuffle_tab(
     return event, figures.drawn
 
 
-def show_label(page: Workspace, settings: HostSettings, documents: str, count: int) -> Updates:
+def show_label(page: Workspace, documents: str, count: int) -> Updates:
     """Return the updates of the button and of the options of a sample, for the documents of the form."""
     num_documents = len(read_entries(documents))
     return {
-        page.sample: gr.update(visible=not tries_all(num_documents, settings.max_orders)),
-        page.shuffle_bar.run: orders_label(num_documents, count, settings.max_orders),
+        page.sample: gr.update(visible=not tries_all(num_documents)),
+        page.shuffle_bar.run: orders_label(num_documents, count),
     }
 
 

@@ -30,16 +30,14 @@ from viz.page.form.form import Form, form_request
 from viz.page.form.options import tries_all, with_controls
 
 
-def orders_for(
-    num_documents: int, count: int, seed: int, settings: HostSettings = DEFAULTS
-) -> list[tuple[int, ...]]:
+def orders_for(num_documents: int, count: int, seed: int) -> list[tuple[int, ...]]:
     """Return the orders, input order first: all orders of few documents, else a seeded sample.
 
-    Raises InputError if count is less than 1, or more than the host allows.
+    Raises InputError if count is less than 1 or too large.
     """
-    if tries_all(num_documents, settings.max_orders):
+    if tries_all(num_documents):
         return pine.sample_orders(num_documents)
-    check_orders(count, settings)
+    check_orders(count)
     return pine.sample_orders(num_documents, count - 1, seed)
 
 
@@ -57,7 +55,7 @@ def prepare_shuffle(
     layout = form_layout(form, engine, settings)
     if controls:
         form = replace(form, methods=with_controls(form.methods))
-    slots = orders_for(layout.num_documents, count, seed, settings)
+    slots = orders_for(layout.num_documents, count, seed)
     num_bytes = engine.run_bytes(
         layout, form.methods, form.max_new_tokens, num_orders=len(slots), return_logits=True
     )
@@ -68,7 +66,7 @@ def prepare_shuffle(
         new_tokens=form.max_new_tokens,
         bytes_at_once=num_bytes,
     )
-    sampled_by = None if tries_all(layout.num_documents, settings.max_orders) else seed
+    sampled_by = None if tries_all(layout.num_documents) else seed
     return PreparedJob(
         work, partial(shuffle, form=form, layout=layout, slots=slots, seed=sampled_by, trace=trace)
     )

@@ -43,7 +43,7 @@ def form(count: int = 3, methods: tuple[str, ...] = ("vanilla", "nia", "pine")) 
 def test_the_estimate_is_of_the_work_that_is_planned(count: int, controls: bool, engine: Engine) -> None:
     request = form(count)
     tokens = form_layout(request, engine).num_tokens
-    one, shuffled, moved = planned_jobs(request, tokens, orders=6, controls=controls, settings=DEFAULTS)
+    one, shuffled, moved = planned_jobs(request, tokens, orders=6, controls=controls)
     assert prepare_answers(engine, request).work == one
     assert shuffled == prepare_shuffle(engine, request, count=6, seed=0, controls=controls).work
     with_answer = prepare_sweep(engine, request, document=0, answer="g").work  # one more token is read

@@ -24,6 +24,7 @@ from viz.page.common.failures import MAX_ROWS
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.evaluate import RedrawBudget, chosen_rows, evaluate_tab
 from viz.page.evaluate_job import MeasureView
+from viz.page.files import data_sets
 from viz.page.files.data_sets import (
     OWN,
     DataSet,
@@ -81,9 +82,9 @@ def test_orders_are_those_that_fit_the_rows() -> None:
     assert orders_meaning(["reversed", "order:1-0"]) == "reversed: the last document first"
 
 
-def test_wrappers_are_offered_where_they_apply() -> None:
-    def offered(name: str, max_orders: int = 120) -> set[str]:
-        return set(wrapped_for(read_built_in(name), WRAPPED, max_orders))
+def test_wrappers_are_offered_where_they_apply(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offered(name: str) -> set[str]:
+        return set(wrapped_for(read_built_in(name), WRAPPED))
 
     assert {wrapped.base.name for wrapped in WRAPPED} == set(OFFERED)
     assert offered("judge_pair") == {wrapped.name for wrapped in WRAPPED}
@@ -91,7 +92,8 @@ def test_wrappers_are_offered_where_they_apply() -> None:
     full = {f"permutation_full:{base}" for base in OFFERED}
     assert offered("retrieval_qa") == offered("math_reasoning") == others
     assert others - offered("qm9") == full
-    assert offered("retrieval_qa", 23) == others - full
+    monkeypatch.setattr(data_sets, "MAX_ORDERS", 23)
+    assert offered("retrieval_qa") == others - full
     assert [name for _, name in wrapped_choices(["pride:pine", "pride:nia"])] == ["pride:nia", "pride:pine"]
 
 
@@ -102,7 +104,7 @@ def rows_file(folder: Path, *rows: object) -> Path:
 
 
 def uploaded(file: Path) -> DataSet:
-    return without_progress(read_uploaded(FileReader(Runs()), file, max_documents=20, say=str))
+    return without_progress(read_uploaded(FileReader(Runs()), file, say=str))
 
 
 def test_uploaded_rows_are_read_up_to_a_limit(tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def test_orders_of_many_documents_are_counted_without_lists(tmp_path: Path) -> N
     """The 2,000 rotations of 2,000 documents are 32 MB, for each of 108 methods."""
     rows = read_set(rows_file(tmp_path, ROW | {"documents": ["x"] * 2_000}))
     tracemalloc.start()
-    assert wrapped_for(rows, WRAPPED, 120)
+    assert wrapped_for(rows, WRAPPED)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1_000_000

@@ -39,6 +39,7 @@ from viz.page.evaluate_job import (
     write_files,
 )
 from viz.page.files.data_sets import read_built_in
+from viz.page.form import checks
 from viz.page.jobs.loading import EngineSource
 
 
@@ -102,7 +103,7 @@ def test_curve_has_a_line_per_wrapped_method(engine: Engine) -> None:
 
 
 def test_orders_within_a_record_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HostSettings, "max_orders", 20)
+    monkeypatch.setattr(checks, "MAX_ORDERS", 20)
     host = HostSettings()
     with pytest.raises(InputError, match="24"):
         sent_request(methods=("permutation_full",), orders=("as-is",)).settings(host)

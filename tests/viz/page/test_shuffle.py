@@ -186,7 +186,7 @@ def events(source: EngineSource) -> dict[str, Any]:
 
     def build() -> Any:
         with gr.Blocks() as blocks:
-            page = Workspace(load_examples())
+            page = Workspace()
             sources = sources_of(source, runs=Runs(FairQueue(4)))
             shuffle_tab(page, sources, gr.State(None), DEFAULTS)
         return blocks

@@ -15,7 +15,7 @@ from viz.page.answers.order_table import build_order_table, order_table_json
 from viz.page.answers.recordings import recorded_of
 from viz.page.answers.run import Shown, keep_earlier
 from viz.page.common.failures import notice
-from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.files.reading_files import FileReader
 from viz.page.form.editor import (
@@ -25,7 +25,7 @@ from viz.page.form.editor import (
     documents_heading,
     question_words,
 )
-from viz.page.form.examples import NO_EXAMPLE, FormExample, accepted_for, example_of
+from viz.page.form.examples import NO_EXAMPLE, FormExample, accepted_for, example_of, load_examples
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form
 from viz.page.form.options import (
     DEFAULT_METHODS,
@@ -49,8 +49,8 @@ class Workspace:
     last run or None, `shown` has the answers on the page, and `origin` their inputs, None before a run.
     """
 
-    def __init__(self, examples: Sequence[FormExample], settings: HostSettings = DEFAULTS) -> None:
-        first = examples[0]
+    def __init__(self) -> None:
+        first, *_ = examples = load_examples()
         nouns = TASKS[first.task].nouns
         form = first.form(DEFAULT_METHODS)
         shown = recorded_of(form)
@@ -74,10 +74,10 @@ class Workspace:
                     min_width=190,
                     scale=2,
                 )
-            cards = build_cards(form.entries, nouns, settings.max_documents)
+            cards = build_cards(form.entries, nouns)
             with gr.Row(elem_classes="page-row page-run-bar"):
                 shuffle_buttons = build_buttons(
-                    orders_label(len(form.entries), DEFAULT_ORDERS, settings.max_orders),
+                    orders_label(len(form.entries), DEFAULT_ORDERS),
                     run_id="shuffle",
                     stop_id="stop-shuffle",
                     min_width=150,
@@ -96,9 +96,9 @@ class Workspace:
                 with gr.Row(elem_classes="page-row page-documents-head"):
                     self.heading = gr.HTML(documents_heading(nouns), min_width=80)
                     self.total = gr.HTML("", elem_id="total", min_width=160)
-                self.editor = build_editor(cards, first.task, settings.max_documents)
-                self._build_settings(first, settings)
-                orders = build_orders(len(form.entries), settings.max_orders)
+                self.editor = build_editor(cards, first.task)
+                self._build_settings(first)
+                orders = build_orders(len(form.entries))
                 self.sample, self.num_orders, self.seed, self.controls = orders
             with gr.Accordion("Is PINE always right? Why not sort?", open=False, elem_id="base-rate"):
                 gr.HTML(base_rate_html())
@@ -107,8 +107,7 @@ class Workspace:
         self.picked = gr.State(first.name)
         self.finished, self.shown, self.origin = gr.State(None), gr.State(shown), gr.State(shown.inputs)
 
-    def _build_settings(self, first: FormExample, settings: HostSettings) -> None:
-        longest = min(MAX_NEW_TOKENS, settings.max_new_tokens)
+    def _build_settings(self, first: FormExample) -> None:
         with gr.Row(elem_classes="page-row"):
             self.task = gr.Dropdown(
                 [(row.label, row.name) for row in TASKS.values()],
@@ -121,8 +120,8 @@ class Workspace:
             self.methods = build_method_boxes("methods")
             self.length = gr.Slider(
                 MIN_NEW_TOKENS,
-                longest,
-                value=min(DEFAULT_LENGTH, longest),
+                MAX_NEW_TOKENS,
+                value=DEFAULT_LENGTH,
                 step=8,
                 label="Max new tokens",
                 elem_id="length",

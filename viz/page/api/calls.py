@@ -87,7 +87,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         Returns:
             Model, dtype, and for each method the text of its answer, its correctness, tokens and times.
         """
-        form = _form(settings, question, documents, methods, max_new_tokens, instruction)
+        form = _form(question, documents, methods, max_new_tokens, instruction)
         report = partial(compared, accepted=tuple(answers or ()))
         run = {"form": form, "settings": settings, "trace": False}
         return _answer(sources, Job("api compare", form.methods, prepare_answers, run), report)
@@ -120,7 +120,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             For each method the distinct answers, the number of correct orders, the maximum logit difference
             and bitwise identity; and each order with the answer of every method.
         """
-        form = _form(settings, question, documents, methods, max_new_tokens, instruction)
+        form = _form(question, documents, methods, max_new_tokens, instruction)
         run = {"form": form, "settings": settings, "trace": False}
         run |= {"count": orders, "seed": seed, "controls": False}
         report = partial(shuffled, accepted=tuple(answers or ()))
@@ -149,7 +149,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             methods without ranking) and attention share, over all layers and heads; with arrays, also
             `starts` and `importance` [layer][head][document] and `attention` [layer][head][segment].
         """
-        form = _form(settings, question, documents, methods, max_new_tokens, instruction)
+        form = _form(question, documents, methods, max_new_tokens, instruction)
         report, run = partial(traced, arrays=arrays), {"form": form, "settings": settings}
         return _answer(sources, Job("api trace", form.methods, prepare_answers, run), report)
 
@@ -173,7 +173,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         Returns:
             A summary of all methods and orders, paired over the same examples, and every record.
         """
-        data = _data_set(reader, rows, settings)
+        data = _data_set(reader, rows)
         with _argument("methods"):
             chosen = tuple(method.name for method in measured_methods(methods))
         request = MeasureRequest(
@@ -224,7 +224,6 @@ def _argument(name: str) -> Iterator[None]:
 
 
 def _form(
-    settings: HostSettings,
     question: str,
     documents: list[Document],
     methods: list[str] | None,
@@ -244,21 +243,19 @@ def _form(
     with _argument("methods"):
         chosen = tuple(method.name for method in get_methods(methods or None))
     with _argument("max_new_tokens"):
-        check_answer_length(max_new_tokens, settings)
+        check_answer_length(max_new_tokens)
     entries = entries_from([(document.title, document.text) for document in documents])
     return Form(USUAL_TASK, question, instruction, chosen, max_new_tokens, entries)
 
 
-def _data_set(reader: FileReader, rows: list[dict[str, Any]], settings: HostSettings) -> DataSet:
+def _data_set(reader: FileReader, rows: list[dict[str, Any]]) -> DataSet:
     """Parse the rows like those of a file. Raises gr.Error that names the line, from 1."""
     try:
-        check_rows(len(rows), settings)
+        check_rows(len(rows))
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "rows.jsonl")
             file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-            return without_progress(
-                read_uploaded(reader, file, max_documents=settings.max_documents, say=str)
-            )
+            return without_progress(read_uploaded(reader, file, say=str))
     except Exception as error:
         raise gr.Error(explain(error), print_exception=False) from error
 

@@ -13,6 +13,8 @@ from viz.page.common.disk import FULL, is_disk_full
 log = logging.getLogger(__name__)
 
 MAX_DOCUMENTS = 20  # documents of a request or of a row of a dataset
+MAX_ANSWER_TOKENS = 500  # new tokens of an answer
+MAX_ORDERS = 120  # document orders of a request: all orders of five documents
 MAX_ROWS = 200  # examples of a dataset
 MAX_UPLOAD_MB = 10  # size of an uploaded file in megabytes; app.py passes it to gradio
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
@@ -13,7 +13,6 @@ from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 from pine_engine.input_validation import describe
 from pine_engine.models.dtypes import RequestedDtype
 from pine_engine.server.web import Network
-from viz.page.common.failures import MAX_DOCUMENTS, MAX_ROWS
 
 MAX_COUNT = 1_000_000  # upper limit of counts that reserve no memory
 MAX_SECONDS = 604_800  # upper limit of times: a week, in seconds
@@ -66,11 +65,6 @@ class HostSettings(BaseSettings):
         cli_implicit_flags=True,
         cli_hide_none_type=True,
     )
-
-    max_documents: ClassVar[int] = MAX_DOCUMENTS  # per request, and per row of an uploaded dataset
-    max_new_tokens: ClassVar[int] = 500  # per answer
-    max_orders: ClassVar[int] = 120  # per request: all orders of five documents
-    max_rows: ClassVar[int] = MAX_ROWS  # per evaluation
 
     model: str | None = Field(
         default=None, description="Hub id, folder or GGUF file. Default: the embedded model."

@@ -12,7 +12,7 @@ from pine_engine.evaluation.document_orders import ORDERS, check_orders
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.settings import choose, max_visited
 from pine_engine.prompts.tasks import TASKS, Task
-from viz.page.common.failures import MAX_ROWS
+from viz.page.common.failures import MAX_DOCUMENTS, MAX_ORDERS, MAX_ROWS
 from viz.page.common.theme import ASSETS
 from viz.page.files.reading_files import FileReader
 
@@ -63,10 +63,10 @@ def read_set(file: Path) -> DataSet:
 
 
 def read_uploaded(
-    reader: FileReader, file: Path, *, max_documents: int, say: Callable[[str], Update]
+    reader: FileReader, file: Path, *, say: Callable[[str], Update]
 ) -> Generator[Update, None, DataSet]:
-    """Parse an uploaded file, with at most `max_documents` per row, in a subprocess; see FileReader.read."""
-    arguments = (file, MAX_ROWS, None, max_documents)
+    """Parse an uploaded file, in a subprocess; see FileReader.read."""
+    arguments = (file, MAX_ROWS, None, MAX_DOCUMENTS)
     examples = yield from reader.read(read_examples, *arguments, what="read rows", files=[file], say=say)
     return _data_set(file, examples)
 
@@ -92,7 +92,7 @@ def orders_for(rows: DataSet) -> list[str]:
     return fitting
 
 
-def wrapped_for(rows: DataSet, offered: Iterable[MeasuredMethod], max_orders: int) -> list[str]:
+def wrapped_for(rows: DataSet, offered: Iterable[MeasuredMethod]) -> list[str]:
     """Return the wrapped methods that apply to at least one example within the limit of orders."""
     fitting = []
     for method in offered:
@@ -100,7 +100,7 @@ def wrapped_for(rows: DataSet, offered: Iterable[MeasuredMethod], max_orders: in
             choose(rows.examples, methods=[method.name])
         except InputError:
             continue
-        if max_visited(method, rows.examples) <= max_orders:
+        if max_visited(method, rows.examples) <= MAX_ORDERS:
             fitting.append(method.name)
     return fitting
 

@@ -8,7 +8,7 @@ from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example
 from pine_engine.prompts.layout import TokenLayout
 from viz.drawing.identity import document_letter
-from viz.page.common.failures import check_limit
+from viz.page.common.failures import MAX_ANSWER_TOKENS, MAX_DOCUMENTS, MAX_ORDERS, MAX_ROWS, check_limit
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import built_in_choices, read_built_in
 from viz.page.form.documents import capital
@@ -28,12 +28,12 @@ def check_form(form: Form, settings: HostSettings) -> None:
     if settings.read_only:
         check_shipped(form)
     nouns = form.row.nouns
-    check_limit(f"Too many {nouns.documents}", len(form.entries), settings.max_documents, "Remove some.")
+    check_limit(f"Too many {nouns.documents}", len(form.entries), MAX_DOCUMENTS, "Remove some.")
     texts = {nouns.named(document_letter(entry.letter)): entry.text + entry.title for entry in form.entries}
     for name, text in (texts | {nouns.question: form.question, "instruction": form.instruction}).items():
         problem = f"{capital(name)} too long"
         check_limit(problem, len(text), MAX_TEXT_CHARACTERS, "Shorten it.", unit=" characters")
-    check_answer_length(form.max_new_tokens, settings)
+    check_answer_length(form.max_new_tokens)
 
 
 def form_layout(form: Form, engine: "pine.Engine", settings: HostSettings = DEFAULTS) -> TokenLayout:
@@ -50,10 +50,9 @@ def form_layout(form: Form, engine: "pine.Engine", settings: HostSettings = DEFA
     return layout.reorder(form.order)
 
 
-def check_answer_length(max_new_tokens: int, settings: HostSettings) -> None:
-    """Raise InputError for more new tokens than the host allows."""
-    advice = "Choose a smaller value."
-    check_limit("Max new tokens too high", max_new_tokens, settings.max_new_tokens, advice)
+def check_answer_length(max_new_tokens: int) -> None:
+    """Raise InputError for too many new tokens."""
+    check_limit("Max new tokens too high", max_new_tokens, MAX_ANSWER_TOKENS, "Choose a smaller value.")
 
 
 def too_long(prompt_tokens: int, settings: HostSettings) -> str | None:
@@ -64,15 +63,15 @@ def too_long(prompt_tokens: int, settings: HostSettings) -> str | None:
     return f"Prompt too long: {prompt_tokens:,} tokens (limit: {most:,}). Shorten or remove documents."
 
 
-def check_orders(count: int, settings: HostSettings) -> None:
-    """Raise InputError for more document orders than the host allows."""
-    check_limit("Too many orders", count, settings.max_orders, "Choose fewer orders or remove documents.")
+def check_orders(count: int) -> None:
+    """Raise InputError for too many document orders."""
+    check_limit("Too many orders", count, MAX_ORDERS, "Choose fewer orders or remove documents.")
 
 
-def check_rows(count: int, settings: HostSettings) -> None:
-    """Raise InputError for more examples than the host allows."""
+def check_rows(count: int) -> None:
+    """Raise InputError for too many examples."""
     advice = "Upload fewer, or run `python -m pine_engine evaluate` locally."
-    check_limit("Dataset too large", count, settings.max_rows, advice, unit=" examples")
+    check_limit("Dataset too large", count, MAX_ROWS, advice, unit=" examples")
 
 
 # Read-only pages

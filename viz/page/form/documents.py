@@ -73,10 +73,10 @@ def read_entries(sent: str) -> Entries:
         raise InputError(f"Invalid documents: {first_problem(error)}.") from error
 
 
-def room_beside(entries: Entries, most: int) -> int:
+def room_beside(entries: Entries) -> int:
     """Return the number of documents that can be added; new ones replace empty ones."""
     filled = sum(bool(entry.title.strip() or entry.text.strip()) for entry in entries)
-    return max(0, most - filled)
+    return max(0, MAX_DOCUMENTS - filled)
 
 
 # Pasted texts
@@ -103,16 +103,16 @@ def split_pasted(text: str) -> list[Document]:
     return documents
 
 
-def pasted_sentence(count: int, room: int, most: int) -> str:
+def pasted_sentence(count: int, room: int) -> str:
     """Describe the number of documents added, and of those that did not fit."""
     added = min(count, room)
     sentence = f"Added {added} document{'s' if added != 1 else ''}."
     if count > room:
-        sentence += f" {count - room} not added: at most {most} documents are allowed."
+        sentence += f" {count - room} not added: at most {MAX_DOCUMENTS} documents are allowed."
     return sentence
 
 
-def read_problem(text: str, most: int = MAX_DOCUMENTS) -> DataRow:
+def read_problem(text: str) -> DataRow:
     """Split a pasted math problem into instruction, conditions and question.
 
     Two lines of ---, before and after the conditions, override the split by wording. Raises InputError if the
@@ -124,7 +124,7 @@ def read_problem(text: str, most: int = MAX_DOCUMENTS) -> DataRow:
     problem = Premises(parts[0], split_sentences(parts[1]), parts[2]) if is_marked else split_problem(text)
     if not problem.premises:
         raise InputError("No conditions found. Put a line of --- before and after those of the problem.")
-    check_limit("Too many conditions", len(problem.premises), most, "Shorten the problem.")
+    check_limit("Too many conditions", len(problem.premises), MAX_DOCUMENTS, "Shorten the problem.")
     row = problem.row("problem")
     if not row.question:
         raise InputError("No text left for the question. Put it after the conditions.")

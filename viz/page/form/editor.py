@@ -69,10 +69,11 @@ def question_words(nouns: Nouns) -> dict[str, Any]:
     }
 
 
-def limits_html(most: int) -> str:
+def limits_html() -> str:
     """Render the accepted types and limits."""
     kinds = ", ".join(ending[1:] for ending in ENDINGS)
-    return f'<p class="page-caption">{kinds}, up to {MAX_UPLOAD_MB} MB each, {most} documents in total.</p>'
+    limits = f"up to {MAX_UPLOAD_MB} MB each, {MAX_DOCUMENTS} documents in total"
+    return f'<p class="page-caption">{kinds}, {limits}.</p>'
 
 
 def append_documents(documents: Sequence[Document], *, replaces: bool) -> Any:
@@ -84,7 +85,7 @@ def append_documents(documents: Sequence[Document], *, replaces: bool) -> Any:
     return gr.update(appended={"at": monotonic_ns(), "documents": appended, "replaces": replaces})
 
 
-def build_cards(entries: Entries, nouns: Nouns, most: int) -> gr.HTML:
+def build_cards(entries: Entries, nouns: Nouns) -> gr.HTML:
     """Build the cards of these entries."""
     return gr.HTML(
         entries_json(entries),
@@ -95,7 +96,7 @@ def build_cards(entries: Entries, nouns: Nouns, most: int) -> gr.HTML:
         badges=[str(segment_badge(document_segment(letter))) for letter in range(MAX_DOCUMENTS)],
         counts=[],
         appended=None,
-        most=most,
+        most=MAX_DOCUMENTS,
         locked=False,
         **words(nouns),
     )
@@ -103,7 +104,7 @@ def build_cards(entries: Entries, nouns: Nouns, most: int) -> gr.HTML:
 
 @dataclass(frozen=True)
 class Editor:
-    """Widgets of the documents editor, and the maximum number of documents.
+    """Widgets of the documents editor.
 
     The value of `cards`, of all documents in slot order, is parsed by `read_entries`. assets/documents.js
     edits them in the browser without requests to the server. The event `input` reports each edit and each
@@ -112,7 +113,6 @@ class Editor:
     """
 
     cards: gr.HTML
-    most: int
     files: gr.UploadButton
     pasted: gr.Textbox
     paste: gr.Button
@@ -121,7 +121,7 @@ class Editor:
     uploaded: gr.State  # documents of the uploaded files, and a sentence
 
 
-def build_editor(cards: gr.HTML, task: str, most: int) -> Editor:
+def build_editor(cards: gr.HTML, task: str) -> Editor:
     """Build the ways to add several documents at once to the cards."""
     with gr.Row(elem_classes="page-row page-files"):
         files = gr.UploadButton(
@@ -132,7 +132,7 @@ def build_editor(cards: gr.HTML, task: str, most: int) -> Editor:
             min_width=90,
             elem_id="add-files",
         )
-        gr.HTML(limits_html(most), elem_classes="page-limits")
+        gr.HTML(limits_html(), elem_classes="page-limits")
     with gr.Accordion("Paste multiple documents", open=False, elem_id="paste-panel"):
         pasted = gr.Textbox(
             info="Separate documents with a blank line or ---. Start a title line with #.",
@@ -148,7 +148,7 @@ def build_editor(cards: gr.HTML, task: str, most: int) -> Editor:
                 "Split a math problem", size="sm", visible=TASKS[task].splits, elem_id="split-problem"
             )
     message = gr.HTML("", elem_id="documents-message", elem_classes="page-message")
-    return Editor(cards, most, files, pasted, paste, split, message, gr.State(()))
+    return Editor(cards, files, pasted, paste, split, message, gr.State(()))
 
 
 def bind_editor(
@@ -188,8 +188,8 @@ def paste(editor: Editor, text: str | None, documents: str) -> Updates:
         return {editor.message: notice(explain(error), kind="error")}
     entries = read_entries(documents)
     replaces = are_of_example(entries)
-    room = room_beside(() if replaces else entries, editor.most)
-    sentence = pasted_sentence(len(pasted), room, editor.most) + REPLACED * replaces
+    room = room_beside(() if replaces else entries)
+    sentence = pasted_sentence(len(pasted), room) + REPLACED * replaces
     emptied = {editor.pasted: ""} if room else {}
     appended = append_documents(pasted[:room], replaces=replaces)
     return {editor.cards: appended, editor.message: notice(sentence)} | emptied
@@ -198,7 +198,7 @@ def paste(editor: Editor, text: str | None, documents: str) -> Updates:
 def split_pasted_problem(editor: Editor, text: str | None) -> tuple[Any, ...]:
     """Fill the form with the parts of a pasted math problem: documents, instruction and question."""
     try:
-        row = read_problem(text or "", editor.most)
+        row = read_problem(text or "")
     except InputError as error:
         return gr.skip(), notice(explain(error), kind="error"), gr.skip(), gr.skip(), gr.skip()
     count = len(row.documents)
@@ -216,7 +216,7 @@ def upload(editor: Editor, reader: FileReader, files: list[str] | None) -> Gener
         documents = yield from reader.read(
             read_documents,
             paths,
-            editor.most + 1,  # one more than there is room for says enough
+            MAX_DOCUMENTS + 1,  # one more than there is room for says enough
             what="read documents",
             files=paths,
             say=lambda sentence: {editor.message: notice(sentence)},
@@ -237,7 +237,7 @@ def put(editor: Editor, added: tuple[Any, ...], documents: str) -> Any:
     entries = read_entries(documents)
     replaces = are_of_example(entries)
     try:
-        check_room(() if replaces else entries, new, editor.most)
+        check_room(() if replaces else entries, new)
     except InputError as error:
         return {editor.message: notice(explain(error), kind="error"), editor.uploaded: ()}
     return {
@@ -247,12 +247,12 @@ def put(editor: Editor, added: tuple[Any, ...], documents: str) -> Any:
     }
 
 
-def check_room(entries: Entries, documents: Sequence[Document], most: int = MAX_DOCUMENTS) -> None:
+def check_room(entries: Entries, documents: Sequence[Document]) -> None:
     """Raise InputError if these documents exceed the number or length that the page allows."""
-    room = room_beside(entries, most)
+    room = room_beside(entries)
     if len(documents) > room:
         raise InputError(
-            f"Too many documents in the files: {room} of {most} slots are free. Nothing was added. "
+            f"Too many documents in the files: {room} of {MAX_DOCUMENTS} slots are free. Nothing was added. "
             "Upload fewer files or remove documents."
         )
     check_size((*entries, *(Entry(0, document.title, document.text) for document in documents)))

@@ -66,22 +66,22 @@ def build_wrapped(elem_id: str, names: Sequence[str]) -> gr.Dropdown:
 # Orders
 
 
-def tries_all(num_documents: int, most: int) -> bool:
+def tries_all(num_documents: int) -> bool:
     """Check whether all orders are run."""
-    return num_documents <= ALL_ORDERS_UP_TO and math.factorial(num_documents) <= most
+    return num_documents <= ALL_ORDERS_UP_TO
 
 
-def number_of_orders(num_documents: int, count: int, most: int) -> int:
+def number_of_orders(num_documents: int, count: int) -> int:
     """Return the number of orders to run, for a sample of `count`."""
-    return math.factorial(num_documents) if tries_all(num_documents, most) else count
+    return math.factorial(num_documents) if tries_all(num_documents) else count
 
 
-def orders_label(num_documents: int, count: int, most: int) -> str:
+def orders_label(num_documents: int, count: int) -> str:
     """Return the label of the button that runs the orders."""
-    orders = number_of_orders(num_documents, count, most)
+    orders = number_of_orders(num_documents, count)
     if num_documents < 2:
         return "Run all orders"
-    return f"Run all {orders} orders" if tries_all(num_documents, most) else f"Run {orders} orders"
+    return f"Run all {orders} orders" if tries_all(num_documents) else f"Run {orders} orders"
 
 
 def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
     return (*methods, *(name for name in controls if name not in methods))
 
 
-def build_orders(num_documents: int, max_orders: int) -> tuple[gr.Row, gr.Slider, gr.Number, gr.Checkbox]:
+def build_orders(num_documents: int) -> tuple[gr.Row, gr.Slider, gr.Number, gr.Checkbox]:
     """Build sample (hidden where all orders are run), number of orders, seed and controls."""
     with gr.Row(elem_classes="page-row"):
         controls = gr.Checkbox(
@@ -105,11 +105,11 @@ def build_orders(num_documents: int, max_orders: int) -> tuple[gr.Row, gr.Slider
             container=False,
             min_width=220,
         )
-        with gr.Row(visible=not tries_all(num_documents, max_orders), elem_classes="page-row") as sample:
+        with gr.Row(visible=not tries_all(num_documents), elem_classes="page-row") as sample:
             count = gr.Slider(
                 2,
-                min(SAMPLED_AT_MOST, max_orders),
-                value=min(DEFAULT_ORDERS, max_orders),
+                SAMPLED_AT_MOST,
+                value=DEFAULT_ORDERS,
                 step=1,
                 label="Number of orders",
                 elem_id="orders",

@@ -65,7 +65,7 @@ def test_empty_lines_accept_nothing() -> None:
 def page() -> Workspace:
     def build() -> Workspace:
         with gr.Blocks():
-            return Workspace(load_examples())
+            return Workspace()
 
     return built(build)
 

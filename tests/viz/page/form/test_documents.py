@@ -6,6 +6,7 @@ from hypothesis import given, strategies as st
 from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import TASKS
+from viz.page.common.failures import MAX_DOCUMENTS
 from viz.page.form.documents import (
     Entry,
     entries_from,
@@ -111,10 +112,13 @@ def test_problem_without_valid_parts_raises(problem: str, sentence: str) -> None
 
 
 def test_there_is_room_for_as_many_documents_as_are_allowed() -> None:
-    three = entries_from([("", "a")] * 3)
-    assert [room_beside(three, most) for most in (2, 3, 4)] == [0, 0, 1]
-    assert room_beside((*three, Entry(3, " ", "\n")), 4) == 1
-    assert pasted_sentence(2, 1, 4) == "Added 1 document. 1 not added: at most 4 documents are allowed."
+    most = entries_from([("", "a")] * MAX_DOCUMENTS)
+    assert (room_beside(most), room_beside(most[1:]), room_beside((*most[1:], Entry(0, " ", "\n")))) == (
+        0,
+        1,
+        1,
+    )
+    assert pasted_sentence(2, 1) == "Added 1 document. 1 not added: at most 20 documents are allowed."
 
 
 def test_uploads_beyond_the_limits_raise() -> None:

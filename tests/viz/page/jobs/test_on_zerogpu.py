@@ -93,7 +93,7 @@ def texts(report: dict[str, Any]) -> list[tuple[str, str, int]]:
 
 
 def test_api_results_match_other_hosts(app: ServedApp, client: Client, engine: Engine) -> None:
-    form = _form(DEFAULTS, QUESTION, as_documents(DOCUMENTS), METHODS, 4, "")
+    form = _form(QUESTION, as_documents(DOCUMENTS), METHODS, 4, "")
     answers = client.predict(**ARGUMENTS, api_name="/compare")
     *_, run = views_of(prepare_answers, engine, form, DEFAULTS, trace=False)
     expected = compared(run, ())

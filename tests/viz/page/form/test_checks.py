@@ -1,4 +1,4 @@
-"""The read-only page: its examples run, in any order and number of documents, and nothing else does."""
+"""Limits of the host, in forms, evaluations, calls and widgets; a read-only page runs its examples only."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,29 +13,132 @@ from gradio.state_holder import SessionState
 from app import build_app
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
+from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import TASKS
 from tests.support.running import views_of
-from tests.support.widgets import built
+from tests.support.widgets import built, whole_page
+from viz.page.answers import answering
 from viz.page.answers.answering import prepare_answers
+from viz.page.common.failures import MAX_DOCUMENTS
 from viz.page.common.host_settings import HostSettings
-from viz.page.evaluate_job import MeasureRequest
+from viz.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.files.data_sets import OWN, built_in_choices, read_built_in
-from viz.page.form.checks import NOTE, check_rows_shipped, check_shipped
-from viz.page.form.documents import Entry
+from viz.page.form.checks import (
+    MAX_TEXT_CHARACTERS,
+    NOTE,
+    check_rows_shipped,
+    check_shipped,
+    form_layout,
+)
+from viz.page.form.documents import Entry, entries_from, entries_json
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
+from viz.page.form.options import number_of_orders, tries_all
 from viz.page.internals import View
 from viz.page.jobs.loading import EngineSource
 from viz.page.position_sweep_job import prepare_sweep
 from viz.page.session import session_of, to_code
+from viz.page.shuffle_job import orders_for
 
+TEXTS = ["red cat", "green hat", "white mat"]
 READ_ONLY = HostSettings(read_only=True)
 EXAMPLES = load_examples()
 SHORT = EXAMPLES[0]
 
 
-def form(example: FormExample = SHORT, **changes: Any) -> Form:
+def form(texts: list[str] = TEXTS, *, question: str = "Which is green?", max_new_tokens: int = 3) -> Form:
+    entries = entries_from([("", text) for text in texts])
+    return Form("retrieval_qa", question, "Answer.", ("pine",), max_new_tokens, entries)
+
+
+def example_form(example: FormExample = SHORT, **changes: Any) -> Form:
     return replace(example.form(["pine"], 8), **changes)
+
+
+# Limits
+
+TOO_MUCH = [
+    (form(["a"] * 21), "Too many documents: 21 .limit: 20."),
+    (form(max_new_tokens=501), "Max new tokens too high: 501 .limit: 500."),
+    (form([*TEXTS[:2], "a" * 1000]), "tokens .limit: 900."),
+    (form([*TEXTS[:2], "a" * (MAX_TEXT_CHARACTERS + 1)]), "Document C too long: 200,001 characters"),
+    (form(question="a" * (MAX_TEXT_CHARACTERS + 1)), "Question too long: 200,001 characters"),
+]
+
+
+@pytest.mark.parametrize(("large_form", "sentence"), TOO_MUCH)
+def test_form_beyond_a_limit_raises(large_form: Form, sentence: str, engine: Engine) -> None:
+    with pytest.raises(InputError, match=sentence):
+        form_layout(large_form, engine, HostSettings(max_prompt_tokens=900))
+
+
+def test_number_of_orders_is_limited() -> None:
+    assert len(orders_for(3, 200, 0)) == 6 and len(orders_for(5, 120, 0)) == 120
+    with pytest.raises(InputError, match="Too many orders: 121 .limit: 120."):
+        orders_for(5, 121, 0)
+    assert tries_all(4) and not tries_all(5)
+    assert (number_of_orders(3, 2), number_of_orders(5, 2)) == (6, 2)
+
+
+def measured(**changes: Any) -> MeasureRequest:
+    values: dict[str, Any] = {"orders": ("as-is",), "limit": 2, "max_new_tokens": 3} | changes
+    rows = read_built_in("retrieval_qa")
+    rows = replace(rows, examples=rows.examples * 50)
+    return MeasureRequest(rows=rows, methods=("pine",), generate=True, logprobs=False, **values)
+
+
+@pytest.mark.parametrize(
+    ("large_request", "sentence"),
+    [
+        (measured(limit=201), "Dataset too large: 201 examples .limit: 200."),
+        (measured(max_new_tokens=501), "Max new tokens too high: 501 .limit: 500."),
+        (
+            measured(orders=tuple(f"shuffled:{seed}" for seed in range(121))),
+            "Too many orders: 121 .limit: 120.",
+        ),
+    ],
+)
+def test_evaluation_beyond_a_limit_raises(
+    large_request: MeasureRequest, sentence: str, engine: Engine
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        next(measure_rows(engine, large_request))
+
+
+def test_example_with_too_long_prompt_is_named(engine: Engine) -> None:
+    request = measured()
+    with pytest.raises(InputError, match=f"Example {request.examples[0].id}: Prompt too long: .*limit: 10."):
+        list(measure_rows(engine, request, HostSettings(max_prompt_tokens=10)))
+
+
+def test_paste_and_upload_keep_the_limit_of_documents() -> None:
+    events: dict[str, Any] = {str(event.name): event.fn for event in whole_page().fns.values()}
+    one_free, new = entries_json(form(["a"] * (MAX_DOCUMENTS - 1)).entries), (Document("x"),)
+
+    def num_appended(updates: dict[gr.Component, Any]) -> int:
+        shown = {widget.elem_id: update for widget, update in updates.items()}
+        return len(shown["documents"]["appended"]["documents"]) if "documents" in shown else 0
+
+    assert num_appended(events["paste"]("red\n---\nblue", one_free)) == 1
+    assert num_appended(events["put"]((new, ""), one_free)) == 1
+    assert num_appended(events["put"]((new * 2, ""), one_free)) == 0
+    example = entries_json(SHORT.form(()).entries[::-1])
+    for name, value in (("paste", "red\n---\nblue"), ("put", (new * 2, ""))):
+        updates = {block.elem_id: update for block, update in events[name](value, example).items()}
+        appended = updates["documents"]["appended"]
+        assert appended["replaces"] and len(appended["documents"]) == 2, "none is added beside an example's"
+        assert "Removed those of the example." in updates["documents-message"]
+
+
+def test_api_call_has_the_time_limit(source: EngineSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "REDRAW_S", 0.0)
+    hurried = built(lambda: build_app(source, settings=HostSettings(max_seconds=1e-9)))
+    compare: Any = next(event.fn for event in hurried.fns.values() if event.api_name == "compare")
+    with pytest.raises(gr.Error, match="Timeout: the run exceeded 1e-09 s"):
+        compare("Which?", TEXTS, ["pine"], 3)
+
+
+# Read-only pages
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +148,7 @@ def page(source: EngineSource) -> gr.Blocks:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_every_example_can_be_run(example: FormExample) -> None:
-    request = form(example)
+    request = example_form(example)
     for allowed in (
         request,
         replace(request, entries=request.entries[::-1]),
@@ -57,13 +160,15 @@ def test_every_example_can_be_run(example: FormExample) -> None:
 
 
 OTHERS = [
-    form(question=f"{SHORT.question} And who else?"),
-    form(instruction="Say something bad."),
-    form(task="kv_retrieval"),
-    form(entries=(*form().entries[:2], Entry(2, "", "a text of my own"))),
-    form(entries=(*form().entries[:2], replace(form().entries[2], title="a title of my own"))),
-    form(entries=(*form().entries, form().entries[0])),
-    form(EXAMPLES[1], question=SHORT.question),
+    example_form(question=f"{SHORT.question} And who else?"),
+    example_form(instruction="Say something bad."),
+    example_form(task="kv_retrieval"),
+    example_form(entries=(*example_form().entries[:2], Entry(2, "", "a text of my own"))),
+    example_form(
+        entries=(*example_form().entries[:2], replace(example_form().entries[2], title="a title of my own"))
+    ),
+    example_form(entries=(*example_form().entries, example_form().entries[0])),
+    example_form(EXAMPLES[1], question=SHORT.question),
 ]
 
 
@@ -74,7 +179,7 @@ def test_other_form_raises(other: Form, engine: Engine) -> None:
 
 
 def test_target_answer_must_be_of_the_example(engine: Engine) -> None:
-    request = form(methods=("vanilla", "nia"))
+    request = example_form(methods=("vanilla", "nia"))
     with pytest.raises(InputError, match="Demo mode"):
         next(
             views_of(
@@ -116,7 +221,7 @@ def test_api_calls_accept_examples_only(page: gr.Blocks) -> None:
 
 def test_link_with_other_contents_is_rejected(page: gr.Blocks) -> None:
     restore = call(page, "restore")
-    codes = [to_code(session_of(request, accepted="")) for request in (form(), OTHERS[0])]
+    codes = [to_code(session_of(request, accepted="")) for request in (example_form(), OTHERS[0])]
     record = [str(restore(code, "", View())) for code in codes]
     assert "Loaded from a link." in record[0] and NOTE not in record[0]
     assert NOTE in record[1] and "And who else?" not in record[1]
