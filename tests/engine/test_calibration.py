@@ -150,7 +150,7 @@ def test_token_weights_are_those_of_the_documents(model: Any) -> None:
     )
 
 
-def test_dummy_keeps_what_all_documents_share() -> None:
+def test_dummy_keeps_tokens_that_all_documents_share() -> None:
     assert dummy_document(((1, 2, 3, 9), (1, 2, 4, 9), (1, 2, 9)), (7,)) == (1, 2, 7, 9)
     assert dummy_document(((1, 2), (1, 2)), (7,)) == (1, 2, 7)
     assert dummy_document(((1, 2), (3, 4)), (7,)) == (7,)

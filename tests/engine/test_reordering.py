@@ -60,7 +60,7 @@ def test_likelihood_puts_the_most_likely_question_last(engine: Engine) -> None:
     assert [means[index] for index in order] == pytest.approx(sorted(means), abs=1e-9)
 
 
-def test_token_ranges_are_refused_where_tokens_change_places(engine: Engine) -> None:
+def test_token_ranges_are_refused_for_reordering_and_merging_methods(engine: Engine) -> None:
     config = TraceConfig((TokenRange(0, 0, 0, 3),))
     for name in ("attention_sorting", "nbce"):
         with pytest.raises(InputError, check=has_field("trace")):

@@ -241,7 +241,7 @@ def test_methods_are_compared_example_by_example(order: list[int]) -> None:
     assert spread.mean == pytest.approx(-95)
 
 
-def test_times_are_compared_where_both_were_computed() -> None:
+def test_times_are_compared_for_orders_computed_under_both_methods() -> None:
     """Vanilla takes 2 s in each order; PINE 6 s in the first, and its second is taken from the first."""
     records = [
         swept(f"q-{index}", method, slot, k=2, score=None if method == "pride:vanilla" else 1.0,

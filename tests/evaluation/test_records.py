@@ -38,7 +38,7 @@ def write(folder: Path, *records: Record, shard: int = 0) -> None:
             append(one)
 
 
-def test_read_records_returns_what_was_written(run: Path) -> None:
+def test_read_records_returns_written_records(run: Path) -> None:
     full = record(
         gold_slot=1, answers=("Zürich\u2028",), text='line\n"two" 🌲', parsed=None, score=0.5,
         answer_logprob=float("-inf"), choice_logprobs={"[[A]]": -1.25, "[[B]]": float("-inf")},
