@@ -41,7 +41,7 @@ JOBS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture(params=first_daily([torch.float32, torch.bfloat16]), ids=str)
+@pytest.fixture(scope="module", params=first_daily([torch.float32, torch.bfloat16]), ids=str)
 def engine(tiny_llama: TinyLlama, request: pytest.FixtureRequest) -> Iterator[Engine]:
     with torch_num_threads(2):
         model = tiny_llama(head_dim=32, layers=3, dtype=request.param)
@@ -128,9 +128,8 @@ def test_runs_with_equal_documents_share_their_prefill(engine: Engine) -> None:
     changed = TokenLayout((8, 3), (*documents[:2], documents[2][:-1]), (61, 9, 63))
     single = TokenLayout((8, 3), documents, (9,))
     options: dict[str, Any] = {**KEPT, "max_new_tokens": 2}
-    jobs: list[dict[str, Any]] = [
-        {"prompt": prompt, "methods": "all"} for prompt in (*layouts, changed, single)
-    ]
+    jobs: list[dict[str, Any]] = [{"prompt": prompt, "methods": "all"} for prompt in layouts]
+    jobs += [{"prompt": prompt, "methods": FOUR} for prompt in (changed, single)]
     # The prefix that vanilla or PINE reuses depends on the methods before it.
     jobs += [
         {"prompt": prompt, "methods": methods}
@@ -251,7 +250,7 @@ def test_error_of_shared_step_does_not_reach_others(engine: Engine, monkeypatch:
             check_identical(outcome.result(), expected)
 
 
-@pytest.mark.parametrize("name", by_tier(["llama3", "falcon", "mixtral", "gemma2"]))
+@pytest.mark.parametrize("name", by_tier(["llama3", "mixtral", "gemma2"]))
 def test_short_run_ends_within_long_prefill(name: str) -> None:
     with torch_num_threads(2):
         engine = Engine(make(FAMILIES[name].kind, **FAMILIES[name].options), stop_token_ids=())
