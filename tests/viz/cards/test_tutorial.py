@@ -3,7 +3,6 @@
 import json
 
 import plotly.graph_objects as go
-import pytest
 
 import viz.figures.frame as frame
 from tests.support.viz_reading import Element, read_html
@@ -27,20 +26,17 @@ def test_text_links_terms_and_marks() -> None:
     assert len(first.with_class("pine-tutorial-text")[0].all("p")) == 2
 
 
-@pytest.mark.parametrize("step", cards.CONTENT["steps"], ids=lambda step: step["name"])
-def test_step_of_the_file_is_complete(step: dict[str, str]) -> None:
-    fields = {field: step[field] for field in ("name", "heading", "text", "section", "live")}
-    html = cards.tutorial([cards.Step(**fields)], is_live=True)
-    assert "](" not in html  # every link is rendered
-    assert len(step["text"].split()) <= 90
+def test_steps_of_the_file_are_complete() -> None:
+    for step in cards.CONTENT["steps"]:
+        fields = {field: step[field] for field in ("name", "heading", "text", "section", "live")}
+        assert "](" not in cards.tutorial([cards.Step(**fields)], is_live=True)  # every link is rendered
+        assert len(step["text"].split()) <= 90
 
 
-@pytest.mark.parametrize("is_live", [True, False])
-def test_only_the_page_links_to_its_tabs(is_live: bool) -> None:
-    links = read_html(cards.tutorial(STEPS, is_live=is_live)).all("a")
-    assert [link.attributes["data-live"] for link in links if "data-live" in link.attributes] == (
-        ["Masks"] * 2 if is_live else []
-    )
+def test_only_the_page_links_to_its_tabs() -> None:
+    for is_live, tabs in ((True, ["Masks"] * 2), (False, [])):
+        links = read_html(cards.tutorial(STEPS, is_live=is_live)).all("a")
+        assert [link.attributes["data-live"] for link in links if "data-live" in link.attributes] == tabs
 
 
 def test_saved_tutorial_leads_to_the_paper_only() -> None:

@@ -76,7 +76,7 @@ def test_answers_and_report_are_those_of_the_engine(files: dict[str, bytes], run
     )
 
 
-def test_the_command_computes_the_answers_again(
+def test_command_reproduces_the_answers(
     files: dict[str, bytes], engine: Engine, run: Run, tmp_path: Path
 ) -> None:
     readme = files["README.txt"].decode()
@@ -96,7 +96,7 @@ def test_the_command_computes_the_answers_again(
     }
 
 
-def test_pictures_have_their_numbers_beside_them(files: dict[str, bytes]) -> None:
+def test_charts_have_their_numbers_as_files(files: dict[str, bytes]) -> None:
     page = files["pictures.html"].decode()
     assert 'data-pick="' not in page
     headings = [heading.text for heading in read_html(page).all("h2")]
@@ -112,7 +112,7 @@ def test_pictures_have_their_numbers_beside_them(files: dict[str, bytes]) -> Non
         assert rows[0] == numbers["columns"] and len(rows) == len(numbers["rows"]) + 1
 
 
-def test_the_readme_names_what_is_there_and_nothing_else(files: dict[str, bytes]) -> None:
+def test_readme_lists_the_files_of_the_zip(files: dict[str, bytes]) -> None:
     readme = files["README.txt"].decode()
     for fact in ("tiny", "float32", "2026-03-01", "Vanilla, PCW, PINE", "3, as C A B"):
         assert fact in readme

@@ -38,9 +38,8 @@ def form(count: int = 3, methods: tuple[str, ...] = ("vanilla", "nia", "pine")) 
     return Form("retrieval_qa", "Which is green?", "Answer.", methods, 5, entries)
 
 
-@pytest.mark.parametrize("count", [2, 3, 5])
-@pytest.mark.parametrize("controls", [False, True])
-def test_the_estimate_is_of_the_work_that_is_planned(count: int, controls: bool, engine: Engine) -> None:
+@pytest.mark.parametrize(("count", "controls"), [(3, False), (5, True)])
+def test_estimate_equals_planned_work(count: int, controls: bool, engine: Engine) -> None:
     request = form(count)
     tokens = form_layout(request, engine).num_tokens
     one, shuffled, moved = planned_jobs(request, tokens, orders=6, controls=controls)
@@ -52,7 +51,7 @@ def test_the_estimate_is_of_the_work_that_is_planned(count: int, controls: bool,
     assert prepare_sweep(engine, request, document=0, answer="").work.new_tokens == request.max_new_tokens
 
 
-def test_a_measurement_is_estimated_from_its_first_rows(engine: Engine) -> None:
+def test_evaluation_is_estimated_from_its_first_rows(engine: Engine) -> None:
     rows = read_built_in("retrieval_qa")
     assert len(rows.examples) == 6
     request = MeasureRequest(rows, 6, ("vanilla", "pine"), ("gold-all",), True, False, 5)
@@ -133,7 +132,7 @@ def test_estimate_shows_work_first_and_time_later(page: gr.Blocks, sources: Sour
     assert sources.runs.speed("another").seconds(Work(prompt_tokens=1)) is None
 
 
-def test_a_form_that_cannot_be_run_disables_its_buttons_and_states_why(page: gr.Blocks) -> None:
+def test_invalid_form_disables_its_buttons_with_a_reason(page: gr.Blocks) -> None:
     assert states(page, form()) == (True, True, False)
     assert states(page, replace(form(), question=" ")) == (False, False, True)
     assert states(page, replace(form(), entries=form().entries[:1])) == (True, False, True)
@@ -162,12 +161,12 @@ def test_results_of_another_question_are_stale(page: gr.Blocks) -> None:
     assert 'data-click-target="run"' in alone["answers-stale"]
 
 
-def test_remark_of_an_example_is_shown_beside_its_results(page: gr.Blocks) -> None:
+def test_remark_of_an_example_is_shown_with_its_results(page: gr.Blocks) -> None:
     example = next(one for one in load_examples() if one.note)
     assert example.note in counted(page, example.form(DEFAULT_METHODS))["example-note"]
 
 
-def test_one_listener_counts_for_all(page: gr.Blocks) -> None:
+def test_all_changes_share_one_listener(page: gr.Blocks) -> None:
     """Each listener of a field makes typing into it slower."""
     followers = [event for event in page.fns.values() if event.name == "follow_form"]
     assert len(followers) == 1 + 3  # and after each kind of run

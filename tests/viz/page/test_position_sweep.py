@@ -25,7 +25,7 @@ def form(*methods: str) -> Form:
     return form_of(swapped(THREE, 0), methods=methods)
 
 
-def test_a_letter_is_followed_and_every_value_is_the_engines(engine: Engine) -> None:
+def test_sweep_follows_a_document_with_scores_of_the_engine(engine: Engine) -> None:
     request = form("vanilla", "nia", "pine")
     views = list(views_of(prepare_sweep, engine, request, document=0, answer=" so "))
     assert pickle.loads(pickle.dumps(views)) == views  # as on ZeroGPU
@@ -44,7 +44,7 @@ def test_a_letter_is_followed_and_every_value_is_the_engines(engine: Engine) -> 
     assert views[-1].sentence.startswith("Done: 3 slots in ") and "“so”" in views[-1].sentence
 
 
-def test_left_empty_the_answer_is_that_of_pine(engine: Engine) -> None:
+def test_empty_target_answer_is_replaced_by_that_of_pine(engine: Engine) -> None:
     request = form("vanilla", "nia")
     written = (
         engine.run(form_layout(request, engine), methods=["pine"], max_new_tokens=3).answers["pine"].text
@@ -83,7 +83,7 @@ def test_sweep_always_adds_vanilla_and_nia() -> None:
     assert work_sentence(1, ["nia"]) == "Add a document to run a sweep: there is only one slot."
 
 
-def test_the_document_to_move_is_the_one_picked_else_that_with_the_answer_else_the_first() -> None:
+def test_document_to_move_is_the_selected_gold_or_first_one() -> None:
     assert moved_at_first([2, 0, 1], 2, 1) == 2
     assert moved_at_first([2, 0, 1], None, 1) == moved_at_first([2, 0, 1], 7, 1) == 1
     assert moved_at_first([2, 4], None, 1) == moved_at_first([2, 4], None, None) == 2

@@ -46,14 +46,14 @@ def readings(html: str) -> list[str]:
         ("kv_retrieval", ' "4711",\nand more', "4711", "Parsed value: 4711 ✓ correct"),
     ],
 )
-def test_task_reads_and_scores_an_answer(task: str, text: str, accepted: str, reading: str) -> None:
+def test_answer_is_parsed_and_scored_by_its_task(task: str, text: str, accepted: str, reading: str) -> None:
     finished = shown(text, task)
     assert readings(shown_html(finished, accepted_answers(accepted))) == [reading]
     cards = stopped_cards([replace(finished.cards[0], state="writing")])
     assert readings(shown_html(replace(finished, cards=cards), accepted_answers(accepted))) == []
 
 
-def test_empty_lines_accept_nothing() -> None:
+def test_empty_lines_are_no_accepted_answers() -> None:
     assert accepted_answers("  one two \r\n\n \nthree") == ("one two", "three")
     assert accepted_answers(" \n") == accepted_answers("") == accepted_answers(None) == ()
 
@@ -70,7 +70,7 @@ def page() -> Workspace:
     return built(build)
 
 
-def test_a_judge_compares_answers_of_assistants(page: Workspace) -> None:
+def test_judge_task_names_answers_of_assistants(page: Workspace) -> None:
     updates = choosing.renamed(page, "judge_pair", {})
     words = updates[page.editor.cards]["words"]
     assert updates[page.heading]["value"] == "<h3>Answers to compare</h3>"
@@ -85,7 +85,7 @@ def test_another_example_shows_no_status_of_an_earlier_run(page: Workspace) -> N
     assert updates[page.bar.status] == updates[page.shuffle_bar.status] == notice("")
 
 
-def test_a_hidden_title_is_not_read() -> None:
+def test_hidden_title_is_not_used() -> None:
     entry = Entry(0, " Varo ", "red")
     request = Form("retrieval_qa", "q", "", ("pine",), 8, (entry,))
     assert request.title(entry) == "Varo"
@@ -124,7 +124,7 @@ def test_invalid_molecule_shows_text_without_drawing() -> None:
     assert readings(shown_html(shown(" ", "qm9"))) == ["No molecule found in the answer"]
 
 
-def test_without_rdkit_the_card_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_card_without_rdkit_names_its_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rdkit", None)
     monkeypatch.setitem(sys.modules, "rdkit.Chem", None)
     (reading,) = readings(shown_html(shown("CO", "qm9")))
@@ -162,7 +162,7 @@ def test_missing_task_model_fails_with_its_name() -> None:
     assert view == "failed: Model molecules, required for this task, is not available."
 
 
-def test_the_app_brings_the_models_of_all_tasks() -> None:
+def test_app_has_the_models_of_all_tasks() -> None:
     own = app.own_sources("cpu")
     assert set(own) == {row.model for row in TASKS.values() if row.model} == {"molecules"}
     assert (SHIPPED / "molecules" / "model.safetensors").is_file()

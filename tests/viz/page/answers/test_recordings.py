@@ -75,7 +75,7 @@ def assert_close(left: Any, right: Any, name: str = "") -> int:
     return 0
 
 
-def test_a_recording_is_read_back_as_it_was_written(recording: Recording, tmp_path: Path) -> None:
+def test_recording_is_read_back_with_its_precision(recording: Recording, tmp_path: Path) -> None:
     assert list(recording.run.orders) == list(permutations(range(3)))
     assert recording.exchanged.order == (2, 1, 0) and list(recording.exchanged.answer_records) == ["pine"]
     write_recording(recording, tmp_path / "run.npz")
@@ -86,7 +86,7 @@ def test_a_recording_is_read_back_as_it_was_written(recording: Recording, tmp_pa
 # The recording that comes with the app
 
 
-def test_the_tutorial_has_a_small_recording_of_the_embedded_model() -> None:
+def test_tutorial_recording_is_small_and_of_the_embedded_model() -> None:
     assert TUTORIAL_RECORDING.stat().st_size <= MAX_BYTES
     run = tutorial_recording().run
     assert list(run.answer_records) == ["vanilla", "nia", "pcw", "sp", "pine"]
@@ -96,7 +96,7 @@ def test_the_tutorial_has_a_small_recording_of_the_embedded_model() -> None:
     assert [trace.name for trace in attention.data] == ["Vanilla", "PINE"]
 
 
-def test_the_recorded_run_is_of_an_example_that_the_page_has() -> None:
+def test_tutorial_recording_has_the_form_of_its_example() -> None:
     recording = tutorial_recording()
     form = example_form(recording.example)
     assert recording.example == record_command.EXAMPLE
@@ -111,7 +111,7 @@ def test_the_recorded_run_is_of_an_example_that_the_page_has() -> None:
 
 
 @pytest.mark.slow
-def test_the_embedded_model_still_answers_as_recorded(embedded: Engine) -> None:
+def test_embedded_model_answers_as_recorded(embedded: Engine) -> None:
     """If not: make record."""
     run = tutorial_recording().run
     *_, last = views_of(prepare_answers, embedded, example_form(tutorial_recording().example))
@@ -128,14 +128,14 @@ def test_the_embedded_model_still_answers_as_recorded(embedded: Engine) -> None:
 # Answers to the examples
 
 
-def test_every_example_was_recorded_as_it_is_now() -> None:
+def test_recorded_answers_are_of_the_current_examples() -> None:
     for example in EXAMPLES:
         recorded = recorded_answers()[example.name]
         assert recorded.fingerprint == fingerprint(example), "an example was changed: run `make record`"
         assert [answer.method for answer in recorded.answers] == DEFAULT_METHODS
 
 
-def test_the_pictures_are_of_the_answers_on_the_cards() -> None:
+def test_tutorial_recording_has_the_answers_of_the_cards() -> None:
     recording = tutorial_recording()
     assert recording.example == EXAMPLES[0].name
     cards = recorded_of(EXAMPLES[0].form(DEFAULT_METHODS)).cards
@@ -144,7 +144,7 @@ def test_the_pictures_are_of_the_answers_on_the_cards() -> None:
     }
 
 
-def test_what_is_recorded_is_read_back(engine: Engine, tmp_path: Path) -> None:
+def test_recorded_answers_are_read_back(engine: Engine, tmp_path: Path) -> None:
     recorded = record_answers(engine, EXAMPLES[0])
     assert recorded.recorded == "Precomputed with tiny (float32, r7)"
     assert {answer.num_tokens for answer in recorded.answers} == {24}
@@ -162,7 +162,7 @@ def test_what_is_recorded_is_read_back(engine: Engine, tmp_path: Path) -> None:
         {"instruction": ""},  # that of the task, which is not the example's
     ],
 )
-def test_another_question_has_cards_that_wait(changed: dict[str, Any]) -> None:
+def test_changed_example_has_waiting_cards(changed: dict[str, Any]) -> None:
     shown = recorded_of(EXAMPLES[0].model_copy(update=changed).form(DEFAULT_METHODS))
     assert not shown.recorded and shown.inputs is None
     assert {card.state for card in shown.cards} == {"waiting"}

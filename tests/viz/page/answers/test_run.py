@@ -36,11 +36,11 @@ FORM = Form("retrieval_qa", "Which is green?", "", ("vanilla", "pine"), 48, THRE
         ({"task": "judge_pair", "question": "Why?"}, ["task"]),
     ],
 )
-def test_edited_parts_are_named(edit: dict[str, Any], changed: list[str]) -> None:
+def test_changes_name_edited_parts(edit: dict[str, Any], changed: list[str]) -> None:
     assert changes((FORM, None), (replace(FORM, **edit), None)) == changed
 
 
-def test_another_model_is_a_change_and_the_same_one_is_none() -> None:
+def test_changes_name_another_model_only() -> None:
     model = Choice("another", "float32")
     assert changes((FORM, None), (FORM, model)) == ["model"]
     assert changes((FORM, model), (FORM, model)) == [] == changes(None, (FORM, None))
