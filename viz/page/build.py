@@ -19,7 +19,7 @@ from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT, bind
 from viz.page.counting import Counting, bind_counting
-from viz.page.evaluate import evaluate_tab
+from viz.page.evaluate import bind_evaluation, build_evaluation
 from viz.page.files.data_sets import OWN
 from viz.page.files.reading_files import FileReader
 from viz.page.form.checks import NO_FILES, NOTE
@@ -44,7 +44,7 @@ from viz.page.selection import first_selection
 from viz.page.serving.sessions import on_unload
 from viz.page.share import bind_share, build_share
 from viz.page.shuffle import shuffle_tab
-from viz.page.tutorial import tutorial_tab
+from viz.page.tutorial import build_tutorial
 from viz.page.why import why_html
 
 TITLE = "PINE Explorer"
@@ -90,9 +90,10 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                 with gr.Tab("Position sweep"):
                     sweep = build_sweep()
                 with gr.Tab("Evaluate"):
-                    evaluate_tab(page, sources, chosen, settings, disk, reader)
+                    evaluation = build_evaluation()
+                    bind_evaluation(evaluation, page, sources, chosen, settings, disk, reader)
             with gr.Tab(TUTORIAL):
-                tutorial = tutorial_tab(workspace.finished)
+                tutorial = build_tutorial(workspace.finished)
         gr.HTML(explanations_html())
         timer = gr.Timer(1.0)
         stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js

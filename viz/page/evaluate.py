@@ -145,15 +145,17 @@ class ResultWidgets:
         return [self.tables, self.curve, self.offer, self.records, self.report, self.folder]
 
 
-def evaluate_tab(
-    page: gr.Blocks,
-    sources: Sources,
-    chosen: gr.State,
-    settings: HostSettings,
-    disk: Disk,
-    reader: FileReader,
-) -> None:
-    """Build the tab and connect its events."""
+@dataclass(frozen=True)
+class EvaluateTab:
+    """Widgets of the tab."""
+
+    request: RequestWidgets
+    bar: JobBar
+    results: ResultWidgets
+
+
+def build_evaluation() -> EvaluateTab:
+    """Build the tab."""
     with gr.Column(elem_id="measure-section", elem_classes="page-section"):
         gr.HTML(
             "<p class='page-about'>Runs a small dataset with every method in several document orders. For "
@@ -177,10 +179,7 @@ def evaluate_tab(
                 "answer. The report contains all tables, intervals and curves.</p>"
             )
     folder = gr.State(None, delete_callback=remove_folder)
-    results = ResultWidgets(tables, curve, offer, records, report, folder)
-    _bind_request(request, bar, page, sources, chosen, settings, reader)
-    begin = partial(begin_evaluation, results, settings, disk)
-    bind_job(bar, begin, [folder, *request.inputs], results.outputs, sources, chosen)
+    return EvaluateTab(request, bar, ResultWidgets(tables, curve, offer, records, report, folder))
 
 
 def _build_request() -> RequestWidgets:
@@ -254,16 +253,17 @@ def _build_request() -> RequestWidgets:
     return RequestWidgets(rows, limit, upload, message, methods, wrapped, orders, meaning, what, length, own)
 
 
-def _bind_request(
-    request: RequestWidgets,
-    bar: JobBar,
+def bind_evaluation(
+    tab: EvaluateTab,
     page: gr.Blocks,
     sources: Sources,
     chosen: gr.State,
     settings: HostSettings,
+    disk: Disk,
     reader: FileReader,
 ) -> None:
-    """Connect the dataset, and the planned work, which is announced after each change."""
+    """Connect the dataset, the planned work, which is announced after each change, and the job."""
+    request, bar, results = tab.request, tab.bar, tab.results
     fitted = [request.limit, request.wrapped, request.orders]
     selected = request.rows.change(  # its input event also fires when the list is left
         bind(choose_rows, request),
@@ -284,6 +284,8 @@ def _bind_request(
     gr.on(changes, planned, *announced, trigger_mode="always_last", **PRIVATE_EVENT)
     for event in (selected, uploaded):
         event.then(planned, *announced, **PRIVATE_EVENT)
+    begin = partial(begin_evaluation, results, settings, disk)
+    bind_job(bar, begin, [results.folder, *request.inputs], results.outputs, sources, chosen)
 
 
 def fit(request: RequestWidgets, data: DataSet) -> Updates:

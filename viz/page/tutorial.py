@@ -46,7 +46,7 @@ CLICK_SAVE = "() => document.querySelector('#tutorial-file').click()"
 Shapes = list[dict[str, Any]]
 
 
-def tutorial_tab(finished: gr.State) -> dict[gr.HTML, Callable[[], str]]:
+def build_tutorial(finished: gr.State) -> dict[gr.HTML, Callable[[], str]]:
     """Build the tab and connect its events; return what draws its figures, by widget."""
     with gr.Column(elem_id="tutorial-section", elem_classes="page-section"):
         tutorial = gr.HTML(empty_panel("Loading tutorial…"), elem_id="tutorial")
