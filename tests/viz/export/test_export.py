@@ -76,7 +76,7 @@ def test_csv_holds_texts_and_no_formula() -> None:
     assert rows[1:] == [[HOSTILE[0], "0.1"], ["'=1+1", ""], ['a "b", c', "-3"], ["two\nlines", "7"]]
 
 
-def test_document_selects_nothing_and_fetches_nothing() -> None:
+def test_document_has_no_selection_and_no_requests() -> None:
     drawn = picture('<p data-pick="{}"></p>', NUMBERS)
     figure = go.Figure(layout={"meta": {"name": HOSTILE[0], "caption": "A row. Click a cell to select it."}})
     section = (HOSTILE[0], drawn, [packed_json(figure)])

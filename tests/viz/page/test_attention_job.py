@@ -52,7 +52,7 @@ def test_weights_are_those_of_the_trace(engine: Engine, run: Run, attention: Att
         np.testing.assert_array_equal(attention.weights[method], expected)
 
 
-def test_what_is_drawn_is_what_was_computed(run: Run, selection: Selection, attention: AttentionView) -> None:
+def test_figure_shows_the_computed_weights(run: Run, selection: Selection, attention: AttentionView) -> None:
     drawn = draw_attention(run, selection, attention)
     figure = drawn.figures["attention"]
     assert [trace.name for trace in figure.data] == ["Vanilla", "PINE"]
@@ -66,7 +66,7 @@ def test_what_is_drawn_is_what_was_computed(run: Run, selection: Selection, atte
     assert "Selected:" not in drawn.html
 
 
-def test_a_button_draws_the_sink(run: Run, selection: Selection, attention: AttentionView) -> None:
+def test_switch_shows_the_attention_sink(run: Run, selection: Selection, attention: AttentionView) -> None:
     picked = selection.picked({"with_sink": True}, run)
     drawn = draw_attention(run, picked, attention)
     assert not np.isnan(drawn.figures["attention"].data[0].z[:, 0]).any()
@@ -75,7 +75,7 @@ def test_a_button_draws_the_sink(run: Run, selection: Selection, attention: Atte
     assert pressed == ["shown"]
 
 
-def test_what_is_chosen_later_is_not_taken_for_what_is_drawn(
+def test_later_selection_keeps_the_title_of_the_weights(
     run: Run, selection: Selection, attention: AttentionView
 ) -> None:
     other = draw_attention(run, replace(selection, layer=0), attention)
@@ -87,7 +87,7 @@ def test_what_is_chosen_later_is_not_taken_for_what_is_drawn(
         assert not drawn.figures and read_html(drawn.html).with_class("pine-empty")
 
 
-def test_what_a_run_was_recorded_with_is_drawn_until_something_is_computed(
+def test_recorded_weights_are_drawn_until_others_are_computed(
     run: Run, selection: Selection, attention: AttentionView
 ) -> None:
     of = TokenRange(1, 2, 0, run.result.layout.num_tokens)
@@ -108,7 +108,7 @@ def test_what_a_run_was_recorded_with_is_drawn_until_something_is_computed(
     assert title.endswith("layer 0, head 2")
 
 
-def test_vanilla_stands_beside_pine_and_a_mean_is_its_most_decisive_head(run: Run) -> None:
+def test_request_compares_vanilla_in_the_most_decisive_head(run: Run) -> None:
     first = first_selection(run)
     request = attention_request(run, replace(first, method="vanilla", layer=None, head=None))
     assert request.methods == ("vanilla", "pine") and (request.layer, request.head) == (
@@ -118,7 +118,7 @@ def test_vanilla_stands_beside_pine_and_a_mean_is_its_most_decisive_head(run: Ru
     assert attention_request(run, replace(first, method="pcw")).methods == ("vanilla", "pcw")
 
 
-def test_what_cannot_be_computed_is_refused_in_a_sentence(
+def test_request_of_another_model_or_beyond_the_limit_raises(
     engine: Engine, run: Run, selection: Selection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = attention_request(run, selection)

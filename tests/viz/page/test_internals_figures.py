@@ -150,7 +150,7 @@ def test_remarks_name_scaled_methods_and_those_not_run(engine: Engine, run: Run)
     assert "Not run" not in every and every.count("by 1/3.") == 3 and "documents and prefix" in every
 
 
-def test_the_chosen_query_is_marked_until_the_answer(few: Run) -> None:
+def test_selected_query_is_marked_in_the_prompt(few: Run) -> None:
     layout = few.result.layout
     figure = draw_masks(few, Selection("pine", Query("document", 1))).figures["token-masks"]
     assert list(figure.layout.xaxis.ticktext) == ["prefix", "B", "A", "C", "question"]
@@ -229,7 +229,7 @@ def test_selection_reaches_every_figure_of_importance(
     assert_equal_but_for_the_method(draw_importance(run, chosen).figures, expected)
 
 
-def test_methods_whose_answer_was_over_are_left_out(run: Run) -> None:
+def test_methods_with_shorter_answers_are_omitted(run: Run) -> None:
     lengths = {name: trace.suffix_starts.shape[2] for name, trace in run.result.traces.items()}
     short = replace(
         run.result.traces["vanilla"], suffix_starts=run.result.traces["vanilla"].suffix_starts[:, :, :-1]
@@ -268,7 +268,7 @@ def test_method_without_ranking_shows_its_own_attention(run: Run, selection: Sel
     assert not any(text.startswith("Most decisive") for text in picks(drawn.html))
 
 
-def test_the_buttons_lead_back_to_what_they_say(run: Run, selection: Selection) -> None:
+def test_switches_select_their_label(run: Run, selection: Selection) -> None:
     layer, head = most_decisive(decisiveness(run.result.traces["pine"]))
     assert picks(draw_importance(run, selection).html) == {
         f"Most decisive head: layer {layer}, head {head}": {"layer": layer, "head": head},
@@ -284,7 +284,7 @@ def test_the_buttons_lead_back_to_what_they_say(run: Run, selection: Selection) 
         assert text in pressed(draw_importance(run, selection.picked(what, run)).html)
 
 
-def test_every_pick_is_understood_by_the_page(run: Run, selection: Selection) -> None:
+def test_every_selection_of_a_mark_is_valid(run: Run, selection: Selection) -> None:
     found = [
         what
         for figure in draw_importance(run, selection).figures.values()
@@ -300,7 +300,7 @@ def test_every_pick_is_understood_by_the_page(run: Run, selection: Selection) ->
             assert (str(shown) if field == "query" else shown) == value, what
 
 
-def test_a_run_without_ranking_says_so_and_shows_attention(engine: Engine) -> None:
+def test_run_without_ranking_shows_attention(engine: Engine) -> None:
     run = finish(engine, THREE, methods=("vanilla", "nia"))
     drawn = draw_importance(run, first_selection(run))
     assert "None of these methods ranks documents" in drawn.html

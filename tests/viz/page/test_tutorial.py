@@ -189,7 +189,7 @@ def test_saved_file_begins_with_the_run_and_needs_no_network(run: Run, tmp_path:
     assert all(one.text in first for one in run.answer_records.values())
 
 
-def test_tutorial_of_the_page_selects_nothing() -> None:
+def test_figures_of_the_tutorial_have_no_selection() -> None:
     assert tutorial_html() is tutorial_html() and "data-pick" not in tutorial_html()
 
 
