@@ -36,9 +36,6 @@ class AnswerCard:
     """Answer of one method so far; seconds are None before they are measured."""
 
     method: str
-    label: str
-    meaning: str
-    is_order_invariant: bool
     state: AnswerState = "waiting"
     text: str = ""  # untrusted
     prefill: "pine.PrefillProgress | None" = None
@@ -49,6 +46,11 @@ class AnswerCard:
     recorded: bool = False  # not computed now
     model: str = ""  # "" if it is the only one
     reading: Reading | None = None
+
+    @property
+    def row(self) -> "pine.Method":
+        """Method of the card."""
+        return pine.METHODS[self.method]
 
     @property
     def says(self) -> str:

@@ -20,8 +20,7 @@ from viz.figures.answer_tokens import AnswerTokens
 
 
 def card(state: AnswerState = "waiting", **changes: Any) -> AnswerCard:
-    values: dict[str, Any] = {"is_order_invariant": True, "state": state, **changes}
-    return AnswerCard("pine", "PINE", "Documents see each other.", **values)
+    return AnswerCard("pine", state, **changes)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +57,7 @@ def test_measurements_have_units() -> None:
 
 def test_grid_shows_answers_unchanged_and_in_order() -> None:
     text = "one\n\n  two"
-    other = AnswerCard("vanilla", "Vanilla", "The unmodified model.", False, "finished", recorded=True)
+    other = AnswerCard("vanilla", "finished", recorded=True)
     root = read_html(answer_grid([other, card("finished", text=text)]))
     assert [article.attributes["data-method"] for article in root.all("article")] == ["vanilla", "pine"]
     empty, answer = root.with_class("pine-answer-text")

@@ -48,8 +48,7 @@ class Meter:
 
 def waiting_cards(methods: Sequence[str]) -> tuple[AnswerCard, ...]:
     """Return the cards of methods that have not started."""
-    rows = [METHODS[name] for name in methods]
-    return tuple(AnswerCard(row.name, row.label, row.description, row.is_order_invariant) for row in rows)
+    return tuple(map(AnswerCard, methods))
 
 
 def advance(cards: tuple[AnswerCard, ...], event: Event) -> tuple[AnswerCard, ...]:

@@ -47,7 +47,7 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
             "methods": methods,
             "orders": orders,
             "shown": orders.index(shown.form.order) if shown.form.order in orders else 0,
-            "finding": finding(shown.cards, methods),
+            "finding": finding(methods),
             "legend": "" if accepted or len(orders) < 2 else LEGEND,
             "rule": f"accepted: {'; '.join(accepted)}" if accepted else "",
             "source": _source(shown.orders),
@@ -77,9 +77,9 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
         cells.append(None if text is None else _answer(text, is_done, is_comparable, is_correct))
     return {
         "name": card.method,
-        "label": card.label,
-        "note": card.meaning.partition(":")[0],
-        "is_order_invariant": card.is_order_invariant,
+        "label": card.row.label,
+        "note": card.row.description.partition(":")[0],
+        "is_order_invariant": card.row.is_order_invariant,
         "answers": cells,
         "positions": [
             document_bars(answers.positions, card.method) if answers.positions else []
@@ -120,13 +120,11 @@ def document_bars(positions: DocumentPositions, method: str) -> list[dict[str, f
     ]
 
 
-def finding(cards: Sequence[AnswerCard], methods: Sequence[Mapping[str, Any]]) -> str:
+def finding(methods: Sequence[Mapping[str, Any]]) -> str:
     """Return one sentence on each method that depends on the order, then on the last that does not."""
     parts = []
     for wanted in (False, True):
-        of_kind = [
-            method for card, method in zip(cards, methods, strict=True) if card.is_order_invariant is wanted
-        ]
+        of_kind = [method for method in methods if method["is_order_invariant"] is wanted]
         if of_kind:
             usual = [method for method in of_kind if METHODS[method["name"]].is_default] or of_kind
             parts.append(_count(usual[-1] if wanted else usual[0]))
