@@ -119,8 +119,10 @@ def test_temp_dir_of_killed_process_is_removed(tmp_path: Path) -> None:
         assert (killed / "upload").exists()
         for folder in (running, killed):
             make_older(folder, START_S + 1)
+        starting = tmp_path / f"{PREFIX}starting"  # not locked yet
+        starting.mkdir()
         with process_temp_dir(tmp_path) as own:
-            assert not killed.exists()
+            assert not killed.exists() and starting.exists()
             assert (running / "upload").exists()
         assert not own.exists()
     assert foreign.is_symlink() and list((tmp_path / "elsewhere").iterdir()) == []

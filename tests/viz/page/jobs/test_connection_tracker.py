@@ -1,14 +1,18 @@
 """Connections: open pages, listening API clients and disconnected MCP clients."""
 
 import asyncio
+from contextvars import copy_context
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from gradio.context import LocalContext
 
+from pine_engine.errors import Cancelled
 from pine_engine.scheduling.queue import Client
+from pine_engine.scheduling.runs import Caller
 from pine_engine.server.web import http_middleware
-from viz.page.jobs.connection_tracker import CALLER, LISTENING_S, ConnectionTracker
+from viz.page.jobs.connection_tracker import CALLER, LISTENING_S, ConnectionTracker, current_caller
 
 
 def event(clock: list[float], headers: dict[str, str] | None = None, *, alive: bool = True) -> Any:
@@ -78,6 +82,30 @@ def test_pages_and_scripts_are_distinct_clients() -> None:
     assert not connections.has_page("a") and not connections.has_page("") and not connections.has_page(None)
     networks = [connections.client(request(address=f"2001:db8:{end}")) for end in ("1::3", "1::4:5", "2:3::")]
     assert networks[0] == networks[1] != networks[2]
+
+
+def test_caller_of_an_event_is_cancelled_after_its_disconnect(clock: list[float]) -> None:
+    connections = ConnectionTracker()
+    queue = SimpleNamespace(event_ids_to_events={"event": event(clock)})
+    page: Any = SimpleNamespace(connections=connections, _queue=queue)
+
+    def find_caller() -> Caller:
+        LocalContext.blocks.set(page)
+        LocalContext.event_id.set("event")
+        LocalContext.request.set(request("session"))
+        return current_caller()
+
+    caller = copy_context().run(find_caller)
+    clock[0] += 1
+    assert caller.client == Client("10.0.0.1") and not caller.is_listening()
+    with connections.listening("session"):
+        clock[0] += LISTENING_S + 1
+        caller.check()
+        assert caller.is_listening()
+    clock[0] += LISTENING_S + 1
+    with pytest.raises(Cancelled):
+        caller.check()
+    assert current_caller().client == Client()
 
 
 def state_during(connections: ConnectionTracker, path: str, **scope: Any) -> tuple[bool, bool, bool]:
