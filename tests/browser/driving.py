@@ -23,7 +23,7 @@ INSIDE_TABS = {
     "Document importance": "importance",
     "Compare answers": "change",
 }
-"""Tabs of the pictures, each with the id of what it shows."""
+"""Tabs of Internals, each with the id of its contents."""
 
 PATHS: dict[str, tuple[str, ...]] = {
     "See it": (),
@@ -33,12 +33,12 @@ PATHS: dict[str, tuple[str, ...]] = {
     "Evaluate": ("Lab",),
     "Tutorial": (),
 }
-"""Everything that a visitor can open, each with the tabs around it."""
+"""All tabs, each with the tabs that contain it."""
 
 TABS = tuple(PATHS)
 
 DRAWN = ":is(.pine-picture, .pine-plot .main-svg, .pine-empty):visible"
-"""Something that is drawn in a tab of the pictures, or why nothing is."""
+"""Picture or figure in a tab of Internals, or the text of its empty state."""
 
 
 def unfold(page: Page | Frame, section: str = "#settings") -> None:
@@ -51,23 +51,23 @@ def unfold(page: Page | Frame, section: str = "#settings") -> None:
 
 
 def wait_for_model(page: Page | Frame) -> None:
-    """Until the model can be used."""
+    """Wait until the model is ready."""
     expect(page.locator("#model-status .page-notice-ready")).to_be_visible(timeout=RUN_MS)
 
 
 def choose(page: Page | Frame, label: str, option: str) -> None:
-    """Picks an option of a dropdown by part of its name."""
+    """Select an option of a dropdown by part of its name."""
     page.get_by_label(label, exact=True).click()
     page.get_by_role("option", name=re.compile(re.escape(option))).click()
 
 
 def text(page: Page | Frame, slot: int) -> Locator:
-    """The field with the text of the document in a slot, from 1, whatever the task calls documents."""
+    """Return the text field of the document in a slot, from 1; each task has its own word for documents."""
     return page.get_by_label(re.compile(rf"Text, \w+ in slot {slot}\b"))
 
 
 def pick(page: Page | Frame, example: FormExample) -> None:
-    """Picks an example, and waits until the cards show it."""
+    """Select an example, and wait until the cards show it."""
     choose(page, "Example", example.name)
     expect(page.locator(".page-card:visible")).to_have_count(len(example.documents))
     expect(text(page, len(example.documents))).to_have_value(example.documents[-1].text)
@@ -83,18 +83,18 @@ def set_length(page: Page | Frame, tokens: int) -> None:
 
 
 def run(page: Page | Frame) -> None:
-    """Presses Run, and waits until all answers are there."""
+    """Click Run, and wait until all answers are complete."""
     page.locator("#run").click()
     expect(page.locator("#run-status")).to_contain_text("Done:", timeout=RUN_MS)
 
 
 def control(page: Page, label: str) -> Locator:
-    """A dropdown of the selection."""
+    """Return a dropdown of the selection."""
     return page.get_by_role("combobox", name=label, exact=True)
 
 
 def open_tab(page: Page | Frame, label: str) -> None:
-    """Opens a tab; in one of the pictures, waits until something is drawn."""
+    """Open a tab; wait until the pictures of a tab of Internals are drawn."""
     for name in (*PATHS[label], label):
         page.get_by_role("tab", name=name, exact=True).click()
         expect(page.get_by_role("tab", name=name, exact=True)).to_have_attribute("aria-selected", "true")
@@ -103,7 +103,7 @@ def open_tab(page: Page | Frame, label: str) -> None:
 
 
 def numbers(page: Page, place: str) -> list[list[str]]:
-    """The table of a figure, opened if need be. place: id of its widget."""
+    """Return the data table of a figure, which is opened if necessary. place: id of its widget."""
     figure = page.locator(f"#{place}")
     if not figure.locator(".pine-list").is_visible():
         figure.get_by_text("Data table", exact=True).click()
@@ -112,7 +112,7 @@ def numbers(page: Page, place: str) -> list[list[str]]:
 
 
 def picture(page: Page, name: str) -> Locator:
-    """A picture by the name that its files have."""
+    """Return a picture by the name of its files."""
     return page.locator(f".pine-picture[data-name='{name}']:visible")
 
 
@@ -122,7 +122,7 @@ def plot(page: Page, place: str) -> Locator:
 
 
 def click_cell(drawn: Locator, row: int, column: int, rows: int, columns: int) -> None:
-    """Clicks a cell of a matrix of so many, by mouse."""
+    """Click a cell of a matrix of `rows` and `columns`."""
     drawn.scroll_into_view_if_needed()
     box = drawn.locator(".heatmaplayer image").first.bounding_box()
     assert box is not None
@@ -152,7 +152,7 @@ def texts(page: Page) -> list[str]:
 
 
 def drag(page: Page, slot: int, onto: int) -> None:
-    """Takes a card by its handle to the far edge of another, and holds it."""
+    """Drag a card by its handle to the far edge of another, without dropping it."""
     page.locator("#documents").evaluate("node => node.scrollIntoView({ block: 'center' })")  # at no edge
     grip = card(page, slot).locator(".page-grip")
     grip.hover(position={"x": 4, "y": 8})  # once nothing moves it any more
@@ -168,14 +168,14 @@ def drag(page: Page, slot: int, onto: int) -> None:
 
 
 def select_options(page: Page, group: str, *wanted: str) -> None:
-    """Checks just these boxes of a group."""
+    """Check only these boxes of a group."""
     for box in page.locator(f"{group} label:visible").all():  # more methods are hidden
         box.get_by_role("checkbox").set_checked(box.inner_text().strip() in wanted)
 
 
 def violations(page: Page, part: str, *rules: str) -> list[str]:
     """Return the serious violations that axe-core finds, as text; default: all rules."""
-    # Of what passes it would write down every node, which takes longer than all its rules.
+    # A list of the nodes that pass takes longer than all rules.
     options = {"resultTypes": ["violations"]} | ({"runOnly": list(rules)} if rules else {})
     found = Axe().run(page, context=part, options=options).response["violations"]
     return [
@@ -187,7 +187,7 @@ def violations(page: Page, part: str, *rules: str) -> list[str]:
 
 
 def paint(page: Page, *, dark: bool) -> None:
-    """Changes the theme, and waits until all colours are those of it."""
+    """Change the theme, and wait until all colors have changed."""
     page.evaluate(
         """dark => {
             document.body.classList.toggle("dark", dark);
@@ -204,14 +204,14 @@ def cut_off(page: Page) -> int:
 
 
 def give(page: Page, button: str, *files: Path) -> None:
-    """Presses a button that asks for files, and gives it some."""
+    """Click a button that asks for files, and select files."""
     with page.expect_file_chooser() as chooser:
         page.locator(button).click()
     chooser.value.set_files(files)
 
 
 def save(page: Page, button: Locator, folder: Path) -> Path:
-    """Presses a button that saves something; the file with the name it was offered under."""
+    """Click a button that saves a file, and return the file with its suggested name."""
     with page.expect_download() as offered:
         button.click()
     path = folder / offered.value.suggested_filename

@@ -66,7 +66,7 @@ RANDOM_STEPS = """
 
 
 def saved(page: Page, folder: Path) -> list[dict[str, Any]]:
-    """The documents as the server has them."""
+    """Return the documents of the server."""
     session = json.loads(save(page, page.locator("#save-session"), folder).read_text())
     documents: list[dict[str, Any]] = session["documents"]
     return documents

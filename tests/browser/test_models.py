@@ -9,7 +9,7 @@ from tests.browser.driving import control, cut_off, run, set_length, wait_for_mo
 
 
 @pytest.mark.slow
-def test_a_model_from_a_folder_answers_and_its_name_stands_under_run(page: Page, tiny: Path) -> None:
+def test_model_of_a_folder_is_loaded_and_named_in_the_status(page: Page, tiny: Path) -> None:
     wait_for_model(page)
     set_length(page, 8)
     page.locator("#choose-model").click()
