@@ -49,6 +49,7 @@ class Disk:
     def __init__(self, folder: Path, max_bytes: float) -> None:
         self._folder, self._max_bytes = folder, max_bytes
         self._lock = threading.Lock()
+        self._num_uploads = 0  # that are active; changed in the server thread only
         self._num_bytes = 0  # of the last scan, and arrived since then
         self._next_scan_at = 0.0
 
@@ -64,6 +65,18 @@ class Disk:
             if self._num_bytes > self._max_bytes:
                 raise DiskFullError(TOO_MUCH.format(most=self._max_bytes / 1e6))
 
+    @contextmanager
+    def upload(self) -> Iterator[None]:
+        """Mark an upload as active; after the last active one, remove the files that aborted ones left."""
+        self._num_uploads += 1
+        try:
+            yield
+        finally:
+            self._num_uploads -= 1
+            parts = [] if self._num_uploads else filter(Path.is_file, self._folder.glob("*"))
+            for part in parts:
+                part.unlink(missing_ok=True)
+
     def new_folder(self) -> Path:
         """Create a folder with a random name of 128 bits for one user. Raises DiskFullError."""
         self.check()
@@ -72,7 +85,7 @@ class Disk:
         return folder
 
     def sweep(self) -> None:
-        """Remove expired files, also the rest of an aborted upload."""
+        """Remove expired files."""
         for folder, age_s in ((self._folder, UPLOAD_AGE_S), (self._folder / SESSIONS, DOWNLOAD_AGE_S)):
             for path in folder.glob("*"):
                 with suppress(FileNotFoundError):

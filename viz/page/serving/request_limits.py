@@ -66,7 +66,8 @@ async def limit_uploads(app: ASGIApp, scope: Scope, receive: Receive, send: Send
     status, reason = 403, page.no_files
     if not reason:
         try:
-            await app(scope, receive_counted, send)
+            with page.disk.upload():
+                await app(scope, receive_counted, send)
             return
         except DiskFullError as error:
             status, reason = 507, str(error)

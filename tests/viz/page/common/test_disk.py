@@ -59,6 +59,15 @@ def test_disk_sweep_removes_expired_files(tmp_path: Path) -> None:
     assert left == [False, True, False, True, False]
 
 
+def test_aborted_upload_leaves_no_part(tmp_path: Path) -> None:
+    disk, complete = Disk(tmp_path, MB), uploaded(tmp_path, "complete")
+    with disk.upload():
+        with disk.upload():
+            (tmp_path / "tmppart").touch()
+        assert (tmp_path / "tmppart").exists()  # may be of the other upload
+    assert list(tmp_path.iterdir()) == [complete.parent]
+
+
 def test_files_and_active_uploads_share_the_quota(tmp_path: Path, clock: list[float]) -> None:
     uploaded(tmp_path, "kept", 500_000)
     disk = Disk(tmp_path, MB)

@@ -149,14 +149,16 @@ def upload_client(folder: Path, answer: Callable[[Request], Any]) -> TestClient:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_upload_that_fills_the_disk_is_rejected(number: int, tmp_path: Path) -> None:
+def test_upload_that_fills_the_disk_leaves_nothing(number: int, tmp_path: Path) -> None:
     async def fill(request: Request) -> Response:
+        (tmp_path / "tmppart").touch()
         async for _ in request.stream():
             raise OSError(number, os.strerror(number))
         raise AssertionError
 
     rejected = upload_client(tmp_path, fill).post(UPLOAD, content=b"x" * 1000)
     assert (rejected.status_code, rejected.text) == (507, FULL)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_upload_beyond_quota_is_rejected_while_it_arrives(tmp_path: Path) -> None:
