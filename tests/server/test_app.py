@@ -406,7 +406,7 @@ def test_request_has_its_place_while_it_is_tokenized(engine: Engine, monkeypatch
         assert post_with_key(url, "a", BODY).status_code == 429  # half of the queue
         assert post_with_key(url, "b", BODY, seconds=60).is_success
         is_free.set()
-        wait_until(lambda: not server.runs.queue._tickets)
+        assert server.runs.wait(20)
         assert server.runs.outcomes == {"disconnected": 2, "rejected": 1, "done": 1}
 
 
@@ -429,6 +429,7 @@ def test_concurrent_requests_are_all_answered(running: tuple[str, Server]) -> No
     for thread in threads:
         thread.join()
     assert len(texts) == 6 and len(set(texts)) == 1
+    assert server.runs.wait(10)  # a run ends after its answer
     assert server.runs.outcomes == {"done": 6} and server.tokens["generated"] == 36
 
 
