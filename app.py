@@ -49,7 +49,7 @@ from viz.page.jobs.sources import Choice, Sources, shown
 from viz.page.serving.address_limits import AddressLimits
 from viz.page.serving.escaped_output import escape_output
 from viz.page.serving.middleware import RequestFilter, add_security_headers, keep_assets
-from viz.page.serving.request_limits import limit_request, limit_uploads
+from viz.page.serving.request_limits import check_mcp_message, limit_request, limit_uploads
 from viz.page.serving.server import add_routes, end_process, end_signal, shut_down, wait_for_end
 from viz.page.serving.sessions import install_session_store
 
@@ -163,6 +163,7 @@ def middleware(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
         Middleware(http_middleware(limit_request)),
         Middleware(http_middleware(AddressLimits())),
         Middleware(http_middleware(limit_uploads)),
+        Middleware(http_middleware(check_mcp_message)),
     ]
 
 

@@ -1,16 +1,19 @@
-"""Limits of one request: size and time, and disk quota of uploads."""
+"""Limits of one request: size and time, disk quota of uploads, and form of MCP messages."""
 
+import json
 import logging
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pine_engine.server.web import limit_body
 from viz.page.common.disk import FULL, DiskFullError, is_disk_full
 from viz.page.common.failures import MAX_DOCUMENTS, MAX_UPLOAD_MB, explain, is_request_error
+from viz.page.jobs.connection_tracker import MCP
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +22,10 @@ MAX_UPLOAD_BYTES = MAX_DOCUMENTS * MAX_UPLOAD_MB * 1_100_000
 """Maximum bytes of a request with files; gradio limits each file."""
 
 BODY_S, BODY_OF_FILES_S = 30.0, 300.0  # seconds in which the whole request must arrive
+MAX_DEPTH = 50  # maximum nesting depth of an MCP message; a valid call has three levels
 NOT_UNDERSTOOD = "Invalid request. See docs/api.md."
+TOO_DEEP = f"Invalid JSON: nested deeper than {MAX_DEPTH} levels."
+NOT_JSON = "Invalid request body: expected JSON. See docs/api.md."
 
 
 async def limit_request(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,3 +85,40 @@ async def limit_uploads(app: ASGIApp, scope: Scope, receive: Receive, send: Send
     while has_more:  # a browser reads no answer before it has sent everything
         has_more = (await receive()).get("more_body", False)
     await PlainTextResponse(reason, status)(scope, receive, send)
+
+
+async def check_mcp_message(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Reject messages that are not JSON or too deep, for which the mcp package logs tracebacks."""
+    if scope["method"] != "POST" or not MCP.fullmatch(scope["path"]):
+        await app(scope, receive, send)
+        return
+    body = await Request(scope, receive).body()
+    if problem := message_problem(body):
+        await JSONResponse({"detail": problem}, 400)(scope, receive, send)
+        return
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    await app(scope, receive_again, send)
+
+
+def message_problem(body: bytes) -> str | None:
+    """Describe the error of a message; None for a valid one."""
+    try:
+        level: list[Any] = [json.loads(body)]
+    except RecursionError:
+        return TOO_DEEP
+    except ValueError:
+        return NOT_JSON
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for value in level
+            if isinstance(value, dict | list)
+            for inner in (value.values() if isinstance(value, dict) else value)
+        ]
+        if not level:
+            return None
+    return TOO_DEEP

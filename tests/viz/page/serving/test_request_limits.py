@@ -1,7 +1,8 @@
-"""Limits of one request: size and time, errors of gradio, and uploads."""
+"""Limits of one request: size and time, errors of gradio, uploads and MCP messages."""
 
 import asyncio
 import errno
+import json
 import logging
 import os
 import time
@@ -23,7 +24,7 @@ from pine_engine.scheduling.work import format_seconds
 from pine_engine.server.web import http_middleware
 from viz.page.common.disk import FULL, Disk
 from viz.page.serving import request_limits
-from viz.page.serving.request_limits import MAX_BYTES, limit_request, limit_uploads
+from viz.page.serving.request_limits import MAX_BYTES, check_mcp_message, limit_request, limit_uploads
 
 MB = 1_000_000
 JOIN = "/gradio_api/queue/join"
@@ -130,6 +131,39 @@ def test_error_of_the_server_is_status_500_with_traceback(
     status, body = answer_of(fail, in_two_parts(b""))
     assert status == 500 and "Internal error" in body and "secret" not in body
     assert [record.levelname for record in caplog.records if record.exc_info] == ["ERROR"]
+
+
+# MCP messages
+
+CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"arguments": {"documents": %s}}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b"", "JSON"),
+        (b"\xff", "JSON"),
+        (b"{", "JSON"),
+        (CALL % (b"[" * 60 + b"]" * 60), "50 levels"),
+        (CALL % (b'{"a": ' * 100_000 + b"1" + b"}" * 100_000), "50 levels"),
+    ],
+)
+def test_mcp_message_invalid_is_rejected(body: bytes, detail: str) -> None:
+    def app(scope: Any, receive: Any, send: Any) -> Any:
+        raise AssertionError
+
+    answered = TestClient(http_middleware(check_mcp_message)(app)).post("/gradio_api/mcp/", content=body)
+    assert answered.status_code == 400 and detail in answered.json()["detail"]
+
+
+def test_mcp_message_valid_is_passed_on() -> None:
+    async def echo_body(scope: Any, receive: Any, send: Any) -> None:
+        await PlainTextResponse((await receive())["body"])(scope, receive, send)
+
+    body = CALL % json.dumps(["[" * 1000, {"a": [None]}]).encode()
+    client = TestClient(http_middleware(check_mcp_message)(echo_body))
+    assert client.post("/gradio_api/mcp/", content=body).content == body
+    assert client.post(JOIN, content=b"any").content == b"any"
 
 
 # uploads
