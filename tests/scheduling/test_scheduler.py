@@ -1,6 +1,7 @@
 """Runs of several threads: bitwise identical to each run alone, with fewer decode steps, and in turns."""
 
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,8 +20,14 @@ from pine_engine.engine import passes
 from pine_engine.engine.run import prepare_run
 from pine_engine.errors import Cancelled
 from pine_engine.network.thread_tuner import torch_num_threads
-from pine_engine.scheduling.scheduler import ScheduledRun, Scheduler, run_shared, scheduler
-from pine_engine.scheduling.steps import Coroutine
+from pine_engine.scheduling.scheduler import (
+    LEVEL_TOKENS,
+    ScheduledRun,
+    Scheduler,
+    run_shared,
+    scheduler,
+)
+from pine_engine.scheduling.steps import Coroutine, PendingPrefill
 from pine_engine.scheduling.worker import NO_CONTROL, RunControl
 from tests.engine.conftest import LAYOUT, LAYOUTS
 from tests.support.families import FAMILIES, TinyLlama, by_tier, make
@@ -326,3 +333,43 @@ def test_end_is_signaled_once_the_worker_holds_no_tensors_of_the_run(engine: Eng
     alone._arrived.put(ScheduledRun(coroutine(), end))
     alone._compute_all()
     assert len(steps) > 2 and held == [[]]
+
+
+class Step(SimpleNamespace):
+    """Decode step that is shared with no other."""
+
+    sharing_key = None
+
+    def compute(self, others: Sequence[Any] = ()) -> None:
+        """Compute in no time."""
+
+
+def turns(*runs: tuple[str, Sequence[PendingPrefill | Step]]) -> list[str]:
+    """Return the names of runs that arrive together, in the order in which their passes are computed."""
+    order, is_complete, scheduler = list[str](), threading.Event(), Scheduler()
+
+    def wait() -> Coroutine[None]:
+        assert is_complete.wait(60)
+        yield from ()
+
+    def compute(name: str, passes: Sequence[PendingPrefill | Step]) -> Coroutine[None]:
+        for one in passes:
+            yield one
+            order.append(name)
+            time.sleep(0.002)
+
+    ends = [scheduler.submit(wait()), *(scheduler.submit(compute(*run)) for run in runs)]
+    is_complete.set()
+    assert all(end.wait(60) for end in ends)
+    return order
+
+
+def test_oldest_run_gets_every_second_prefill() -> None:
+    long, short = PendingPrefill(LEVEL_TOKENS), PendingPrefill(1)
+    order = turns(("long", [long] * 3), *((f"short {number}", [short]) for number in range(6)))
+    assert order[:4].count("long") == 3 and len(order) == 9
+
+
+def test_decode_steps_alternate_with_prefills() -> None:
+    order = turns(("prefills", [PendingPrefill(1)] * 6), ("steps", [Step()] * 3))
+    assert order.index("steps") < 3 and order[-1] == "prefills"

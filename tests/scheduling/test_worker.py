@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Generator
 from types import SimpleNamespace
 
@@ -78,6 +79,27 @@ def test_worker_has_torch_threads_of_main_thread() -> None:
     for count in (1, 3, 2):
         with torch_num_threads(count):
             assert worker.run_in_worker(lambda: torch.get_num_threads()) == count
+
+
+def test_closed_stream_has_stopped_its_work() -> None:
+    order = []
+
+    def work(channel: "worker.Channel[int]", cancelled: threading.Event, end: threading.Event) -> None:
+        channel.put(1)
+        assert cancelled.wait(10)
+        time.sleep(0.05)
+        order.append("stopped")
+        end.set()
+
+    def submit(channel: "worker.Channel[int]", cancelled: threading.Event) -> threading.Event:
+        end = threading.Event()
+        threading.Thread(target=work, args=(channel, cancelled, end)).start()
+        return end
+
+    items = worker.receive_from(submit)
+    assert next(items) == 1
+    items.close()
+    assert order == ["stopped"]
 
 
 def test_items_are_computed_when_requested() -> None:
