@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Generator
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 View = TypeVar("View")
@@ -34,7 +33,6 @@ class SharedRun(Generic[View]):
         self._version = 0
         self._has_ended = False
         self._failure: BaseException | None = None
-        self._traceback: TracebackType | None = None  # of the failure, without the frames of subscribers
 
     def subscribe(self, request: object) -> bool:
         """Add a subscriber; return False if the request differs or all results are there."""
@@ -51,7 +49,7 @@ class SharedRun(Generic[View]):
             self._is_open = self._is_open and not is_last
         if is_last:
             self._views.close()
-            self._failure = self._traceback = None  # its frames keep tensors, and form a cycle with it
+            self._failure = None  # its frames keep tensors, and form a cycle with it
 
     def views(self) -> Generator[View, None, None]:
         """Yield views to one subscriber, the newest one first. Raises the exception of the work."""
@@ -72,8 +70,8 @@ class SharedRun(Generic[View]):
                 if is_newer and (left_s <= 0 or self._has_ended):
                     return True
                 if self._failure is not None:
-                    # Each subscriber that raises an exception adds frames to its traceback.
-                    raise self._failure.with_traceback(self._traceback)
+                    # Each thread adds its frames to the traceback of an exception.
+                    raise _copy_exception(self._failure) from self._failure
                 if self._has_ended:
                     return False
                 if self._is_resumed:
@@ -92,9 +90,15 @@ class SharedRun(Generic[View]):
             self._is_resumed = False
             if view is _END:
                 self._has_ended, self._failure = True, failure
-                self._traceback = failure.__traceback__ if failure else None
             else:
                 self._newest, self._version = view, self._version + 1
             self._is_open = self._is_open and not self._has_ended and not getattr(view, "is_complete", False)
             self._changed.notify_all()
         failure = None  # see leave
+
+
+def _copy_exception(error: BaseException) -> BaseException:
+    """Return an exception of equal class and content; `copy` calls the constructor, which can need more."""
+    copied = type(error).__new__(type(error), *error.args)
+    copied.__dict__.update(error.__dict__)
+    return copied

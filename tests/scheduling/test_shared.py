@@ -198,20 +198,23 @@ class TornError(Exception):
 
     def __init__(self, *, line: int) -> None:
         super().__init__(f"line {line}")
+        self.line = line
 
 
-def test_each_subscriber_raises_the_failure_without_frames_of_others() -> None:
+def test_each_subscriber_raises_an_exception_of_its_own() -> None:
     def fail() -> Generator[Any, None, None]:
         yield SimpleNamespace()
         raise TornError(line=3)
 
     run = SharedRun("request", fail())
     assert run.subscribe("request")
-    depths = []
+    raised = []
     for _ in range(2):
-        with pytest.raises(TornError, match="line 3") as caught:
+        with pytest.raises(TornError, match="line 3", check=lambda error: error.line == 3) as caught:
             list(run.views())
-        depths.append(len(traceback.extract_tb(caught.tb)))
+        raised.append(caught.value)
+    assert raised[0] is not raised[1] and raised[0].__cause__ is raised[1].__cause__ is not None
+    depths = [len(traceback.extract_tb(error.__traceback__)) for error in raised]
     assert depths[0] == depths[1]
 
 
