@@ -55,7 +55,7 @@ class Machine:
 
 
 def engine(choice: Choice) -> Any:
-    """Stands in for an Engine."""
+    """Return a record with the facts of an engine that the page shows."""
     facts = {"dtype": choice.dtype, "device": "cpu", "max_context_length": 512, "invariance_warning": None}
     return SimpleNamespace(model_name=choice.name, **facts)
 
