@@ -487,3 +487,20 @@ def test_load_shows_conversion_and_warning(
     loaded: Any = output.load("tiny", "float32", "cpu")
     assert loaded.arguments == ("tiny", "float32", "cpu")
     assert "converting tiny" in terminal[0].getvalue() and "not invariant here" in terminal[0].getvalue()
+
+
+def test_compare_keeps_instruction_of_request_in_jsonl(pine: Run, folder: Path) -> None:
+    request = {**COMPARISON, "instruction": "Say one word."}
+    write(folder / "request.json", request)
+    write_rows(folder / "one.jsonl", [request, EXAMPLES[1]])
+    alone, several = (
+        run(pine, f"compare {name} --methods pine --max-new-tokens 3 --limit 1 --json").json["results"]
+        for name in ("request.json", "one.jsonl")
+    )
+    assert [found["text"] for found in several] == [alone[0]["text"]]
+    assert [found["id"] for found in (*alone, *several)] == ["request.json", "line 1"]
+
+
+def test_debias_leaves_out_columns_without_values(pine: Run, folder: Path) -> None:
+    printed = run(pine, "debias labeled.json --wrapper calibration_every --max-new-tokens 1").stdout
+    assert "answer" in printed and "scores" not in printed and "alone" not in printed

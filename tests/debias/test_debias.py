@@ -22,6 +22,7 @@ from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.orders import document_orders, num_orders
 from pine_engine.prompts.prompt import Prompt, segment_text
 from tests.support.errors import has_field
+from tests.support.forward import count_tokens
 from tests.support.records import swept
 from tests.support.tokenizers import letter_tokenizer
 
@@ -400,3 +401,29 @@ def test_records_of_unknown_methods_come_last() -> None:
     )  # fmt: skip
     assert table.method_label("lost") == "lost" and table.find_measured("lost") is None
     assert table.method_mark("lost") == table.NUM_MEASURED > max(map(table.method_mark, ALL_NAMES))
+
+
+@pytest.mark.parametrize("wrapper", ["permutation_full", "calibration_every"])
+def test_closed_stream_stops_the_model(engine: Engine, wrapper: str) -> None:
+    with count_tokens(engine.patched_models[0].network.model.layers[0]) as calls:
+        stream = debias.run_debias(engine, plans.plan_debias([REQUEST] * 50, wrapper=wrapper))
+        next(event for event in stream if isinstance(event, PrefillDone))
+        stream.close()
+    assert 0 < len(calls) < 50
+
+
+@pytest.mark.parametrize("name", DEBIASERS)
+def test_columns_of_each_wrapper_agree(name: str) -> None:
+    wrapper = DEBIASERS[name]
+    words = {"always": "yes", "of base": "no, unless the base method is"}
+    assert wrapper.invariance.startswith(words.get(wrapper.invariance_kind, ("no:", "only if")))
+    # The order of the documents changes, their content does, or another method runs too.
+    assert [wrapper.orders is None, wrapper.calibrated == "nothing", wrapper.margin is None].count(False) == 1
+    is_generated = name in ("calibration_first", "calibration_every")
+    assert (
+        table.measured_method(name).generates
+        == (wrapper.votes or is_generated or name == "routing")
+        == (name not in ("pride", "calibration_labels"))
+    )
+    assert table.measured_method(name).scores_choices == (not is_generated)
+    assert table.measured_method(name).scores_answers == name.startswith("permutation")
