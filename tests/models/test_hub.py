@@ -180,3 +180,9 @@ def test_unsupported_model_is_rejected_before_the_download(folder: Path, tmp_pat
     with pytest.raises(ModelError) as raised:
         load("org/tiny", progress=lambda *_: None)
     assert (raised.value.field, Hub.requested) == ("architecture", ["config.json"])
+
+
+def test_unwritable_cache_raises_model_error(cache: Path) -> None:
+    cache.write_text("a file in place of the folder")
+    with pytest.raises(ModelError):
+        bring("org/tiny", None, lambda *_: None)

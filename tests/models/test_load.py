@@ -569,3 +569,10 @@ def test_sizes_are_in_words_and_free_disk_is_of_parent_folder(tmp_path: Path) ->
     assert [in_words(size) for size in (98_362_432, 999e6, 16.06e9)] == ["98.4 MB", "999.0 MB", "16.1 GB"]
     expected = shutil.disk_usage(tmp_path).free
     assert free_disk(tmp_path / "not" / "yet") == pytest.approx(expected, rel=0.05)
+
+
+def test_family_without_fused_attention_is_loaded(tmp_path: Path, tiny: Path) -> None:
+    capped = load(save(make("gemma2", head_dim=8), tmp_path))
+    assert capped.model.config._attn_implementation == "eager"
+    assert load(tiny).model.config._attn_implementation == "sdpa"
+    assert Engine(capped.model).run(LAYOUT, methods=["pine"], max_new_tokens=2, stop_at_eos=False)

@@ -1,5 +1,6 @@
 """Queue for the model: order, messages, and leaving."""
 
+import threading
 from collections.abc import Generator, Iterable
 from typing import Any
 
@@ -63,3 +64,25 @@ def test_runs_of_two_clients_are_computed_together(source: EngineSource) -> None
     assert next(third).startswith("Queued: 2 runs ahead of you")
     assert [answers(second), answers([begun, *first])] == alone[::-1]
     assert answers(third) not in alone
+
+
+def test_runs_that_waited_for_the_model_are_computed_together(engine: Engine) -> None:
+    loading = threading.Event()
+
+    def load() -> Engine:
+        loading.wait(30)
+        return engine
+
+    source = EngineSource(load, "tiny")
+    source.start()
+    sources = sources_of(source, runs=Runs(FairQueue(4, max_active=2, free_memory=lambda: 1e9)))
+    started = []
+    for question in ("Which is green?", "Which is red?"):
+        job = Job("compare", ["pine"], prepare_answers, {"form": form_of(question=question)})
+        started.append(sources.submit(job, "retrieval_qa")[1])
+    assert [str(next(run))[:9] for run in started] == ["Loading t", "Queued: 1"]
+    loading.set()
+    views = [
+        next(view for view in run if not str(view).startswith(("Loading", "Started"))) for run in started
+    ]
+    assert all(isinstance(view, Shown) for view in views)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from plotly.offline import get_plotlyjs_version
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
@@ -18,8 +19,10 @@ from pine_engine.errors import ModelError, PineError
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import Runs
 from tests.support.running import sources_of
+from viz.page.common.theme import PLOTLY, page_head
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.sources import Sources
+from viz.page.serving.middleware import OPEN
 from viz.page.serving.server import add_routes
 
 
@@ -82,3 +85,15 @@ def test_health_model_failed_is_unavailable() -> None:
         sources.main.wait(5)
     failed = client.get("/health")
     assert (failed.status_code, failed.json()["status"]) == (503, "failed")
+
+
+def test_plotly_is_compressed_and_cached() -> None:
+    path = f"/static/plotly-{get_plotlyjs_version()}.js"
+    assert f'"{path}"' in page_head() and OPEN.fullmatch(path)
+    _, client = served(lambda: None)
+    packed = client.get(path, headers={"accept-encoding": "gzip"})
+    assert int(packed.headers["content-length"]) < 600_000
+    assert packed.content == client.get(path, headers={"accept-encoding": "identity"}).content
+    assert packed.content == PLOTLY.read_bytes()
+    assert "immutable" in packed.headers["cache-control"]
+    assert packed.headers["content-type"].startswith("text/javascript")
