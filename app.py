@@ -40,17 +40,21 @@ from viz.page.build import build_page
 from viz.page.common.disk import process_temp_dir, write_all_into
 from viz.page.common.failures import MAX_UPLOAD_MB
 from viz.page.common.host_settings import DEFAULTS, HostSettings, read_settings
-from viz.page.common.theme import STYLESHEETS, page_head, page_theme
-from viz.page.gradio_patches.blocks import GuardedBlocks
-from viz.page.gradio_patches.tool_results import describe_results
+from viz.page.common.widgets import STYLESHEETS, page_head, page_theme
+from viz.page.gradio_patches.blocks import GuardedBlocks, describe_results
 from viz.page.jobs import zerogpu
 from viz.page.jobs.loading import EngineSource
 from viz.page.jobs.sources import Choice, Sources, shown
-from viz.page.serving.address_limits import AddressLimits
-from viz.page.serving.escaped_output import escape_output
 from viz.page.serving.middleware import RequestFilter, add_security_headers, keep_assets
-from viz.page.serving.request_limits import check_mcp_message, limit_request, limit_uploads
-from viz.page.serving.server import add_routes, end_process, end_signal, shut_down, wait_for_end
+from viz.page.serving.request_limits import AddressLimits, check_mcp_message, limit_request, limit_uploads
+from viz.page.serving.server import (
+    add_routes,
+    end_process,
+    end_signal,
+    escape_output,
+    shut_down,
+    wait_for_end,
+)
 from viz.page.serving.sessions import install_session_store
 
 LOOK: dict[str, Any] = {

@@ -15,7 +15,7 @@ import typer
 
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.records import Record, read_records, read_run
-from viz.page.answers.base_rate import BASE_RATE_FILE, BaseRate, MethodRate
+from viz.page.answers.recordings import BASE_RATE_FILE, BaseRate, MethodRate
 
 
 def percent(values: Iterable[bool | float]) -> float:

@@ -27,9 +27,16 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.models.checkpoint import quiet_transformers
 from pine_engine.models.load import load
-from pine_engine.molecules.chemistry import parse_smiles, rdkit
 from pine_engine.molecules.generate import generate_molecules, random_orders
-from pine_engine.molecules.request_rows import PROPERTIES, Molecule, Part, read_molecules, split_molecules
+from pine_engine.molecules.request_rows import (
+    PROPERTIES,
+    Molecule,
+    Part,
+    parse_smiles,
+    rdkit,
+    read_molecules,
+    split_molecules,
+)
 from pine_engine.network.thread_tuner import torch_num_threads
 
 

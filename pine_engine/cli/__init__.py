@@ -1,1 +1,1 @@
-"""Command line, one file per subcommand."""
+"""Command line, related subcommands in one file."""

@@ -29,7 +29,9 @@ _NAMES = (
     *("report", "reproduce-paper", "molecules", "methods", "models", "serve", "lm-eval"),
 )
 
-SUBCOMMANDS = {name: name.replace("-", "_") for name in _NAMES} | {"models": "methods"}
+SUBCOMMANDS = {name: name.replace("-", "_") for name in _NAMES} | {
+    **{"models": "methods", "debias": "compare", "reproduce": "verify", "reproduce-paper": "report"},
+}
 """File of this folder by name of the subcommand, which is a function in this file."""
 
 EARLIER_NAMES = {"repeat": "reproduce"}  # the name in certificates of earlier versions

@@ -1,4 +1,4 @@
-"""Subcommand `report`: comparison of evaluations as an HTML page and as Markdown."""
+"""Subcommands `report`, tables and figures of evaluations, and `reproduce-paper`, those of the paper."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -6,12 +6,17 @@ from typing import Annotated
 
 import typer
 
+from pine_engine.cli import output
+from pine_engine.cli.evaluate import evaluate
+from pine_engine.cli.options import Limit, ModelOptions
 from pine_engine.cli.output import CommandResult
-from pine_engine.errors import InputError
+from pine_engine.errors import InputError, UnknownNameError
 from pine_engine.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.evaluation.report.parts import report_parts
 from pine_engine.evaluation.report.runs import read_runs
+from pine_engine.evaluation.shards import parse_shard
 from pine_engine.evaluation.task_estimates import nested
+from pine_engine.methods.table import METHODS
 
 PAGE, MARKDOWN = "report.html", "report.md"
 
@@ -55,3 +60,84 @@ def report(
     summaries = {run.label: nested(run.tasks) for run in runs}
     paths = [str(output_dir / name) for name in (PAGE, MARKDOWN, *images.values())]
     return CommandResult({"files": paths, "runs": summaries}, [{"written": path} for path in paths], notes)
+
+
+REPORT = "report"  # name of the report's folder in the output folder
+
+_METHODS = ",".join(row.name for row in METHODS.values() if row.role == "method")
+_WRAPPERS = "permutation_full,pride,calibration_labels"
+_JUDGES = ("rewardbench", "llmbar", "mt-bench", "humanevalpack")
+_JUDGE_ORDERS = "judge,as-is,segments-swapped,labels-swapped"
+_TEN_DOCUMENTS = "gold-at:0,gold-at:4,gold-at:9,shuffled:1"
+_TWENTY_DOCUMENTS = "gold-at:0,gold-at:4,gold-at:9,gold-at:14,gold-at:19,shuffled:1"
+
+STUDIES = {
+    **{name: (f"{_METHODS},{_WRAPPERS}", _JUDGE_ORDERS) for name in _JUDGES},
+    "gsm8k": (_METHODS, "as-is,reversed,shuffled:1"),
+    "lost-in-the-middle-10": (_METHODS, _TEN_DOCUMENTS),
+    "lost-in-the-middle-20": (_METHODS, _TWENTY_DOCUMENTS),
+    "key-value-75": (_METHODS, "gold-at:0,gold-at:24,gold-at:49,gold-at:74,shuffled:1"),
+}
+"""Methods and orders of the paper for each public dataset, as `evaluate` takes them."""
+
+
+def reproduce_paper(
+    output_dir: Annotated[Path, typer.Option()],
+    sets: Annotated[list[str] | None, typer.Argument(metavar="SET...")] = None,
+    data: Path = Path("data"),
+    methods: str | None = None,
+    limit: Limit = None,
+    sample_seed: int | None = None,
+    max_new_tokens: Limit = None,
+    model: ModelOptions = ModelOptions(),
+) -> CommandResult:
+    """Evaluate the paper's datasets in its orders, with its wrappers, and write a report.
+
+    The report leaves out datasets with missing records; then the exit status is 1. An interrupted command
+    resumes.
+
+    Args:
+        output_dir: Folder for one run per dataset, and for their report.
+        sets: Names of datasets, of those that `download-data` lists. Default: all datasets of the paper.
+        data: Folder into which `download-data` wrote the datasets.
+        methods: Methods and wrappers, as for evaluate; all for every method. Default: those of the paper.
+        limit: Maximum number of examples per dataset. Default: all.
+        sample_seed: Seed of a random sample of examples. Default: the first examples.
+        max_new_tokens: Maximum length of an answer, in tokens. Default: that of the task.
+        model: Model to evaluate.
+    """
+    names = list(dict.fromkeys(sets or STUDIES))
+    if unknown := [name for name in names if name not in STUDIES]:
+        raise UnknownNameError("set", unknown[0], STUDIES)
+    if missing := [name for name in names if not (data / f"{name}.jsonl").is_file()]:
+        commands = [f"python -m pine_engine download-data {name} --output-dir {data}" for name in missing]
+        files = ", ".join(f"{name}.jsonl" for name in missing)
+        raise InputError(f"{data} has no {files}. Download first: {' && '.join(commands)}")
+    finished: dict[str, Path] = {}
+    for name in names:
+        run = output_dir / name
+        output.print_note(f"{name}, to {run}")
+        methods_of_paper, orders = STUDIES[name]
+        result = evaluate(
+            data / f"{name}.jsonl",
+            run,
+            methods=methods or methods_of_paper,
+            orders=orders,
+            limit=limit,
+            sample_seed=sample_seed,
+            max_new_tokens=max_new_tokens,
+            model=model,
+        )
+        output.print_result(result._replace(status=0), as_json=False)
+        if result.status not in (0, output.FAILED):
+            return CommandResult({}, [], status=result.status)
+        if not result.status:
+            finished[name] = run
+    report_result = CommandResult({}, [])
+    if finished and parse_shard().index == 0:
+        report_result = report(output_dir / REPORT, list(finished.values()))
+    if len(finished) == len(names):
+        return report_result
+    unfinished = ", ".join(name for name in names if name not in finished)
+    notes = [*report_result.notes, f"not in the report, for the reasons above: {unfinished}"]
+    return report_result._replace(notes=notes, status=output.FAILED)

@@ -42,8 +42,7 @@ from pine_engine.methods.table import Method, get_method
 from pine_engine.prompts.orders import Order
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.request import LabeledRequest
-from pine_engine.scheduling.scheduler import stream_shared
-from pine_engine.scheduling.steps import Coroutine, PendingPrefill
+from pine_engine.scheduling.scheduler import Coroutine, PendingPrefill, stream_shared
 from pine_engine.scheduling.worker import RunControl
 
 CANDIDATES = 100  # number of the most likely first tokens that are calibrated; the others cannot be chosen

@@ -31,8 +31,7 @@ from pine_engine.models.embedded import Progress
 from pine_engine.models.load import load
 from pine_engine.prompts.messages import MessageLike
 from pine_engine.prompts.tasks import USUAL_TASK
-from pine_engine.scheduling.scheduler import run_shared, stream_shared
-from pine_engine.scheduling.steps import Coroutine
+from pine_engine.scheduling.scheduler import Coroutine, run_shared, stream_shared
 from pine_engine.scheduling.worker import RunControl, compute_on
 
 

@@ -33,8 +33,7 @@ from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.parallel import has_hooks
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
-from pine_engine.scheduling.scheduler import compute_between_layers
-from pine_engine.scheduling.steps import PendingPrefill
+from pine_engine.scheduling.scheduler import PendingPrefill, compute_between_layers
 from pine_engine.scheduling.worker import NO_CONTROL, RunControl, iterate_in_worker
 
 BATCH_ROWS = 8  # default number of answers that are decoded together

@@ -16,7 +16,7 @@ from pine_engine.methods.table import Method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Piece, Prompt
 from pine_engine.reprs import short_repr
-from pine_engine.scheduling.steps import Coroutine, PendingPrefill
+from pine_engine.scheduling.scheduler import Coroutine, PendingPrefill
 from pine_engine.scheduling.worker import NO_CONTROL, RunControl
 
 Label = str | Sequence[str]

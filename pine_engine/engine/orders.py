@@ -21,8 +21,7 @@ from pine_engine.prompts.layout import PLACES, TokenLayout
 from pine_engine.prompts.orders import sample_orders
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.reprs import html_table, plot, short_repr, shorten
-from pine_engine.scheduling.scheduler import stream_shared
-from pine_engine.scheduling.steps import Coroutine
+from pine_engine.scheduling.scheduler import Coroutine, stream_shared
 from pine_engine.scheduling.worker import RunControl
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.messages import MessageLike
 from pine_engine.prompts.prompt import Document, DocumentLike, Prompt, as_documents
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
-from pine_engine.scheduling.steps import Coroutine
+from pine_engine.scheduling.scheduler import Coroutine
 from pine_engine.scheduling.worker import RunControl
 
 PromptLike = Prompt | TokenLayout | None

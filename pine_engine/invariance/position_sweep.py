@@ -12,8 +12,7 @@ from pine_engine.methods.table import get_methods
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.orders import moved_order
 from pine_engine.prompts.prompt import Prompt
-from pine_engine.scheduling.scheduler import stream_shared
-from pine_engine.scheduling.steps import Coroutine
+from pine_engine.scheduling.scheduler import Coroutine, stream_shared
 from pine_engine.scheduling.worker import RunControl
 
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import generate_batch
-from pine_engine.molecules.chemistry import canonical_smiles
-from pine_engine.molecules.request_rows import PROPERTIES, GeneratedMolecule, Molecule
+from pine_engine.molecules.request_rows import PROPERTIES, GeneratedMolecule, Molecule, canonical_smiles
 from pine_engine.prompts.orders import Order, distinct_orders
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import TASKS

@@ -1,4 +1,4 @@
-"""Molecules with their six properties: records, data set reader, and the split of a data set."""
+"""Molecules with their six properties: SMILES strings, records, and reader and split of a data set."""
 
 import hashlib
 import math
@@ -6,12 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from pine_engine.errors import InputError
-from pine_engine.molecules.chemistry import canonical_smiles
+from pine_engine.extras import import_extra
 from pine_engine.prompts.request import DataRow, read_rows
 
 _ENERGIES = dict.fromkeys(("homo", "lumo", "gap"), "eV")
@@ -101,3 +101,27 @@ def _molecule(row: MoleculeRow, where: str) -> Molecule:
                 continue
         raise InputError(f"{where}: {name} is {text!r}; give a number", field=name)
     return Molecule(row.id, smiles, tuple(texts[name] for name in PROPERTIES))
+
+
+def rdkit(module: str) -> Any:
+    """Import a module of RDKit, such as "Chem", with the log of RDKit disabled."""
+    packages = ("rdkit", "scikit-learn")
+    import_extra("rdkit.RDLogger", *packages).DisableLog("rdApp.*")
+    return import_extra(f"rdkit.{module}", *packages)
+
+
+def parse_smiles(smiles: str) -> Any | None:
+    """Return the RDKit molecule of a SMILES string, or None if the string is invalid or empty.
+
+    RDKit reads text after a blank as a name. Here a blank makes the string invalid.
+    """
+    if not smiles or any(character.isspace() for character in smiles):
+        return None
+    molecule = rdkit("Chem").MolFromSmiles(smiles)
+    return molecule if molecule is not None and molecule.GetNumAtoms() else None
+
+
+def canonical_smiles(smiles: str) -> str | None:
+    """Return the canonical SMILES of a molecule, or None if the string is invalid."""
+    molecule = parse_smiles(smiles)
+    return None if molecule is None else str(rdkit("Chem").MolToSmiles(molecule))

@@ -10,17 +10,16 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 
 from pine_engine.network.registration import outside_modules
 from pine_engine.network.thread_tuner import torch_num_threads
-from pine_engine.scheduling.steps import Coroutine, PendingPrefill, PendingStep, compute_alone
 from pine_engine.scheduling.worker import (
     Channel,
     RunControl,
@@ -32,6 +31,54 @@ from pine_engine.scheduling.worker import (
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class PendingPrefill:
+    """Prefill that the coroutine which yields it computes when it is resumed."""
+
+    num_tokens: int
+    is_divisible: bool = True  # True if others may compute between its layers
+
+    def compute(self) -> None:
+        """Compute nothing: the prefill follows."""
+
+
+class PendingStep(Protocol):
+    """Decode step that is computed before the coroutine which yields it is resumed."""
+
+    @property
+    def sharing_key(self) -> Hashable:
+        """Key of steps that can be computed together; None if another batch size can change a logit."""
+
+    @property
+    def can_repeat(self) -> bool:
+        """True if the step can be repeated after an error."""
+
+    def lengths(self) -> list[int]:
+        """Return the lengths by which `truncate` restores the state before the step."""
+
+    def truncate(self, lengths: list[int]) -> None:
+        """Restore the state before the step."""
+
+    def compute(self, others: Sequence[Any] = ()) -> None:
+        """Compute this step, and others of the same `sharing_key` in the same batch."""
+
+
+Coroutine = Generator[PendingPrefill | PendingStep, None, Result]
+"""Run that yields each prefill and decode step that it waits for."""
+
+
+def compute_alone(coroutine: Coroutine[Result]) -> Result:
+    """Return the result of a coroutine whose decode steps are not shared."""
+    while True:
+        try:
+            pending = next(coroutine)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        pending.compute()
+
 
 _compute_others: ContextVar[Callable[[float], None] | None] = ContextVar("compute_others", default=None)
 

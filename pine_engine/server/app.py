@@ -33,8 +33,14 @@ from pine_engine.models.resources import free_memory
 from pine_engine.scheduling.queue import Client, FairQueue
 from pine_engine.scheduling.runs import End, Runs
 from pine_engine.server.connections import limit_connections
-from pine_engine.server.jobs import JobEvent, ServerJob, compute_events
-from pine_engine.server.prompts import HOW_TO_GIVE_DOCUMENTS, check_characters, tokenize_body
+from pine_engine.server.jobs import (
+    HOW_TO_GIVE_DOCUMENTS,
+    JobEvent,
+    ServerJob,
+    check_characters,
+    compute_events,
+    tokenize_body,
+)
 from pine_engine.server.responses import Reply, ResponseText, server_sent
 from pine_engine.server.schema import ApiError, ChatBody, CompletionBody, error_body, load_json, parse_body
 from pine_engine.server.web import (

@@ -14,7 +14,7 @@ import torch
 
 from pine_engine import Engine
 from pine_engine.cli import output
-from pine_engine.cli.reproduce_paper import STUDIES
+from pine_engine.cli.report import STUDIES
 from pine_engine.data.registry import PUBLIC_SETS
 from pine_engine.debias.plan import is_prior_example
 from pine_engine.engine import passes

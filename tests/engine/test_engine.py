@@ -19,7 +19,7 @@ from pine_engine import METHODS, Engine, InputError, TokenLayout
 from pine_engine.engine import prepared_model
 from pine_engine.engine.events import trace_report
 from pine_engine.engine.run import RunOptions, prepare_run
-from pine_engine.scheduling.steps import compute_alone
+from pine_engine.scheduling.scheduler import compute_alone
 from pine_engine.scheduling.worker import NO_CONTROL
 from tests.engine.conftest import LAYOUT
 from tests.support.families import TinyLlama

@@ -18,7 +18,7 @@ from pine_engine import METHODS, Engine, InputError, TokenLayout
 from pine_engine.engine import orders, passes
 from pine_engine.engine.run import PreparedRun, prepare_run
 from pine_engine.reprs import plot
-from pine_engine.scheduling.steps import compute_alone
+from pine_engine.scheduling.scheduler import compute_alone
 from pine_engine.scheduling.worker import NO_CONTROL
 from tests.support.errors import has_field
 from tests.support.families import TinyLlama

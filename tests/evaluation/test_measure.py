@@ -28,17 +28,16 @@ from pine_engine.engine.events import PrefillProgress
 from pine_engine.engine.generation import ActiveGeneration
 from pine_engine.errors import Cancelled
 from pine_engine.evaluation import measure as measuring
-from pine_engine.evaluation.combine import combine
 from pine_engine.evaluation.document_orders import DocumentOrder, arrange
 from pine_engine.evaluation.example_runs import BaseRun, Generation, Prefill
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.measure import run_evaluation
+from pine_engine.evaluation.measure import combine, run_evaluation
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.settings import Key, choose, max_visited
 from pine_engine.prompts.orders import document_orders
 from pine_engine.prompts.request import LabeledRequest
 from pine_engine.prompts.scoring import parse_verdict
-from pine_engine.scheduling.steps import compute_alone
+from pine_engine.scheduling.scheduler import compute_alone
 from pine_engine.scheduling.worker import RunControl
 from tests.support import measured_rows
 from tests.support.families import FAMILIES, TinyLlama, make

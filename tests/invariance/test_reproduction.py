@@ -299,7 +299,7 @@ def test_reproduce_uses_certified_threads_up_to_cores(
     missing_cores: int, reproduced: Run, file: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = torch.get_num_threads()
-    monkeypatch.setattr("pine_engine.cli.reproduce.os.cpu_count", lambda: before + 1)
+    monkeypatch.setattr("pine_engine.cli.verify.os.cpu_count", lambda: before + 1)
     threads = before + 1 + missing_cores
     write_changes(file, {("platform", "threads"): threads})
     report = reproduced(file, "--model", tiny, "--json").json

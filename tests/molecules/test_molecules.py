@@ -13,13 +13,13 @@ import pytest
 
 from pine_engine import Engine, InputError
 from pine_engine.models.load import SHIPPED
-from pine_engine.molecules.chemistry import canonical_smiles
 from pine_engine.molecules.generate import generate_molecules, random_orders
 from pine_engine.molecules.metrics import Predictor, compute_metrics, compute_references
 from pine_engine.molecules.request_rows import (
     PROPERTIES,
     GeneratedMolecule,
     Molecule,
+    canonical_smiles,
     read_molecules,
     split_molecules,
 )

@@ -22,12 +22,13 @@ from pine_engine.errors import Cancelled
 from pine_engine.network.thread_tuner import torch_num_threads
 from pine_engine.scheduling.scheduler import (
     LEVEL_TOKENS,
+    Coroutine,
+    PendingPrefill,
     ScheduledRun,
     Scheduler,
     run_shared,
     scheduler,
 )
-from pine_engine.scheduling.steps import Coroutine, PendingPrefill
 from pine_engine.scheduling.worker import NO_CONTROL, RunControl
 from tests.engine.conftest import LAYOUT, LAYOUTS
 from tests.support.families import FAMILIES, TinyLlama, by_tier, make

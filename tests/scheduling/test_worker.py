@@ -11,8 +11,7 @@ import torch
 
 from pine_engine.network.thread_tuner import torch_num_threads
 from pine_engine.scheduling import worker
-from pine_engine.scheduling.scheduler import run_shared
-from pine_engine.scheduling.steps import Coroutine
+from pine_engine.scheduling.scheduler import Coroutine, run_shared
 
 
 def here() -> threading.Thread:

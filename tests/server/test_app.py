@@ -20,7 +20,7 @@ from pine_engine.engine.events import TokenGenerated
 from pine_engine.scheduling.queue import Client
 from pine_engine.server import app as server_app, connections
 from pine_engine.server.app import Server, ServerSettings
-from pine_engine.server.prompts import MAX_CHARACTERS_PER_TOKEN, tokenize_body
+from pine_engine.server.jobs import MAX_CHARACTERS_PER_TOKEN, tokenize_body
 from pine_engine.server.responses import ResponseText
 from pine_engine.server.schema import IGNORED, SUPPORTED, ChatBody, CompletionBody, load_json, parse_body
 from tests.support.api_server import running_server, wait_until

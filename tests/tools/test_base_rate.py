@@ -9,7 +9,7 @@ from pine_engine.evaluation.document_orders import DocumentOrder
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Record, blank_record
 from tools.base_rate import is_sorted, method_rate
-from viz.page.answers.base_rate import base_rate
+from viz.page.answers.recordings import base_rate
 
 FACTS = [Example.model_validate(row) for row in islice(generate_facts(3), 4)]
 

@@ -24,13 +24,13 @@ from tests.viz.cards.test_certificate import RECORDED
 from tests.viz.figures.test_bias_curve import CURVE
 from viz import theme
 from viz.cards.answers import Reading, answer_grid
-from viz.cards.certificate import certificate_page
 from viz.cards.compare import answers_picture
 from viz.cards.shuffle import shuffle_answer, verdict_html
 from viz.cards.tutorial import Step, figure_html, quiz, run_html, tutorial
 from viz.drawing.identity import document_segment, legend
 from viz.drawing.markup import Numbers, empty_panel, picture, switch
 from viz.export.report import measured_html, report_page
+from viz.page.bundle import certificate_page
 from viz.page.common.failures import notice
 from viz.page.counting import stale_html
 
@@ -134,7 +134,8 @@ def certificate(text: str) -> str:
     request = recorded.request.model_copy(update=parts)
     results = [one.model_copy(update={"first_answer": text}) for one in recorded.results]
     changed = recorded.model_copy(update={"request": request, "results": results, "command": text})
-    return certificate_page(changed, facts={text: text}, styles="")
+    platform = recorded.platform.model_copy(update={"model": text})
+    return certificate_page(changed.model_copy(update={"platform": platform}))
 
 
 def report(text: str) -> str:

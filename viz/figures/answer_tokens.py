@@ -9,7 +9,7 @@ import numpy as np
 
 import pine_engine as pine
 from viz.drawing.identity import Segment
-from viz.drawing.text import format_percent, shorten, visible_text
+from viz.drawing.markup import format_percent, shorten, visible_text
 from viz.figures.frame import FloatArray, answer_queries, document_segments, require_attention
 
 MAX_TOKEN_CHARACTERS = 24  # of a token in sentences and rows

@@ -9,10 +9,9 @@ import gradio as gr
 
 from viz.cards.tutorial import explanations_html
 from viz.drawing.markup import empty_panel
-from viz.page.answers.choosing import bind_choices
 from viz.page.answers.recordings import tutorial_recording
 from viz.page.answers.run import Run, Shown
-from viz.page.answers.workspace import Workspace, bind_scores, bind_workspace
+from viz.page.answers.workspace import Workspace, bind_choices, bind_scores, bind_workspace
 from viz.page.api.calls import add_api
 from viz.page.common.disk import Disk
 from viz.page.common.failures import notice

@@ -3,6 +3,7 @@
 import datetime
 import io
 import json
+import math
 import shlex
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -13,16 +14,14 @@ import pine_engine as pine
 from pine_engine.engine.events import Answer, trace_report
 from pine_engine.invariance.certificate import FILE_NAME, REPRODUCE_COMMAND, Certificate
 from pine_engine.invariance.platform_facts import ASPECTS
-from pine_engine.methods.table import METHODS
-from viz.cards.certificate import certificate_page
+from pine_engine.methods.table import METHODS, Method
 from viz.cards.tutorial import run_html
 from viz.drawing.identity import document_segment, order_name
-from viz.drawing.markup import FIGURE_SCRIPTS, Numbers, figure_styles
-from viz.export.numbers import as_csv, figure_numbers, picture_numbers
-from viz.export.standalone import packed_json, pictures_page
+from viz.drawing.markup import FIGURE_SCRIPTS, Numbers, figure_styles, format_difference, format_value, render
+from viz.export.standalone import as_csv, figure_numbers, packed_json, picture_numbers, pictures_page
 from viz.figures.answer_tokens import AnswerTokens
 from viz.page.answers.run import Run
-from viz.page.common.theme import PLOTLY
+from viz.page.common.widgets import PLOTLY
 from viz.page.form.documents import entries_from
 from viz.page.form.form import form_request
 from viz.page.internals_figures import DRAWING, TABS, TabContent
@@ -84,7 +83,7 @@ def _files(run: Run, selection: Selection, accepted: str) -> Iterator[tuple[str,
         yield "orders.csv", as_csv(_orders(run)).encode()
     if certificate := run.certificate:
         yield FILE_NAME, (certificate.model_dump_json(indent=2) + "\n").encode()
-        yield CERTIFICATE_PAGE, _certificate_page(certificate).encode()
+        yield CERTIFICATE_PAGE, certificate_page(certificate).encode()
     drawn = {label: DRAWING[tab](run, selection) for tab, label in TABS if tab in DRAWING}
     yield "pictures.html", _pictures(run, drawn).encode()
     for tab in drawn.values():
@@ -93,12 +92,6 @@ def _files(run: Run, selection: Selection, accepted: str) -> Iterator[tuple[str,
             columns = {"name": each.name, "caption": each.caption, "columns": each.columns}
             yield f"numbers/{each.name}.json", _json(columns | {"rows": each.rows})
     yield "report.json", _json(source | trace_report(run.result))
-
-
-def _certificate_page(certificate: Certificate) -> str:
-    platform = certificate.platform
-    facts = {name: str(getattr(platform, field) or "unknown") for field, name in ASPECTS.items()}
-    return certificate_page(certificate, facts=facts, styles=figure_styles())
 
 
 def _answer(answer: Answer, record: AnswerTokens) -> dict[str, Any]:
@@ -209,3 +202,39 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, content)
     return packed.getvalue()
+
+
+def certificate_page(certificate: Certificate) -> str:
+    """Render the certificate as an HTML document without scripts, which needs no other file."""
+    rows = []
+    for index, order in enumerate(certificate.orders):
+        documents = [document_segment(document, slot) for slot, document in enumerate(order)]
+        rows.append((documents, [format_value(result.logprobs[index]) for result in certificate.results]))
+    return render(
+        "certificate.html",
+        certificate=certificate,
+        request=certificate.request,
+        facts=[(name, getattr(certificate.platform, field) or "unknown") for field, name in ASPECTS.items()],
+        styles=figure_styles(),
+        results=[(METHODS[result.method], result) for result in certificate.results],
+        orders=certificate.orders,
+        documents=[(document_segment(i, i), one) for i, one in enumerate(certificate.request.documents)],
+        rows=rows,
+        order_text=_describe_orders(certificate),
+        verdict=_verdict,
+        difference=format_difference,
+    )
+
+
+def _verdict(method: Method, result: Any) -> str:
+    """Return the conclusion of a method's results in a few words."""
+    if method.is_order_invariant:
+        return "invariant ✓" if result.bitwise_identical else "invariance violated ✗"
+    return "no change observed" if result.bitwise_identical else "changed"
+
+
+def _describe_orders(certificate: Certificate) -> str:
+    if certificate.seed is not None:
+        return f"input order and random orders, seed {certificate.seed}"
+    count = math.factorial(len(certificate.request.documents))
+    return "all orders" if len(certificate.orders) == count else f"first of {count:,} orders"

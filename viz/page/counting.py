@@ -11,8 +11,7 @@ from pine_engine.errors import PineError
 from pine_engine.methods.table import METHODS
 from pine_engine.scheduling.work import Work, planned
 from viz.drawing.identity import document_letter
-from viz.drawing.markup import render
-from viz.drawing.text import join_words
+from viz.drawing.markup import join_words, render
 from viz.page.answers.run import Inputs, Shown, changes
 from viz.page.answers.workspace import Workspace
 from viz.page.common.failures import explain, notice

@@ -14,8 +14,7 @@ from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.scheduling.runs import Job
 from viz.drawing.identity import legend
-from viz.drawing.markup import empty_panel
-from viz.drawing.text import shorten
+from viz.drawing.markup import empty_panel, shorten
 from viz.page.answers.run import Run
 from viz.page.attention_job import AttentionView, attention_request, prepare_attention
 from viz.page.common.failures import first_problem, notice

@@ -8,7 +8,7 @@ import numpy as np
 
 import pine_engine as pine
 from viz.drawing.identity import Segment, document_segment
-from viz.drawing.text import shorten, visible_text
+from viz.drawing.markup import shorten, visible_text
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.figures.importance import Normalization
 from viz.page.answers.run import Run

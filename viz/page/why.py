@@ -13,8 +13,7 @@ import plotly.graph_objects as go
 import pine_engine as pine
 import viz
 from viz.cards.tutorial import figure_html
-from viz.drawing.markup import render
-from viz.drawing.text import shorten
+from viz.drawing.markup import render, shorten
 from viz.figures.answer_tokens import quoted
 from viz.figures.frame import FloatArray, answer_queries, plain
 from viz.page.answers.recordings import tutorial_recording

@@ -15,7 +15,7 @@ from tests.viz.figures.test_answers import EMPTY, LEFT, RIGHT, SAME
 from viz.cards import shuffle
 from viz.cards.answers import AnswerCard, AnswerState, Reading, answer_grid
 from viz.cards.compare import MAX_TOKENS, answers_picture, word_diff
-from viz.export.numbers import picture_numbers
+from viz.export.standalone import picture_numbers
 from viz.figures.answer_tokens import AnswerTokens
 
 

@@ -10,22 +10,16 @@ import pytest
 import pine_engine as pine
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from viz.cards.answers import MAX_SMILES, molecule_svg
-from viz.cards.certificate import _verdict, certificate_page
 from viz.drawing.identity import relative_luminance
-from viz.drawing.markup import figure_styles
+from viz.page.bundle import _verdict, certificate_page
 
 BOTH = [(0, 1), (1, 0)]
-FACTS = {"model": "tiny", "torch": "2.13.0"}
 RECORDED = Path(__file__).parents[2] / "golden" / "outputs" / "version_1" / "certificate.json"
 
 
 @pytest.fixture(scope="module")
 def certificate() -> pine.Certificate:
     return pine.read_certificate(RECORDED)
-
-
-def page(certificate: pine.Certificate) -> str:
-    return certificate_page(certificate, facts=FACTS, styles=figure_styles())
 
 
 def change(certificate: pine.Certificate, **fields: Any) -> pine.Certificate:
@@ -35,7 +29,7 @@ def change(certificate: pine.Certificate, **fields: Any) -> pine.Certificate:
 
 def test_page_has_the_numbers_of_every_method(certificate: pine.Certificate) -> None:
     small = change(certificate, max_abs_logit_diff=2e-7, logprob_spread=3e-8, bitwise_identical=False)
-    results, orders = read_html(page(small)).all("table")
+    results, orders = read_html(certificate_page(small)).all("table")
     count = len(certificate.orders)
     first = certificate.results[0]
     numbers = [f"{first.num_matching_answers} of {count}", str(first.num_distinct_answers)]
@@ -45,10 +39,13 @@ def test_page_has_the_numbers_of_every_method(certificate: pine.Certificate) -> 
 
 
 def test_page_has_request_platform_and_command(certificate: pine.Certificate) -> None:
-    text = " ".join(read_html(page(certificate)).all("main")[0].text.split())
+    text = " ".join(read_html(certificate_page(certificate)).all("main")[0].text.split())
     request = certificate.request
     parts = [request.question, *(document.text for document in request.documents), certificate.command]
-    parts += [result.logits_sha256 for result in certificate.results] + ["torch2.13.0", certificate.made]
+    parts += [result.logits_sha256 for result in certificate.results] + [
+        f"torch{certificate.platform.torch}",
+        certificate.made,
+    ]
     assert [part for part in parts if " ".join(part.split()) not in text] == []
 
 
@@ -75,11 +72,11 @@ def test_page_names_the_origin_of_the_orders(
 ) -> None:
     request = certificate.request.model_copy(update={"documents": certificate.request.documents[:2]})
     fields = {"seed": seed, "orders": orders, "request": request}
-    assert words in read_html(page(certificate.model_copy(update=fields))).all("p")[0].text
+    assert words in read_html(certificate_page(certificate.model_copy(update=fields))).all("p")[0].text
 
 
 def test_page_needs_no_other_file(certificate: pine.Certificate) -> None:
-    html = page(certificate)
+    html = certificate_page(certificate)
     assert html.startswith("<!doctype html>") and "default-src 'none'" in html
     assert not re.search(r"<(script|link|img|iframe|base|form)\b|@import|url\(|https?:", html)
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, strategies as st
 
 from tests.support.viz_reading import read_html
-from viz.drawing import text as texts
+from viz.drawing import markup as texts
 from viz.drawing.identity import (
     DECODED,
     PREFIX,
@@ -19,7 +19,7 @@ from viz.drawing.identity import (
     segment_badge,
 )
 from viz.drawing.markup import Numbers, pick, picture, switch
-from viz.export.numbers import picture_numbers
+from viz.export.standalone import picture_numbers
 
 
 def test_twenty_documents_look_different() -> None:

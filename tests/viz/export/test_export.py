@@ -14,8 +14,16 @@ import viz
 from pine_engine import ShuffleResult
 from tests.support.viz_reading import HOSTILE, read_html
 from viz.drawing.markup import Numbers, picture, switch
-from viz.export.numbers import as_csv, figure_numbers, picture_numbers
-from viz.export.standalone import LEVELS, MIN_PACKED_CELLS, packed_json, pictures_page, strip_interaction
+from viz.export.standalone import (
+    LEVELS,
+    MIN_PACKED_CELLS,
+    as_csv,
+    figure_numbers,
+    packed_json,
+    picture_numbers,
+    pictures_page,
+    strip_interaction,
+)
 
 SIDE = int(MIN_PACKED_CELLS**0.5)
 VALUES = st.floats(-1e3, 1e3, width=32) | st.just(float("nan"))

@@ -16,7 +16,7 @@ from pine_engine.evaluation.report.parts import task_part
 from pine_engine.evaluation.settings import Key
 from pine_engine.methods.table import METHODS
 from pine_engine.scheduling.runs import StopFlag
-from pine_engine.scheduling.steps import PendingPrefill
+from pine_engine.scheduling.scheduler import PendingPrefill
 from pine_engine.scheduling.work import format_seconds
 from pine_engine.scheduling.worker import RunControl
 from tests.support.measured_rows import measure

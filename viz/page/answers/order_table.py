@@ -13,12 +13,11 @@ import numpy as np
 from pine_engine.methods.table import METHODS
 from viz.cards.answers import AnswerCard
 from viz.drawing.identity import document_segment, order_name
-from viz.drawing.markup import render
-from viz.drawing.text import join_words
+from viz.drawing.markup import join_words, render
 from viz.figures.positions import MASKED, document_lanes
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.answering import is_correct_by
-from viz.page.answers.base_rate import base_rate_sentence
+from viz.page.answers.recordings import base_rate_sentence
 from viz.page.answers.run import Order, OrderAnswers, Shown
 from viz.page.common.failures import MAX_DOCUMENTS
 

@@ -1,7 +1,8 @@
-"""Recorded answers to the examples, and the recorded run of the tutorial: both are shown without a model.
+"""Recorded answers to the examples, run of the tutorial and base rates, which are shown without a model.
 
 A run is in a file of JSON and arrays: floats in half precision, integers in 32 bits. Importances keep 32
-bits, because figures mark exact ties. `make record` updates the files of the app.
+bits, because figures mark exact ties. `make record` updates these files, and `python -m tools.base_rate` that
+of the base rates, the shares of correct answers over unselected questions.
 """
 
 import json
@@ -18,9 +19,11 @@ from pydantic import BaseModel, TypeAdapter
 
 from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, Trace
 from pine_engine.engine.events import Answer, RunResult
+from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 from viz.cards.answers import AnswerCard
 from viz.drawing.identity import Segment
+from viz.drawing.markup import render
 from viz.figures.answer_tokens import AnswerTokens
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.answering import waiting_cards
@@ -254,3 +257,52 @@ _RECORDS: dict[str, Any] = {"FinishedRun": _run, "Recording": _recording, "Tried
     )
 }
 """Functions that make the records of a file, by name."""
+
+
+BASE_RATE_FILE = Path(__file__).parents[3] / "assets" / "recorded" / "base_rate.json"
+
+
+class MethodRate(BaseModel):
+    """Percentages of one method over all questions and document orders."""
+
+    method: str
+    correct: float  # of all answers
+    changes: float  # questions with more than one answer
+    always: float  # questions with correct answers in all orders
+    never: float  # questions with incorrect answers in all orders
+
+
+class BaseRate(BaseModel):
+    """Percentages of all methods, and the setting of the evaluation."""
+
+    questions: int
+    documents: int
+    model: str
+    dtype: str
+    methods: list[MethodRate]
+    sorted_vanilla: float  # correct answers of vanilla with the documents sorted by their text
+
+
+@cache
+def base_rate(file: Path = BASE_RATE_FILE) -> BaseRate:
+    """Return the recorded percentages."""
+    return BaseRate.model_validate_json(file.read_bytes())
+
+
+def base_rate_sentence() -> str:
+    """Return one sentence on vanilla and PINE."""
+    rate = base_rate()
+    correct = {row.method: row.correct for row in rate.methods}
+    return (
+        f"Over {rate.questions} unselected questions, vanilla is correct in {correct['vanilla']:.0f}% of "
+        f"all orders and PINE in {correct['pine']:.0f}%; PINE never changes."
+    )
+
+
+def base_rate_html() -> str:
+    """Render the answers to "Is PINE always right?" and "Why not just sort the documents?"."""
+    rate = base_rate()
+    rows = [
+        (METHODS[row.method].label, (row.correct, row.changes, row.always, row.never)) for row in rate.methods
+    ]
+    return render("base_rate.html", rate=rate, rows=rows)

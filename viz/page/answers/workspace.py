@@ -10,20 +10,22 @@ import gradio as gr
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import Job
 from viz.page.answers.answering import accepted_answers, prepare_answers, shown_html, stopped_cards
-from viz.page.answers.base_rate import base_rate_html
 from viz.page.answers.order_table import build_order_table, order_table_json
-from viz.page.answers.recordings import recorded_of
+from viz.page.answers.recordings import base_rate_html, recorded_of
 from viz.page.answers.run import Shown, keep_earlier
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.files.reading_files import FileReader
+from viz.page.form.documents import entries_json
 from viz.page.form.editor import (
     bind_editor,
     build_cards,
     build_editor,
     documents_heading,
+    pasted_words,
     question_words,
+    words,
 )
 from viz.page.form.examples import NO_EXAMPLE, FormExample, accepted_for, example_of, load_examples
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form
@@ -270,3 +272,76 @@ def bind_scores(page: Workspace) -> None:
         trigger_mode="always_last",
         **PRIVATE_EVENT,
     )
+
+
+def bind_choices(page: Workspace) -> None:
+    """Connect the two dropdowns."""
+    # The input event also fires when the list is left without a choice.
+    inputs, outputs = [page.example, page.task], [page.picked, *filled_widgets(page)]
+    page.example.change(bind(pick_example, page), inputs, outputs, **PRIVATE_EVENT)
+    page.example.select(bind(pick_again, page), [page.picked, *inputs], outputs, **PRIVATE_EVENT)
+    page.task.input(
+        bind(pick_task, page),
+        [page.task, page.instruction],
+        [page.instruction, page.heading, page.question, page.editor.cards, page.editor.pasted],
+        **PRIVATE_EVENT,
+    )
+
+
+def pick_example(page: Workspace, name: str | None, task: str) -> Updates:
+    """Return the updates that fill the form with an example; `task` is the one whose labels are shown."""
+    example = next((example for example in load_examples() if example.name == name), None)
+    if example is None:
+        return {page.picked: name}
+    form, accepted = example.form(DEFAULT_METHODS), "\n".join(example.answers)
+    return {page.picked: name} | filled(page, form, accepted=accepted, note=example.note, named=task)
+
+
+def pick_again(page: Workspace, picked: str | None, name: str | None, task: str) -> Any:
+    """Return the updates that fill the form with the example that it was filled with before."""
+    return pick_example(page, name, task) if name == picked else gr.skip()
+
+
+def pick_task(page: Workspace, task: str, instruction: str) -> Updates:
+    """Return the updates with the labels and the instruction of a task."""
+    return renamed(page, task, {}) | {page.instruction: instruction_for(task, instruction)}
+
+
+def filled(page: Workspace, form: Form, *, accepted: str, note: str, named: str | None = None) -> Updates:
+    """Return updates that fill the form and the cards, with recorded answers and the labels of the task.
+
+    Methods and length stay; `named` is the task whose labels are shown.
+    """
+    shown = recorded_of(form)
+    values: dict[Any, Any] = {page.editor.cards: entries_json(form.entries), page.question: form.question}
+    return (
+        (values if form.task == named else renamed(page, form.task, values))
+        | {
+            page.task: form.task,
+            page.note: notice(note, kind="note"),
+            page.instruction: form.instruction or form.row.instruction,
+            page.accepted: accepted,
+            page.bar.status: notice(""),
+            page.shuffle_bar.status: notice(""),
+        }
+        | {page.origin: shown.inputs, page.stale: ""}
+        | show(page, shown, accepted)
+    )
+
+
+def filled_widgets(page: Workspace) -> list[Any]:
+    """Return the widgets that `filled` may update."""
+    return list(filled(page, load_examples()[0].form(DEFAULT_METHODS), accepted="", note=""))
+
+
+def renamed(page: Workspace, task: str, values: dict[Any, Any]) -> Updates:
+    """Return updates with the labels of the task and these new values; other values stay."""
+    row = TASKS[task]
+    called: dict[Any, dict[str, Any]] = {
+        page.editor.cards: words(row.nouns),
+        page.editor.pasted: pasted_words(row.nouns),
+        page.heading: {"value": documents_heading(row.nouns)},
+        page.question: {**question_words(row.nouns), "visible": row.needs_question},
+    }
+    new_values = {widget: {"value": value} for widget, value in values.items()}
+    return {widget: gr.update(**called[widget] | new_values.get(widget, {})) for widget in called}

@@ -13,7 +13,7 @@ from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.settings import choose, max_visited
 from pine_engine.prompts.tasks import TASKS, Task
 from viz.page.common.failures import MAX_DOCUMENTS, MAX_ORDERS, MAX_ROWS
-from viz.page.common.theme import ASSETS
+from viz.page.common.widgets import ASSETS
 from viz.page.files.reading_files import FileReader
 
 Update = TypeVar("Update")

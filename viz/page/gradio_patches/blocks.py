@@ -1,9 +1,10 @@
 """Blocks whose failures are a sentence for the user; the log has tracebacks of internal errors only."""
 
+import json
 import logging
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import gradio as gr
 from gradio.blocks import Block
 from markupsafe import escape
+from mcp import types
+from pydantic import BaseModel
 
 from pine_engine.errors import InputError
 from viz.page.common.disk import Disk
@@ -183,3 +186,38 @@ def refuse_values(value: Any, *, allows_files: bool = False) -> None:
                 values.extend((*inner, *inner.values()))
             case list(inner):
                 values.extend(inner)
+
+
+def describe_results(page: gr.Blocks, results: Mapping[str, type[BaseModel]]) -> None:
+    """Let the MCP server return JSON with these schemas by endpoint."""
+    if page.mcp_server_obj is None:
+        return
+    schemas = {name: result.model_json_schema(mode="serialization") for name, result in results.items()}
+    setattr(page.mcp_server_obj, "postprocess_output_data", _as_json)  # noqa: B010 - mypy allows no assignment
+    handlers: dict[Any, Any] = page.mcp_server_obj.mcp_server.request_handlers
+    list_tools, call_tool = handlers[types.ListToolsRequest], handlers[types.CallToolRequest]
+
+    async def list_with_schemas(request: Any) -> Any:
+        listed = await list_tools(request)
+        for tool in listed.root.tools:
+            tool.outputSchema = next(schemas[name] for name in schemas if tool.name.endswith(name))
+        return listed
+
+    async def call_with_structure(request: Any) -> Any:
+        try:
+            refuse_values(request.params.arguments)
+        except InputError as error:
+            sentence = types.TextContent(type="text", text=explain(error))
+            return types.ServerResult(types.CallToolResult(content=[sentence], isError=True))
+        called = await call_tool(request)
+        if not called.root.isError:
+            (written,) = called.root.content
+            called.root.structuredContent = json.loads(written.text)
+        return called
+
+    handlers[types.ListToolsRequest] = list_with_schemas
+    handlers[types.CallToolRequest] = call_with_structure
+
+
+def _as_json(data: Any, root_url: str) -> list[types.TextContent]:
+    return [types.TextContent(type="text", text=json.dumps(output, ensure_ascii=False)) for output in data]

@@ -1,18 +1,19 @@
-"""Routes of the server (health, metrics, plotly.js) and its shutdown."""
+"""Routes of the server (health, metrics, plotly.js), its escaped output, and its shutdown."""
 
 import gzip
 import logging
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from queue import Empty, SimpleQueue
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import gradio as gr
 from gradio.server_messages import UnexpectedErrorMessage
@@ -24,7 +25,7 @@ from starlette.routing import Route
 import pine_engine as pine
 from pine_engine.scheduling.runs import SHUTTING_DOWN, Runs
 from pine_engine.server.web import metrics_text
-from viz.page.common.theme import PLOTLY, PLOTLY_ADDRESS
+from viz.page.common.widgets import PLOTLY, PLOTLY_ADDRESS
 from viz.page.jobs.sources import Sources
 from viz.page.serving.middleware import FOREVER
 
@@ -144,3 +145,27 @@ def _notify_waiting(page: gr.Blocks) -> None:
         if events and (messages := queue.pending_messages_per_session.get(session)):
             message = UnexpectedErrorMessage(message=SHUTTING_DOWN, success=False)
             loop.call_soon_threadsafe(messages.put_nowait, message)
+
+
+CONTINUATION = "| "  # prefix of each line except the first of one write
+
+
+def escaped(text: str) -> str:
+    """Escape unprintable characters except newlines and tabs; continuation lines get CONTINUATION."""
+    body = text.lstrip("\n")
+    shown = "".join(
+        character if character.isprintable() or character in "\n\t" else ascii(character)[1:-1]
+        for character in body
+    )
+    return text[: len(text) - len(body)] + re.sub(r"\n(?=[^\n])", f"\n{CONTINUATION}", shown)
+
+
+def escape_output(*streams: TextIO) -> None:
+    """Escape all text that streams receive from now on: logs, prints and tracebacks of all packages."""
+    for stream in streams:
+        vars(stream)["write"] = partial(_write, stream.write)
+
+
+def _write(write: Callable[[str], int], text: str) -> int:
+    write(escaped(text))
+    return len(text)

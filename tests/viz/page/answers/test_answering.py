@@ -16,7 +16,7 @@ from tests.support.running import one_run, run_views, sources_of
 from tests.support.runs import form_of
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
-from viz.page.answers import choosing
+from viz.page.answers import workspace
 from viz.page.answers.answering import accepted_answers, shown_html, stopped_cards, waiting_cards
 from viz.page.answers.run import Shown
 from viz.page.answers.workspace import Workspace
@@ -71,7 +71,7 @@ def page() -> Workspace:
 
 
 def test_judge_task_names_answers_of_assistants(page: Workspace) -> None:
-    updates = choosing.renamed(page, "judge_pair", {})
+    updates = workspace.renamed(page, "judge_pair", {})
     words = updates[page.editor.cards]["words"]
     assert updates[page.heading]["value"] == "<h3>Answers to compare</h3>"
     assert updates[page.question]["label"] == "User’s question"
@@ -81,7 +81,7 @@ def test_judge_task_names_answers_of_assistants(page: Workspace) -> None:
 
 
 def test_another_example_shows_no_status_of_an_earlier_run(page: Workspace) -> None:
-    updates = choosing.filled(page, load_examples()[1].form(()), accepted="", note="")
+    updates = workspace.filled(page, load_examples()[1].form(()), accepted="", note="")
     assert updates[page.bar.status] == updates[page.shuffle_bar.status] == notice("")
 
 

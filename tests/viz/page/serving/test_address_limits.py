@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 
 from pine_engine.server.web import http_middleware
 from viz.page.jobs.connection_tracker import ConnectionTracker
-from viz.page.serving import address_limits
-from viz.page.serving.address_limits import LOGINS_S, REQUESTS_S, AddressLimits
+from viz.page.serving import request_limits
+from viz.page.serving.request_limits import LOGINS_S, REQUESTS_S, AddressLimits
 
 MAX_REQUESTS = 6
 MAX_EVENTS = 3
@@ -24,8 +24,8 @@ async def greet(scope: Any, receive: Any, send: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address_limits, "MAX_REQUESTS", MAX_REQUESTS)
-    monkeypatch.setattr(address_limits, "MAX_PENDING_EVENTS", MAX_EVENTS)
+    monkeypatch.setattr(request_limits, "MAX_REQUESTS", MAX_REQUESTS)
+    monkeypatch.setattr(request_limits, "MAX_PENDING_EVENTS", MAX_EVENTS)
 
 
 def limited(app: Any = greet, *, pending: dict[str, Any] | None = None) -> Any:
@@ -109,7 +109,7 @@ def test_pending_events_of_one_address_are_limited(clock: list[float]) -> None:
 
 
 def test_address_limits_memory_is_bounded(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address_limits, "MAX_ADDRESSES", 3)
+    monkeypatch.setattr(request_limits, "MAX_ADDRESSES", 3)
     limits = AddressLimits()
     for number in range(100):
         limits._requests_of(f"198.51.100.{number}").take()
@@ -123,7 +123,7 @@ async def reject_password(scope: Any, receive: Any, send: Any) -> None:
 def test_logins_of_one_address_are_limited(
     clock: list[float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(address_limits, "MAX_LOGINS", 3)
+    monkeypatch.setattr(request_limits, "MAX_LOGINS", 3)
     app = limited(reject_password)
     with caplog.at_level(logging.INFO, "pine_explorer.logins"):
         assert statuses(app, 5, "/login") == [400, 400, 400, 429, 429]

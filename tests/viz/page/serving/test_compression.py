@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.support.serving import ServedApp
-from viz.page.common.theme import PLOTLY_ADDRESS
+from viz.page.common.widgets import PLOTLY_ADDRESS
 from viz.page.serving.middleware import FOREVER, accepted
 
 

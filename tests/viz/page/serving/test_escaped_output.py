@@ -6,7 +6,7 @@ import traceback
 
 from hypothesis import given, strategies as st
 
-from viz.page.serving.escaped_output import CONTINUATION, escape_output
+from viz.page.serving.server import CONTINUATION, escape_output
 
 
 @given(st.text(), st.sampled_from(["log", "print", "traceback"]))
