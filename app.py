@@ -19,7 +19,7 @@ os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(sys.maxsize)
 # Read by uvicorn: our own middleware knows the trusted proxies.
 os.environ["FORWARDED_ALLOW_IPS"] = ""
 
-import viz.page.gradio_patches.no_stubs  # noqa: F401 - before gradio is imported
+import viz.page.gradio_patches  # noqa: F401 - before gradio is imported
 
 # isort: split
 from gradio.routes import App
@@ -33,8 +33,7 @@ from pine_engine.models.resources import free_memory
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import Runs
-from pine_engine.server.connections import limit_connections
-from pine_engine.server.web import http_middleware
+from pine_engine.server.web import http_middleware, limit_connections
 from viz.page.api.results import RESULTS
 from viz.page.build import build_page
 from viz.page.common.disk import process_temp_dir, write_all_into
@@ -52,10 +51,10 @@ from viz.page.serving.server import (
     end_process,
     end_signal,
     escape_output,
+    install_session_store,
     shut_down,
     wait_for_end,
 )
-from viz.page.serving.sessions import install_session_store
 
 LOOK: dict[str, Any] = {
     "theme": page_theme(),

@@ -6,6 +6,6 @@ documents each name.
 
 import lazy_loader
 
-from pine_engine.version import __version__ as __version__
+__version__ = "0.2.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

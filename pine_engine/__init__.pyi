@@ -1,7 +1,6 @@
 from .attention.trace import TokenRange as TokenRange, Trace as Trace, TraceConfig as TraceConfig
 from .debias.debias import DebiasResult as DebiasResult, run_debias as run_debias
-from .debias.plan import plan_debias as plan_debias
-from .debias.table import DEBIASERS as DEBIASERS
+from .debias.table import DEBIASERS as DEBIASERS, plan_debias as plan_debias
 from .engine.engine import Engine as Engine
 from .engine.events import (
     Answer as Answer,

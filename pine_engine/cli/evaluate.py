@@ -22,11 +22,10 @@ from pine_engine.evaluation import records as stored, shards
 from pine_engine.evaluation.document_orders import AS_IS, ORDERS
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.evaluation.records import Record
+from pine_engine.evaluation.records import Record, Settings, choose
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import estimated, metric_rows
 from pine_engine.evaluation.report.task_tables import main_results
-from pine_engine.evaluation.settings import Settings, choose
 from pine_engine.evaluation.task_estimates import nested
 from pine_engine.models.load import resolve
 from pine_engine.prompts.request import STDIN

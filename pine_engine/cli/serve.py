@@ -8,8 +8,7 @@ import typer
 from pine_engine.cli import output
 from pine_engine.cli.options import ModelOptions, Positive, method_names, split_names
 from pine_engine.cli.output import CommandResult
-from pine_engine.errors import InputError
-from pine_engine.extras import import_extra
+from pine_engine.errors import InputError, import_extra
 from pine_engine.prompts.request import read_text
 
 

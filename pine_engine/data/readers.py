@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_engine.extras import import_extra
+from pine_engine.errors import import_extra
 from pine_engine.prompts.math_premises import split_problem
 from pine_engine.prompts.tasks import TASKS
 

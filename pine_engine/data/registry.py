@@ -15,8 +15,7 @@ from typing import Any
 from pine_engine.data import readers
 from pine_engine.data.facts import generate_facts
 from pine_engine.data.few_shot import generate_few_shot
-from pine_engine.errors import InputError, one_line
-from pine_engine.extras import import_extra
+from pine_engine.errors import InputError, import_extra, one_line
 from pine_engine.input_validation import Registry
 
 Convert = Callable[[Iterable[readers.SourceRecord]], Iterator[readers.Row]]

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from pine_engine.attention.state import SequenceState
-from pine_engine.debias.plan import DebiasPlan, content_free_prompts
-from pine_engine.debias.table import DEFAULT_BASE, TIE, Steps, Wrapper
+from pine_engine.debias.table import DEFAULT_BASE, TIE, DebiasPlan, Steps, Wrapper, content_free_prompts
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, RunFinished
 from pine_engine.engine.generation import (

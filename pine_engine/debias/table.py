@@ -1,19 +1,25 @@
-"""Wrappers that reduce a position bias of any base method, and the names of wrapped methods: `wrapper:base`.
+"""Wrappers that reduce a position bias of any base method, their names (`wrapper:base`), and their plans.
 
 A wrapper runs a method several times and combines the outputs (docs/specification.md, section 8). All
-differences between two wrappers are columns of the table.
+differences between two wrappers are columns of the table. `run_debias` and the evaluation follow plans, which
+are made and checked without a model: orders, content-free prompts, priors. In an order, order[p] is the
+document at place p.
 """
 
+import hashlib
+import random
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pine_engine.errors import InputError
 from pine_engine.input_validation import Registry
 from pine_engine.methods.table import ALL, METHODS, Method, get_method, get_methods
-from pine_engine.prompts.orders import OrderKind
+from pine_engine.prompts.orders import MAX_ORDERS, Order, OrderKind, document_orders
+from pine_engine.prompts.prompt import Document, Prompt, Segment
+from pine_engine.prompts.request import LabeledRequest, Request
 
 Steps = Literal["first", "every"]  # generated tokens that are calibrated with the content-free prompts
 
@@ -184,3 +190,121 @@ def is_order_invariant(name: str) -> bool:
     """Return True if the answer does not depend on the order; False for a method that is in no table."""
     found = find_measured(name)
     return found is not None and found.is_order_invariant
+
+
+PRIOR_FRACTION = 0.05  # share of the samples from which PriDe learns its prior
+SEED = 0  # seed of the hash that selects the examples of an evaluation from which PriDe learns its prior
+_PLACEHOLDER = "\ue002"  # private-use character in place of a document's content while a prompt is built
+
+
+def prior_samples(count: int, seed: int = 0) -> set[int]:
+    """Return the indices of the requests from which PriDe learns: a random share, at least one."""
+    return set(random.Random(seed).sample(range(count), max(1, int(count * PRIOR_FRACTION))))
+
+
+def is_prior_example(example: str) -> bool:
+    """Check whether PriDe learns from the example of an id, in every dataset and every part of a dataset."""
+    digest = hashlib.sha256(f"{SEED}:{example}".encode()).digest()
+    return int.from_bytes(digest[:8]) < PRIOR_FRACTION * 2**64
+
+
+def content_free_prompts(engine: Any, request: Request) -> list[Prompt]:
+    """Return one prompt per content-free text, in place of the content, but not the title, of documents."""
+    # An empty document is invalid, so the prompt is built with a placeholder.
+    documents = [Document(text=_PLACEHOLDER, title=document.title) for document in request.documents]
+    template = request.model_copy(update={"documents": documents}).prompt(engine)
+
+    def fill(segment: Segment, content: str) -> Segment:
+        return tuple(replace(piece, text=piece.text.replace(_PLACEHOLDER, content)) for piece in segment)
+
+    return [
+        replace(template, documents=tuple(fill(segment, content) for segment in template.documents))
+        for content in CONTENT_FREE
+    ]
+
+
+@dataclass(frozen=True)
+class DebiasPlan:
+    """Requests under one wrapper."""
+
+    wrapper: Wrapper
+    base: str
+    requests: tuple[LabeledRequest, ...]
+    orders: tuple[tuple[Order, ...], ...]  # in which the base method is run, for each request
+    majority: bool
+    max_new_tokens: int  # limit of a generated answer, 0 if none is generated
+    prior_samples: frozenset[int]  # indices of the requests from which a prior is learned
+
+    @property
+    def num_prompts(self) -> int:
+        """Number of prefills."""
+        others = 0 if self.wrapper.calibrated == "nothing" else len(CONTENT_FREE)
+        if self.wrapper.margin is not None:
+            others = len({DEFAULT_BASE, self.base}) - 1
+        return sum(len(orders) + others for orders in self.orders)
+
+
+def plan_debias(
+    requests: Sequence[LabeledRequest],
+    *,
+    wrapper: str,
+    base: str = "vanilla",
+    majority: bool = False,
+    max_new_tokens: int = 64,
+    samples: int = 10,
+    seed: int = 0,
+    max_orders: int = MAX_ORDERS,
+) -> DebiasPlan:
+    """Plan the runs of a wrapper, and check that all requests fit it.
+
+    Args:
+        requests: Requests, with labels where the wrapper needs them.
+        wrapper: Name in `DEBIASERS`.
+        base: Method that is run several times.
+        majority: True for a vote of generated answers; otherwise, probabilities of the labels are averaged.
+        max_new_tokens: Limit of a generated answer.
+        samples: Orders of `permutation_sampled`.
+        seed: Seed of the sampled orders and of the samples of `pride`.
+        max_orders: Limit of `permutation_full`.
+
+    Raises:
+        InputError: For an unknown name, no request, labels that do not fit, or too many orders.
+    """
+    row = DEBIASERS[wrapper]
+    base = get_method(base).name
+    if not requests:
+        raise InputError("no request to answer: expected at least one", field="requests")
+    if majority and not row.votes:
+        names = ", ".join(other.name for other in DEBIASERS.values() if other.votes)
+        raise InputError(f"{wrapper} takes no majority of answers; choose from: {names}", field="majority")
+    _check_labels(row, requests)
+    learned = prior_samples(len(requests), seed) if row.has_prior else set()
+    is_text = row.margin is not None and not all(request.labels for request in requests)
+    orders = []
+    for index, request in enumerate(requests):
+        kind = None if row.has_prior and index not in learned else row.orders
+        options = {"samples": samples, "seed": seed, "max_orders": max_orders}
+        orders.append(tuple(document_orders(len(request.documents), kind, **options)))
+    return DebiasPlan(
+        wrapper=row,
+        base=base,
+        requests=tuple(requests),
+        orders=tuple(orders),
+        majority=majority,
+        max_new_tokens=max_new_tokens if majority or row.steps or is_text else 0,
+        prior_samples=frozenset(learned),
+    )
+
+
+def _check_labels(wrapper: Wrapper, requests: Sequence[LabeledRequest]) -> None:
+    for request in requests:
+        num_labels, num_documents = len(request.labels), len(request.documents)
+        message = None
+        if not num_labels and (wrapper.orders or wrapper.calibrated == "labels"):
+            message = f"{wrapper.name} needs labels: got none, expected some, such as A and B"
+        elif wrapper.orders and num_labels != num_documents:
+            message = f"labels do not fit: got {num_labels}, expected {num_documents}, one per document"
+        elif wrapper.has_prior and request.labels != requests[0].labels:
+            message = f"{wrapper.name} has requests with different labels; give the same labels throughout"
+        if message:
+            raise InputError(message, field="labels")

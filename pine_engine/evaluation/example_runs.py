@@ -14,15 +14,14 @@ from torch import Tensor
 
 from pine_engine.attention.state import SequenceState
 from pine_engine.debias.debias import mean_probability, num_continued
-from pine_engine.debias.plan import content_free_prompts
-from pine_engine.debias.table import DEFAULT_BASE, MeasuredMethod, Steps
+from pine_engine.debias.table import DEFAULT_BASE, MeasuredMethod, Steps, content_free_prompts
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import ActiveGeneration, prefill_progress, synchronize
 from pine_engine.errors import InputError
 from pine_engine.evaluation.document_orders import DocumentOrder, arrange, in_slots, names_of
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.settings import Key, Settings
+from pine_engine.evaluation.records import Key, Settings
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.orders import document_orders

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from pine_engine.errors import InputError, one_line
-from pine_engine.extras import import_extra
+from pine_engine.errors import InputError, import_extra, one_line
 from pine_engine.prompts.document_files import check_columns, csv_row, read_csv
 from pine_engine.prompts.parse_errors import Problem, ValidationErrors, rows_or_mistakes
 from pine_engine.prompts.prompt import Document

@@ -22,8 +22,7 @@ from pine_engine.debias.debias import (
     route,
     softmax,
 )
-from pine_engine.debias.plan import is_prior_example
-from pine_engine.debias.table import TIE, MeasuredMethod
+from pine_engine.debias.table import TIE, MeasuredMethod, is_prior_example
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
 from pine_engine.engine.generation import (
@@ -44,8 +43,7 @@ from pine_engine.evaluation.example_runs import (
     distinct_parts,
 )
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.records import Record, blank_record
-from pine_engine.evaluation.settings import Key, Settings
+from pine_engine.evaluation.records import Key, Record, Settings, blank_record
 from pine_engine.prompts.tasks import TASKS, Task
 from pine_engine.scheduling.scheduler import Coroutine, PendingPrefill
 from pine_engine.scheduling.worker import RunControl

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
+from pine_engine import __version__
 from pine_engine.scheduling.worker import compute_on
-from pine_engine.version import __version__
 
 if TYPE_CHECKING:  # a certificate is read without torch
     from pine_engine.engine.engine import Engine

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from pine_engine.errors import ModelError
-from pine_engine.extras import how_to_install
+from pine_engine.errors import ModelError, how_to_install
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from pine_engine.errors import InputError
-from pine_engine.extras import import_extra
+from pine_engine.errors import InputError, import_extra
 from pine_engine.molecules.request_rows import PROPERTIES, GeneratedMolecule, Molecule, parse_smiles, rdkit
 
 Floats = NDArray[np.float64]

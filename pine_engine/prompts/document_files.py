@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field, model_validator
 
-from pine_engine.errors import InputError
-from pine_engine.extras import how_to_install
+from pine_engine.errors import InputError, how_to_install
 from pine_engine.prompts.parse_errors import Problem, ValidationErrors, rows_or_mistakes, unexpected
 from pine_engine.prompts.prompt import Document, DocumentInput
 from pine_engine.prompts.request import each_line, parse_json, read_text

@@ -13,8 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, Validation
 
 from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import MAX_SHOWN, as_str, as_tuple_of, describe, sequence
-from pine_engine.prompts.chat_template import render_chat_template
-from pine_engine.prompts.messages import Message
+from pine_engine.prompts.messages import Message, render_chat_template
 from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, unexpected
 from pine_engine.reprs import short_repr
 

@@ -32,7 +32,6 @@ from pine_engine.methods.table import METHODS, get_method
 from pine_engine.models.resources import free_memory
 from pine_engine.scheduling.queue import Client, FairQueue
 from pine_engine.scheduling.runs import End, Runs
-from pine_engine.server.connections import limit_connections
 from pine_engine.server.jobs import (
     HOW_TO_GIVE_DOCUMENTS,
     JobEvent,
@@ -48,6 +47,7 @@ from pine_engine.server.web import (
     http_middleware,
     is_among,
     limit_body,
+    limit_connections,
     metrics_text,
     sender_of,
     split_netloc,

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, ViewportSize, expect
 
-import viz.page.gradio_patches.no_stubs  # noqa: F401 - before gradio is imported
+import viz.page.gradio_patches  # noqa: F401 - before gradio is imported
 from tests.support.chromium import chromium_path, started_chromium
 from tests.support.serving import Serve, ServedApp
 

@@ -16,11 +16,10 @@ from pine_engine import Engine
 from pine_engine.cli import output
 from pine_engine.cli.report import STUDIES
 from pine_engine.data.registry import PUBLIC_SETS
-from pine_engine.debias.plan import is_prior_example
+from pine_engine.debias.table import is_prior_example
 from pine_engine.engine import passes
 from pine_engine.evaluation import measure, shards
-from pine_engine.evaluation.records import read_records, read_run
-from pine_engine.evaluation.settings import Key
+from pine_engine.evaluation.records import Key, read_records, read_run
 from pine_engine.evaluation.shards import Shard, lock_shard
 from tests.support.commands import Outcome, Run, Steps, max_file_size
 from tests.support.measured_rows import QUESTION, TIMES, pairs

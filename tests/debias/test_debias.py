@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, strategies as st
 
 from pine_engine import DEBIASERS, METHODS, Document, Engine, InputError, LabeledRequest, get_methods
-from pine_engine.debias import debias, plan as plans, table
+from pine_engine.debias import debias, table
 from pine_engine.engine.events import GenerationFinished, PrefillDone, RunFinished, TokenGenerated
 from pine_engine.evaluation.grid import make_grid
 from pine_engine.prompts.layout import TokenLayout
@@ -45,7 +45,7 @@ def in_order(order: tuple[int, ...], **fields: Any) -> LabeledRequest:
 
 
 def run(engine: Engine, *requests: LabeledRequest, **options: Any) -> list[debias.DebiasResult]:
-    plan = plans.plan_debias(requests or [REQUEST], **options)
+    plan = table.plan_debias(requests or [REQUEST], **options)
     return [event for event in debias.run_debias(engine, plan) if isinstance(event, debias.DebiasResult)]
 
 
@@ -124,7 +124,7 @@ def test_named_label_is_in_brackets_or_first(text: str, place: int | None) -> No
 
 @pytest.mark.parametrize("wrapper", DEBIASERS)
 def test_run_debias_reports_each_prefill_and_each_result(engine: Engine, wrapper: str) -> None:
-    plan = plans.plan_debias([REQUEST] * 3, wrapper=wrapper, samples=4, max_new_tokens=1)
+    plan = table.plan_debias([REQUEST] * 3, wrapper=wrapper, samples=4, max_new_tokens=1)
     kinds = Counter(type(event) for event in debias.run_debias(engine, plan))
     assert (kinds[PrefillDone], kinds[debias.DebiasResult], kinds[RunFinished]) == (plan.num_prompts, 3, 0)
 
@@ -161,7 +161,7 @@ def test_permutation_averages_the_probabilities_of_the_labels(engine: Engine, ki
 def test_pride_divides_by_the_prior_of_the_samples(engine: Engine) -> None:
     requests = [changed(question=question) for question in ("Why?", "Who?", "How?")]
     results = run(engine, *requests, wrapper="pride", seed=1)
-    (learned,) = plans.prior_samples(3, seed=1)
+    (learned,) = table.prior_samples(3, seed=1)
     assert results[learned] == run(engine, requests[learned], wrapper="permutation_cyclic")[0]
     moved = [in_order(one, question=requests[learned].question) for one in document_orders(3, "cyclic")]
     observed = [label_probabilities(engine, request.prompt(engine), "vanilla") for request in moved]
@@ -175,7 +175,7 @@ def test_pride_divides_by_the_prior_of_the_samples(engine: Engine) -> None:
 @pytest.mark.parametrize("base", ["vanilla", "pine"])
 @pytest.mark.parametrize("steps", ["first", "every"])
 def test_calibrated_answer_is_that_of_separate_steps(engine: Engine, base: str, steps: str) -> None:
-    prompts = REQUEST.prompt(engine), *plans.content_free_prompts(engine, REQUEST)
+    prompts = REQUEST.prompt(engine), *table.content_free_prompts(engine, REQUEST)
     layouts = list(map(engine.tokenize, prompts))
     ids: list[int] = []
     for step in range(2):
@@ -186,7 +186,7 @@ def test_calibrated_answer_is_that_of_separate_steps(engine: Engine, base: str, 
             least = np.min(free, axis=0)
             scores = own - least / least.sum() if step == 0 else own
         ids.append(int(scores.argmax()))
-    plan = plans.plan_debias(
+    plan = table.plan_debias(
         [changed(labels=[])], wrapper=f"calibration_{steps}", base=base, max_new_tokens=2
     )
     events = list(debias.run_debias(engine, plan))
@@ -213,7 +213,7 @@ def test_routing_takes_the_confident_answer(engine: Engine) -> None:
         wrapper = replace(DEBIASERS["routing"], margin=margin)
         results = []
         for request in (REQUEST, text):
-            plan = plans.plan_debias([request], wrapper="routing", base="rotor", max_new_tokens=4)
+            plan = table.plan_debias([request], wrapper="routing", base="rotor", max_new_tokens=4)
             events = debias.run_debias(engine, replace(plan, wrapper=wrapper))
             results += [event for event in events if isinstance(event, debias.DebiasResult)]
         chosen = of_labels[debias.route(list(map(max, of_labels)), margin)]
@@ -256,12 +256,12 @@ def test_majority_counts_the_documents_that_answers_name(
 def test_long_prompt_is_refused_before_the_first_prefill(engine: Engine) -> None:
     requests = [REQUEST, changed(documents=["x" * 900, "y", "z"])]
     with pytest.raises(InputError):
-        next(debias.run_debias(engine, plans.plan_debias(requests, wrapper="permutation_cyclic")))
+        next(debias.run_debias(engine, table.plan_debias(requests, wrapper="permutation_cyclic")))
     rest = engine.max_context_length - REQUEST.tokenize(engine).num_tokens
     options: dict[str, Any] = {"wrapper": "permutation_cyclic", "max_new_tokens": rest + 1}
     assert len(run(engine, **options)) == 1
     with pytest.raises(InputError):
-        next(debias.run_debias(engine, plans.plan_debias([REQUEST], majority=True, **options)))
+        next(debias.run_debias(engine, table.plan_debias([REQUEST], majority=True, **options)))
     with pytest.raises(InputError):
         run(engine, changed(labels=["A", "B", "Con"]), wrapper="permutation_full")
 
@@ -292,13 +292,13 @@ def test_sampled_orders_are_distinct_and_seeded(count: int, samples: int, seed: 
 
 @given(count=st.integers(1, 300), seed=st.integers(0, 3))
 def test_prior_samples_are_a_seeded_twentieth(count: int, seed: int) -> None:
-    samples = plans.prior_samples(count, seed)
+    samples = table.prior_samples(count, seed)
     assert len(samples) == max(1, count * 5 // 100)
-    assert samples <= set(range(count)) and samples == plans.prior_samples(count, seed)
+    assert samples <= set(range(count)) and samples == table.prior_samples(count, seed)
 
 
 def test_prior_examples_are_selected_by_their_ids() -> None:
-    selected = [number for number in range(5_000) if plans.is_prior_example(f"row {number}")]
+    selected = [number for number in range(5_000) if table.is_prior_example(f"row {number}")]
     assert len(selected) == 227 and selected[:5] == [72, 164, 165, 180, 207]
 
 
@@ -306,7 +306,7 @@ def test_content_free_prompts_keep_titles_and_everything_else() -> None:
     engine = SimpleNamespace(tokenizer=letter_tokenizer(chat_template=None))
     documents = [Document("Moon.", "Sea"), Document("Hot tea."), Document("Blue.", "Sky")]
     titled = made_request(documents=documents, task="math_reasoning")
-    prompts = plans.content_free_prompts(engine, titled)
+    prompts = table.content_free_prompts(engine, titled)
     assert [[segment_text(document) for document in prompt.documents] for prompt in prompts] == [
         ["Sea N/A ", "N/A ", "Sky N/A "],
         ["Sea  ", " ", "Sky  "],
@@ -337,19 +337,19 @@ def test_plan_invalid_argument_raises_with_field(
     field: str, requests: list[LabeledRequest], options: dict[str, Any]
 ) -> None:
     with pytest.raises(InputError, check=has_field(field)):
-        plans.plan_debias(requests, **options)
+        table.plan_debias(requests, **options)
 
 
 @pytest.mark.parametrize("wrapper", DEBIASERS)
 def test_plan_counts_prompts_and_limits_generated_answers(wrapper: str) -> None:
-    plan = plans.plan_debias([made_request()] * 3, wrapper=wrapper, samples=4, max_new_tokens=7)
+    plan = table.plan_debias([made_request()] * 3, wrapper=wrapper, samples=4, max_new_tokens=7)
     counts = {"permutation_full": 18, "permutation_cyclic": 9, "pride": 3 + 2, "routing": 3}
     assert plan.num_prompts == counts.get(wrapper, 12)
     assert plan.max_new_tokens == (7 if wrapper in ("calibration_first", "calibration_every") else 0)
-    other_base = plans.plan_debias([made_request()] * 3, wrapper=wrapper, samples=4, base="pine")
+    other_base = table.plan_debias([made_request()] * 3, wrapper=wrapper, samples=4, base="pine")
     assert other_base.num_prompts == (6 if wrapper == "routing" else plan.num_prompts)
     if DEBIASERS[wrapper].votes:
-        assert plans.plan_debias([made_request()], wrapper=wrapper, majority=True).max_new_tokens == 64
+        assert table.plan_debias([made_request()], wrapper=wrapper, majority=True).max_new_tokens == 64
 
 
 ALL_NAMES = [*METHODS, *(f"{wrapper}:{base}" for wrapper, base in product(DEBIASERS, METHODS))]
@@ -406,7 +406,7 @@ def test_records_of_unknown_methods_come_last() -> None:
 @pytest.mark.parametrize("wrapper", ["permutation_full", "calibration_every"])
 def test_closed_stream_stops_the_model(engine: Engine, wrapper: str) -> None:
     with count_tokens(engine.patched_models[0].network.model.layers[0]) as calls:
-        stream = debias.run_debias(engine, plans.plan_debias([REQUEST] * 50, wrapper=wrapper))
+        stream = debias.run_debias(engine, table.plan_debias([REQUEST] * 50, wrapper=wrapper))
         next(event for event in stream if isinstance(event, PrefillDone))
         stream.close()
     assert 0 < len(calls) < 50

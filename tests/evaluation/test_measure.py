@@ -21,8 +21,7 @@ from pine_engine import (
     TokenLayout,
     run_debias,
 )
-from pine_engine.debias.plan import content_free_prompts, plan_debias
-from pine_engine.debias.table import measured_method
+from pine_engine.debias.table import content_free_prompts, measured_method, plan_debias
 from pine_engine.engine import passes
 from pine_engine.engine.events import PrefillProgress
 from pine_engine.engine.generation import ActiveGeneration
@@ -32,8 +31,7 @@ from pine_engine.evaluation.document_orders import DocumentOrder, arrange
 from pine_engine.evaluation.example_runs import BaseRun, Generation, Prefill
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.measure import combine, run_evaluation
-from pine_engine.evaluation.records import Record
-from pine_engine.evaluation.settings import Key, choose, max_visited
+from pine_engine.evaluation.records import Key, Record, choose, max_visited
 from pine_engine.prompts.orders import document_orders
 from pine_engine.prompts.request import LabeledRequest
 from pine_engine.prompts.scoring import parse_verdict

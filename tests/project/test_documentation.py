@@ -24,7 +24,7 @@ from pine_engine.cli import main as cli
 from pine_engine.cli.methods import write_into
 from pine_engine.data.registry import PUBLIC_SETS
 from pine_engine.debias.table import Wrapper
-from pine_engine.extras import VERSIONS
+from pine_engine.errors import VERSIONS
 from tests.support.commands import Run
 from tests.support.environments import PACKAGE
 from tests.support.families import TinyLlama

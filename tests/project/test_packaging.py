@@ -19,7 +19,7 @@ from packaging.version import Version
 import pine_engine
 import viz
 from pine_engine import METHODS, get_methods
-from pine_engine.extras import VERSIONS
+from pine_engine.errors import VERSIONS
 from tests.support.commands import write
 from tests.support.environments import run_apart
 from tests.support.pages import PAGES, blocks
@@ -206,7 +206,7 @@ def test_public_names_are_those_of_their_modules() -> None:
 
 
 WITHOUT_TORCH = (
-    *("viz.page.gradio_patches.no_stubs", "pine_engine.methods.plan", "pine_engine.attention.trace"),
+    *("viz.page.gradio_patches", "pine_engine.methods.plan", "pine_engine.attention.trace"),
     *("pine_engine.engine.events", "viz.page.tutorial", "viz.page.internals_figures"),
 )
 """Records of figures, and page modules that draw them."""

@@ -18,7 +18,7 @@ import pine_engine as pine
 from pine_engine import Engine, PineError, Prompt
 from pine_engine.engine.events import TokenGenerated
 from pine_engine.scheduling.queue import Client
-from pine_engine.server import app as server_app, connections
+from pine_engine.server import app as server_app, web
 from pine_engine.server.app import Server, ServerSettings
 from pine_engine.server.jobs import MAX_CHARACTERS_PER_TOKEN, tokenize_body
 from pine_engine.server.responses import ResponseText
@@ -436,7 +436,7 @@ def test_concurrent_requests_are_all_answered(running: tuple[str, Server]) -> No
 def test_half_requests_are_closed_while_others_are_answered(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "REQUEST_S", 1.0)
+    monkeypatch.setattr(web, "REQUEST_S", 1.0)
     head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
     with running_server(engine) as (address, _), ExitStack() as stack:
         port = httpx.URL(address).port

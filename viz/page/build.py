@@ -40,7 +40,7 @@ from viz.page.jobs.sources import Choice, Sources
 from viz.page.model_choice import OPEN, bind_picker, build_picker
 from viz.page.position_sweep import bind_sweep, build_sweep
 from viz.page.selection import first_selection
-from viz.page.serving.sessions import on_unload
+from viz.page.serving.server import on_unload
 from viz.page.share import bind_share, build_share
 from viz.page.shuffle import shuffle_tab
 from viz.page.tutorial import build_tutorial

@@ -16,13 +16,12 @@ from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.grid import answers_differ
-from pine_engine.evaluation.records import Record, RunInfo, run_info
+from pine_engine.evaluation.records import Key, Record, RunInfo, Settings, choose, max_visited, run_info
 from pine_engine.evaluation.report.curves import slot_curves as report_curves
 from pine_engine.evaluation.report.key_findings import key_findings
 from pine_engine.evaluation.report.parts import reading_part, report_parts, task_part
 from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
 from pine_engine.evaluation.report.tables import Curve, Table
-from pine_engine.evaluation.settings import Key, Settings, choose, max_visited
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, format_seconds

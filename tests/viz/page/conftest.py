@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-import viz.page.gradio_patches.no_stubs  # noqa: F401 - before gradio is imported
+import viz.page.gradio_patches  # noqa: F401 - before gradio is imported
 from pine_engine.engine.engine import Engine
 from tests.support.families import TinyLlama
 from tests.support.tokenizers import letter_tokenizer

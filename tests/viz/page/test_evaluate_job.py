@@ -11,9 +11,8 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.evaluation import measure as engine_measure
-from pine_engine.evaluation.records import Record
+from pine_engine.evaluation.records import Key, Record
 from pine_engine.evaluation.report.parts import task_part
-from pine_engine.evaluation.settings import Key
 from pine_engine.methods.table import METHODS
 from pine_engine.scheduling.runs import StopFlag
 from pine_engine.scheduling.scheduler import PendingPrefill

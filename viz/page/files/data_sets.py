@@ -10,7 +10,7 @@ from pine_engine.debias.table import MeasuredMethod
 from pine_engine.errors import InputError
 from pine_engine.evaluation.document_orders import ORDERS, check_orders
 from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.evaluation.settings import choose, max_visited
+from pine_engine.evaluation.records import choose, max_visited
 from pine_engine.prompts.tasks import TASKS, Task
 from viz.page.common.failures import MAX_DOCUMENTS, MAX_ORDERS, MAX_ROWS
 from viz.page.common.widgets import ASSETS

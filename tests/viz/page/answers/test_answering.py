@@ -9,7 +9,7 @@ import gradio as gr
 import pytest
 
 import app
-from pine_engine.extras import how_to_install
+from pine_engine.errors import how_to_install
 from pine_engine.models.load import SHIPPED
 from pine_engine.prompts.tasks import TASKS
 from tests.support.running import one_run, run_views, sources_of

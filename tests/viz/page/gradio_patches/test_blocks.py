@@ -14,14 +14,14 @@ from gradio.state_holder import SessionState
 from hypothesis import given, strategies as st
 
 from tests.support.widgets import built
-from viz.page.gradio_patches import no_stubs
+from viz.page.gradio_patches import file_of
 from viz.page.gradio_patches.blocks import GuardedBlocks
 
 # start
 
 
 def test_gradio_reads_no_source_of_a_class_without_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspect, "getfile", no_stubs.file_of)
+    monkeypatch.setattr(inspect, "getfile", file_of)
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: pytest.fail("a source was read"))
     metaclass: Any = type(gr.HTML)
     assert metaclass("Plain", (gr.HTML,), {}).EVENTS
