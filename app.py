@@ -42,8 +42,7 @@ from viz.page.common.host_settings import DEFAULTS, HostSettings, read_settings
 from viz.page.common.widgets import STYLESHEETS, page_head, page_theme
 from viz.page.gradio_patches.blocks import GuardedBlocks, describe_results
 from viz.page.jobs import zerogpu
-from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.sources import Choice, Sources, shown
+from viz.page.jobs.sources import Choice, EngineSource, Sources, shown
 from viz.page.serving.middleware import RequestFilter, add_security_headers, keep_assets
 from viz.page.serving.request_limits import AddressLimits, check_mcp_message, limit_request, limit_uploads
 from viz.page.serving.server import (

@@ -236,7 +236,7 @@ def read_schemas() -> dict[str, Any]:
 
     import app
     from viz.page.common.host_settings import DEFAULTS
-    from viz.page.jobs.loading import EngineSource
+    from viz.page.jobs.sources import EngineSource
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -13,7 +13,7 @@ import typer
 
 import pine_engine as pine
 from pine_engine.cli import output
-from pine_engine.cli.download_data import file_sha256
+from pine_engine.cli.methods import file_sha256
 from pine_engine.cli.options import Limit, ModelOptions, split_names
 from pine_engine.cli.output import CommandResult
 from pine_engine.engine.events import Event

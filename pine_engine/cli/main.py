@@ -31,6 +31,7 @@ _NAMES = (
 
 SUBCOMMANDS = {name: name.replace("-", "_") for name in _NAMES} | {
     **{"models": "methods", "debias": "compare", "reproduce": "verify", "reproduce-paper": "report"},
+    **{"download-data": "methods", "lm-eval": "serve"},
 }
 """File of this folder by name of the subcommand, which is a function in this file."""
 

@@ -25,8 +25,7 @@ from pine_engine.scheduling.shared import SharedRun
 from pine_engine.scheduling.work import planned
 from tests.support.running import job_of, sources_of
 from tests.support.tiers import first_daily
-from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.sources import Sources
+from viz.page.jobs.sources import EngineSource, Sources
 
 Work = Callable[..., Generator[Any, None, None]]
 

@@ -15,8 +15,7 @@ from pine_engine.scheduling.runs import Job, PreparedJob, Runs, RunState, StopFl
 from pine_engine.scheduling.work import Work
 from viz.page.common.failures import explain
 from viz.page.jobs.connection_tracker import current_caller
-from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.sources import Choice, Sources
+from viz.page.jobs.sources import Choice, EngineSource, Sources
 
 View = TypeVar("View")
 

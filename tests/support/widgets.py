@@ -9,7 +9,7 @@ import gradio as gr
 import pytest
 
 from app import build_app
-from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.sources import EngineSource
 
 Built = TypeVar("Built")
 

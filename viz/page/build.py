@@ -35,8 +35,7 @@ from viz.page.internals import (
     opened_label,
     show_run,
 )
-from viz.page.jobs.loading import Status
-from viz.page.jobs.sources import Choice, Sources
+from viz.page.jobs.sources import Choice, Sources, Status
 from viz.page.model_choice import OPEN, bind_picker, build_picker
 from viz.page.position_sweep import bind_sweep, build_sweep
 from viz.page.selection import first_selection

@@ -129,9 +129,11 @@ class RequestWidgets:
 
 
 @dataclass(frozen=True)
-class ResultWidgets:
-    """Widgets of the results of an evaluation."""
+class EvaluateTab:
+    """Widgets of the tab."""
 
+    request: RequestWidgets
+    bar: JobBar
     tables: gr.HTML
     curve: gr.HTML
     offer: gr.Row
@@ -143,15 +145,6 @@ class ResultWidgets:
     def outputs(self) -> list[Any]:
         """Return the widgets that an evaluation updates."""
         return [self.tables, self.curve, self.offer, self.records, self.report, self.folder]
-
-
-@dataclass(frozen=True)
-class EvaluateTab:
-    """Widgets of the tab."""
-
-    request: RequestWidgets
-    bar: JobBar
-    results: ResultWidgets
 
 
 def build_evaluation() -> EvaluateTab:
@@ -179,7 +172,7 @@ def build_evaluation() -> EvaluateTab:
                 "answer. The report contains all tables, intervals and curves.</p>"
             )
     folder = gr.State(None, delete_callback=remove_folder)
-    return EvaluateTab(request, bar, ResultWidgets(tables, curve, offer, records, report, folder))
+    return EvaluateTab(request, bar, tables, curve, offer, records, report, folder)
 
 
 def _build_request() -> RequestWidgets:
@@ -263,7 +256,7 @@ def bind_evaluation(
     reader: FileReader,
 ) -> None:
     """Connect the dataset, the planned work, which is announced after each change, and the job."""
-    request, bar, results = tab.request, tab.bar, tab.results
+    request, bar = tab.request, tab.bar
     fitted = [request.limit, request.wrapped, request.orders]
     selected = request.rows.change(  # its input event also fires when the list is left
         bind(choose_rows, request),
@@ -284,8 +277,8 @@ def bind_evaluation(
     gr.on(changes, planned, *announced, trigger_mode="always_last", **PRIVATE_EVENT)
     for event in (selected, uploaded):
         event.then(planned, *announced, **PRIVATE_EVENT)
-    begin = partial(begin_evaluation, results, settings, disk)
-    bind_job(bar, begin, [results.folder, *request.inputs], results.outputs, sources, chosen)
+    begin = partial(begin_evaluation, tab, settings, disk)
+    bind_job(bar, begin, [tab.folder, *request.inputs], tab.outputs, sources, chosen)
 
 
 def fit(request: RequestWidgets, data: DataSet) -> Updates:
@@ -363,34 +356,34 @@ def announce(
     }
 
 
-def show_results(results: ResultWidgets, view: MeasureView) -> Updates:
+def show_results(tab: EvaluateTab, view: MeasureView) -> Updates:
     """Return the updates with the tables and the curve of the records so far."""
     run = view.run
     curves = slot_curves(run) if run else []
     return {
-        results.tables: results_html(view, run),
-        results.offer: gr.update(visible=False),
-        results.curve: figure_value(plot_bias_curve(curves) if curves else None),
+        tab.tables: results_html(view, run),
+        tab.offer: gr.update(visible=False),
+        tab.curve: figure_value(plot_bias_curve(curves) if curves else None),
     }
 
 
-def offer_files(results: ResultWidgets, disk: Disk, before: Path | None, view: MeasureView) -> Updates:
+def offer_files(tab: EvaluateTab, disk: Disk, before: Path | None, view: MeasureView) -> Updates:
     """Write the files of an evaluation that has ended, and return the updates with all results."""
     if not view.records:
         return {}
     remove_folder(before)
     folder = disk.new_folder()
     records_file, report_file = write_files(view, folder)
-    return show_results(results, view) | {
-        results.folder: folder,
-        results.offer: gr.update(visible=True),
-        results.records: str(records_file),
-        results.report: gr.update(value=report_file and str(report_file), visible=report_file is not None),
+    return show_results(tab, view) | {
+        tab.folder: folder,
+        tab.offer: gr.update(visible=True),
+        tab.records: str(records_file),
+        tab.report: gr.update(value=report_file and str(report_file), visible=report_file is not None),
     }
 
 
 def begin_evaluation(
-    results: ResultWidgets, settings: HostSettings, disk: Disk, before: Path | None, *values: Any
+    tab: EvaluateTab, settings: HostSettings, disk: Disk, before: Path | None, *values: Any
 ) -> ButtonJob:
     """Return the job of a request. Raises InputError for an invalid one."""
     request = read_request(*values)
@@ -398,9 +391,9 @@ def begin_evaluation(
     arguments = {"request": request, "host": settings}
     return ButtonJob(
         job=Job("measure", request.methods, prepare_measure, arguments),
-        show=partial(RedrawBudget().draw, partial(show_results, results)),
+        show=partial(RedrawBudget().draw, partial(show_results, tab)),
         task=request.rows.task.name,
         cleared={},
         kept="Completed records are kept.",
-        end=partial(offer_files, results, disk, before),
+        end=partial(offer_files, tab, disk, before),
     )

@@ -40,7 +40,7 @@ from viz.page.files.data_sets import (
 from viz.page.files.reading_files import FileReader, without_progress
 from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.options import OFFERED, WRAPPED, wrapped_choices
-from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.sources import EngineSource
 
 SETS = [name for _, name in built_in_choices()]
 ROW = {"id": "a", "task": "retrieval_qa", "question": "Why?", "documents": [{"text": "one"}, {"text": "two"}]}

@@ -39,7 +39,7 @@ from viz.page.evaluate_job import (
 )
 from viz.page.files.data_sets import read_built_in
 from viz.page.form import checks
-from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.sources import EngineSource
 
 
 def sent_request(name: str = "retrieval_qa", **changes: Any) -> MeasureRequest:

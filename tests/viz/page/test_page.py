@@ -16,7 +16,7 @@ from viz.page.answers.workspace import instruction_for
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import Entry
 from viz.page.form.form import Form, count_tokens
-from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.sources import EngineSource
 
 # The form and its tokens
 

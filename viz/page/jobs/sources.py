@@ -1,19 +1,20 @@
-"""Models of the page, and the runs on them: the model of the host, one other, and those of tasks.
+"""Models of the page, their loading, and the runs on them: models of the host and of tasks, and one other.
 
 A user can select another model. One is loaded at a time; the next one waits until no run uses it.
 """
 
+import logging
 import threading
 import time
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pine_engine as pine
 from pine_engine.debias.table import find_measured
-from pine_engine.errors import InputError, ModelError, PineError
+from pine_engine.errors import Cancelled, InputError, ModelError, PineError, is_out_of_memory, one_line
 from pine_engine.models.dtypes import Dtype, RequestedDtype, known_dtype, resolve_dtype
 from pine_engine.models.listing import LoadableModel, describe
 from pine_engine.models.load import fetch
@@ -21,7 +22,123 @@ from pine_engine.models.resources import free_memory, in_words, release_memory
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import Job, Runs, RunState, StopFlag
 from viz.page.jobs.connection_tracker import current_caller
-from viz.page.jobs.loading import EngineSource, Status
+
+log = logging.getLogger(__name__)
+
+Stage = Literal["loading", "ready", "failed", "away"]
+
+
+@dataclass(frozen=True)
+class Status:
+    """State of the model, and a sentence for the user."""
+
+    stage: Stage
+    sentence: str
+
+
+class EngineSource:
+    """Loader of one engine; `for_all` is True for the model of the host."""
+
+    def __init__(self, load: "Callable[[], pine.Engine]", name: str, *, for_all: bool = True) -> None:
+        self.for_all = for_all
+        self._load = load
+        self._name = name
+        self._settled = threading.Event()
+        self._starting = threading.Lock()
+        self._engine: pine.Engine | None = None
+        self._described = ""
+        self._failure = ""
+        self._step = ""
+        self._is_cancelled = False
+        self._started = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="load-model", daemon=True)
+
+    def start(self) -> None:
+        """Start loading unless it has started; return at once."""
+        with self._starting:
+            if self._thread.ident is None and not self._settled.is_set():
+                self._started = time.monotonic()
+                self._thread.start()
+
+    def load_here(self) -> "pine.Engine":
+        """Load in this thread and return the engine; only for a loader that has not started.
+
+        Raises PineError if loading fails.
+        """
+        with self._starting:
+            assert self._thread.ident is None and not self._settled.is_set()
+            self._run()
+        engine = self.wait(0)
+        assert engine is not None
+        return engine
+
+    def wait(self, seconds: float) -> "pine.Engine | None":
+        """Return the engine, or None if it is still loading after `seconds`.
+
+        Raises PineError if loading failed.
+        """
+        self._settled.wait(seconds)
+        if self._failure:
+            raise PineError(self._failure)
+        return self._engine
+
+    def report(self, part: float, words: str) -> None:
+        """Store the progress of loading. Raises Cancelled if loading was cancelled; see models.load."""
+        if self._is_cancelled:
+            raise Cancelled("Model loading was cancelled.")
+        self._step = words
+
+    def give_up(self) -> None:
+        """Cancel loading at its next report."""
+        self._is_cancelled = True
+
+    @property
+    def model_name(self) -> str | None:
+        """Return the name of the loaded model; None before."""
+        return None if self._engine is None else self._engine.model_name
+
+    @property
+    def sentence(self) -> str:
+        """Return the progress of loading, or its end, in words."""
+        return self.status.sentence
+
+    @property
+    def status(self) -> Status:
+        """Return the status of the model."""
+        if self._failure:
+            return Status("failed", self._failure)
+        if self._engine is not None:
+            return Status("ready", self._described)
+        seconds = int(time.monotonic() - self._started)
+        step = f": {self._step}" if self._step else ""
+        sentence = f"Loading {self._name}{step} ({seconds} s). You can already start a run."
+        return Status("loading", sentence)
+
+    def _run(self) -> None:
+        try:
+            engine = self._load()
+            # In this thread, because in others the device on ZeroGPU is not a GPU.
+            self._described = (
+                f"{engine.model_name} · {engine.dtype} · {engine.device} · "
+                f"{engine.max_context_length:,} tokens"
+                + (" · not bitwise order-invariant on this machine" if engine.invariance_warning else "")
+            )
+            if engine.invariance_warning:
+                log.warning(engine.invariance_warning)
+            self._engine = engine
+        except PineError as error:
+            self._failure = str(error)
+        except Exception as error:
+            log.exception("Model loading failed")
+            reason = type(error).__name__
+            if is_out_of_memory(error):
+                reason = f"not enough memory: {one_line(error)}"
+            self._failure = (
+                f"Failed to load {self._name} ({reason}). See the server log, or restart with another model."
+            )
+        finally:
+            self._settled.set()
+
 
 SMALL_MODEL_S = 20.0  # maximum wait, in seconds, for the model of a task, which has some megabytes
 WAIT_S = 0.5  # seconds between two checks whether a waiting load can go on or was cancelled

@@ -24,7 +24,7 @@ from viz.page.common.failures import notice
 from viz.page.form.documents import Entry
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
-from viz.page.jobs.loading import EngineSource
+from viz.page.jobs.sources import EngineSource
 
 
 def shown(text: str, task: str) -> Shown:

@@ -13,8 +13,7 @@ from viz.page.api.calls import add_api
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.files.reading_files import FileReader
 from viz.page.gradio_patches.blocks import GuardedBlocks
-from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.sources import Sources
+from viz.page.jobs.sources import EngineSource, Sources
 
 DOCUMENTS = ["a cat", "a hat"]
 

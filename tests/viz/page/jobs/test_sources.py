@@ -13,8 +13,7 @@ from pine_engine.models.embedded import Progress
 from pine_engine.models.listing import LoadableModel
 from tests.support.api_server import wait_until
 from viz.page.jobs import sources as sources_module
-from viz.page.jobs.loading import EngineSource
-from viz.page.jobs.sources import Choice, Sources, shown
+from viz.page.jobs.sources import Choice, EngineSource, Sources, shown
 
 GB = 1_000_000_000
 TASK = "judge_pair"
