@@ -46,11 +46,11 @@ from viz.page.jobs.sources import Choice, EngineSource, Sources, shown
 from viz.page.serving.middleware import RequestFilter, add_security_headers, keep_assets
 from viz.page.serving.request_limits import AddressLimits, check_mcp_message, limit_request, limit_uploads
 from viz.page.serving.server import (
+    Sessions,
     add_routes,
     end_process,
     end_signal,
     escape_output,
-    install_session_store,
     shut_down,
     wait_for_end,
 )
@@ -193,7 +193,8 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
     assert served.middleware_stack is not None  # gradio has sent its first request
     # Around gradio's own compression, which is around all other middleware.
     served.middleware_stack = http_middleware(keep_assets)(served.middleware_stack)
-    install_session_store(served, page, page.connections)
+    served.state_holder = Sessions(page.connections)
+    served.state_holder.set_blocks(page)
     limit_connections(page.server, MAX_CONNECTIONS, settings.proxies)
     return served
 

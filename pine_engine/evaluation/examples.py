@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from pine_engine.data.readers import read_parquet
 from pine_engine.errors import InputError, import_extra, one_line
 from pine_engine.prompts.document_files import check_columns, csv_row, read_csv
 from pine_engine.prompts.parse_errors import Problem, ValidationErrors, rows_or_mistakes
@@ -72,7 +73,8 @@ def read_examples(
     if path.suffix.lower() == ".csv":
         lines, read = _csv_reader(path)
     else:
-        lines, read = (_dataset_rows if _is_dataset(path) else each_line)(path), partial(read_row, Example)
+        is_dataset = path.suffix.lower() == ".parquet" or path.is_dir()
+        lines, read = (_dataset_rows if is_dataset else each_line)(path), partial(read_row, Example)
     first_line: dict[str, int] = {}
 
     def read_once(number: int, line: Any) -> Example:
@@ -141,15 +143,10 @@ def _csv_reader(path: Path) -> tuple[Iterator[tuple[int, list[str]]], Callable[[
     return lines, read
 
 
-def _is_dataset(path: Path) -> bool:
-    """Return True for a Parquet file and for a folder."""
-    return path.suffix.lower() == ".parquet" or path.is_dir()
-
-
 def _dataset_rows(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the rows as JSON without missing values, with their numbers from 1. Raises InputError."""
     number = 0
-    rows = _folder_rows(path) if path.is_dir() else _parquet_rows(path)
+    rows = _folder_rows(path) if path.is_dir() else read_parquet(path)
     try:
         for number, row in enumerate(rows, start=1):
             present = {key: value for key, value in row.items() if value is not None}
@@ -159,12 +156,6 @@ def _dataset_rows(path: Path) -> Iterator[tuple[int, str]]:
         raise InputError(message, field=str(path)) from error
     if not number:
         raise InputError(f"{path} has no rows; expected one example per row", field=str(path))
-
-
-def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
-    with import_extra("pyarrow.parquet", "pyarrow").ParquetFile(path) as file:
-        for batch in file.iter_batches():
-            yield from batch.to_pylist()
 
 
 def _folder_rows(path: Path) -> Iterator[dict[str, Any]]:

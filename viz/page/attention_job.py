@@ -31,10 +31,6 @@ class AttentionRequest:
     layer: int
     head: int
 
-    def is_of(self, run: Run) -> bool:
-        """Check whether the weights are of the prompt and the model of a run."""
-        return (self.layout, self.model) == (run.result.layout, run.model)
-
 
 @dataclass(frozen=True)
 class AttentionView:

@@ -191,9 +191,7 @@ def _open_stream() -> None:
 
 def _recorded_run(shown: Shown) -> Any:
     """Return the run of the first example's recorded answers, if the page shows them."""
-    if not shown.recorded:
-        return gr.skip()
-    return tutorial_recording().run
+    return tutorial_recording().run if shown.recorded else gr.skip()
 
 
 def freeze(page: GuardedBlocks) -> None:

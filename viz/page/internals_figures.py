@@ -88,7 +88,10 @@ def _switch(label: str, name: str, options: Mapping[Any, str], chosen: object) -
 def draw_attention(run: Run, selection: Selection, attention: AttentionView | None) -> TabContent:
     """Draw the last result if it belongs to this run, else the weights recorded with the run."""
     request = attention_request(run, selection)
-    if attention is None or not attention.request.is_of(run):
+    is_of_run = (
+        attention and attention.request.layout == request.layout and attention.request.model == run.model
+    )
+    if not is_of_run:
         attention = recorded_attention(run)
     if attention is None:
         return TabContent(empty_panel(NOT_COMPUTED))

@@ -35,6 +35,7 @@ from viz.page.form.form import Form
 RECORDED = Path(__file__).parents[3] / "assets" / "recorded"
 ANSWERS_FILE = RECORDED / "answers.json"
 TUTORIAL_RECORDING = RECORDED / "tutorial.npz"
+BASE_RATE_FILE = RECORDED / "base_rate.json"
 
 # Answers to the examples
 
@@ -203,17 +204,7 @@ def _record(plain: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
 
 def _run_fields(run: Run) -> dict[str, Any]:
     """Return the contents of a run in a file, which has the answers of each order token by token."""
-    named = (
-        "form",
-        "model",
-        "dtype",
-        "address",
-        "result",
-        "prompt_tokens",
-        "recorded",
-        "order",
-        "answer_records",
-    )
+    named = ("form", "model", "dtype", "address", "result", "prompt_tokens", "recorded")
     others = [{"order": order, "answer_records": answers.records} for order, answers in run.other_orders]
     own = {"order": run.order, "answer_records": run.answer_records, "tried": others}
     return {name: getattr(run, name) for name in named} | own
@@ -259,7 +250,7 @@ _RECORDS: dict[str, Any] = {"FinishedRun": _run, "Recording": _recording, "Tried
 """Functions that make the records of a file, by name."""
 
 
-BASE_RATE_FILE = Path(__file__).parents[3] / "assets" / "recorded" / "base_rate.json"
+# Base rates
 
 
 class MethodRate(BaseModel):

@@ -172,7 +172,9 @@ def bind_workspace(
     """Connect the widgets; return the event of a run."""
     problem = [page.instruction, page.question, page.accepted]
     bind_editor(page.editor, reader, task=page.task, problem=problem)
-    return bind_run(page, sources, chosen, settings)
+    inputs = [page.shown, chosen, page.accepted, *page.inputs]
+    outputs = [*page.outputs, page.shuffle_bar.status]
+    return bind_job(page.bar, bind(begin_run, page, settings), inputs, outputs, sources, chosen)
 
 
 # Answers
@@ -232,13 +234,6 @@ def end_run(page: Workspace, started: Started, view: Shown) -> Updates:
     if view.has_text and started.accepted != started.typed:
         updates[page.accepted] = started.accepted
     return updates
-
-
-def bind_run(page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings) -> Any:
-    """Connect the button that runs the order of the form; return the event of a run."""
-    inputs = [page.shown, chosen, page.accepted, *page.inputs]
-    outputs = [*page.outputs, page.shuffle_bar.status]
-    return bind_job(page.bar, bind(begin_run, page, settings), inputs, outputs, sources, chosen)
 
 
 def begin_run(

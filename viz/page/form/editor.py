@@ -69,13 +69,6 @@ def question_words(nouns: Nouns) -> dict[str, Any]:
     }
 
 
-def limits_html() -> str:
-    """Render the accepted types and limits."""
-    kinds = ", ".join(ending[1:] for ending in ENDINGS)
-    limits = f"up to {MAX_UPLOAD_MB} MB each, {MAX_DOCUMENTS} documents in total"
-    return f'<p class="page-caption">{kinds}, {limits}.</p>'
-
-
 def append_documents(documents: Sequence[Document], *, replaces: bool) -> Any:
     """Return an update that appends documents, in the browser, so that concurrent typing is kept.
 
@@ -132,7 +125,9 @@ def build_editor(cards: gr.HTML, task: str) -> Editor:
             min_width=90,
             elem_id="add-files",
         )
-        gr.HTML(limits_html(), elem_classes="page-limits")
+        kinds = ", ".join(ending[1:] for ending in ENDINGS)
+        limits = f"up to {MAX_UPLOAD_MB} MB each, {MAX_DOCUMENTS} documents in total"
+        gr.HTML(f'<p class="page-caption">{kinds}, {limits}.</p>', elem_classes="page-limits")
     with gr.Accordion("Paste multiple documents", open=False, elem_id="paste-panel"):
         pasted = gr.Textbox(
             info="Separate documents with a blank line or ---. Start a title line with #.",

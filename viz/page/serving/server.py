@@ -17,7 +17,6 @@ from types import SimpleNamespace
 from typing import Any, NoReturn, TextIO
 
 import gradio as gr
-from gradio.routes import App
 from gradio.server_messages import UnexpectedErrorMessage
 from gradio.state_holder import SessionState, StateHolder
 from starlette.applications import Starlette
@@ -222,12 +221,6 @@ class Sessions(StateHolder):
         queue = self.blocks._queue
         events = queue.pending_event_ids_session.get(name, ())
         return self._connections.has_page(name) or any(event in queue.event_ids_to_events for event in events)
-
-
-def install_session_store(app: App, page: gr.Blocks, connections: ConnectionTracker) -> None:
-    """Install the session store in a launched page."""
-    app.state_holder = Sessions(connections)
-    app.state_holder.set_blocks(page)
 
 
 def on_unload(page: gr.Blocks, results: Sequence[gr.State]) -> Callable[[gr.Request], None]:
