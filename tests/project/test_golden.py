@@ -11,7 +11,7 @@ from pine_engine import Request
 from pine_engine.evaluation.records import read_records, read_run
 from pine_engine.prompts.request import read_request
 from tests.support.commands import Run
-from tools import golden, golden_cases
+from tools import golden
 from viz.page.session import from_code, from_file
 
 VERSION_1 = Path(__file__).parents[1] / "golden" / "outputs" / "version_1"
@@ -23,8 +23,8 @@ OPTIONS = "--model tiny --dtype float32 --methods vanilla,pine --orders as-is,re
 def test_golden_compare_detects_changed_value_and_other_platform(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(golden_cases, "ORDERS", ((1, 0, 2),))
-    monkeypatch.setattr(golden_cases, "BATCH_SIZES", (2,))
+    monkeypatch.setattr(golden, "ORDERS", ((1, 0, 2),))
+    monkeypatch.setattr(golden, "BATCH_SIZES", (2,))
     cases = ("a/llama", "b/methods")
     assert golden.main(["record", str(tmp_path), *cases]) == 0
     assert golden.main(["compare", str(tmp_path), *cases]) == 0
@@ -47,7 +47,7 @@ def test_golden_compare_detects_changed_value_and_other_platform(
 def version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(VERSION_1, tmp_path / "v1")
     monkeypatch.chdir(tmp_path)
-    golden_cases.load_tiny()
+    golden.load_tiny()
     return tmp_path / "v1"
 
 
