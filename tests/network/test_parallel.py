@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pine_engine import Engine, ModelError
+from pine_engine import ModelError
 from pine_engine.models.load import load
 from tests.support.commands import Run
 from tests.support.families import FEW_EXPERTS, make
@@ -68,7 +68,7 @@ def halves(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_two_processes_answer_as_one(folder: Path, halves: list[dict[str, Any]], name: str) -> None:
-    whole = find(Engine.load(folder / name))
+    whole = find(folder / name)
     assert whole["heads"] == (4, 4)
     for half in halves:
         assert half[name]["tokens"] == whole["tokens"]
@@ -90,7 +90,7 @@ def test_both_processes_are_bitwise_identical_and_invariant(halves: list[dict[st
 
 def test_three_processes_have_an_invariance_warning(folder: Path) -> None:
     """The order of the sum over processes depends on the index in the batch."""
-    whole = find(Engine.load(folder / "thirds"))
+    whole = find(folder / "thirds")
     for third in results_of(3, folder, "thirds"):
         assert third["thirds"]["tokens"] == whole["tokens"]
         assert "split among 3 processes" in third["thirds"]["invariance_warning"]
