@@ -22,7 +22,9 @@ from pine_engine import METHODS, get_methods
 from pine_engine.errors import VERSIONS
 from tests.support.commands import write
 from tests.support.environments import run_apart
+from tests.support.families import TinyLlama
 from tests.support.pages import PAGES, blocks
+from tests.support.tokenizers import letter_tokenizer
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -103,10 +105,14 @@ def assert_description_has_absolute_links(metadata: str) -> None:
 @pytest.mark.embedded
 @pytest.mark.timeout(2400)
 def test_notebook_and_library_blocks_run_from_the_wheel(
-    published: Callable[..., Path], embedded_folder: Path, tmp_path: Path
+    published: Callable[..., Path], embedded_folder: Path, tiny_llama: TinyLlama, tmp_path: Path
 ) -> None:
     python = published("ipykernel", "nbconvert", f"pandas=={metadata.version('pandas')}")
-    script = write(tmp_path / "library.py", "\n".join(blocks(PAGES["library.md"])))
+    model = tmp_path / "model"
+    tiny_llama(max_context_length=4096).save_pretrained(model)
+    letter_tokenizer().save_pretrained(model)
+    library = "\n".join(blocks(PAGES["library.md"])).replace("Engine.load()", f"Engine.load({str(model)!r})")
+    script = write(tmp_path / "library.py", library)
     assert "{'vanilla': None, 'pine': True}\n" in run_apart(python, tmp_path, script)
     notebook = json.loads((ROOT / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))
     notebook["cells"] = [cell for cell in notebook["cells"] if "%pip" not in "".join(cell["source"])]
@@ -151,6 +157,8 @@ def test_documented_calls_pass_strict_type_checkers(tmp_path: Path) -> None:
         file.write_text("\n".join(blocks(PAGES[name])), encoding="utf-8")
     pyright = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)], "reportMissingTypeStubs": False}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(pyright))
+    # transformers takes most of the time of mypy; pyright follows its imports.
+    write(tmp_path / "mypy.ini", "[mypy]\n[mypy-transformers.*]\nfollow_imports = skip\n")
     mypy = "-m mypy --strict --follow-imports silent --ignore-missing-imports"
     for command in (mypy, f"-m pyright --pythonpath {sys.executable}"):
         done = subprocess.run(

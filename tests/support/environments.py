@@ -34,7 +34,8 @@ def published_environment(folder: Path, *packages: str) -> Path:
         create_environment(folder / name, base)
         installations = [shlex.split(line)[2:] for line in commands(PAGES["README.md"]) if line[:4] == "pip "]
         for words in [list(packages)] if packages else installations:
-            pip(python, "install", *(word.replace(PACKAGE, str(wheel)) for word in words))
+            # Python compiles the few modules that are imported.
+            pip(python, "install", "--no-compile", *(word.replace(PACKAGE, str(wheel)) for word in words))
         (folder / name / "complete").touch()
     return python
 
