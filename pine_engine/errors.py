@@ -72,6 +72,8 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {textwrap.shorten(lines[0], 160, placeholder=' ...')}".rstrip(" :.")
 
 
+# Optional packages
+
 VERSIONS = {
     "datasets": "5.2.0",
     "kaleido": "1.5.0",

@@ -126,6 +126,9 @@ def _markdown_table(kind: str, rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
+# Datasets
+
+
 def download_data(
     name: Annotated[str | None, typer.Argument()] = None, output_dir: Path = Path("data"), limit: Limit = None
 ) -> CommandResult:

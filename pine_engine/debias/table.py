@@ -192,6 +192,8 @@ def is_order_invariant(name: str) -> bool:
     return found is not None and found.is_order_invariant
 
 
+# Plans
+
 PRIOR_FRACTION = 0.05  # share of the samples from which PriDe learns its prior
 SEED = 0  # seed of the hash that selects the examples of an evaluation from which PriDe learns its prior
 _PLACEHOLDER = "\ue002"  # private-use character in place of a document's content while a prompt is built

@@ -276,6 +276,9 @@ def _num_prompt_tokens(result: PlannedResult) -> int:
     return sum(run.prefill.layout.num_tokens for run in result.runs)
 
 
+# Outcomes of base runs
+
+
 def combine(
     method: MeasuredMethod,
     example: Example,

@@ -117,6 +117,8 @@ def read_chat(messages: Sequence[MessageLike] | None, *, question: str = "", sys
     return chat
 
 
+# Chat templates
+
 RENDER_S = 2.0  # limit of rendering in seconds; templates of models need milliseconds
 
 MAX_RESULT = 1_000_000

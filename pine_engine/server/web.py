@@ -122,6 +122,8 @@ def metrics_text(gauges: Mapping[str, float], counters: Mapping[str, tuple[str, 
     return "\n".join(lines) + "\n"
 
 
+# Limits of connections
+
 REQUEST_S = 15.0  # seconds in which the head of a request must arrive; the body has a limit of its own
 SHARE = 4  # one client may have this fraction (1/n) of all connections, unless it is a proxy
 FREE_CHUNKS, BYTES_PER_CHUNK = 64, 512  # chunks of any body, and bytes that allow another one

@@ -87,6 +87,8 @@ def switch(label: str, options: Sequence[tuple[str, Mapping[str, Value]]], chose
     return render("switch.html", label=label, options=buttons)
 
 
+# Text
+
 _VISIBLE = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"})
 
 

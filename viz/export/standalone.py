@@ -82,6 +82,8 @@ def pictures_page(
     return render("pictures_page.html", sections=static, styles=styles, scripts=scripts, **texts)
 
 
+# Numbers
+
 _NUMBERS = re.compile(r'<div class="pine-numbers" hidden>(.*?)</div>', re.DOTALL)
 
 

@@ -100,6 +100,8 @@ def add_cells(
         figure.add_shape(outline((0, len(x) - 1), (selected_row, selected_row)))
 
 
+# Panels
+
 PromptPart = tuple[Segment, int, int]
 """Segment of a prompt or its answer, its first token, and the token after its last."""
 

@@ -269,6 +269,9 @@ def bind_scores(page: Workspace) -> None:
     )
 
 
+# Examples and tasks
+
+
 def bind_choices(page: Workspace) -> None:
     """Connect the two dropdowns."""
     # The input event also fires when the list is left without a choice.

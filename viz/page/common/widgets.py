@@ -56,6 +56,8 @@ def figure_value(figure: go.Figure | None) -> str:
     return "" if figure is None else packed_json(figure)
 
 
+# Theme
+
 ASSETS = Path(__file__).parents[3] / "assets"
 
 STYLESHEETS = (FIGURES_CSS, ASSETS / "style.css")
@@ -80,7 +82,6 @@ PAGE_SCRIPTS = tuple(
 
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
-
 
 PLOTLY = ASSETS / "plotly" / "plotly-cartesian.min.js"
 

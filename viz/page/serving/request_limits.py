@@ -130,6 +130,8 @@ def message_problem(body: bytes) -> str | None:
     return TOO_DEEP
 
 
+# Limits of one address
+
 EVENT = re.compile(r"/gradio_api/(?:queue/join|(?:run|api)/[^/]+|call/.+)/?", re.DOTALL)
 """Paths of gradio that accept an event."""
 

@@ -150,6 +150,8 @@ def _notify_waiting(page: gr.Blocks) -> None:
             loop.call_soon_threadsafe(messages.put_nowait, message)
 
 
+# Escaped output
+
 CONTINUATION = "| "  # prefix of each line except the first of one write
 
 
@@ -173,6 +175,8 @@ def _write(write: Callable[[str], int], text: str) -> int:
     write(escaped(text))
     return len(text)
 
+
+# Sessions
 
 MAX_CLOSED = 100
 """Sessions without an open page that are kept, such as of a suspended tab or of a page that is opening."""
