@@ -1,1 +1,1 @@
-"""Boxes and words as HTML: answers, certificates, the tutorial, the glossary."""
+"""Boxes and words as HTML: answers, shuffles, the tutorial, the glossary."""
