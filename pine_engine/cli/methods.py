@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +11,6 @@ import typer
 from pine_engine.cli import output
 from pine_engine.cli.options import Limit
 from pine_engine.cli.output import CommandResult
-from pine_engine.data import registry
 from pine_engine.debias.table import DEBIASERS, NAMING, Wrapper
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS, KeyWeighting, MaskKind, Method, PositionKind
@@ -139,8 +138,10 @@ def download_data(
         output_dir: Folder for NAME.jsonl and downloads.
         limit: Maximum number of examples. Default: all.
     """
+    from pine_engine.data import registry  # imports numpy
+
     if name is None:
-        sets = _list_sets()
+        sets = _list_sets(registry.PUBLIC_SETS.values(), registry.NOT_PUBLIC)
         return CommandResult({"sets": sets}, sets)
     public_set = registry.get_set(name)
     paths = registry.download(public_set, output_dir)
@@ -160,13 +161,12 @@ def download_data(
     return CommandResult(report, rows, [f"{num_examples} examples in {path}; {origin}"])
 
 
-def _list_sets() -> list[dict[str, Any]]:
+def _list_sets(public: Iterable[object], not_public: Mapping[str, str]) -> list[dict[str, Any]]:
     fields = {"set": "name", "task": "task", "records": "records", "bytes": "size", "license": "license"}
     fields["source"] = "source"
-    public = registry.PUBLIC_SETS.values()
     rows = [{key: getattr(each, field) for key, field in fields.items()} for each in public]
     unknown = dict.fromkeys(fields)
-    return rows + [unknown | {"set": name, "task": task} for name, task in registry.NOT_PUBLIC.items()]
+    return rows + [unknown | {"set": name, "task": task} for name, task in not_public.items()]
 
 
 def file_sha256(path: Path) -> str:
