@@ -31,15 +31,20 @@ INT8_CONFIG = {
 
 FIND = """
 import json, sys
+from types import SimpleNamespace
 import torch
 from hqq.core.quantize import BaseQuantizeConfig
 from hqq.models.hf.base import AutoHQQHFModel
+from optimum.quanto.library.extensions.extension import get_extension
 from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, QuantoConfig, TorchAoConfig
 from pine_engine import Engine, ModelError, TokenLayout
 from pine_engine.invariance.selftest import check_batch_neighbors
 
 source, compressed = sys.argv[1:]
+# quanto compiles for a minute what unpacks two integers from each byte.
+unpack = lambda packed, _: torch.cat([packed & 15, packed >> 4])
+get_extension("quanto_cpp")._lib = SimpleNamespace(unpack=unpack)
 ids = tuple(torch.randint(97, (60,), generator=torch.Generator().manual_seed(1)).tolist())
 layout = TokenLayout(ids[:5], (ids[5:28], ids[28:37], ids[37:51]), ids[51:])
 
