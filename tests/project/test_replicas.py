@@ -4,39 +4,25 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 import yaml
 from gradio_client import Client
 
+from tests.support.nginx import started_nginx
 from tests.support.serving import Serve, ServedApp
 
 FOLDER = Path(__file__).parents[2] / "examples" / "replicas"
 
-MAIN = """
-daemon off;
-user root;
-pid nginx.pid;
-error_log stderr;
-events {{}}
-http {{
-    log_format replicas '$upstream_addr $remote_addr $request_uri';
-    access_log {folder}/access.log replicas;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    include {folder}/replicas.conf;
-}}
+LOG = """
+log_format replicas '$upstream_addr $remote_addr $request_uri';
+access_log {folder}/access.log replicas;
 """
-"""Configuration of an nginx image around a file of its conf.d."""
 
 
 @dataclass(frozen=True)
@@ -71,18 +57,7 @@ def started_replicas(serve: Serve, folder: Path) -> Iterator[Replicas]:
             address = page.url.split("/")[2] if page else f"listen 127.0.0.1:{port}"
             assert text.count(name) == 1
             text = text.replace(name, address)
-        (folder / "replicas.conf").write_text(text)
-        (folder / "nginx.conf").write_text(MAIN.format(folder=folder))
-        command = ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")]
-        errors = stack.enter_context((folder / "errors").open("w"))
-        process = psutil.Popen(command, stderr=errors)
-        stack.callback(process.wait, 20)
-        stack.callback(process.terminate)
-        while True:
-            assert process.poll() is None, (folder / "errors").read_text()
-            with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
-                break
-            time.sleep(0.05)
+        stack.enter_context(started_nginx(folder, port, LOG.format(folder=folder) + text))
         yield Replicas(f"http://127.0.0.1:{port}/", (first, second), folder / "access.log")
 
 

@@ -32,7 +32,6 @@ FORM = Form(
     max_new_tokens=3,
     entries=entries_from([(SENTINEL, f"a {SENTINEL} here"), ("", f"no {SENTINEL}")]),
 )
-SWEPT = replace(FORM, methods=("vanilla", "nia"))
 
 
 # the log

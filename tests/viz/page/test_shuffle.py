@@ -35,7 +35,6 @@ from viz.page.shuffle_job import caption_of, orders_for, prepare_shuffle
 
 FIGURES = ("shuffle-matrix", "shuffle-positions", "shuffle-spread")
 B_A_C = swapped(THREE, 0)
-PANEL = {"is_open": True}  # section of the figures
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,10 @@ def test_rejection_has_headers_and_its_detail(
 ) -> None:
     answered = visitor.request(method, path, headers=headers)
     assert answered.status_code == status and answered.json()["detail"]
-    assert "default-src 'self'" in answered.headers["content-security-policy"]
+    policy = answered.headers["content-security-policy"]
+    assert "default-src 'self'" in policy and "object-src 'none'" in policy and "https://cdn" not in policy
+    assert answered.headers["x-content-type-options"] == "nosniff"
+    assert answered.headers["referrer-policy"] == "same-origin"
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from contextlib import closing
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
 
+from tests.support.nginx import started_nginx
 from tests.support.serving import Serve
 
 pytestmark = pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
@@ -19,23 +19,12 @@ pytestmark = pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not 
 HOSTING = Path(__file__).parents[4] / "docs" / "hosting.md"
 HEADER_TIMEOUT_S = 1
 
-MAIN = """
-daemon off;
-pid nginx.pid;
-error_log stderr;
-events {{}}
-http {{
-    access_log off;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    {limits}
-    server {{
-        listen 127.0.0.1:{port};
-        {location}
-    }}
+SETTINGS = """
+access_log off;
+{limits}
+server {{
+    listen 127.0.0.1:{port};
+    {location}
 }}
 """
 
@@ -52,23 +41,8 @@ def port(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int
     flags = ("--model", "none", "--root-path", "/pine", "--allowed-hosts", "127.0.0.1,pine.example")
     with serve(folder / "log", *flags) as page:
         location = location.replace("http://127.0.0.1:7860/", page.url)
-        options = {"folder": folder, "port": port, "limits": limits, "location": location}
-        (folder / "nginx.conf").write_text(MAIN.format(**options))
-        with (folder / "errors").open("w") as errors:
-            command = ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")]
-            process = psutil.Popen(command, stderr=errors)
-        try:
-            while True:
-                assert process.poll() is None, (folder / "errors").read_text()
-                try:
-                    socket.create_connection(("127.0.0.1", port)).close()
-                    break
-                except ConnectionRefusedError:
-                    time.sleep(0.05)
+        with started_nginx(folder, port, SETTINGS.format(limits=limits, port=port, location=location)):
             yield port
-        finally:
-            process.terminate()
-            process.wait(20)
 
 
 def test_page_behind_nginx_is_served_below_its_path(port: int) -> None:
