@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from pine_engine.data.readers import read_parquet
 from pine_engine.errors import InputError, import_extra, one_line
 from pine_engine.prompts.document_files import check_columns, csv_row, read_csv
 from pine_engine.prompts.parse_errors import Problem, ValidationErrors, rows_or_mistakes
@@ -145,6 +144,8 @@ def _csv_reader(path: Path) -> tuple[Iterator[tuple[int, list[str]]], Callable[[
 
 def _dataset_rows(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the rows as JSON without missing values, with their numbers from 1. Raises InputError."""
+    from pine_engine.data.readers import read_parquet  # imports numpy, which other files do not need
+
     number = 0
     rows = _folder_rows(path) if path.is_dir() else read_parquet(path)
     try:
