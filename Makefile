@@ -28,7 +28,7 @@ else
 	$(PYTEST) -m "not slow"
 endif
 
-test-slow: $(VENV)/.stamp-dev $(VENV)/.stamp-docs ## Run the slow tests, and all hypothesis tests with more examples
+test-slow: $(VENV)/.stamp-docs $(VENV)/.stamp-kernels ## Run the slow tests, and all hypothesis tests with more examples
 	$(PYTEST) -m "slow or hypothesis" --hypothesis-profile slow $(ARGS)
 
 test-fast: $(VENV)/.stamp-dev ## Run the daily tests that need neither a browser nor the embedded model
@@ -96,6 +96,6 @@ $(VENV)/.stamp-dev: pyproject.toml $(VENV)/.stamp-run
 	$(PIP) install -e '.[data,molecules,dev]'
 	@touch $@
 
-$(VENV)/.stamp-docs: pyproject.toml $(VENV)/.stamp-dev
-	$(PIP) install -e '.[docs]'
+$(VENV)/.stamp-docs $(VENV)/.stamp-kernels: $(VENV)/.stamp-%: pyproject.toml $(VENV)/.stamp-dev
+	$(PIP) install -e '.[$*]'
 	@touch $@

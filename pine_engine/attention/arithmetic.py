@@ -5,7 +5,8 @@ head dimension. Query head h uses key head h // (H / G).
 """
 
 from itertools import pairwise
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,12 +47,14 @@ def causal_tail(
     scoring: AttentionParams,
     bias: Tensor | None = None,
     later: Tensor | None = None,
+    kernels: ModuleType | None = None,
 ) -> Tensor:
     """Return causal attention of queries (H, Q, d) that are the last tokens of the keys.
 
     Shape:
         key, value: (G, K, d) or (H, K, d) with K >= Q. bias: (K,), added to the scores of each key.
         later: mask of tail_mask for at least K keys and as many queries as a chunk has, to use a part of.
+        kernels: those of a GPU, for methods whose output shall not depend on the document order.
         Returns: (H, Q, d).
     """
     num_queries, num_keys = query.shape[1], key.shape[1]
@@ -59,8 +62,13 @@ def causal_tail(
         return torch.empty_like(query)
     # Fused attention supports neither softcap nor weighting by scores. For a single query on the CPU it
     # depends on the number of threads, and takes five times as long in half precision.
-    is_plain = scoring.softcap is None and scoring.adaptive is None and scoring.calibrated is None
+    is_weighted_by_scores = scoring.adaptive is not None or scoring.calibrated is not None
+    is_plain = scoring.softcap is None and not is_weighted_by_scores
     can_fuse = is_plain and (num_queries > 1 or query.device.type != "cpu")
+    if kernels and not is_weighted_by_scores:
+        add_flop(4 * query.numel() * num_keys)
+        output: Tensor = kernels.attend(query, key, value.to(query.dtype), scoring, bias)
+        return output
     attend = _fused if can_fuse else _weighted
     if num_queries == num_keys and can_fuse and bias is None:
         return _fused_square(query, key, value, scoring)
@@ -208,12 +216,15 @@ def per_length(reduced: Tensor, blocks: BlockLayout, kind: ImportanceKind) -> Te
     return reduced / blocks.lengths if kind == "mean" else reduced
 
 
-def rank_documents(importance: Tensor, own: int | None = None, *, reverse: bool = False) -> Tensor:
-    """Return the documents from closest to farthest, int64 (..., D), `own` first; ties in block order."""
+def rank_documents(importance: Tensor, *, is_own: Tensor | None = None, reverse: bool = False) -> Tensor:
+    """Return the documents from closest to farthest, int64 (..., D), the own one first; ties in block order.
+
+    Shape:
+        importance: (..., D). is_own: bool, broadcastable to it.
+    """
     closeness = -importance if reverse else importance
-    if own is not None:
-        closeness = closeness.clone()
-        closeness[..., own] = float("inf")
+    if is_own is not None:
+        closeness = closeness.masked_fill(is_own, float("inf"))
     return torch.argsort(closeness, dim=-1, descending=True, stable=True)
 
 
@@ -235,28 +246,40 @@ class Ranking(NamedTuple):
 
 
 def rank_for_documents(
-    queries: list[Tensor], keys: Tensor, blocks: BlockLayout, end: int, *, kind: ImportanceKind, reverse: bool
+    query: Tensor,
+    keys: Tensor,
+    blocks: BlockLayout,
+    end: int,
+    *,
+    scale: float,
+    kind: ImportanceKind,
+    reverse: bool,
+    kernels: ModuleType | None = None,
+    tables: Any = None,
 ) -> Ranking:
-    """Rank the documents for every document and head; `queries` and `keys` as in document_importance."""
-    count = len(queries)
+    """Rank the documents for every document and head, with `kernels` on a GPU.
+
+    Shape:
+        query: (H, P, d), before RoPE. keys: (G, P, d), before RoPE.
+    """
+    count = len(blocks.lengths)
+    is_own = torch.eye(count, dtype=torch.bool, device=keys.device)[:, None]
     # The softmax weights on the only other document sum to 1 for each query.
-    is_certain = count == 1 or (count == 2 and kind != "max")
-    num_heads = queries[0].shape[0] * queries[0].shape[1] // int(blocks.lengths[0])
-    if is_certain:
-        others = 1 - torch.eye(count, dtype=keys.dtype, device=keys.device)
-        importance = per_length(others * blocks.lengths[:, None], blocks, kind)[:, None]
-        importance = importance.expand(-1, num_heads, -1)
+    if count == 1 or (count == 2 and kind != "max"):
+        others = (~is_own).to(keys.dtype) * blocks.lengths[:, None, None]
+        importance = per_length(others, blocks, kind)
+    elif kernels:
+        importance = kernels.document_importance(query, keys, tables, scale, kind)
     else:
         # Allocated first: results between the blocks of scores would keep their memory from being reused.
-        importance = keys.new_empty(count, num_heads, count)
-        for index, query in enumerate(queries):
-            importance[index] = document_importance(query, keys, index, blocks, kind)
-    rankings = [
-        rank_documents(of_document, own=index, reverse=reverse)
-        for index, of_document in enumerate(importance[:, :1] if is_certain else importance)
-    ]
-    starts = [starts_from_ranking(ranking, blocks.lengths, end) for ranking in rankings]
-    return Ranking(importance, torch.stack(starts))
+        importance = keys.new_empty(count, len(query), count)
+        scaled = query * scale
+        for index, rows in enumerate(blocks.rows):
+            of_document = scaled[:, rows].reshape(len(keys), -1, query.shape[-1])
+            importance[index] = document_importance(of_document, keys, index, blocks, kind)
+    ranking = rank_documents(importance, is_own=is_own, reverse=reverse)
+    starts = starts_from_ranking(ranking, blocks.lengths, end)
+    return Ranking(importance.expand(-1, len(query), -1), starts)
 
 
 def lay_out(starts: Tensor, own: int, visible: Tensor, blocks: BlockLayout) -> Tensor:

@@ -11,7 +11,13 @@ from torch import Tensor
 from pine_engine.attention.arithmetic import causal_tail
 from pine_engine.attention.kv_cache import LayerCache, heads_of, new_layer
 from pine_engine.attention.recorder import StoredKeys
-from pine_engine.attention.strategy import DecodeStrategy, KeysValues, PromptState, Strategy
+from pine_engine.attention.strategy import (
+    DecodeStrategy,
+    KeysValues,
+    PromptState,
+    Strategy,
+    exact_kernels,
+)
 from pine_engine.network.registration import AdaptiveWeighting, CalibratedWeighting, LayerInput
 from pine_engine.prompts.layout import TokenLayout
 
@@ -24,6 +30,7 @@ class CausalAttention(Strategy):
         index = torch.arange(state.num_tokens) if key_index is None else key_index
         stored_bias = None if bias is None else bias[index]
         on_device = None if stored_bias is None else stored_bias.to(device)
+        self.kernels = exact_kernels(state, device)
         self.stored = StoredKeys(state.plan, index.to(device), on_device)
         self.adaptive = (
             AdaptiveWeighting(layout.prefix_length, layout.documents_end, method.temperature, method.scale)
@@ -66,7 +73,7 @@ class CausalAttention(Strategy):
                 of_member = replace(inputs, query=query)
                 member.recorder.record_continuation(of_member, first, own_keys, member.stored)
         bias = None if self.stored.bias is None else self.stored.bias[: cache.length]
-        return causal_tail(inputs.query, keys, values, inputs.scoring, bias)
+        return causal_tail(inputs.query, keys, values, inputs.scoring, bias, kernels=self.kernels)
 
 
 def extend_in_parts(

@@ -41,7 +41,9 @@ class IsolatedAttention(Strategy):
         outputs, length = [], self.layout.prefix_length
         if prefix is None:
             front, inputs = inputs.tokens(0, length), inputs.tokens(length)
-            outputs.append(causal_tail(front.query, front.key, front.value, front.scoring))
+            outputs.append(
+                causal_tail(front.query, front.key, front.value, front.scoring, kernels=self.suffix.kernels)
+            )
             self._record(front, front.key, start=0)
             prefix = front.key, front.value
         prefix = prefix[0].to(inputs.key.dtype), prefix[1].to(inputs.value.dtype)
@@ -51,7 +53,8 @@ class IsolatedAttention(Strategy):
             document = inputs.tokens(first, first + len(ids))
             pairs = zip(prefix, (document.key, document.value), strict=True)
             keys, values = (torch.cat((seen[:, : self.num_visible], own), dim=1) for seen, own in pairs)
-            outputs.append(causal_tail(copied(document.query), keys, values, document.scoring))
+            query = copied(document.query)
+            outputs.append(causal_tail(query, keys, values, document.scoring, kernels=self.suffix.kernels))
             self._record(document, keys, start=length + first)
             first += len(ids)
 

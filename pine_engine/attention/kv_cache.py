@@ -13,7 +13,9 @@ from torch import Tensor
 class DocumentBlocks:
     """Documents of one layer for queries that place them individually, in block order and float32."""
 
-    keys: list[Tensor]  # by length class, (G, documents, length, head_dim), rotated by offset in the document
+    # Rotated by offset in the document: (G, documents, length, head_dim) by length class, for kernels of a
+    # GPU one tensor (G, P, head_dim).
+    keys: list[Tensor]
     values: Tensor  # (G, P, head_dim), by slot
     unrotated_keys: Tensor  # (G, P, head_dim), for ranking
 

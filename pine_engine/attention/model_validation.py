@@ -79,7 +79,8 @@ def _validate_range(
     with OpCallerRecorder() as callers:
         _capture(network, ids, range(PROBE_TOKENS))
     _check_kernels(network, callers.modules)
-    patch_op_callers(network, callers.modules)
+    if input_device(network).type == "cpu":  # on a GPU, the functions are torch's own
+        patch_op_callers(network, callers.modules)
     patched_model = PatchedModel(network, _find_rotation(network, ids), longest)
     parts = ids.split([PREFIX_TOKENS, DOCUMENT_TOKENS, SUFFIX_TOKENS])
     prefix, document, suffix = (tuple(part.tolist()) for part in parts)

@@ -14,6 +14,7 @@ from torch import Tensor
 from pine_engine.attention.arithmetic import QUERY_CHUNK, causal_tail, copied, lay_out, tail_mask
 from pine_engine.attention.blocks import build_blocks
 from pine_engine.attention.causal import CausalAttention
+from pine_engine.attention.gpu import kernels_for
 from pine_engine.attention.kv_cache import LayerCache, new_layer
 from pine_engine.attention.strategy import KeysValues, PromptState, Strategy
 from pine_engine.network.registration import LayerInput
@@ -35,6 +36,16 @@ class Placement:
         # bool (D, D), True if document a attends to document b, in block order.
         self.visible = torch.from_numpy(plan.visible).to(device)[self.blocks.order][:, self.blocks.order]
         self.is_contiguous = plan.contiguous_positions
+        self.kernels = kernels_for(device, state.patched_model.network.dtype)
+        self.tables = None
+        if self.kernels:
+            blocks = self.blocks
+            self.tables = self.kernels.DocumentTables.of(blocks)
+            self.slot_positions = self.positions[blocks.token_index].int()
+            self.visible_flags = self.visible.to(torch.int8)
+            tokens = torch.arange(len(blocks.token_index), device=device)[~blocks.is_padding]
+            # Slot of each document token, in input order.
+            self.slot_of_token = tokens[blocks.token_index[tokens].argsort()]
         self.compute_dtype = state.compute_dtype
 
     def prefill_prefix(
@@ -51,7 +62,9 @@ class Placement:
             front, inputs = inputs.tokens(0, length), inputs.tokens(length)
             query = rotation.rotate(front.query, self.positions[:length]).to(front.query.dtype)
             keys = rotation.rotate(front.key, self.positions[:length])
-            outputs.append(causal_tail(query, keys.to(front.key.dtype), front.value, front.scoring))
+            outputs.append(
+                causal_tail(query, keys.to(front.key.dtype), front.value, front.scoring, kernels=self.kernels)
+            )
             if self.recorder:
                 index = torch.arange(length, device=keys.device)
                 self.recorder.record_tokens(replace(front, query=query), 0, keys, index)
@@ -81,13 +94,39 @@ class Placement:
     def prefill_documents(
         self, documents: LayerInput, slots: LayerInput, prefix: KeysValues, starts: Tensor
     ) -> list[Tensor]:
-        """Return the attention output (H, n, d) of each document, in input order.
+        """Return the attention output (H, n, d) of all documents, in input order, in one or more parts.
+
+        `starts` (D, H, D) is the start of document b for document a in block order; (D, 1, D) if all heads
+        agree.
+        """
+        if not self.kernels:
+            return self._arrange_documents(documents, slots, prefix, starts)
+        if self.recorder and self.recorder.records_tokens(documents.layer):
+            self._arrange_documents(documents, slots, prefix, starts)
+        blocks, rotation, dtype = self.blocks, self.rotations[documents.layer], documents.query.dtype
+        keys = from_pairs(slots.key * rotation.table[blocks.offset])
+        output = self.kernels.attend_documents(
+            from_pairs(slots.query).to(dtype),
+            torch.cat((prefix[0], keys), dim=1).to(dtype),
+            torch.cat((prefix[1].to(dtype), slots.value.to(dtype)), dim=1),
+            self.tables,
+            rotation.cosines_and_sines,
+            self.slot_positions,
+            starts.int(),
+            self.visible_flags,
+            documents.scoring,
+        )
+        return [output[:, self.slot_of_token]]
+
+    def _arrange_documents(
+        self, documents: LayerInput, slots: LayerInput, prefix: KeysValues, starts: Tensor
+    ) -> list[Tensor]:
+        """Return the attention output of each document, in input order, from keys that are arranged for it.
 
         For each document, keys are arranged from the farthest to the closest, the prefix first and the
         document itself last, so that one fused call computes its attention. If heads rank differently, each
         head has its own arrangement. Heads of long prompts are arranged one after the other, in the same
-        memory. `starts` (D, H, D) is the start of document b for document a in block order; (D, 1, D) if all
-        heads agree.
+        memory.
         """
         blocks, table = self.blocks, self.rotations[documents.layer].table
         first, end, dtype = self.layout.prefix_length, self.layout.documents_end, documents.query.dtype

@@ -3,7 +3,8 @@
 Source: specification 3.5.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +20,14 @@ from pine_engine.network.registration import LayerInput
 from pine_engine.network.rope import from_pairs
 
 MAX_CHUNK_SCORES = 4_000_000  # scores per chunk of suffix queries, which limits the memory of a long suffix
+
+
+class SuffixQueries(NamedTuple):
+    """Scaled queries of suffix tokens in one layer: unrotated complex pairs, and rotated in pair layout."""
+
+    pairs: Tensor  # (H, Q, head_dim / 2)
+    rotated: Tensor  # (H, Q, head_dim)
+    positions: Tensor  # (Q,)
 
 
 class RankedAttention(Strategy):
@@ -45,9 +54,9 @@ class RankedAttention(Strategy):
         outputs += self.placement.prefill_documents(documents, slots, prefix, starts)
 
         blocks, dtype = self.placement.blocks, self.placement.compute_dtype
-        table = self.placement.rotations[inputs.layer].table
+        rotated = from_pairs(slots.key * self.placement.rotations[inputs.layer].table[blocks.offset])
         stored = DocumentBlocks(
-            keys=blocks.split(from_pairs(slots.key * table[blocks.offset])),
+            keys=[rotated.contiguous()] if self.placement.kernels else blocks.split(rotated),
             values=slots.value.to(dtype).contiguous(),
             unrotated_keys=from_pairs(slots.key),
         )
@@ -61,7 +70,7 @@ class RankedAttention(Strategy):
         self, inputs: LayerInput, cache: LayerCache, members: Sequence["RankedAttention | None"] = ()
     ) -> Tensor:
         """See DecodeStrategy."""
-        plan, layout, blocks = self.stored.plan, self.placement.layout, self.placement.blocks
+        layout, blocks = self.placement.layout, self.placement.blocks
         rotation, dtype = self.placement.rotations[inputs.layer], cache.keys.dtype
         num_heads, count, _ = inputs.query.shape
         num_cached = cache.length
@@ -72,40 +81,85 @@ class RankedAttention(Strategy):
         positions = self.placement.positions[first : first + count]
         rotated = from_pairs(pairs * rotation.table[positions])
         cache.append(rotated[num_heads:], inputs.value.to(dtype))
-        pairs, rotated = pairs[:num_heads], rotated[:num_heads]
-        members, outputs = members or (self,), []
-        chunk = max(1, MAX_CHUNK_SCORES // (num_heads * len(blocks.document)))
-        for start in range(0, count, chunk):
-            stop = min(start + chunk, count)
-            visible = num_cached + stop
-            ranking = arithmetic.rank_for_suffix(
-                from_pairs(rotation.rope.unscaled(pairs[:, start:stop])),
-                cache.blocks.unrotated_keys,
-                self.padding,
-                blocks,
-                layout.documents_end,
-                kind=plan.method.importance,
-                reverse=plan.is_reversed,
-            )
-            weights = arithmetic.suffix_weights(
-                arithmetic.document_queries(
-                    pairs[:, start:stop], positions[start:stop], ranking.starts, rotation.table
-                ),
-                rotated[:, start:stop],
-                cache.blocks.keys,
-                self.padding,
-                cache.keys[:, :visible],
-                inputs.scoring.softcap,
-            )
-            outputs.append(arithmetic.apply_weights(weights, cache.blocks.values, cache.values[:, :visible]))
-            add_flop(12 * weights.numel() * pairs.shape[-1])  # d = 2 * pairs
-            for index, member in enumerate(members):
-                if member and member.recorder:
-                    *ranked, own_weights = (heads_of(one, index, len(members)) for one in (*ranking, weights))
+        queries = SuffixQueries(pairs[:num_heads], rotated[:num_heads], positions)
+        kernels, outputs = self.placement.kernels, []
+        if kernels:
+            outputs.append(self._attend_on_gpu(queries, cache, inputs))
+        members = members or (self,)
+        recording = [(index, one) for index, one in enumerate(members) if one and one.recorder]
+        for start, ranking, weights in (
+            self._weigh(queries, cache, inputs) if recording or not kernels else ()
+        ):
+            add_flop(12 * weights.numel() * queries.pairs.shape[-1])  # d = 2 * pairs
+            if not kernels:
+                values = cache.values[:, : weights.shape[-1] - len(blocks.document)]
+                outputs.append(arithmetic.apply_weights(weights, cache.blocks.values, values))
+            for index, member in recording:
+                *ranked, own_weights = (heads_of(one, index, len(members)) for one in (*ranking, weights))
+                if member.recorder:
                     member.recorder.record_suffix(
                         inputs.layer, first + start, Ranking(*ranked), own_weights, member.stored
                     )
         return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)).to(inputs.query.dtype)
+
+    def _weigh(
+        self, queries: SuffixQueries, cache: LayerCache, inputs: LayerInput
+    ) -> Iterator[tuple[int, Ranking, Tensor]]:
+        """Yield the first query, the ranking and the softmax weights of each chunk of suffix queries."""
+        plan, blocks = self.stored.plan, self.placement.blocks
+        rotation = self.placement.rotations[inputs.layer]
+        num_heads, count = queries.pairs.shape[:2]
+        chunk = max(1, MAX_CHUNK_SCORES // (num_heads * len(blocks.document)))
+        document_keys = cache.blocks.keys
+        if self.placement.kernels:
+            document_keys = blocks.split(document_keys[0])
+        for start in range(0, count, chunk):
+            stop = min(start + chunk, count)
+            pairs = queries.pairs[:, start:stop]
+            ranking = arithmetic.rank_for_suffix(
+                from_pairs(rotation.rope.unscaled(pairs)),
+                cache.blocks.unrotated_keys,
+                self.padding,
+                blocks,
+                self.placement.layout.documents_end,
+                kind=plan.method.importance,
+                reverse=plan.is_reversed,
+            )
+            positions = queries.positions[start:stop]
+            weights = arithmetic.suffix_weights(
+                arithmetic.document_queries(pairs, positions, ranking.starts, rotation.table),
+                queries.rotated[:, start:stop],
+                document_keys,
+                self.padding,
+                cache.keys[:, : cache.length - count + stop],
+                inputs.scoring.softcap,
+            )
+            yield start, ranking, weights
+
+    def _attend_on_gpu(self, queries: SuffixQueries, cache: LayerCache, inputs: LayerInput) -> Tensor:
+        """Return the attention output (H, Q, head_dim) of suffix queries from kernels of fixed order."""
+        plan, placement = self.stored.plan, self.placement
+        rotation = placement.rotations[inputs.layer]
+        kernels: Any = placement.kernels
+        starts = kernels.rank_for_suffix(
+            from_pairs(rotation.rope.unscaled(queries.pairs)),
+            cache.blocks.unrotated_keys,
+            placement.tables,
+            placement.layout.documents_end,
+            kind=plan.method.importance,
+            reverse=plan.is_reversed,
+        ).starts
+        output: Tensor = kernels.attend_suffix(
+            from_pairs(queries.pairs),
+            (cache.blocks.keys[0], cache.blocks.values),
+            (cache.keys[:, : cache.length], cache.values[:, : cache.length]),
+            placement.tables,
+            rotation.cosines_and_sines,
+            queries.positions.int(),
+            starts,
+            inputs.scoring.softcap,
+        )
+        return output
 
     def prefix(self, layer: int, cache: LayerCache, length: int) -> KeysValues:
         """See Strategy."""
@@ -113,16 +167,20 @@ class RankedAttention(Strategy):
 
     def _rank_documents(self, slots: LayerInput) -> Tensor:
         """Return the start of document b for document a in block order, as `Ranking.starts`."""
-        blocks, rope = self.placement.blocks, self.placement.rotations[slots.layer].rope
-        query = from_pairs(rope.unscaled(slots.query)) * slots.scoring.scale
+        rope, dtype = self.placement.rotations[slots.layer].rope, slots.key.real.dtype
+        if self.placement.kernels and rope.scale == 1:
+            dtype = slots.value.dtype  # of the model, from which pairs were converted
         ranking = arithmetic.rank_for_documents(
-            [query[:, part].reshape(slots.key.shape[0], -1, query.shape[-1]) for part in blocks.rows],
-            from_pairs(slots.key),
-            blocks,
+            from_pairs(rope.unscaled(slots.query)).to(dtype),
+            from_pairs(slots.key).to(dtype),
+            self.placement.blocks,
             self.placement.layout.documents_end,
+            scale=slots.scoring.scale,
             kind=self.stored.plan.method.importance,
             reverse=self.stored.plan.is_reversed,
+            kernels=self.placement.kernels,
+            tables=self.placement.tables,
         )
         if self.recorder:
-            self.recorder.record_documents(slots.layer, blocks, ranking)
+            self.recorder.record_documents(slots.layer, self.placement.blocks, ranking)
         return ranking.starts

@@ -124,6 +124,10 @@ class TraceRecorder:
             index = key_index if key_index.dim() == 1 else key_index[head]
             self._tokens[token_range].append((first + part.start, weights, index))
 
+    def records_tokens(self, layer: int) -> bool:
+        """Check whether attention weights of single tokens are requested of a layer."""
+        return any(token_range.layer == layer for token_range in self.request.token_ranges)
+
     def _requested(self, layer: int, first: int, count: int) -> Iterator[tuple[TokenRange, slice]]:
         """Yield the requested ranges that overlap queries first .. first + count - 1, and their overlap."""
         for token_range in self.request.token_ranges:

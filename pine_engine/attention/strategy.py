@@ -6,12 +6,15 @@ There are five strategies, selected from the columns of the plan (`state.py`): `
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from types import ModuleType
 from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
+from pine_engine.attention.gpu import kernels_for
 from pine_engine.attention.kv_cache import LayerCache
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.errors import ModelError
@@ -31,6 +34,11 @@ class Rotation:
 
     rope: Rope
     table: Tensor
+
+    @cached_property
+    def cosines_and_sines(self) -> tuple[Tensor, Tensor]:
+        """Real and imaginary part of the table, contiguous, for kernels."""
+        return self.table.real.contiguous(), self.table.imag.contiguous()
 
     def rotate(self, vectors: Tensor, positions: Tensor) -> Tensor:
         """Rotate vectors (heads, n, head_dim) to positions (n,); return pair layout in the table's dtype."""
@@ -130,6 +138,12 @@ class PromptState:
                 table = changed.table(self.num_tokens, head_dim, self.compute_dtype).to(device)
                 rotations[id(rope)] = Rotation(changed, table)
         return tuple(rotations[id(rope)] for rope in self.patched_model.ropes)
+
+
+def exact_kernels(state: PromptState, device: torch.device) -> ModuleType | None:
+    """Return the kernels of a GPU if the document order shall not change a bit under the method."""
+    is_exact = state.plan.method.is_order_invariant
+    return kernels_for(device, state.patched_model.network.dtype) if is_exact else None
 
 
 def check_rope(method: Method, config: PretrainedConfig) -> None:

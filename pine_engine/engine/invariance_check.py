@@ -1,12 +1,15 @@
-"""Check of order invariance here: a short prompt in two document orders, for each prepared model."""
+"""Check of order invariance here: a prompt and a decode step in two document orders, for each model."""
 
 from collections.abc import Sequence
 
 import torch
+from transformers import PreTrainedModel
 
+from pine_engine.attention.forward import batch_caches
 from pine_engine.attention.state import input_device
 from pine_engine.engine import passes
 from pine_engine.methods.table import METHODS
+from pine_engine.models.support import context_limit
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.parallel import num_processes
 from pine_engine.prompts.layout import TokenLayout
@@ -16,6 +19,9 @@ CHECKED_METHODS = ("pcw", "pine")
 
 LENGTHS = (4, 9, 1, 14, 2, 9)
 """Lengths of prefix and five documents, in tokens. The suffix has the length of the prefix."""
+
+GPU_FACTOR = 24
+"""Factor of these lengths on a GPU, whose kernels of longer sums differ from those of short ones."""
 
 MAX_PROCESSES = 2
 """Maximum number of processes of a split model: a sum of two is equal in either order, one of more is not."""
@@ -40,17 +46,37 @@ def check_invariance(patched_models: Sequence[PatchedModel], name: str, vocab_si
     )
 
 
+def _lengths(network: PreTrainedModel) -> list[int]:
+    """Return the lengths of prefix, documents and suffix on the device of a network, within its context."""
+    lengths = (*LENGTHS, LENGTHS[0])
+    if input_device(network).type == "cpu":
+        return list(lengths)
+    limit = context_limit(network.config)
+    factor = min(GPU_FACTOR, (limit[0] - 1) // sum(lengths)) if limit else GPU_FACTOR
+    return [length * max(factor, 1) for length in lengths]
+
+
 @torch.inference_mode()
 def _changes_by_order(patched_models: Sequence[PatchedModel], vocab_size: int) -> dict[str, float]:
     """Return the largest change of a logit by label of the method; empty without a change."""
-    ids = torch.randint(vocab_size, (sum(LENGTHS) + LENGTHS[0],), generator=torch.Generator().manual_seed(0))
-    prefix, *documents, suffix = (tuple(part.tolist()) for part in ids.split([*LENGTHS, LENGTHS[0]]))
+    network = patched_models[0].network
+    lengths = _lengths(network)
+    ids = torch.randint(vocab_size, (sum(lengths),), generator=torch.Generator().manual_seed(0))
+    prefix, *documents, suffix = (tuple(part.tolist()) for part in ids.split(lengths))
     layout = TokenLayout(prefix, tuple(documents), suffix)
-    options = passes.PassOptions(patched_models, logits_to_keep=layout.suffix_length)
+    options = passes.PassOptions(patched_models, reserved_tokens=1, logits_to_keep=layout.suffix_length)
     orders = layout, layout.reorder([3, 0, 4, 1, 2])
+    # On the CPU, decode steps are batch-invariant. Hooks, such as those of adapters, may expect one prompt.
+    has_hooks = any(module._forward_pre_hooks for module in network.modules())
+    can_decode = input_device(network).type != "cpu" and not has_hooks
     changes = {}
     for name in CHECKED_METHODS:
-        one, other = (passes.prefill(each, METHODS[name], options)[1] for each in orders)
+        rows, logits = zip(*(passes.prefill(each, METHODS[name], options) for each in orders), strict=True)
+        one, other = logits
+        if can_decode:
+            batch_caches(rows)
+            step = passes.extend(rows, [suffix[:1]] * len(rows), is_step=True)
+            one, other = (torch.cat(pair) for pair in zip(logits, step, strict=True))
         if not torch.equal(one, other):
             changes[METHODS[name].label] = (one - other).abs().max().item()
     return changes
