@@ -31,6 +31,7 @@ from viz.page.internals import (
     View,
     bind_internals,
     build_internals,
+    click_number,
     follow,
     opened_label,
     show_run,
@@ -175,7 +176,7 @@ def after_run(drawings: Drawings, run: Run | None, view: View, wanted: dict[str,
 
 def open_page_tab(drawings: Drawings, event: gr.EventData, run: Any, view: View, click: Any) -> Any:
     """Note the opened tab of the page, and draw it."""
-    view.open_page_tab(opened_label(event), click or 0)
+    view.open_page_tab(opened_label(event), click_number(click))
     return show_open(drawings, run, view)
 
 

@@ -174,6 +174,11 @@ def opened_label(event: gr.EventData) -> str:
     return str(event._data.get("value", "")) if isinstance(event._data, dict) else ""
 
 
+def click_number(click: object) -> float:
+    """Return the number of a click (untrusted); 0 for an invalid one."""
+    return click if isinstance(click, int | float) else 0
+
+
 def spoken(label: str) -> str:
     """Render the announcement of the selected query for screen readers."""
     return str(Markup('<p role="status" class="visually-hidden">{}</p>').format(label and f"Query: {label}"))
@@ -339,7 +344,7 @@ def take_controls(
 
 def open_tab(tab: Internals, event: gr.EventData, run: Any, view: View, attention: Any, click: Any) -> Any:
     """Note the opened tab of figures, and draw it."""
-    view.open_tab(opened_label(event), click or 0)
+    view.open_tab(opened_label(event), click_number(click))
     return draw(tab, run, view, attention)
 
 

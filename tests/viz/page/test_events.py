@@ -94,12 +94,13 @@ def test_why_and_internals_are_drawn_while_their_tab_is_open(page: gr.Blocks) ->
 def test_last_click_decides_the_drawn_tab(page: gr.Blocks) -> None:
     functions: dict[str | None, Any] = {event.name: event.fn for event in page.fns.values()}
     view, run = View(), tutorial_recording().run
-    for label, click in (("Why", 1), ("Why", 3), ("Tutorial", 2)):
+    clicks: tuple[tuple[str, Any], ...] = (("Why", 1), ("Why", 3), ("Tutorial", 2), ("Tutorial", {"junk": 4}))
+    for label, click in clicks:
         functions["open_page_tab"](gr.EventData(None, {"value": label}), None, view, click)
     shown = functions["after_run"](run, view, {})
     assert {block.elem_id for block in shown if block.elem_id} == {"why"}
     functions["open_page_tab"](gr.EventData(None, {"value": "Lab"}), run, view, 4)
-    for label, click in (("RoPE positions", 6), ("Compare answers", 5)):
+    for label, click in (("RoPE positions", 6), ("Compare answers", 5), ("Attention", {"junk": 7})):
         shown = functions["open_tab"](gr.EventData(None, {"value": label}), run, view, None, click)
         assert "positions-html" in {block.elem_id for block in shown}
 
