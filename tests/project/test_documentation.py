@@ -50,7 +50,10 @@ OPTIONS = {
 }  # fmt: skip
 """Options added to commands, so that they take seconds."""
 
-NOT_RUN = ("reproduce-paper", "download-data ", "--output-dir 4bit", "engine serve", "lm-eval")
+NOT_RUN = (
+    *("reproduce-paper", "download-data ", "--output-dir 4bit", "engine serve", "lm-eval"),
+    "--device cuda",
+)
 GENERATED = ("facts-3", "few-shot-4", "few-shot-8")
 """Data sets that commands use without a download."""
 
