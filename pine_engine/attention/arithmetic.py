@@ -63,7 +63,7 @@ def causal_tail(
     # Fused attention supports neither softcap nor weighting by scores. For a single query on the CPU it
     # depends on the number of threads, and takes five times as long in half precision.
     is_weighted_by_scores = scoring.adaptive is not None or scoring.calibrated is not None
-    is_plain = scoring.softcap is None and not is_weighted_by_scores
+    is_plain = scoring.softcap is None and scoring.sinks is None and not is_weighted_by_scores
     can_fuse = is_plain and (num_queries > 1 or query.device.type != "cpu")
     if kernels and not is_weighted_by_scores:
         add_flop(4 * query.numel() * num_keys)
@@ -92,7 +92,7 @@ def scattered_rows(
     Shape:
         value: as key. Returns: (H, Q, d).
     """
-    attend = _fused if scoring.softcap is None else _weighted
+    attend = _fused if scoring.softcap is None and scoring.sinks is None else _weighted
     outputs = [torch.empty_like(query[:, :0])]
     for first in range(0, query.shape[1], QUERY_CHUNK):
         chunk, place = query[:, first : first + QUERY_CHUNK], places[first : first + QUERY_CHUNK]
@@ -151,7 +151,20 @@ def attention_weights(query: Tensor, key: Tensor, scoring: AttentionParams, mask
         for one, change in zip(documents, changes.unbind(-1), strict=True):
             one += change[..., None]
     scores = scores.view(*query.shape[:2], key.shape[1])
-    return (scores if mask is None else scores + mask).softmax(-1)
+    return softmax(scores if mask is None else scores + mask, scoring.sinks, len(query))
+
+
+def softmax(scores: Tensor, sinks: Tensor | None, num_heads: int) -> Tensor:
+    """Return softmax weights of scores (..., K), whose rows are those of one head after the other.
+
+    `sinks` (heads of one sequence,) are one more score of every row, whose weight is left out.
+    """
+    if sinks is None:
+        return scores.softmax(-1)
+    rows = scores.numel() // scores.shape[-1]
+    of_row = sinks.to(scores.dtype).repeat(num_heads // len(sinks)).repeat_interleave(rows // num_heads)
+    with_sink = torch.cat((scores, of_row.view(*scores.shape[:-1], 1)), dim=-1)
+    return with_sink.softmax(-1)[..., :-1].contiguous()
 
 
 def tail_mask(
@@ -177,7 +190,12 @@ def cap(scores: Tensor, softcap: float | None) -> Tensor:
 
 
 def document_importance(
-    query: Tensor, keys: Tensor, document: int, blocks: BlockLayout, kind: ImportanceKind
+    query: Tensor,
+    keys: Tensor,
+    document: int,
+    blocks: BlockLayout,
+    kind: ImportanceKind,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Return the importance of each other document for the tokens of one document, without positions.
 
@@ -196,8 +214,14 @@ def document_importance(
     for head in range(num_kv_heads):
         for first in range(0, rows, chunk):
             weights = invariant_linear(query[head, first : first + chunk], keys[head], bias)
-            # In place, because a second block of this size is returned to the system after each use.
-            torch.softmax(weights, -1, out=weights)
+            if sinks is None:
+                # In place, because a second block of this size is returned to the system after each use.
+                torch.softmax(weights, -1, out=weights)
+            else:
+                heads = (
+                    head * (rows // num_queries) + torch.arange(first, first + len(weights)) // num_queries
+                )
+                weights = softmax(weights, sinks[heads.to(sinks.device)], len(weights))
             reduced[head, first : first + chunk] = reduce_by_document(weights, blocks, kind)
             add_flop(2 * weights.numel() * keys.shape[-1])
     per_head = reduced.view(num_kv_heads, -1, num_queries, reduced.shape[-1]).sum(2).flatten(0, 1)
@@ -251,7 +275,7 @@ def rank_for_documents(
     blocks: BlockLayout,
     end: int,
     *,
-    scale: float,
+    scoring: AttentionParams,
     kind: ImportanceKind,
     reverse: bool,
     kernels: ModuleType | None = None,
@@ -265,18 +289,18 @@ def rank_for_documents(
     count = len(blocks.lengths)
     is_own = torch.eye(count, dtype=torch.bool, device=keys.device)[:, None]
     # The softmax weights on the only other document sum to 1 for each query.
-    if count == 1 or (count == 2 and kind != "max"):
+    if count == 1 or (count == 2 and kind != "max" and scoring.sinks is None):
         others = (~is_own).to(keys.dtype) * blocks.lengths[:, None, None]
         importance = per_length(others, blocks, kind)
     elif kernels:
-        importance = kernels.document_importance(query, keys, tables, scale, kind)
+        importance = kernels.document_importance(query, keys, tables, scoring.scale, kind)
     else:
         # Allocated first: results between the blocks of scores would keep their memory from being reused.
         importance = keys.new_empty(count, len(query), count)
-        scaled = query * scale
+        scaled = query * scoring.scale
         for index, rows in enumerate(blocks.rows):
             of_document = scaled[:, rows].reshape(len(keys), -1, query.shape[-1])
-            importance[index] = document_importance(of_document, keys, index, blocks, kind)
+            importance[index] = document_importance(of_document, keys, index, blocks, kind, scoring.sinks)
     ranking = rank_documents(importance, is_own=is_own, reverse=reverse)
     starts = starts_from_ranking(ranking, blocks.lengths, end)
     return Ranking(importance.expand(-1, len(query), -1), starts)
@@ -311,6 +335,7 @@ def rank_for_suffix(
     *,
     kind: ImportanceKind,
     reverse: bool,
+    sinks: Tensor | None = None,
 ) -> Ranking:
     """Rank the documents for every suffix token and head.
 
@@ -319,7 +344,7 @@ def rank_for_suffix(
     """
     rows = query.reshape(unrotated_keys.shape[0], -1, query.shape[-1])
     scores = rows @ unrotated_keys.mT
-    weights = (scores if padding is None else scores.add_(padding)).softmax(-1)
+    weights = softmax(scores if padding is None else scores.add_(padding), sinks, len(query))
     importance = per_length(reduce_by_document(weights, blocks, kind), blocks, kind)
     importance = importance.view(*query.shape[:2], -1)
     starts = starts_from_ranking(rank_documents(importance, reverse=reverse), blocks.lengths, documents_end)
@@ -343,7 +368,7 @@ def suffix_weights(
     document_keys: list[Tensor],
     padding: Tensor | None,
     tail_keys: Tensor,
-    softcap: float | None,
+    scoring: AttentionParams,
 ) -> Tensor:
     """Return softmax weights of suffix tokens on the slots of all documents, then on prefix and suffix.
 
@@ -366,13 +391,13 @@ def suffix_weights(
         scores[..., slot:end].unflatten(-1, keys.shape[1:3]).copy_(part.transpose(1, 2))
         document, slot = last, end
     scores[..., slot:] = query.reshape(num_kv_heads, -1, head_dim) @ tail_keys.mT
-    scores = cap(scores, softcap).view(num_heads, num_queries, -1)
+    scores = cap(scores, scoring.softcap).view(num_heads, num_queries, -1)
     if padding is not None:
         scores[..., :num_slots] += padding
     later = tail_mask(query, num_tail)
     if later is not None:
         scores[..., num_slots:] += later
-    return scores.softmax(-1)
+    return softmax(scores, scoring.sinks, num_heads)
 
 
 def apply_weights(weights: Tensor, document_values: Tensor, tail_values: Tensor) -> Tensor:

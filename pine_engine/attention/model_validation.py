@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -81,7 +82,7 @@ def _validate_range(
     _check_kernels(network, callers.modules)
     if input_device(network).type == "cpu":  # on a GPU, the functions are torch's own
         patch_op_callers(network, callers.modules)
-    patched_model = PatchedModel(network, _find_rotation(network, ids), longest)
+    patched_model = PatchedModel(network, *_find_rotations(network, ids), longest)
     parts = ids.split([PREFIX_TOKENS, DOCUMENT_TOKENS, SUFFIX_TOKENS])
     prefix, document, suffix = (tuple(part.tolist()) for part in parts)
     layout = TokenLayout(prefix, (document,), suffix)
@@ -134,33 +135,56 @@ def _check_finite(network: PreTrainedModel, logits: Tensor) -> None:
     raise ModelError(f"{type(network).__name__}: its own logits are not finite; {cause}")
 
 
-def _find_rotation(network: PreTrainedModel, ids: Tensor) -> tuple[Rope, ...]:
-    """Return the rotation of each layer that reproduces the model's own."""
-    candidates = possible_ropes(network)
-    rotated, logits = _capture(network, ids, range(len(ids)))
+def _find_rotations(network: PreTrainedModel, ids: Tensor) -> tuple[tuple[Rope, ...], tuple[int, ...], bool]:
+    """Return the rotation of each layer that reproduces the model's own, and the dimension of its heads.
+
+    The last value is True if a layer has sinks.
+    """
+    ropes = possible_ropes(network)
+    sinks: list[Tensor | None] = []
+    rotated, logits = _capture(network, ids, range(len(ids)), sinks)
     unrotated, _ = _capture(network, ids, [0] * len(ids))
     _check_mixing(network, ids, logits)
     selected: list[Rope] = []
-    for layers in zip(unrotated, rotated, strict=True):
+    head_dims = tuple(query.shape[-1] for query, _ in rotated)
+    by_head_dim = {head_dim: _placed(ropes, head_dim) for head_dim in head_dims}
+    for head_dim, *layers in zip(head_dims, unrotated, rotated, strict=True):
+        candidates = by_head_dim[head_dim]
         deviations = [_rotation_deviation(rope, *layers) for rope in candidates]
         smallest = min(deviations)
         if not smallest <= TOLERANCE[logits.dtype]:
             reason = f"its rotation deviates from plain RoPE by {smallest:.1e} in layer {len(selected)}"
             raise _unsupported(network, reason)
         selected.append(candidates[deviations.index(smallest)])
-    return tuple(selected)
+    return tuple(selected), head_dims, any(one is not None for one in sinks)
+
+
+def _placed(ropes: Sequence[Rope], head_dim: int) -> list[Rope]:
+    """Return rotations of the first dimensions of a head, then of the last ones where these are others."""
+    sizes = [2 * rope.inverse_frequencies.shape[-1] for rope in ropes]
+    last = [
+        replace(rope, start=head_dim - size)
+        for rope, size in zip(ropes, sizes, strict=True)
+        if size < head_dim and not rope.is_identity
+    ]
+    return [*ropes, *last]
 
 
 def _capture(
-    model: PreTrainedModel, ids: Tensor, positions: Sequence[int]
+    model: PreTrainedModel, ids: Tensor, positions: Sequence[int], sinks: list[Tensor | None] | None = None
 ) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
-    """Return query and key of every layer, and the logits (n, V); attention outputs are zero."""
+    """Return query and key of every layer, and the logits (n, V); attention outputs are zero.
+
+    The sinks of every layer are added to `sinks`.
+    """
     layers: list[tuple[Tensor, Tensor]] = []
     softcaps: set[float | None] = set()
 
     def attend(_layer: int, query: Tensor, key: Tensor, _value: Tensor, scoring: AttentionParams) -> Tensor:
         layers.append((query[0], key[0]))
         softcaps.add(scoring.softcap)
+        if sinks is not None:
+            sinks.append(scoring.sinks)
         return torch.zeros_like(query)  # so that no layer's input depends on positions
 
     logits = _forward(model, ids, torch.tensor(positions, device=input_device(model)), attend)

@@ -14,9 +14,8 @@ from torch import Tensor
 from pine_engine.attention.arithmetic import QUERY_CHUNK, causal_tail, copied, lay_out, tail_mask
 from pine_engine.attention.blocks import build_blocks
 from pine_engine.attention.causal import CausalAttention
-from pine_engine.attention.gpu import kernels_for
 from pine_engine.attention.kv_cache import LayerCache, new_layer
-from pine_engine.attention.strategy import KeysValues, PromptState, Strategy
+from pine_engine.attention.strategy import KeysValues, PromptState, Strategy, placing_kernels
 from pine_engine.network.registration import LayerInput
 from pine_engine.network.rope import as_pairs, from_pairs
 from pine_engine.prompts.layout import IntArray
@@ -36,7 +35,7 @@ class Placement:
         # bool (D, D), True if document a attends to document b, in block order.
         self.visible = torch.from_numpy(plan.visible).to(device)[self.blocks.order][:, self.blocks.order]
         self.is_contiguous = plan.contiguous_positions
-        self.kernels = kernels_for(device, state.patched_model.network.dtype)
+        self.kernels = placing_kernels(state, device)
         self.tables = None
         if self.kernels:
             blocks = self.blocks
@@ -168,7 +167,9 @@ class Placement:
                 torch.index_select(values.flatten(0, 1), 0, places, out=arranged)
                 keys = from_pairs(keys.view(-1, num_keys, keys.shape[-1]).mul_(turn_of_head[part])).to(dtype)
                 arranged, own = arranged.view(len(keys), num_keys, -1), query[part].flatten(0, 1)
-                of_heads.append(causal_tail(own, keys, arranged, documents.scoring, later=later))
+                own_heads = slice(head * query.shape[1], head * query.shape[1] + len(own))
+                scoring = documents.scoring.of_heads(own_heads)
+                of_heads.append(causal_tail(own, keys, arranged, scoring, later=later))
                 if self.recorder:
                     first_query = self.layout.document_slice(slot).start
                     of_part = replace(documents, query=own)

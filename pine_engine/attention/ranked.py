@@ -4,7 +4,7 @@ Source: specification 3.5.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -87,9 +87,8 @@ class RankedAttention(Strategy):
             outputs.append(self._attend_on_gpu(queries, cache, inputs))
         members = members or (self,)
         recording = [(index, one) for index, one in enumerate(members) if one and one.recorder]
-        for start, ranking, weights in (
-            self._weigh(queries, cache, inputs) if recording or not kernels else ()
-        ):
+        chunks = self._weigh(queries, cache, inputs, is_recorded=bool(recording))
+        for start, ranking, weights in chunks if recording or not kernels else ():
             add_flop(12 * weights.numel() * queries.pairs.shape[-1])  # d = 2 * pairs
             if not kernels:
                 values = cache.values[:, : weights.shape[-1] - len(blocks.document)]
@@ -103,11 +102,10 @@ class RankedAttention(Strategy):
         return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)).to(inputs.query.dtype)
 
     def _weigh(
-        self, queries: SuffixQueries, cache: LayerCache, inputs: LayerInput
+        self, queries: SuffixQueries, cache: LayerCache, inputs: LayerInput, *, is_recorded: bool
     ) -> Iterator[tuple[int, Ranking, Tensor]]:
         """Yield the first query, the ranking and the softmax weights of each chunk of suffix queries."""
-        plan, blocks = self.stored.plan, self.placement.blocks
-        rotation = self.placement.rotations[inputs.layer]
+        blocks, table = self.placement.blocks, self.placement.rotations[inputs.layer].table
         num_heads, count = queries.pairs.shape[:2]
         chunk = max(1, MAX_CHUNK_SCORES // (num_heads * len(blocks.document)))
         document_keys = cache.blocks.keys
@@ -115,48 +113,53 @@ class RankedAttention(Strategy):
             document_keys = blocks.split(document_keys[0])
         for start in range(0, count, chunk):
             stop = min(start + chunk, count)
-            pairs = queries.pairs[:, start:stop]
-            ranking = arithmetic.rank_for_suffix(
-                from_pairs(rotation.rope.unscaled(pairs)),
-                cache.blocks.unrotated_keys,
-                self.padding,
-                blocks,
-                self.placement.layout.documents_end,
-                kind=plan.method.importance,
-                reverse=plan.is_reversed,
-            )
-            positions = queries.positions[start:stop]
+            pairs, positions = queries.pairs[:, start:stop], queries.positions[start:stop]
+            ranking = self._rank_suffix(pairs, cache, inputs, is_recorded=is_recorded)
             weights = arithmetic.suffix_weights(
-                arithmetic.document_queries(pairs, positions, ranking.starts, rotation.table),
+                arithmetic.document_queries(pairs, positions, ranking.starts, table),
                 queries.rotated[:, start:stop],
                 document_keys,
                 self.padding,
                 cache.keys[:, : cache.length - count + stop],
-                inputs.scoring.softcap,
+                inputs.scoring,
             )
             yield start, ranking, weights
 
+    def _rank_suffix(
+        self, pairs: Tensor, cache: LayerCache, inputs: LayerInput, *, is_recorded: bool
+    ) -> Ranking:
+        """Rank the documents for suffix queries, complex (H, Q, head_dim / 2).
+
+        Positions have no effect in a layer without RoPE: it ranks for a trace only; otherwise starts are 0.
+        """
+        plan, placement = self.stored.plan, self.placement
+        rope = placement.rotations[inputs.layer].rope
+        if rope.is_identity and not is_recorded:
+            zeros = torch.zeros(*pairs.shape[:2], len(placement.blocks.lengths), dtype=torch.int32)
+            return Ranking(*[zeros.to(pairs.device)] * 2)
+        query, keys = from_pairs(rope.unscaled(pairs)), cache.blocks.unrotated_keys
+        end = placement.layout.documents_end
+        options: Any = {"kind": plan.method.importance, "reverse": plan.is_reversed}
+        if placement.kernels:
+            ranking: Ranking = placement.kernels.rank_for_suffix(
+                query, keys, placement.tables, end, **options
+            )
+            return ranking
+        return arithmetic.rank_for_suffix(
+            query, keys, self.padding, placement.blocks, end, sinks=inputs.scoring.sinks, **options
+        )
+
     def _attend_on_gpu(self, queries: SuffixQueries, cache: LayerCache, inputs: LayerInput) -> Tensor:
         """Return the attention output (H, Q, head_dim) of suffix queries from kernels of fixed order."""
-        plan, placement = self.stored.plan, self.placement
-        rotation = placement.rotations[inputs.layer]
-        kernels: Any = placement.kernels
-        starts = kernels.rank_for_suffix(
-            from_pairs(rotation.rope.unscaled(queries.pairs)),
-            cache.blocks.unrotated_keys,
-            placement.tables,
-            placement.layout.documents_end,
-            kind=plan.method.importance,
-            reverse=plan.is_reversed,
-        ).starts
+        placement, kernels = self.placement, cast(Any, self.placement.kernels)
         output: Tensor = kernels.attend_suffix(
             from_pairs(queries.pairs),
             (cache.blocks.keys[0], cache.blocks.values),
             (cache.keys[:, : cache.length], cache.values[:, : cache.length]),
             placement.tables,
-            rotation.cosines_and_sines,
+            placement.rotations[inputs.layer].cosines_and_sines,
             queries.positions.int(),
-            starts,
+            self._rank_suffix(queries.pairs, cache, inputs, is_recorded=False).starts,
             inputs.scoring.softcap,
         )
         return output
@@ -168,6 +171,9 @@ class RankedAttention(Strategy):
     def _rank_documents(self, slots: LayerInput) -> Tensor:
         """Return the start of document b for document a in block order, as `Ranking.starts`."""
         rope, dtype = self.placement.rotations[slots.layer].rope, slots.key.real.dtype
+        if rope.is_identity and not self.recorder:
+            count = len(self.placement.blocks.lengths)
+            return self.placement.blocks.lengths.new_zeros(count, 1, count)
         if self.placement.kernels and rope.scale == 1:
             dtype = slots.value.dtype  # of the model, from which pairs were converted
         ranking = arithmetic.rank_for_documents(
@@ -175,7 +181,7 @@ class RankedAttention(Strategy):
             from_pairs(slots.key).to(dtype),
             self.placement.blocks,
             self.placement.layout.documents_end,
-            scale=slots.scoring.scale,
+            scoring=slots.scoring,
             kind=self.stored.plan.method.importance,
             reverse=self.stored.plan.is_reversed,
             kernels=self.placement.kernels,

@@ -120,7 +120,8 @@ class TraceRecorder:
                 continue
             head, of_head = own // (query.shape[0] // keys.shape[0]), query[own : own + 1]
             mask = tail_mask(of_head, keys.shape[1], bias)
-            weights = attention_weights(of_head, keys[head : head + 1], inputs.scoring, mask)[0, part]
+            scoring = inputs.scoring.of_heads(slice(token_range.head, token_range.head + 1))
+            weights = attention_weights(of_head, keys[head : head + 1], scoring, mask)[0, part]
             index = key_index if key_index.dim() == 1 else key_index[head]
             self._tokens[token_range].append((first + part.start, weights, index))
 

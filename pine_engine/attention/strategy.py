@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import PretrainedConfig
 
 from pine_engine.attention.gpu import kernels_for
 from pine_engine.attention.kv_cache import LayerCache
@@ -126,24 +126,31 @@ class PromptState:
         """Return the rotation of each layer.
 
         Raises:
-            ModelError: Head dimensions differ, or the method changes the base of a scaled RoPE.
+            ModelError: The method changes the base of a scaled RoPE.
         """
-        network, method = self.patched_model.network, self.plan.method
-        check_rope(method, network.config)
-        head_dim = aligned_head_dim(head_dim_of(network))
-        rotations: dict[int, Rotation] = {}  # by id, because layers share few ropes
-        for rope in self.patched_model.ropes:
-            if id(rope) not in rotations:
+        model, method = self.patched_model, self.plan.method
+        check_rope(method, model.network.config)
+        rotations: dict[tuple[int, int], Rotation] = {}  # by id, because layers share few ropes
+        keys = [
+            (id(rope), aligned_head_dim(dim)) for rope, dim in zip(model.ropes, model.head_dims, strict=True)
+        ]
+        for rope, key in zip(model.ropes, keys, strict=True):
+            if key not in rotations:
                 changed = rope.with_base(method.rope_base)
-                table = changed.table(self.num_tokens, head_dim, self.compute_dtype).to(device)
-                rotations[id(rope)] = Rotation(changed, table)
-        return tuple(rotations[id(rope)] for rope in self.patched_model.ropes)
+                table = changed.table(self.num_tokens, key[1], self.compute_dtype).to(device)
+                rotations[key] = Rotation(changed, table)
+        return tuple(rotations[key] for key in keys)
 
 
 def exact_kernels(state: PromptState, device: torch.device) -> ModuleType | None:
     """Return the kernels of a GPU if the document order shall not change a bit under the method."""
-    is_exact = state.plan.method.is_order_invariant
-    return kernels_for(device, state.patched_model.network.dtype) if is_exact else None
+    return placing_kernels(state, device) if state.plan.method.is_order_invariant else None
+
+
+def placing_kernels(state: PromptState, device: torch.device) -> ModuleType | None:
+    """Return the kernels of a GPU, which have no sinks."""
+    model = state.patched_model
+    return None if model.has_sinks else kernels_for(device, model.network.dtype)
 
 
 def check_rope(method: Method, config: PretrainedConfig) -> None:
@@ -151,13 +158,3 @@ def check_rope(method: Method, config: PretrainedConfig) -> None:
     if (method.rope_base != 1 or method.rope_bases) and (kind := scaled_rope(config)):
         message = f"{method.name} changes the base of plain RoPE only, and the model has scaled RoPE ({kind})"
         raise ModelError(f"{message}. Choose another method or model.", field="methods")
-
-
-def head_dim_of(model: PreTrainedModel) -> int:
-    """Return the dimension of an attention head; raise ModelError if layers differ in it."""
-    config = model.config.get_text_config()
-    try:
-        head_dim: int | None = getattr(config, "head_dim", None)
-    except Exception as error:  # raised by transformers for values that differ between layers
-        raise ModelError(f"{type(model).__name__}: the heads of its layers differ in dimension") from error
-    return head_dim or config.hidden_size // config.num_attention_heads

@@ -9,7 +9,7 @@ from pine_engine.models.dtypes import BYTES, Dtype, stored_dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, INSTALL_ADVICE, find_embedded_gguf
 from pine_engine.models.hub import look_up
 from pine_engine.models.load import NO_CONTEXT, ModelSource, resolve, resolve_folder
-from pine_engine.models.support import ADVICE, context_limit, model_errors, refusal
+from pine_engine.models.support import ADVICE, context_limit, model_errors, refusal, shared_value
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -177,9 +177,11 @@ def _with_config(model: LoadableModel, where: Path | str, **source: Any) -> Load
 def state_values(config: "PretrainedConfig") -> int | None:
     """Return the number of values in the keys and values of one token; None if the config lacks it."""
     config = config.get_text_config()
-    heads = getattr(config, "num_attention_heads", None)
+    heads = shared_value(config, "num_attention_heads")
     if not heads:
         return None
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
-    kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    head_dim = shared_value(config, "head_dim") or config.hidden_size // heads
+    kv_heads = shared_value(config, "num_key_value_heads") or heads
+    if shared_value(config, "kv_lora_rank"):  # latent attention, whose keys and values are stored expanded
+        head_dim, kv_heads = config.qk_nope_head_dim + config.qk_rope_head_dim, heads
     return int(2 * config.num_hidden_layers * kv_heads * head_dim)

@@ -20,11 +20,11 @@ _REASONS = tomllib.loads(Path(__file__).with_name("unsupported.toml").read_text(
 UNSUPPORTED: dict[str, str] = {kind: entry["text"] for entry in _REASONS for kind in entry["model_types"]}
 """Reason by model type, from unsupported.toml."""
 
-ROTATES_IN_WINDOWS = frozenset(("afmoe", "cohere2", "cohere2_moe", "exaone4", "exaone_moe"))
-"""Model types that rotate only in layers with a sliding window, if they have such layers."""
-
 KINDS_OF_ATTENTION = frozenset(("full_attention", "sliding_attention", "chunked_attention"))
 """Layer types in which a query attends to all keys, or to all within a window."""
+
+EXTENDING_ROPE_TYPES = frozenset(("linear", "longrope", "yarn"))
+"""Rope types whose factor multiplies the context of the training."""
 
 CHANGING_ROPE_TYPE = "longrope"  # rope type with two sets of frequencies, the second for long prompts
 
@@ -94,22 +94,34 @@ def refusal(config: "PretrainedConfig") -> str | None:
         return f"{eight_bits}; use 4 bits, or call `model.dequantize()`"
     if "Activation" in str(quantization.get("quant_type")):
         return "its torchao quantization includes activations; use a weight-only quantization"
-    reason = _unsupported(config.get_text_config())
+    try:
+        text_config = config.get_text_config()
+    except ValueError:  # raised by transformers
+        return f"it has several text models, and PINE needs one; {ADVICE}"
+    reason = _unsupported(text_config)
     return reason and f"{reason}; {ADVICE}"
+
+
+def shared_value(config: "PretrainedConfig", name: str) -> Any:
+    """Return a field of a config; None if it is missing, or differs between layers."""
+    try:
+        return getattr(config, name, None)
+    except RuntimeError:  # raised by transformers for fields that differ
+        return None
 
 
 def _unsupported(config: "PretrainedConfig") -> str | None:
     kind: str = config.model_type
-    layer_types = set(getattr(config, "layer_types", None) or ())
+    layer_types = set(shared_value(config, "layer_types") or ())
     ropes = _rope_parameters(config)
     if config.is_encoder_decoder:
         return "it is an encoder-decoder model, and PINE places documents in the one stream of a decoder"
     if kind in UNSUPPORTED:
         return UNSUPPORTED[kind]
-    if getattr(config, "alibi", False):
+    if shared_value(config, "alibi"):
         return UNSUPPORTED["bloom"]
-    if isinstance(getattr(config, "kv_lora_rank", None), int):
-        return "it has multi-head latent attention (MLA), which compresses keys and rotates a part of each"
+    if isinstance(shared_value(config, "index_topk"), int):
+        return "its queries attend to a few keys only, which an indexer selects (sparse attention)"
     if layer_types & {"linear_attention", "conv", "mamba", "recurrent"}:
         return UNSUPPORTED["mamba"]
     if sparse := sorted(layer_types - KINDS_OF_ATTENTION):
@@ -118,10 +130,6 @@ def _unsupported(config: "PretrainedConfig") -> str | None:
         return "its positions are learned or fixed vectors added to the tokens, and PINE needs rotary ones"
     if hasattr(config, "H_cycles"):
         return "it runs the same layers several times in cycles"
-    rotates = getattr(config, "no_rope_layers", None) or [1]  # the name's opposite: 0 is a layer without
-    has_windows = "sliding_attention" in layer_types
-    if not all(rotates) or (kind in ROTATES_IN_WINDOWS and has_windows and "full_attention" in layer_types):
-        return "some of its layers have no rotary positions (NoPE)"
     if any(parameters.get("rope_type") == "dynamic" for parameters in ropes):
         return "its rope type 'dynamic' (dynamic RoPE) changes the frequencies with every length"
     return None
@@ -157,21 +165,42 @@ def context_limit(config: "PretrainedConfig") -> tuple[int, str] | None:
     length = getattr(config, "max_position_embeddings", None)
     if not isinstance(length, int) or length < 1:
         return None
+    length = _extended_context(config) or length
     limits = [(length, f"the context of the model is {length} tokens")]
     if window := sliding_window(config):
         words = f"the model's sliding window is {window} tokens, and no document may fall out of it"
         limits.append((window, words))
-    for parameters in _rope_parameters(config):
-        if parameters.get("llama_4_scaling_beta"):
-            first = parameters["original_max_position_embeddings"]
-            limits.append((first, f"beyond {first} tokens the model scales its queries by their position"))
+    scaled_from = [
+        parameters["original_max_position_embeddings"]
+        for parameters in _rope_parameters(config)
+        if parameters.get("llama_4_scaling_beta")
+    ]
+    if getattr(config, "attn_temperature_tuning", False):  # Llama 4, in layers without RoPE
+        scaled_from.append(config.floor_scale - 1)
+    for first in scaled_from:
+        limits.append((first, f"beyond {first} tokens the model scales its queries by their position"))
     return min(limits)
+
+
+def _extended_context(config: "PretrainedConfig") -> int | None:
+    """Return the context in tokens to which a scaled RoPE extends that of the training; None if unknown.
+
+    Users switch scaling on by the rope parameters alone, as model cards describe it.
+    """
+    lengths = [
+        int(parameters["factor"] * parameters["original_max_position_embeddings"])
+        for parameters in _rope_parameters(config)
+        if parameters.get("rope_type") in EXTENDING_ROPE_TYPES
+        and parameters.get("factor")
+        and parameters.get("original_max_position_embeddings")
+    ]
+    return min(lengths, default=None)
 
 
 def sliding_window(config: "PretrainedConfig") -> int | None:
     """Return the smallest attention window of the layers in tokens; None without a window."""
     config = config.get_text_config()
-    layer_types = getattr(config, "layer_types", None) or ["sliding_attention"]
+    layer_types = shared_value(config, "layer_types") or ["sliding_attention"]
     names = {"sliding_attention": "sliding_window", "chunked_attention": "attention_chunk_size"}
     windows = [getattr(config, name, None) for kind, name in names.items() if kind in layer_types]
     return min((window for window in windows if isinstance(window, int) and window > 0), default=None)

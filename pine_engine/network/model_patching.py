@@ -31,6 +31,8 @@ class PatchedModel:
 
     network: PreTrainedModel
     ropes: tuple[Rope, ...]  # of each layer
+    head_dims: tuple[int, ...]  # of queries and keys of each layer
+    has_sinks: bool  # in the softmax of some layer
     max_prompt_length: int | None  # in tokens, for which the frequencies are valid; None for any
     content_free: tuple[int, ...] = ()  # token ids of a question without content
     thread_tuner: ThreadTuner = field(default_factory=ThreadTuner, repr=False, compare=False)

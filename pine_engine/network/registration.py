@@ -8,7 +8,7 @@ variable, because some families do not pass arguments of `forward` on to their a
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -45,12 +45,20 @@ class CalibratedWeighting:
 
 @dataclass(frozen=True)
 class AttentionParams:
-    """Parameters of attention scores: scale * <query, key>, then softcap * tanh(score / softcap)."""
+    """Parameters of attention: scale * <query, key>, then softcap * tanh(score / softcap).
+
+    `sinks` (H,) are scores of each head without a key: a constant in the denominator of its softmax.
+    """
 
     scale: float
     softcap: float | None = None  # Gemma 2
     adaptive: AdaptiveWeighting | None = None
     calibrated: CalibratedWeighting | None = None
+    sinks: Tensor | None = field(default=None, compare=False)  # gpt-oss
+
+    def of_heads(self, heads: slice) -> "AttentionParams":
+        """Return the parameters of some query heads."""
+        return self if self.sinks is None else replace(self, sinks=self.sinks[heads])
 
 
 @dataclass(frozen=True)
@@ -125,21 +133,23 @@ def _attention_function(
     s_aux: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    if s_aux is not None:
-        raise ModelError("its attention has sinks (learned scores without a key), which are not supported")
     if attention_mask is not None:  # the registered mask function returns None
         raise ModelError("its attention masks or biases keys by itself, which is not supported")
     head_dim = query.shape[-1]
     if head_dim % 2:
         raise ModelError(f"its heads have {head_dim} dimensions, and PINE rotates pairs of them")
+    if value.shape[-1] > head_dim:
+        raise ModelError("its values have more dimensions than its keys, which is not supported")
     attend = _RUNNING.get()
     if attend is None:
         message = f"attention {NAME!r} runs inside an Engine only: call model.set_attn_implementation('sdpa')"
         raise ModelError(message)
-    scoring = AttentionParams(head_dim**-0.5 if scaling is None else scaling, softcap)
+    scoring = AttentionParams(head_dim**-0.5 if scaling is None else scaling, softcap, sinks=s_aux)
     with torch._C.DisableTorchFunction():  # a parent module may be in batch-invariant mode
         layer = cast(int, module.layer_idx)
-        output = attend(layer, _align(query), _align(key), _align(value), scoring)
+        # Values of latent attention have fewer dimensions than keys.
+        value_of_keys = functional.pad(value, (0, head_dim - value.shape[-1]))
+        output = attend(layer, _align(query), _align(key), _align(value_of_keys), scoring)
         return output[..., : value.shape[-1]].transpose(1, 2).contiguous(), None
 
 

@@ -5,6 +5,7 @@ product does not depend on the order of dimensions.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, get_args
 
 import torch
@@ -30,6 +31,12 @@ class Rope:
     inverse_frequencies: Tensor  # (rotary_dim / 2,), radians per token; negative: the model rotates backward
     pairing: Pairing
     scale: float  # factor in the rotary dimensions of queries and keys (yarn, longrope); mostly 1
+    start: int = 0  # first rotary dimension; latent attention rotates the last ones
+
+    @cached_property
+    def is_identity(self) -> bool:
+        """True if the layer does not rotate (NoPE), so that positions have no effect in it."""
+        return not self.inverse_frequencies.any().item()
 
     def table(self, length: int, head_dim: int, dtype: torch.dtype) -> Tensor:
         """Return the rotations to positions 0 .. length - 1 as unit complex numbers (length, head_dim / 2).
@@ -56,12 +63,14 @@ class Rope:
     def to_pairs(self, vectors: Tensor) -> Tensor:
         """Convert vectors (..., head_dim), float32 or float64, to complex pairs (..., head_dim / 2)."""
         half = self.inverse_frequencies.shape[-1]
+        front, rotary, back = self._split(vectors)
         if self.pairing == "half":
-            rotary = vectors[..., : 2 * half].unflatten(-1, (2, half)).transpose(-1, -2)
+            rotary = rotary.unflatten(-1, (2, half)).transpose(-1, -2)
         else:
-            rotary = vectors[..., : 2 * half].unflatten(-1, (half, 2))
+            rotary = rotary.unflatten(-1, (half, 2))
         if vectors.shape[-1] > 2 * half:
-            pairs = torch.cat((rotary, vectors[..., 2 * half :].unflatten(-1, (-1, 2))), dim=-2)
+            rest = [part.unflatten(-1, (-1, 2)) for part in (front, back) if part.shape[-1]]
+            pairs = torch.cat((rotary, *rest), dim=-2)
         else:  # cloned, because empty tensors count as contiguous with any strides
             pairs = rotary.clone(memory_format=torch.contiguous_format)
         return torch.view_as_complex(pairs)
@@ -77,10 +86,16 @@ class Rope:
         """Convert complex pairs (..., head_dim / 2) to vectors (..., head_dim) in the layout of the model."""
         half = self.inverse_frequencies.shape[-1]
         real = torch.view_as_real(pairs)
-        rotary, rest = real[..., :half, :], real[..., half:, :]
+        rotary, rest = real[..., :half, :], real[..., half:, :].flatten(-2)
         if self.pairing == "half":
             rotary = rotary.transpose(-1, -2)
-        return torch.cat((rotary.flatten(-2), rest.flatten(-2)), dim=-1)
+        front, back = rest[..., : self.start], rest[..., self.start :]
+        return torch.cat((front, rotary.flatten(-2), back), dim=-1)
+
+    def _split(self, vectors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the dimensions (..., n) before the rotary ones, the rotary ones, and those after them."""
+        end = self.start + 2 * self.inverse_frequencies.shape[-1]
+        return vectors[..., : self.start], vectors[..., self.start : end], vectors[..., end:]
 
 
 def aligned_head_dim(head_dim: int) -> int:
@@ -104,7 +119,7 @@ def rotary_modules(model: nn.Module) -> list[nn.Module]:
 
 
 def possible_ropes(model: nn.Module) -> list[Rope]:
-    """Return all rotations that the frequencies allow; only a forward pass shows which a layer uses."""
+    """Return all rotations that the frequencies allow, and none; a forward pass shows which a layer uses."""
     found: list[Rope] = []
     for module in rotary_modules(model):
         for name, frequencies in _own_frequencies(module):
@@ -113,7 +128,8 @@ def possible_ropes(model: nn.Module) -> list[Rope]:
             found += [Rope(one, pairing, scale) for one in signed for pairing in get_args(Pairing)]
     if not found:
         raise ModelError(f"the model has no rotary position embedding, which PINE needs; {ADVICE}")
-    return found
+    # A layer without RoPE (NoPE) rotates by nothing, with any pairing.
+    return [*found, Rope(torch.zeros_like(found[0].inverse_frequencies[:1]), "interleaved", 1.0)]
 
 
 def _own_frequencies(module: nn.Module) -> list[tuple[str, Tensor]]:

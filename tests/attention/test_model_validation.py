@@ -14,7 +14,7 @@ from pine_engine.attention import model_validation
 from pine_engine.attention.model_validation import validate_model
 from pine_engine.models.support import context_limit
 from pine_engine.network.rope import Rope
-from tests.support.families import LAYOUT, longrope, make, rope
+from tests.support.families import LATENT_EXPERTS, LAYOUT, longrope, make, rope
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 
@@ -40,6 +40,8 @@ def test_rotation_with_nan_deviates_infinitely(place: int) -> None:
 
 
 WINDOW = "the model's sliding window is"
+EXTENDING = ("linear", "yarn")
+LLAMA_4 = {"head_dim": 8, "num_local_experts": 2, "no_rope_layers": [1, 0]}
 TWO_KINDS = {"sliding_window": 300, "use_sliding_window": True, "max_window_layers": 1}
 SCALED_LATER = rope("yarn", llama_4_scaling_beta=0.1, factor=2.0, original_max_position_embeddings=200)[
     "rope_parameters"
@@ -50,6 +52,16 @@ SCALED_LATER = rope("yarn", llama_4_scaling_beta=0.1, factor=2.0, original_max_p
     ("family", "options", "limit", "words"),
     [
         ("llama", {}, 512, "the context of the model is"),
+        # As model cards switch scaling on: the factor times the context of the training.
+        *(("llama", rope(kind, factor=8.0), 1024, "the context of the model is") for kind in EXTENDING),
+        (
+            "llama",
+            rope("llama3", low_freq_factor=1.0, high_freq_factor=4.0),
+            512,
+            "the context of the model is",
+        ),
+        ("llama4_text", LLAMA_4 | {"floor_scale": 300}, 299, "beyond"),
+        ("llama4_text", LLAMA_4 | {"attention_chunk_size": 200}, 200, WINDOW),
         ("mistral", {"sliding_window": 300}, 300, WINDOW),
         *(("mistral", {"sliding_window": size}, 512, "the context of the model is") for size in (4096, None)),
         ("qwen2", {"sliding_window": 300}, 512, "the context of the model is"),
@@ -72,14 +84,12 @@ def test_prompt_longer_than_window_is_refused() -> None:
         engine.check_length(LAYOUT, 41 - LAYOUT.num_tokens)
 
 
-LATENT = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8}
 SPARSE = {"layer_types": ["full_attention", "minimax_m3_sparse"], "num_local_experts": 2}
 MAMBA = {"head_dim": 8, "mamba_d_ssm": 8, "mamba_n_heads": 2, "mamba_d_head": 4, "mamba_d_state": 4}
 RECURRENT: dict[str, dict[str, Any]] = {
     "mamba": {"intermediate_size": 64}, "recurrent_gemma": {}, "minimax": {}, "falcon_h1": MAMBA,
     "lfm2": {"layer_types": ["conv", "full_attention"]}, "rwkv": {"attention_hidden_size": 32},
 }  # fmt: skip
-LATENT_MOE = LATENT | {"n_routed_experts": 2, "num_experts_per_tok": 1, "n_group": 1, "topk_group": 1}
 CHANGING = longrope(long_from=12, short_mscale=1.0, long_mscale=1.2)
 
 
@@ -91,11 +101,8 @@ CHANGING = longrope(long_from=12, short_mscale=1.0, long_mscale=1.2)
         ("diffllama", {}, "difference of two softmaxes"),
         ("hrm_text", {}, "same layers several times"),
         *((name, {}, "learned or fixed vectors") for name in ("gpt2", "opt", "gpt_bigcode")),
-        *((name, LATENT_MOE, "multi-head latent attention") for name in ("deepseek_v2", "deepseek_v3")),
-        ("minicpm3", LATENT, "multi-head latent attention"),
+        ("deepseek_v32", LATENT_EXPERTS | {"index_topk": 4}, "which an indexer selects"),
         ("gptj", {"rotary_dim": 8}, "by a table inside each attention layer"),
-        ("gpt_oss", {"head_dim": 8, "num_local_experts": 2}, "attention has sinks"),
-        *((name, {"num_hidden_layers": 4}, "no rotary position") for name in ("smollm3", "cohere2")),
         *((name, options, "recurrent, state-space or convolution") for name, options in RECURRENT.items()),
         ("minimax_m3_vl_text", SPARSE, "minimax_m3_sparse"),
         ("gpt_neox", {"hidden_size": 36, "rotary_pct": 0.5}, "9 dimensions"),

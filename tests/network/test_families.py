@@ -1,6 +1,7 @@
 """PINE in many families of transformers: vanilla equals the model, rotation included, PINE is invariant."""
 
 import functools
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from transformers.models.llama.modeling_llama import (
 )
 
 from pine_engine import Engine, ModelError
+from pine_engine.attention import arithmetic
 from pine_engine.network.rope import Pairing, Rope, as_pairs, from_pairs, possible_ropes
 from tests.support.families import FAMILIES, LAYOUT, by_tier, make
 from tests.support.forward import prefill_logits
@@ -36,6 +38,8 @@ DEFINED = (
     *("gemma3", "mistral3", "qwen2_vl", "qwen2_5_vl"),
     *("yarn", "yarn, interleaved", "yarn, partial", "yarn, partial and interleaved"),
     *("longrope, a short prompt", "longrope, a long prompt", "longrope, partial"),
+    *("gpt_oss", "minicpm3", "deepseek_v3", "deepseek_v3, yarn"),
+    *("smollm3, a layer without RoPE", "cohere2, RoPE in windows only", "exaone4, RoPE in windows only"),
 )
 """Families that differ in rotation, pairing, scale, softcap, or the call of attention."""
 
@@ -60,7 +64,8 @@ def difference(result: Tensor, expected: Tensor) -> float:
 def test_vanilla_equals_the_model_and_pine_is_invariant(name: str) -> None:
     engine, tolerance = engine_of(name), TOLERANCE[torch.float64]
     expected = expected_logits(engine)
-    assert {rope.pairing for rope in engine.patched_models[0].ropes} == {FAMILIES[name].pairing}
+    ropes = [rope for rope in engine.patched_models[0].ropes if not rope.is_identity]
+    assert {rope.pairing for rope in ropes} == {FAMILIES[name].pairing}
     assert difference(prefill_logits(engine, LAYOUT, "vanilla"), expected) <= tolerance
 
     pine, shuffled = (prefill_logits(engine, layout, "pine")[-1] for layout in (LAYOUT, REORDERED))
@@ -68,6 +73,27 @@ def test_vanilla_equals_the_model_and_pine_is_invariant(name: str) -> None:
     # Controls: vanilla depends on the order, and PINE differs from vanilla.
     assert difference(prefill_logits(engine, REORDERED, "vanilla")[-1], expected[-1]) > 20 * tolerance
     assert difference(pine, expected[-1]) > 20 * tolerance
+
+
+@pytest.mark.parametrize(("trace", "num_ranking_layers"), [(False, 1), (True, 2)])
+def test_layer_without_rope_ranks_for_a_trace_only(
+    monkeypatch: pytest.MonkeyPatch, trace: bool, num_ranking_layers: int
+) -> None:
+    engine, calls = engine_of("smollm3, a layer without RoPE", torch.float32), Counter[str]()
+    for name in ("rank_for_documents", "rank_for_suffix"):
+        compute = getattr(arithmetic, name)
+
+        def counted(*args: Any, name: str = name, compute: Any = compute, **options: Any) -> Any:
+            calls[name] += 1
+            return compute(*args, **options)
+
+        monkeypatch.setattr(arithmetic, name, counted)
+    engine.run(LAYOUT, methods="pine", max_new_tokens=3, stop_at_eos=False, trace=trace)
+    steps = 2  # the first token comes from the prefill
+    assert calls == {
+        "rank_for_documents": num_ranking_layers,
+        "rank_for_suffix": num_ranking_layers * (1 + steps),
+    }
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -166,6 +192,6 @@ def test_pair_layout_is_a_permutation(pairing: Pairing, rotary_dim: int) -> None
 def test_layers_of_one_model_can_rotate_differently() -> None:
     config: Any = make("gemma3_text", **FAMILIES["gemma3_text"].options).config
     ropes = possible_ropes(Gemma3RotaryEmbedding(config))
-    assert {rope.inverse_frequencies[0].item() for rope in ropes} == {1.0, -1.0, 0.25, -0.25}
+    assert {rope.inverse_frequencies[0].item() for rope in ropes} == {1.0, -1.0, 0.25, -0.25, 0.0}
     with pytest.raises(ModelError, match="no rotary position embedding"):
         possible_ropes(nn.Linear(2, 2))

@@ -16,7 +16,9 @@ TinyLlama = Callable[..., Any]
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
 
 
-INTERLEAVED = frozenset({"cohere", "ernie4_5", "glm", "glm4", "helium"})
+INTERLEAVED = frozenset(
+    {"cohere", "cohere2", "ernie4_5", "glm", "glm4", "helium", "llama4_text", "deepseek_v2"}
+)
 """Model types whose dimensions 2i and 2i + 1 rotate together."""
 
 
@@ -88,6 +90,13 @@ EXPERTS = {"num_local_experts": 4}
 FEW_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 LLAMA3 = rope("llama3", low_freq_factor=1.0, high_freq_factor=4.0)
 HEADS = {"head_dim": 8}
+SINKS = HEADS | EXPERTS | {"num_experts_per_tok": 2, "sliding_window": 64}
+LATENT = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 8}
+LATENT_EXPERTS = LATENT | {
+    "num_key_value_heads": 4, "n_routed_experts": 2, "num_experts_per_tok": 1, "n_group": 1, "topk_group": 1,
+    "moe_intermediate_size": 16, "first_k_dense_replace": 1,
+}  # fmt: skip
+WINDOW_THEN_ALL = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 64}
 SOFTCAP = HEADS | {"attn_logit_softcapping": 2.0}
 PARTIAL_YARN = rope("yarn", partial_rotary_factor=0.5)
 
@@ -145,12 +154,44 @@ FAMILIES = {
     "few rotary dimensions": Family(
         "gpt_neox", {"rope_parameters": PLAIN_ROPE | {"partial_rotary_factor": 0.75}}
     ),
+    # Latent attention, whose last dimensions rotate and whose values have other dimensions than keys.
+    "minicpm3": Family("minicpm3", LATENT | {"num_key_value_heads": 4}),
+    "deepseek_v2": Family("deepseek_v2", LATENT_EXPERTS),
+    "deepseek_v3": Family("deepseek_v3", LATENT_EXPERTS),
+    "deepseek_v3, yarn": Family("deepseek_v3", LATENT_EXPERTS | rope("yarn", mscale=1.0, mscale_all_dim=0.8)),
+    # Sinks: a learned score of each head without a key.
+    "gpt_oss": Family("gpt_oss", SINKS),
+    # Heads whose dimension differs between layers.
+    "gemma4_text": Family(
+        "gemma4_text",
+        HEADS
+        | {"global_head_dim": 16, "sliding_window": 64, "num_kv_shared_layers": 0}
+        | {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 97}
+        | {"layer_types": ["sliding_attention", "full_attention"]},
+    ),
+    # Layers without RoPE.
+    "smollm3, a layer without RoPE": Family("smollm3", {"no_rope_layers": [1, 0]}),
+    "cohere2, RoPE in windows only": Family("cohere2", WINDOW_THEN_ALL),
+    "exaone4, RoPE in windows only": Family("exaone4", WINDOW_THEN_ALL),
+    "llama4_text": Family(
+        "llama4_text",
+        HEADS
+        | {"no_rope_layers": [1, 0], "attention_chunk_size": 64, "num_local_experts": 2}
+        | {"intermediate_size_mlp": 64},
+    ),
 }
 """Models that PINE supports, by the property that distinguishes them."""
 
 DAILY = {
     *("llama", "qwen3", "qwen2_5_vl", "gemma2", "gemma3_text", "glm4", "cohere", "gpt_neox", "falcon"),
-    *("mixtral", "nemotron", "longrope, a long prompt"),
+    *(
+        "mixtral",
+        "nemotron",
+        "longrope, a long prompt",
+        "smollm3, a layer without RoPE",
+        "deepseek_v3",
+        "gpt_oss",
+    ),
 }
 """Families of the daily tier: attention is patched differently in each."""
 
@@ -175,7 +216,7 @@ def make(kind: str, dtype: torch.dtype = torch.float32, **options: Any) -> PreTr
             experts_implementation="eager",  # the fused one has no float64
         )
         for name, parameter in model.named_parameters():  # some families begin with biases of zero
-            if name.endswith("bias"):
+            if name.endswith(("bias", "sinks")):
                 parameter.data.normal_(std=0.2)
     made = model.eval().requires_grad_(False)
     assert isinstance(made, PreTrainedModel)

@@ -132,13 +132,14 @@ def reference_pass(
         has_kinds = isinstance(getattr(rotary, "rope_type", None), dict)
         of_layer = [config.layer_types[layer]] if has_kinds else []
         positions = torch.arange(layout.num_tokens)[None]
+        is_still = not layer_rotates(config, layer)
         cos, sin = rotary(query, positions, *of_layer)
         # At position 0 the model has already applied the factor of yarn in cos and sin to the rotated
         # dimensions.
         factor = torch.ones(query.shape[-1])
-        factor[: cos.shape[-1]] = cos[0, 0, 0]
+        factor[turning_dims(config, cos.shape[-1])] = 1 if is_still else cos[0, 0, 0]
         query, key = query / factor, key / factor
-        group = len(query) // len(key)
+        group, sinks = len(query) // len(key), getattr(module, "sinks", None)
         raws = [query[head] @ key[head // group].T * scaling for head in range(len(query))]
         ratios = [1.0] * len(key)
         if method == "mspoe" and layer >= MSPOE_FIRST_LAYER:
@@ -146,12 +147,17 @@ def reference_pass(
             ratios = mspoe_ratios(
                 rows if softcap is None else [(r / softcap).tanh() * softcap for r in rows], group
             )
-        output = torch.empty_like(query)
+        output = query.new_empty(*query.shape[:-1], value.shape[-1])
         for head, raw in enumerate(raws):
             cos, sin = rotary(query, positions.to(query.dtype) / ratios[head // group], *of_layer)
-            rotated_query, rotated_key = (_at_every_position(rotate, x, cos, sin) for x in (query, key))
+            if is_still:
+                cos, sin = torch.ones_like(cos), torch.zeros_like(sin)
+            dims = turning_dims(config, cos.shape[-1])
+            rotated_query, rotated_key = (_at_every_position(rotate, x, cos, sin, dims) for x in (query, key))
             for index in range(layout.num_tokens):
-                own, keys_at, factors = positions_seen(layout, method, index, raw)
+                own, keys_at, factors = positions_seen(
+                    layout, method, index, raw, None if sinks is None else sinks[head]
+                )
                 visible = sorted(keys_at)
                 keys = rotated_key[visible, head // group, [keys_at[j] for j in visible]]
                 scores = keys @ rotated_query[index, head, own] * scaling
@@ -170,7 +176,9 @@ def reference_pass(
                     weights[~of_documents] = (1 - share) * scores[~of_documents].softmax(0)
                     scores = weights.log()
                 scores = scores + scores.new_tensor([factors.get(key, 1.0) for key in visible]).log()
-                weights = scores.softmax(-1)
+                if sinks is not None:
+                    scores = torch.cat((scores, sinks[head, None].to(scores)))
+                weights = scores.softmax(-1)[: len(visible)]
                 weights_of[layer, head, index, visible] = weights
                 output[head, index] = weights @ value[head // group, visible]
         return output
@@ -178,6 +186,15 @@ def reference_pass(
     with mixed_by(model, mix), torch.inference_mode():
         output = model(input_ids=ids, position_ids=torch.zeros_like(ids), use_cache=False)
     return output.logits[0], weights_of
+
+
+def layer_rotates(config: Any, layer: int) -> bool:
+    """Check whether a layer has RoPE, by the fields that each family reads."""
+    if rotates := getattr(config, "no_rope_layers", None):  # the name's opposite: 0 is a layer without
+        return bool(rotates[layer])
+    if config.model_type in ("cohere2", "exaone4") and "sliding_attention" in config.layer_types:
+        return bool(config.layer_types[layer] == "sliding_attention")
+    return True
 
 
 def mspoe_ratios(rows: list[Tensor], group: int) -> list[float]:
@@ -189,20 +206,26 @@ def mspoe_ratios(rows: list[Tensor], group: int) -> list[float]:
     return [1.2 + 0.6 * most_first[head] / num_heads for head in range(num_heads)]
 
 
-def _at_every_position(rotate: Any, vectors: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def turning_dims(config: Any, count: int) -> slice:
+    """Return the dimensions of a head that rotate, by the number of cosines: the first, or the last."""
+    if config.model_type == "gpt_oss":  # one cosine for each pair of dimensions
+        count *= 2
+    return slice(-count, None) if hasattr(config, "kv_lora_rank") else slice(count)
+
+
+def _at_every_position(rotate: Any, vectors: Tensor, cos: Tensor, sin: Tensor, dims: slice) -> Tensor:
     """Rotate vectors (heads, n, d) to each of P positions, (n, heads, P, d). cos, sin: (1, P, turning)."""
-    turning = cos.shape[-1]
-    spread = vectors.transpose(0, 1)[:, :, None].expand(-1, -1, cos.shape[1], -1)
-    turned, _ = rotate(spread[..., :turning], spread[..., :turning], cos, sin)
-    return torch.cat((turned, spread[..., turning:]), dim=-1)
+    spread = vectors.transpose(0, 1)[:, :, None].repeat(1, 1, cos.shape[1], 1)
+    spread[..., dims], _ = rotate(spread[..., dims], spread[..., dims], cos, sin)
+    return spread
 
 
 def positions_seen(
-    layout: TokenLayout, method: str, index: int, raw: Tensor
+    layout: TokenLayout, method: str, index: int, raw: Tensor, sink: Tensor | None = None
 ) -> tuple[int, dict[int, int], dict[int, float]]:
     """Return the position of a query, the positions of the keys it can attend to, and weights other than 1.
 
-    raw: (n, n) unrotated scores of a head.
+    raw: (n, n) unrotated scores of a head. sink: its score without a key.
     """
     prefix, end = layout.prefix_length, layout.documents_end
     spans = [
@@ -255,7 +278,7 @@ def positions_seen(
         if mine is not None:
             starts[mine] = end - len(spans[mine])
     else:
-        importance = importance_seen(layout, index, raw, method)
+        importance = importance_seen(layout, index, raw, method, sink)
         starts = _ranked_starts(layout, spans, mine, importance, reverse=method == "pine_reversed")
 
     for d, span in enumerate(spans):
@@ -271,7 +294,9 @@ def positions_seen(
     return starts[mine] + index - spans[mine].start, seen, weights
 
 
-def importance_seen(layout: TokenLayout, index: int, raw: Tensor, method: str = "pine") -> dict[int, float]:
+def importance_seen(
+    layout: TokenLayout, index: int, raw: Tensor, method: str = "pine", sink: Tensor | None = None
+) -> dict[int, float]:
     """PINE's importance of each document but its own for a query. Source: specification 3.5, 3.9.
 
     raw: (n, n) unrotated scores of a head.
@@ -283,7 +308,8 @@ def importance_seen(layout: TokenLayout, index: int, raw: Tensor, method: str = 
     columns = [j for each in tokens.values() for j in each]
     importance = dict.fromkeys(tokens, 0.0)
     for i in queries:
-        weights = dict(zip(columns, raw[i, columns].softmax(-1).tolist(), strict=True))
+        scores = raw[i, columns] if sink is None else torch.cat((raw[i, columns], sink[None].to(raw)))
+        weights = dict(zip(columns, scores.softmax(-1).tolist(), strict=False))
         for d, each in tokens.items():
             taken = [weights[j] for j in each]
             mean = sum(taken) / len(each)
