@@ -72,17 +72,17 @@ def time_limit() -> Iterator[None]:
 
 def build(kind: str) -> PreTrainedModel:
     """Return a tiny model of a type that can run. Raises an exception of transformers or torch."""
-    fields = set(AutoConfig.for_model(kind).to_dict())
+    whole = AutoConfig.for_model(kind)
+    fields = set(whole.get_text_config().to_dict())
     options = {name: value for name, value in SIZES.items() if name in fields}
+    has_parts = "text_config" in whole.to_dict()
     if "kv_lora_rank" in fields:
         options["num_key_value_heads"] = SIZES["num_attention_heads"]
     problem: Exception = ValueError("no model")
     for names in LEFT_OUT:
         kept = {name: value for name, value in options.items() if name not in names}
         try:
-            config = AutoConfig.for_model(
-                kind, **({"text_config": kept} if "text_config" in fields else kept)
-            )
+            config = AutoConfig.for_model(kind, **({"text_config": kept} if has_parts else kept))
             torch.manual_seed(0)
             model: PreTrainedModel = AutoModelForCausalLM.from_config(
                 config, dtype=torch.float64, attn_implementation="eager", experts_implementation="eager"
