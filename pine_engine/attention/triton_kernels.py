@@ -84,6 +84,25 @@ def _accumulate(scores, values, maximum, total, output):
 
 
 @triton.jit
+def _accumulate_sum(scores, maximum, total):
+    """Add scores (rows, columns) to maximum and sum of the exponentials of earlier columns."""
+    new_maximum = tl.maximum(maximum, tl.max(scores, 1))
+    total = total * tl.exp2(maximum - new_maximum)
+    total += tl.sum(tl.exp2(scores - new_maximum[:, None]), 1)
+    return new_maximum, total
+
+
+@triton.jit
+def _query_rows(
+    tile, kv_head, num_queries, BLOCK_M: tl.constexpr, GROUP: tl.constexpr, GROUP_2: tl.constexpr
+):
+    """Return query and head of each row of a tile, and whether they exist."""
+    rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+    query_index, of_group = rows // GROUP_2, rows % GROUP_2
+    return query_index, kv_head * GROUP + of_group, (query_index < num_queries) & (of_group < GROUP)
+
+
+@triton.jit
 def _load_vectors(ptr, first, count, columns, BLOCK_D: tl.constexpr, HEAD_DIM: tl.constexpr):
     """Load vectors first .. (columns, BLOCK_D) of contiguous rows, zero from `count` on."""
     dims = tl.arange(0, BLOCK_D)
@@ -100,10 +119,7 @@ def _attend_kernel(
     HAS_BIAS: tl.constexpr, HAS_SOFTCAP: tl.constexpr, IS_SPLIT: tl.constexpr,
 ):  # fmt: skip
     tile, kv_head, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
-    query_index, of_group = rows // GROUP_2, rows % GROUP_2
-    head = kv_head * GROUP + of_group
-    valid = (query_index < num_queries) & (of_group < GROUP)
+    query_index, head, valid = _query_rows(tile, kv_head, num_queries, BLOCK_M, GROUP, GROUP_2)
     dims = tl.arange(0, BLOCK_D)
     is_dim = dims < HEAD_DIM
     rows_at = head.to(tl.int64) * q_head + query_index * q_row
@@ -207,10 +223,7 @@ def _rank_kernel(
                 keys = _load_vectors(k_ptr, slot, length, columns, BLOCK_D, HEAD_DIM)
                 scores = _scores(query, keys, scale, 0.0, False)
                 scores = tl.where((columns < length)[None, :], scores, float("-inf"))
-                new_maximum = tl.maximum(of_document, tl.max(scores, 1))
-                reduced = reduced * tl.exp2(of_document - new_maximum)
-                reduced += tl.sum(tl.exp2(scores - new_maximum[:, None]), 1)
-                of_document = new_maximum
+                of_document, reduced = _accumulate_sum(scores, of_document, reduced)
             new_maximum = tl.maximum(maximum, of_document)
             total = total * tl.exp2(maximum - new_maximum) + reduced * tl.exp2(of_document - new_maximum)
             maximum = new_maximum
@@ -287,10 +300,8 @@ def _document_scores_kernel(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     tile, kv_head, document = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
-    query_index, of_group = rows // GROUP_2, rows % GROUP_2
-    valid = (query_index < num_queries) & (of_group < GROUP)
-    place = (kv_head * GROUP + of_group).to(tl.int64) * num_queries + query_index
+    query_index, head, valid = _query_rows(tile, kv_head, num_queries, BLOCK_M, GROUP, GROUP_2)
+    place = head.to(tl.int64) * num_queries + query_index
     dims = tl.arange(0, BLOCK_D)
     query_mask = valid[:, None] & (dims < HEAD_DIM)[None, :]
     query = tl.load(q_ptr + place[:, None] * HEAD_DIM + dims[None, :], mask=query_mask, other=0.0)
@@ -303,10 +314,7 @@ def _document_scores_kernel(
         keys = _load_vectors(k_ptr, slot, length, columns, BLOCK_D, HEAD_DIM)
         scores = _scores(query, keys, 1.0, 0.0, False)
         scores = tl.where((columns < length)[None, :], scores, float("-inf"))
-        new_maximum = tl.maximum(maximum, tl.max(scores, 1))
-        total = total * tl.exp2(maximum - new_maximum)
-        total += tl.sum(tl.exp2(scores - new_maximum[:, None]), 1)
-        maximum = new_maximum
+        maximum, total = _accumulate_sum(scores, maximum, total)
     tl.store(max_ptr + place * num_documents + document, maximum, mask=valid)
     tl.store(total_ptr + place * num_documents + document, total, mask=valid)
 
@@ -368,10 +376,7 @@ def _suffix_kernel(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HAS_SOFTCAP: tl.constexpr,
 ):  # fmt: skip
     tile, kv_head, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
-    query_index, of_group = rows // GROUP_2, rows % GROUP_2
-    head = kv_head * GROUP + of_group
-    valid = (query_index < num_queries) & (of_group < GROUP)
+    query_index, head, valid = _query_rows(tile, kv_head, num_queries, BLOCK_M, GROUP, GROUP_2)
     place = head.to(tl.int64) * num_queries + query_index
     position = tl.load(positions_ptr + query_index, mask=valid, other=0)
     maximum = tl.full([BLOCK_M], float("-inf"), tl.float32)
