@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -82,7 +83,7 @@ def _validate_range(
     _check_kernels(network, callers.modules)
     if input_device(network).type == "cpu":  # on a GPU, the functions are torch's own
         patch_op_callers(network, callers.modules)
-    patched_model = PatchedModel(network, *_find_rotations(network, ids), longest)
+    patched_model = _find_rotations(network, ids, longest)
     parts = ids.split([PREFIX_TOKENS, DOCUMENT_TOKENS, SUFFIX_TOKENS])
     prefix, document, suffix = (tuple(part.tolist()) for part in parts)
     layout = TokenLayout(prefix, (document,), suffix)
@@ -135,15 +136,11 @@ def _check_finite(network: PreTrainedModel, logits: Tensor) -> None:
     raise ModelError(f"{type(network).__name__}: its own logits are not finite; {cause}")
 
 
-def _find_rotations(network: PreTrainedModel, ids: Tensor) -> tuple[tuple[Rope, ...], tuple[int, ...], bool]:
-    """Return the rotation of each layer that reproduces the model's own, and the dimension of its heads.
-
-    The last value is True if a layer has sinks.
-    """
+def _find_rotations(network: PreTrainedModel, ids: Tensor, longest: int | None) -> PatchedModel:
+    """Return the patched model with the rotation of each layer that reproduces the model's own."""
     ropes = possible_ropes(network)
-    sinks: list[Tensor | None] = []
-    rotated, logits = _capture(network, ids, range(len(ids)), sinks)
-    unrotated, _ = _capture(network, ids, [0] * len(ids))
+    rotated, has_sinks, logits = _capture(network, ids, range(len(ids)))
+    unrotated = _capture(network, ids, [0] * len(ids)).layers
     _check_mixing(network, ids, logits)
     selected: list[Rope] = []
     head_dims = tuple(query.shape[-1] for query, _ in rotated)
@@ -156,7 +153,7 @@ def _find_rotations(network: PreTrainedModel, ids: Tensor) -> tuple[tuple[Rope, 
             reason = f"its rotation deviates from plain RoPE by {smallest:.1e} in layer {len(selected)}"
             raise _unsupported(network, reason)
         selected.append(candidates[deviations.index(smallest)])
-    return tuple(selected), head_dims, any(one is not None for one in sinks)
+    return PatchedModel(network, tuple(selected), head_dims, has_sinks, longest)
 
 
 def _placed(ropes: Sequence[Rope], head_dim: int) -> list[Rope]:
@@ -170,21 +167,24 @@ def _placed(ropes: Sequence[Rope], head_dim: int) -> list[Rope]:
     return [*ropes, *last]
 
 
-def _capture(
-    model: PreTrainedModel, ids: Tensor, positions: Sequence[int], sinks: list[Tensor | None] | None = None
-) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
-    """Return query and key of every layer, and the logits (n, V); attention outputs are zero.
+class _Captured(NamedTuple):
+    """Input of the attention of a forward pass, and its result."""
 
-    The sinks of every layer are added to `sinks`.
-    """
+    layers: list[tuple[Tensor, Tensor]]  # query (H, n, head_dim) and key (G, n, head_dim) of each layer
+    has_sinks: bool  # in some layer
+    logits: Tensor  # (n, V)
+
+
+def _capture(model: PreTrainedModel, ids: Tensor, positions: Sequence[int]) -> _Captured:
+    """Run a forward pass in which attention outputs are zero."""
     layers: list[tuple[Tensor, Tensor]] = []
     softcaps: set[float | None] = set()
+    have_sinks: set[bool] = set()
 
     def attend(_layer: int, query: Tensor, key: Tensor, _value: Tensor, scoring: AttentionParams) -> Tensor:
         layers.append((query[0], key[0]))
         softcaps.add(scoring.softcap)
-        if sinks is not None:
-            sinks.append(scoring.sinks)
+        have_sinks.add(scoring.sinks is not None)
         return torch.zeros_like(query)  # so that no layer's input depends on positions
 
     logits = _forward(model, ids, torch.tensor(positions, device=input_device(model)), attend)
@@ -193,7 +193,7 @@ def _capture(
         count = f"{len(layers)} of {num_layers} layers"
         raise _unsupported(model, f"{count} call an attention function that can be replaced; PINE needs all")
     _check_softcap(model, softcaps)
-    return layers, logits
+    return _Captured(layers, True in have_sinks, logits)
 
 
 def _check_softcap(model: PreTrainedModel, softcaps: set[float | None]) -> None:
@@ -212,7 +212,7 @@ def _check_mixing(model: PreTrainedModel, ids: Tensor, logits: Tensor) -> None:
     """Raise ModelError if other tokens change a token's logits when attention outputs are zero."""
     changed = ids.clone()
     changed[::2] = (changed[::2] + 1) % model.config.get_text_config().vocab_size
-    _, changed_logits = _capture(model, changed, range(len(ids)))
+    changed_logits = _capture(model, changed, range(len(ids))).logits
     if not _logit_deviation(changed_logits[1::2], logits[1::2]) <= TOLERANCE[logits.dtype]:
         reason = "its tokens interact outside attention too, such as in a convolution or a recurrent layer"
         raise _unsupported(model, reason)
