@@ -11,7 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from playwright.sync_api import Page, ViewportSize, expect
+from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from tests.browser.conftest import DESKTOP
 from tests.browser.driving import (
@@ -36,6 +36,7 @@ from tests.browser.driving import (
     violations,
     wait_for_model,
 )
+from tests.support.api_server import wait_until
 from viz.cards.compare import word_diff
 
 LAYERS, HEADS = 30, 9  # of SmolLM2-135M
@@ -226,15 +227,20 @@ def assert_head_is_chosen_for_every_figure(page: Page) -> None:
     press(page, "Escape")
 
 
+def is_filled_by_squares(masks: Locator) -> bool:
+    around, last = masks.bounding_box(), masks.locator(".heatmaplayer image").last.bounding_box()
+    if not around or not last or abs(last["width"] - last["height"]) >= 6:
+        return False
+    return 0 < around["y"] + around["height"] - last["y"] - last["height"] < 96
+
+
 def assert_query_is_chosen_by_mouse_and_keys(page: Page) -> None:
     open_tab(page, "Attention masks")
     query, masks = control(page, "Query token"), plot(page, "token-masks")
     first = query.input_value()
     for width in (1440, 390):  # no room is left below the squares of tokens
         page.set_viewport_size({"width": width, "height": 900})
-        around, last = masks.bounding_box(), masks.locator(".heatmaplayer image").last.bounding_box()
-        assert around and last and abs(last["width"] - last["height"]) < 6
-        assert 0 < around["y"] + around["height"] - last["y"] - last["height"] < 96
+        wait_until(lambda: is_filled_by_squares(masks))  # plotly lays out again after the window has changed
     page.set_viewport_size(DESKTOP)
     click_cell(masks, 11, 2, 20, 20)  # in the documents: the last third of what stands before the question
     expect(query).to_have_value(re.compile("^Document"))
