@@ -3,8 +3,11 @@
 import re
 import string
 from collections.abc import Sequence
+from unicodedata import normalize
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_TO_ASCII = str.maketrans("‘’‚‛ʼ′´“”„‟″‐‑‒–—−", "'" * 7 + '"' * 5 + "-" * 6)
+"""Typographic apostrophes, quotation marks and dashes, and those of ASCII."""
 
 
 def parse_text(text: str) -> str | None:
@@ -12,25 +15,58 @@ def parse_text(text: str) -> str | None:
     return text.strip() or None
 
 
+def plain_text(text: str) -> str:
+    """Return composed characters (NFC), with apostrophes, quotation marks and dashes of ASCII."""
+    return normalize("NFC", text).translate(_TO_ASCII)
+
+
+def lower_case(text: str) -> str:
+    """Return plain text in lower case."""
+    return plain_text(text.lower())
+
+
 def normalize_answer(text: str) -> str:
-    """Return lower case without punctuation, articles and extra blanks (lost-in-the-middle, SQuAD)."""
-    bare = text.lower().translate(_NO_PUNCTUATION)
+    """Return lower case without punctuation, articles and extra blanks (lost-in-the-middle, SQuAD).
+
+    Articles, or else punctuation, stay in a text of nothing else, which the published code empties.
+    """
+    lower = lower_case(text)
+    return _content(text) or " ".join(lower.translate(_NO_PUNCTUATION).split() or lower.split())
+
+
+def _content(text: str) -> str:
+    bare = lower_case(text).translate(_NO_PUNCTUATION)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
 
 
 def best_subspan_em(prediction: str, answers: Sequence[str], *, first_line: bool = False) -> float:
     """Return 1 if a normalized answer occurs in the normalized prediction, else 0.
 
+    An answer of articles or punctuation alone, such as "A", has to occur as written, as whole words.
     Source: best_subspan_em of lost-in-the-middle, which uses `first_line`, the text before a newline.
     """
-    text = normalize_answer(prediction.split("\n")[0] if first_line else prediction)
-    return float(any(normalize_answer(answer) in text for answer in answers))
+    return float(_contains_any(prediction.split("\n")[0] if first_line else prediction, answers))
 
 
 def contains_words(text: str, phrases: Sequence[str]) -> bool:
     """Return True if the normalized words of a phrase occur in the normalized text."""
-    words = f" {normalize_answer(text)} "
-    return any(f" {normalize_answer(phrase)} " in words for phrase in phrases)
+    return _contains_any(text, phrases, edge=" ")
+
+
+def _contains_any(text: str, phrases: Sequence[str], *, edge: str = "") -> bool:
+    """Return True if the content of a phrase, with the edge on both sides, occurs in that of the text."""
+    content, plain = f"{edge}{_content(text)}{edge}", plain_text(text)
+    for phrase in map(plain_text, phrases):
+        words = r"\W+".join(re.findall(r"\w+", phrase))
+        if found := _content(phrase):
+            is_found = f"{edge}{found}{edge}" in content
+        elif words:
+            is_found = re.search(rf"\b{words}\b", plain) is not None
+        else:
+            is_found = bool(phrase.strip()) and phrase.strip() in plain
+        if is_found:
+            return True
+    return False
 
 
 def parse_verdict(text: str) -> str | None:
@@ -68,9 +104,6 @@ def score_number(text: str, answers: Sequence[str]) -> float:
     return float(normalize_number(number) in [answer.replace(",", "") for answer in answers])
 
 
-lower_case = str.lower  # text in lower case
-
-
 def parse_value(text: str) -> str | None:
     """Return the first line that is not empty without its surrounding quotation marks and commas, or None."""
     lines = (line.strip(" \t\r\"',") for line in text.split("\n"))
@@ -79,7 +112,7 @@ def parse_value(text: str) -> str | None:
 
 def contains_value(text: str, answers: Sequence[str]) -> float:
     """Return 1 if an answer occurs in the text, ignoring case, else 0 (lost-in-the-middle)."""
-    return float(any(answer.lower() in text.lower() for answer in answers))
+    return float(any(lower_case(answer) in lower_case(text) for answer in answers if answer.strip()))
 
 
 def parse_word(text: str) -> str | None:
@@ -93,9 +126,13 @@ def score_word(text: str, answers: Sequence[str]) -> float:
 
 
 def parse_label(text: str) -> str | None:
-    """Return the first line with words, in lower case without punctuation; None without words."""
-    lines = (line.lower().translate(_NO_PUNCTUATION).strip() for line in text.split("\n"))
-    return next(filter(None, lines), None)
+    """Return the first line that is not empty, in lower case without punctuation; None without a line.
+
+    Punctuation stays in a line of nothing else, such as the label "+".
+    """
+    lines = filter(None, (lower_case(line).strip() for line in text.split("\n")))
+    line = next(lines, None)
+    return line and (line.translate(_NO_PUNCTUATION).strip() or line)
 
 
 def score_label(text: str, answers: Sequence[str]) -> float:

@@ -31,7 +31,7 @@ FUNCTIONS: dict[str, Callable[[str], Any]] = {
     "split_problem": split_problem,
     "tokenize_text": lambda text: tokenize_text(text, TOKENIZER),
     "named_label": lambda text: named_label(text, ["A", "B"]),
-    "contains_words": lambda text: contains_words(text, ["a b"]),
+    "contains_words": lambda text: contains_words(text, ["a b", "the a", "?"]),
     "split_pasted": split_pasted,
     "escaped": escaped,
     "numbers": _text,
