@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pine_engine.debias.table import MeasuredMethod, measured_methods
 from pine_engine.errors import InputError, WriteError
@@ -144,6 +144,13 @@ RENAMED_KEYS = {
 Seconds = Annotated[float, Field(ge=0)]
 
 
+TYPED_NULLS: dict[str, Any] = {
+    **{name: "" for name in ("parsed", "error", "section", "subset")},
+    **{name: {} for name in ("choice_logprobs", "prior")},
+}
+"""Values in files for None: `datasets` refuses a column that is null in the first file alone."""
+
+
 def rename_keys(fields: Any) -> Any:
     """Return the fields of a record or of settings, with the current keys for those of version 1."""
     if not isinstance(fields, dict):
@@ -190,6 +197,16 @@ class Record(BaseModel):
     def key(self) -> Key:
         """Example, method and order; a run has one record for each."""
         return self.example, self.method, self.order_name
+
+    def json_line(self) -> str:
+        """Return the record as a line of a file."""
+        nulls = {name: value for name, value in TYPED_NULLS.items() if getattr(self, name) is None}
+        return self.model_copy(update=nulls).model_dump_json() + "\n"
+
+    @field_validator(*TYPED_NULLS, mode="after")
+    @classmethod
+    def _restore_null(cls, value: Any) -> Any:
+        return value or None
 
 
 class RunInfo(Settings):
@@ -285,7 +302,7 @@ def write_records(folder: Path, shard: int = 0) -> Iterator[Callable[[Record], N
     @refusals()
     def append(record: Record) -> None:
         nonlocal last_example
-        line = record.model_dump_json().encode() + b"\n"
+        line = record.json_line().encode()
         if record.example != last_example:
             os.fsync(file.fileno())
         last_example = record.example

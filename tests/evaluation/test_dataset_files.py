@@ -8,8 +8,10 @@ import pytest
 
 from pine_engine import InputError
 from pine_engine.evaluation.examples import read_examples
+from pine_engine.evaluation.records import Record, open_run, read_records, write_records
 from tests.support.commands import Run
 from tests.support.errors import has_field
+from tests.support.records import run_info
 
 ROWS: list[dict[str, Any]] = [
     {
@@ -75,3 +77,27 @@ def test_records_are_a_dataset(
         (example, method) for example in ("a-1", "line 2") for method in ("pine", "vanilla")
     ]
     assert pine("evaluate", path, *options).status == 0  # the same data
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_records_of_shards_are_one_dataset(dataset: datasets.Dataset, tmp_path: Path, number: int) -> None:
+    """One of three shards alone has an error, a section and an answer that cannot be parsed."""
+    run, order = tmp_path / "run", {"input_order": (0, 1), "permutation": (0, 1), "num_documents": 2}
+    open_run(run, run_info(task="retrieval_qa", methods=("pine",)))
+    measured = {"text": "A", "parsed": "A", "score": 1.0, "choice_logprobs": {"A": -1.0, "B": -2.0}}
+    for shard in range(3):
+        other = {"error": "too long"} if shard == number else {**measured, "section": "", "parsed": None}
+        subset = {"section": "Chat", "subset": "a"} if shard == number else {}
+        with write_records(run, shard) as append:
+            for example, fields in (("q", measured | subset), ("r", other)):
+                base = {"task": "retrieval_qa", "method": "pine", "order_name": "as-is", **order}
+                append(Record.model_validate({"example": f"{example}{shard}", **base, **fields}))
+    files = str(run / "records.*.jsonl")
+    loaded = datasets.load_dataset("json", data_files=files, split="train", cache_dir=str(tmp_path / "cache"))
+    assert sorted(loaded["error"]) == ["", "", "", "", "", "too long"]
+    assert sorted(loaded["section"]) == ["", "", "", "", "", "Chat"]
+    records = read_records(run)
+    assert [one.error for one in records if one.error is not None] == ["too long"]
+    assert [one.section for one in records if one.section is not None] == ["Chat"]
+    assert {one.parsed for one in records} == {"A", None}
+    assert all(one.choice_logprobs is None for one in records if one.error)

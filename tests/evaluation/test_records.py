@@ -72,7 +72,7 @@ def test_writer_syncs_each_example(run: Path, monkeypatch: pytest.MonkeyPatch) -
         for number, line in enumerate(lines, start=1):
             append(line)
             assert len(read_records(run)) == number
-    sizes = [len(line.model_dump_json().encode()) + 1 for line in lines]
+    sizes = [len(line.json_line().encode()) for line in lines]
     assert synced == [0, sum(sizes[:2]), sum(sizes)]
 
 

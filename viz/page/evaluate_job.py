@@ -218,8 +218,7 @@ def _own_part(record: Record) -> float:
 def write_files(view: MeasureView, folder: Path) -> tuple[Path, Path | None]:
     """Write the records and the report, None without a complete example, into a folder of their own."""
     records, report, run = folder / RECORDS, folder / REPORT, view.run
-    lines = (record.model_dump_json() + "\n" for record in view.records)
-    records.write_text("".join(lines), encoding="utf-8")
+    records.write_text("".join(map(Record.json_line, view.records)), encoding="utf-8")
     if run is None:
         return records, None
     report.write_text(report_page(report_parts([run]), title=TITLE, made=view.info.started), encoding="utf-8")
