@@ -2,9 +2,8 @@
 
 import itertools
 import math
-import sys
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from pine_engine.engine.superposition import best_paths, path_bias, path_scores
 from pine_engine.methods.plan import build_plan
 from tests.support.errors import has_field
 from tests.support.families import FAMILIES, TinyLlama, by_tier, make
-from tests.support.reference import layer_rotates, mixed_by, turning_dims
+from tests.support.reference import mixed_by
 
 LAYOUT = TokenLayout(
     (5, 9, 60), ((31, 32, 33, 34, 35), (21, 22), (41, 42, 43), (21, 22)), (51, 52, 53, 54, 55), 2
@@ -51,22 +50,10 @@ def brute_force(model: Any, layout: TokenLayout, bias: list[float]) -> Tensor:
         if j <= i and (path[j] in (-1, path[i]) or path[i] == layout.num_documents):
             is_weighted = path[i] == layout.num_documents and 0 <= path[j] < layout.num_documents
             scores[i, j] = bias[path[j]] if is_weighted else 0
-    text = getattr(getattr(model, "model", None), "language_model", model)
-    rotary = next(module for module in text.modules() if "inv_freq" in " ".join(vars(module)["_buffers"]))
-    config = model.config.get_text_config()
 
     def mix(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, scaling: float, softcap: float | None
     ) -> Tensor:
-        kinds = [config.layer_types[module.layer_idx]] if isinstance(rotary.rope_type, dict) else []
-        cos, sin = rotary(query, torch.tensor([positions]), *kinds)
-        cos, sin = cos / (scale := rotary(query, torch.zeros(1, 1), *kinds)[0][0, 0, 0]), sin / scale
-        if layer_rotates(config, cast(int, module.layer_idx)):
-            dims = turning_dims(config, cos.shape[-1])
-            rotate = sys.modules[type(module).__module__].apply_rotary_pos_emb
-            turned = rotate(query[None, ..., dims], key[None, ..., dims], cos, sin)
-            query, key = query.clone(), key.clone()
-            query[..., dims], key[..., dims] = turned[0][0], turned[1][0]
         key, value = (one.repeat_interleave(len(query) // len(one), dim=0) for one in (key, value))
         raw = query @ key.mT * scaling
         raw = raw if softcap is None else (raw / softcap).tanh() * softcap
@@ -78,7 +65,7 @@ def brute_force(model: Any, layout: TokenLayout, bias: list[float]) -> Tensor:
 
     tokens = torch.tensor([ids])
     with mixed_by(model, mix), torch.inference_mode():
-        logits: Tensor = model(tokens, position_ids=torch.zeros_like(tokens), use_cache=False).logits[0]
+        logits: Tensor = model(tokens, position_ids=torch.tensor([positions]), use_cache=False).logits[0]
     return logits
 
 

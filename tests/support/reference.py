@@ -1,12 +1,11 @@
 """Definition of all methods, applied to models of any family: an independent reference for the engine.
 
-The family's own code runs with position ids of zero, so that queries and keys arrive unrotated, and its own
-functions rotate every key for every query. Nothing is shared with `pine_engine.attention.arithmetic` or
-`pine_engine.network.rope`.
+The family's own code runs on one prompt at all positions: every token of sequence p has position p. Attention
+takes each query and key from the sequence of its position. Nothing is shared with
+`pine_engine.attention.arithmetic` or `pine_engine.network.rope`.
 """
 
 import math
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -41,7 +40,10 @@ def exact_llama(tiny_llama: Callable[..., LlamaForCausalLM], **options: Any) -> 
 
 
 Mix = Callable[[nn.Module, Tensor, Tensor, Tensor, float, float | None], Tensor]
-"""(attention module, query (H, n, d), key and value (G, n, d), scale, softcap) to the output (H, n, d)."""
+"""(attention module, query (H, n, d), key and value (G, n, d), scale, softcap) to the output (H, n, d).
+
+Several sequences have a first dimension for the batch.
+"""
 
 REFERENCE = "reference_for_tests"
 
@@ -55,6 +57,9 @@ PLANNED = [
 MSPOE_FIRST_LAYER = 2
 
 APE_TEMPERATURE = APE_SCALE = 0.9
+
+ROUNDING = 1e-10
+"""Difference of equal queries in two sequences of a float64 batch."""
 
 DOCUMENTS_TOGETHER = -1
 """Key under which `positions_seen` says that APE weights the documents together."""
@@ -74,8 +79,8 @@ def _reference_attention(
     softcap: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    output = _mix[-1](module, query[0], key[0], value[0], scaling, softcap)
-    return output[None].transpose(1, 2).contiguous(), None
+    output = _mix[-1](module, query.squeeze(0), key.squeeze(0), value.squeeze(0), scaling, softcap)
+    return output.reshape(*query.shape[:-1], -1).transpose(1, 2).contiguous(), None
 
 
 AttentionInterface.register(REFERENCE, _reference_attention)
@@ -91,7 +96,9 @@ def mixed_by(model: PreTrainedModel, mix: Mix) -> Iterator[None]:
     attention = next(part for part in model.modules() if type(part).__name__.endswith("Attention"))
 
     def fused(query: Tensor, key: Tensor, value: Tensor, **_: Any) -> Tensor:
-        return mix(attention, query[0], key[0], value[0], query.shape[-1] ** -0.5, None)[None]
+        shape = query.shape
+        query, key, value = query.squeeze(0), key.squeeze(0), value.squeeze(0)
+        return mix(attention, query, key, value, query.shape[-1] ** -0.5, None).reshape(shape)
 
     _mix.append(mix)
     try:
@@ -117,50 +124,47 @@ def reference_pass(
 ) -> tuple[Tensor, Tensor]:
     """Return logits (n, V) and weights (A, H, n, n), NaN where masked. Source: specification 1, 3."""
     last = layout.num_tokens - num_decoded - 1  # token of the prompt that chooses the ratios of Ms-PoE
-    text = getattr(getattr(model, "model", None), "language_model", model)
-    rotary = next(module for module in text.modules() if "inv_freq" in " ".join(vars(module)["_buffers"]))
-    ids = torch.tensor(layout.ids)[None]
     config = model.config.get_text_config()
-    size = (config.num_hidden_layers, config.num_attention_heads, layout.num_tokens, layout.num_tokens)
+    count = layout.num_tokens
+    size = (config.num_hidden_layers, config.num_attention_heads, count, count)
     weights_of = torch.full(size, math.nan, dtype=model.dtype)
+    positions = torch.arange(count)
+    of_ratios = {1.0: slice(0, count)}  # sequences of the batch
+    if method == "mspoe":
+        num_heads = config.num_key_value_heads
+        ratios_of_places = [1.2 + 0.6 * place / num_heads for place in range(num_heads)]
+        for ratio in ratios_of_places:
+            of_ratios[ratio] = slice(len(positions), len(positions) + count)
+            positions = torch.cat((positions, torch.arange(count, dtype=torch.float64) / ratio))
 
     def mix(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, scaling: float, softcap: float | None
     ) -> Tensor:
         layer = cast(int, module.layer_idx)
-        rotate = sys.modules[type(module).__module__].apply_rotary_pos_emb
-        has_kinds = isinstance(getattr(rotary, "rope_type", None), dict)
-        of_layer = [config.layer_types[layer]] if has_kinds else []
-        positions = torch.arange(layout.num_tokens)[None]
-        is_still = not layer_rotates(config, layer)
-        cos, sin = rotary(query, positions, *of_layer)
-        # At position 0 the model has already applied the factor of yarn in cos and sin to the rotated
-        # dimensions.
-        factor = torch.ones(query.shape[-1])
-        factor[turning_dims(config, cos.shape[-1])] = 1 if is_still else cos[0, 0, 0]
-        query, key = query / factor, key / factor
-        group, sinks = len(query) // len(key), getattr(module, "sinks", None)
-        raws = [query[head] @ key[head // group].T * scaling for head in range(len(query))]
-        ratios = [1.0] * len(key)
+        group, sinks = query.shape[1] // key.shape[1], getattr(module, "sinks", None)
+        plain_query, plain_key = (_unrotated(one[:count], model, layer) for one in (query, key))
+        raws = [plain_query[head] @ plain_key[head // group].T * scaling for head in range(query.shape[1])]
+        ratios = [1.0] * key.shape[1]
         if method == "mspoe" and layer >= MSPOE_FIRST_LAYER:
             rows = [raw[last, : last + 1] for raw in raws]
-            ratios = mspoe_ratios(
+            places = mspoe_places(
                 rows if softcap is None else [(r / softcap).tanh() * softcap for r in rows], group
             )
-        output = query.new_empty(*query.shape[:-1], value.shape[-1])
+            ratios = [ratios_of_places[place] for place in places]
+        output = value.new_empty(query.shape[1], count, value.shape[-1])
         for head, raw in enumerate(raws):
-            cos, sin = rotary(query, positions.to(query.dtype) / ratios[head // group], *of_layer)
-            if is_still:
-                cos, sin = torch.ones_like(cos), torch.zeros_like(sin)
-            dims = turning_dims(config, cos.shape[-1])
-            rotated_query, rotated_key = (_at_every_position(rotate, x, cos, sin, dims) for x in (query, key))
-            for index in range(layout.num_tokens):
-                own, keys_at, factors = positions_seen(
+            sequences = of_ratios[ratios[head // group]]
+            queries_at, keys_at = (
+                query[sequences, head],
+                key[sequences, head // group],
+            )  # (position, token, d)
+            for index in range(count):
+                own, positions_of, factors = positions_seen(
                     layout, method, index, raw, None if sinks is None else sinks[head]
                 )
-                visible = sorted(keys_at)
-                keys = rotated_key[visible, head // group, [keys_at[j] for j in visible]]
-                scores = keys @ rotated_query[index, head, own] * scaling
+                visible = sorted(positions_of)
+                keys = keys_at[[positions_of[j] for j in visible], visible]
+                scores = keys @ queries_at[own, index] * scaling
                 temperature = APE_TEMPERATURE if factors.get(DOCUMENTS_TOGETHER) else 1.0
                 of_documents = torch.tensor(
                     [layout.prefix_length <= j < layout.documents_end for j in visible]
@@ -180,44 +184,35 @@ def reference_pass(
                     scores = torch.cat((scores, sinks[head, None].to(scores)))
                 weights = scores.softmax(-1)[: len(visible)]
                 weights_of[layer, head, index, visible] = weights
-                output[head, index] = weights @ value[head // group, visible]
-        return output
+                output[head, index] = weights @ value[0, head // group, visible]
+        return output.expand(len(positions), -1, -1, -1)
 
+    ids = torch.tensor([layout.ids]).expand(len(positions), -1)
+    position_ids = positions[:, None].repeat(1, count)
     with mixed_by(model, mix), torch.inference_mode():
-        output = model(input_ids=ids, position_ids=torch.zeros_like(ids), use_cache=False)
+        output = model(input_ids=ids, position_ids=position_ids, use_cache=False)
     return output.logits[0], weights_of
 
 
-def layer_rotates(config: Any, layer: int) -> bool:
-    """Check whether a layer has RoPE, by the fields that each family reads."""
-    if rotates := getattr(config, "no_rope_layers", None):  # the name's opposite: 0 is a layer without
-        return bool(rotates[layer])
-    if config.model_type in ("cohere2", "exaone4") and "sliding_attention" in config.layer_types:
-        return bool(config.layer_types[layer] == "sliding_attention")
-    return True
+def _unrotated(vectors: Tensor, model: PreTrainedModel, layer: int) -> Tensor:
+    """Return queries or keys (heads, n, d) without rotation, from those at all positions (n, heads, n, d).
+
+    Scaled RoPE (yarn, longrope) also multiplies the dimensions that rotate by a factor.
+    """
+    text = getattr(getattr(model, "model", None), "language_model", model)
+    names = ["attention_scaling"]
+    if kinds := getattr(model.config.get_text_config(), "layer_types", None):
+        names.insert(0, f"{kinds[layer]}_attention_scaling")
+    factors = [getattr(module, name) for name in names for module in text.modules() if hasattr(module, name)]
+    rotates = (vectors - vectors[0]).abs().flatten(end_dim=-2).amax(0) > ROUNDING
+    return vectors[0] / torch.where(rotates, *factors[:1] or [1.0], 1.0)
 
 
-def mspoe_ratios(rows: list[Tensor], group: int) -> list[float]:
-    """Return the ratio of each key head from unrotated scores of the prompt's last token by query head."""
+def mspoe_places(rows: list[Tensor], group: int) -> list[int]:
+    """Return the place of each key head among the ratios, from unrotated scores of the prompt's last token."""
     counts = [sum(weight > 3 / len(row) for weight in row.softmax(0).tolist()) for row in rows]
     of_key_heads = [sum(counts[first : first + group]) for first in range(0, len(rows), group)]
-    num_heads = len(of_key_heads)
-    most_first = sorted(range(num_heads), key=lambda head: -of_key_heads[head])
-    return [1.2 + 0.6 * most_first[head] / num_heads for head in range(num_heads)]
-
-
-def turning_dims(config: Any, count: int) -> slice:
-    """Return the dimensions of a head that rotate, by the number of cosines: the first, or the last."""
-    if config.model_type == "gpt_oss":  # one cosine for each pair of dimensions
-        count *= 2
-    return slice(-count, None) if hasattr(config, "kv_lora_rank") else slice(count)
-
-
-def _at_every_position(rotate: Any, vectors: Tensor, cos: Tensor, sin: Tensor, dims: slice) -> Tensor:
-    """Rotate vectors (heads, n, d) to each of P positions, (n, heads, P, d). cos, sin: (1, P, turning)."""
-    spread = vectors.transpose(0, 1)[:, :, None].repeat(1, 1, cos.shape[1], 1)
-    spread[..., dims], _ = rotate(spread[..., dims], spread[..., dims], cos, sin)
-    return spread
+    return sorted(range(len(of_key_heads)), key=lambda head: -of_key_heads[head])
 
 
 def positions_seen(
