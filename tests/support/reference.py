@@ -8,6 +8,7 @@ takes each query and key from the sequence of its position. Nothing is shared wi
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -93,14 +94,21 @@ def mixed_by(model: PreTrainedModel, mix: Mix) -> Iterator[None]:
     is_fused = model.config.model_type == "falcon"  # which uses no registry
     configs = [part.config for part in model.modules() if isinstance(part, PreTrainedModel)]
     before = [config._attn_implementation for config in configs]
-    attention = next(part for part in model.modules() if type(part).__name__.endswith("Attention"))
+    attentions: list[Any] = [part for part in model.modules() if type(part).__name__.endswith("Attention")]
 
     def fused(query: Tensor, key: Tensor, value: Tensor, **_: Any) -> Tensor:
         shape = query.shape
         query, key, value = query.squeeze(0), key.squeeze(0), value.squeeze(0)
-        return mix(attention, query, key, value, query.shape[-1] ** -0.5, None).reshape(shape)
+        return mix(attentions[0], query, key, value, query.shape[-1] ** -0.5, None).reshape(shape)
+
+    def own(module: nn.Module, *vectors: Tensor) -> tuple[Tensor, None]:
+        output, _ = _reference_attention(module, *vectors, scaling=vectors[0].shape[-1] ** -0.5)
+        return output.transpose(1, 2), None
 
     _mix.append(mix)
+    for part in attentions:
+        if hasattr(part, "_attn"):  # GPT-J, which uses no registry either
+            part._attn = partial(own, part)
     try:
         for config in configs:
             config._attn_implementation_internal = "sdpa" if is_fused else REFERENCE
@@ -109,6 +117,8 @@ def mixed_by(model: PreTrainedModel, mix: Mix) -> Iterator[None]:
     finally:
         for config, implementation in zip(configs, before, strict=True):
             config._attn_implementation_internal = implementation
+        for part in attentions:
+            vars(part).pop("_attn", None)
         _mix.pop()
 
 
@@ -126,8 +136,7 @@ def reference_pass(
     last = layout.num_tokens - num_decoded - 1  # token of the prompt that chooses the ratios of Ms-PoE
     config = model.config.get_text_config()
     count = layout.num_tokens
-    size = (config.num_hidden_layers, config.num_attention_heads, count, count)
-    weights_of = torch.full(size, math.nan, dtype=model.dtype)
+    layers: list[Tensor] = []
     positions = torch.arange(count)
     of_ratios = {1.0: slice(0, count)}  # sequences of the batch
     if method == "mspoe":
@@ -141,6 +150,8 @@ def reference_pass(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, scaling: float, softcap: float | None
     ) -> Tensor:
         layer = cast(int, module.layer_idx)
+        weights_of = query.new_full((query.shape[1], count, count), math.nan)
+        layers.append(weights_of)
         group, sinks = query.shape[1] // key.shape[1], getattr(module, "sinks", None)
         plain_query, plain_key = (_unrotated(one[:count], model, layer) for one in (query, key))
         raws = [plain_query[head] @ plain_key[head // group].T * scaling for head in range(query.shape[1])]
@@ -183,7 +194,7 @@ def reference_pass(
                 if sinks is not None:
                     scores = torch.cat((scores, sinks[head, None].to(scores)))
                 weights = scores.softmax(-1)[: len(visible)]
-                weights_of[layer, head, index, visible] = weights
+                weights_of[head, index, visible] = weights
                 output[head, index] = weights @ value[0, head // group, visible]
         return output.expand(len(positions), -1, -1, -1)
 
@@ -191,11 +202,11 @@ def reference_pass(
     position_ids = positions[:, None].repeat(1, count)
     with mixed_by(model, mix), torch.inference_mode():
         output = model(input_ids=ids, position_ids=position_ids, use_cache=False)
-    return output.logits[0], weights_of
+    return output.logits[0], torch.stack(layers)
 
 
 def _unrotated(vectors: Tensor, model: PreTrainedModel, layer: int) -> Tensor:
-    """Return queries or keys (heads, n, d) without rotation, from those at all positions (n, heads, n, d).
+    """Return queries or keys (heads, n, d) without rotation, from (n, heads, n, d) at all positions.
 
     Scaled RoPE (yarn, longrope) also multiplies the dimensions that rotate by a factor.
     """
@@ -205,11 +216,12 @@ def _unrotated(vectors: Tensor, model: PreTrainedModel, layer: int) -> Tensor:
         names.insert(0, f"{kinds[layer]}_attention_scaling")
     factors = [getattr(module, name) for name in names for module in text.modules() if hasattr(module, name)]
     rotates = (vectors - vectors[0]).abs().flatten(end_dim=-2).amax(0) > ROUNDING
-    return vectors[0] / torch.where(rotates, *factors[:1] or [1.0], 1.0)
+    factor = factors[0] if factors else 1.0
+    return vectors[0] / torch.where(rotates, vectors.new_tensor(factor), 1.0)
 
 
 def mspoe_places(rows: list[Tensor], group: int) -> list[int]:
-    """Return the place of each key head among the ratios, from unrotated scores of the prompt's last token."""
+    """Return the place of each key head among the ratios, from unrotated scores of the last token."""
     counts = [sum(weight > 3 / len(row) for weight in row.softmax(0).tolist()) for row in rows]
     of_key_heads = [sum(counts[first : first + group]) for first in range(0, len(rows), group)]
     return sorted(range(len(of_key_heads)), key=lambda head: -of_key_heads[head])
