@@ -189,7 +189,7 @@ def _capture(model: PreTrainedModel, ids: Tensor, positions: Sequence[int]) -> _
 
     logits = _forward(model, ids, torch.tensor(positions, device=input_device(model)), attend)
     num_layers: int = model.config.get_text_config().num_hidden_layers
-    if len(layers) != num_layers:
+    if len(layers) < num_layers:
         count = f"{len(layers)} of {num_layers} layers"
         raise _unsupported(model, f"{count} call an attention function that can be replaced; PINE needs all")
     _check_softcap(model, softcaps)

@@ -104,7 +104,7 @@ class PreparedModel:
         self._tokenizer_lock = threading.Lock()
         self._snapshot = ModelSnapshot.of(model)
         self._prepare()
-        self.num_layers: int = model.config.get_text_config().num_hidden_layers
+        self.num_layers = len(self._patched_models[0].ropes)  # calls of attention in a pass
         self.stop_token_ids = (
             load.stop_token_ids(model, tokenizer)
             if stop_token_ids is None

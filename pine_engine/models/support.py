@@ -126,10 +126,8 @@ def _unsupported(config: "PretrainedConfig") -> str | None:
         return UNSUPPORTED["mamba"]
     if sparse := sorted(layer_types - KINDS_OF_ATTENTION):
         return f"it has layers of type {sparse[0]!r}, and PINE needs attention to all keys or to a window"
-    if not ropes:
+    if not ropes and not hasattr(config, "rotary_dim"):  # which GPT-J has
         return "its positions are learned or fixed vectors added to the tokens, and PINE needs rotary ones"
-    if hasattr(config, "H_cycles"):
-        return "it runs the same layers several times in cycles"
     if any(parameters.get("rope_type") == "dynamic" for parameters in ropes):
         return "its rope type 'dynamic' (dynamic RoPE) changes the frequencies with every length"
     return None

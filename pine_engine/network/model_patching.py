@@ -20,7 +20,7 @@ from pine_engine.models.packed import PackedWeight
 from pine_engine.models.support import ADVICE, CHANGING_ROPE_TYPE
 from pine_engine.network.batch_invariant_ops import patch_linear_layers
 from pine_engine.network.parallel import reattach_hooks
-from pine_engine.network.registration import NAME, run_fused_calls
+from pine_engine.network.registration import NAME, run_fused_calls, run_own_attention
 from pine_engine.network.rope import FREQUENCIES, Rope, rotary_modules
 from pine_engine.network.thread_tuner import ThreadTuner
 
@@ -130,7 +130,9 @@ def patch_attention(network: PreTrainedModel, packed: Mapping[nn.Parameter, Pack
             config._experts_implementation_internal = "eager"
     module: Any
     for module in network.modules():
-        if _calls_fused_attention(module):
+        if hasattr(module, "_attn"):  # GPT-J, CodeGen, GPT-NeoX Japanese
+            module._attn = partial(run_own_attention, module)
+        elif _calls_fused_attention(module):
             module.config = copy.copy(module.config)
             module.config._attn_implementation_internal = "sdpa"
             module.forward = partial(run_fused_calls, module, module.forward)

@@ -5,11 +5,12 @@ with zeros: queries and keys then arrive unrotated, and are rotated by PINE. The
 variable, because some families do not pass arguments of `forward` on to their attention.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -80,11 +81,13 @@ class LayerInput:
 Attend = Callable[[int, Tensor, Tensor, Tensor, AttentionParams], Tensor]
 """Attention of one layer in a forward pass, in place of the model's own.
 
-Arguments: layer, query (B, H, n, head_dim), key and value (B, G, n, head_dim), and parameters of the scores.
+Arguments: layer (number of the call in this pass), query (B, H, n, head_dim), key and value
+(B, G, n, head_dim), and parameters of the scores.
 Returns: output, as the query.
 """
 
-_RUNNING: ContextVar[Attend | None] = ContextVar("running_pass", default=None)
+_RUNNING: ContextVar[tuple[Attend, Iterator[int]] | None] = ContextVar("running_pass", default=None)
+"""Attention of the current pass, and the number of its next call: a model may call a layer several times."""
 
 
 def run_pass(
@@ -103,7 +106,7 @@ def run_pass(
     """
 
     def forward() -> Tensor:
-        _RUNNING.set(attend)
+        _RUNNING.set((attend, itertools.count()))
         SINGLE_ROW_PASS.set(ids.numel() == 1)
         IN_DECODE_STEP.set(is_step)
         LAYER_PROGRESS.set(None)
@@ -123,7 +126,7 @@ def outside_modules() -> Iterator[None]:
 
 
 def _attention_function(
-    module: nn.Module,
+    _: nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -131,7 +134,7 @@ def _attention_function(
     scaling: float | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
-    **_: Any,
+    **__: Any,
 ) -> tuple[Tensor, None]:
     if attention_mask is not None:  # the registered mask function returns None
         raise ModelError("its attention masks or biases keys by itself, which is not supported")
@@ -140,16 +143,16 @@ def _attention_function(
         raise ModelError(f"its heads have {head_dim} dimensions, and PINE rotates pairs of them")
     if value.shape[-1] > head_dim:
         raise ModelError("its values have more dimensions than its keys, which is not supported")
-    attend = _RUNNING.get()
-    if attend is None:
+    running = _RUNNING.get()
+    if running is None:
         message = f"attention {NAME!r} runs inside an Engine only: call model.set_attn_implementation('sdpa')"
         raise ModelError(message)
     scoring = AttentionParams(head_dim**-0.5 if scaling is None else scaling, softcap, sinks=s_aux)
     with torch._C.DisableTorchFunction():  # a parent module may be in batch-invariant mode
-        layer = cast(int, module.layer_idx)
+        attend, layers = running
         # Values of latent attention have fewer dimensions than keys.
         value_of_keys = functional.pad(value, (0, head_dim - value.shape[-1]))
-        output = attend(layer, _align(query), _align(key), _align(value_of_keys), scoring)
+        output = attend(next(layers), _align(query), _align(key), _align(value_of_keys), scoring)
         return output[..., : value.shape[-1]].transpose(1, 2).contiguous(), None
 
 
@@ -165,6 +168,15 @@ def _no_mask(*_: Any, **__: Any) -> None:
 
 AttentionInterface.register(NAME, _attention_function)
 AttentionMaskInterface.register(NAME, _no_mask)
+
+
+def run_own_attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+) -> tuple[Tensor, None]:
+    """Run PINE's attention in place of a layer's own method `_attn`, which returns (B, H, n, head_dim)."""
+    query, key = query.to(value.dtype), key.to(value.dtype)  # float32 in GPT-J
+    output, weights = _attention_function(module, query, key, value, mask)
+    return output.transpose(1, 2), weights
 
 
 def run_fused_calls(module: nn.Module, forward: Callable[..., Any], *args: Any, **options: Any) -> Any:

@@ -134,5 +134,12 @@ def possible_ropes(model: nn.Module) -> list[Rope]:
 
 def _own_frequencies(module: nn.Module) -> list[tuple[str, Tensor]]:
     """Return names and values of the module's current frequencies: one set, or one for each type of layer."""
-    buffers = module.named_buffers(recurse=False)
-    return [each for each in buffers if each[0].endswith(FREQUENCIES) and "original" not in each[0]]
+    buffers = dict(module.named_buffers(recurse=False))
+    if (table := buffers.get("embed_positions")) is not None:  # sines and cosines of GPT-J (positions, d)
+        dims = torch.arange(0, table.shape[-1], 2, device=table.device)
+        return [(FREQUENCIES, 1.0 / 10_000 ** (dims / table.shape[-1]))]
+    return [
+        (name, values)
+        for name, values in buffers.items()
+        if name.endswith(FREQUENCIES) and "original" not in name
+    ]

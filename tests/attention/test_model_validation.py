@@ -98,11 +98,9 @@ CHANGING = longrope(long_from=12, short_mscale=1.0, long_mscale=1.2)
     [
         *((name, {}, "ALiBi") for name in ("bloom", "mpt")),
         ("falcon", {"alibi": True}, "ALiBi"),
-        ("diffllama", {}, "difference of two softmaxes"),
-        ("hrm_text", {}, "same layers several times"),
         *((name, {}, "learned or fixed vectors") for name in ("gpt2", "opt", "gpt_bigcode")),
         ("deepseek_v32", LATENT_EXPERTS | {"index_topk": 4}, "which an indexer selects"),
-        ("gptj", {"rotary_dim": 8}, "by a table inside each attention layer"),
+        ("roformer", {"is_decoder": True}, "by a table inside each attention layer"),
         *((name, options, "recurrent, state-space or convolution") for name, options in RECURRENT.items()),
         ("minimax_m3_vl_text", SPARSE, "minimax_m3_sparse"),
         ("gpt_neox", {"hidden_size": 36, "rotary_pct": 0.5}, "9 dimensions"),

@@ -39,6 +39,7 @@ DEFINED = (
     *("yarn", "yarn, interleaved", "yarn, partial", "yarn, partial and interleaved"),
     *("longrope, a short prompt", "longrope, a long prompt", "longrope, partial"),
     *("gpt_oss", "minicpm3", "deepseek_v3", "deepseek_v3, yarn"),
+    *("gptj", "codegen", "gpt_neox_japanese", "diffllama", "hrm_text"),
     *("smollm3, a layer without RoPE", "cohere2, RoPE in windows only", "exaone4, RoPE in windows only"),
 )
 """Families that differ in rotation, pairing, scale, softcap, or the call of attention."""

@@ -18,6 +18,7 @@ LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 3
 
 INTERLEAVED = frozenset(
     {"cohere", "cohere2", "ernie4_5", "glm", "glm4", "helium", "llama4_text", "deepseek_v2"}
+    | {"codegen", "gptj"}
 )
 """Model types whose dimensions 2i and 2i + 1 rotate together."""
 
@@ -159,6 +160,13 @@ FAMILIES = {
     "deepseek_v2": Family("deepseek_v2", LATENT_EXPERTS),
     "deepseek_v3": Family("deepseek_v3", LATENT_EXPERTS),
     "deepseek_v3, yarn": Family("deepseek_v3", LATENT_EXPERTS | rope("yarn", mscale=1.0, mscale_all_dim=0.8)),
+    # Attention as a method of the layer, and in two of them rotation by a table.
+    "gptj": Family("gptj", {"rotary_dim": 8}),
+    "codegen": Family("codegen", {"rotary_dim": 8}),
+    "gpt_neox_japanese": Family("gpt_neox_japanese"),
+    # Several calls of attention for each layer.
+    "diffllama": Family("diffllama"),
+    "hrm_text": Family("hrm_text", HEADS | {"num_key_value_heads": 4}),
     # Sinks: a learned score of each head without a key.
     "gpt_oss": Family("gpt_oss", SINKS),
     # Heads whose dimension differs between layers.
