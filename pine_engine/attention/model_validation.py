@@ -16,7 +16,15 @@ from pine_engine.errors import ModelError, one_line
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS
 from pine_engine.models.packed import PackedWeight
-from pine_engine.models.support import ADVICE, lengths_of_change, quantization_of, refusal, sliding_window
+from pine_engine.models.support import (
+    ADVICE,
+    PLACEMENT,
+    PROBE_TOKENS,
+    lengths_of_change,
+    placement_problem,
+    quantization_of,
+    refusal,
+)
 from pine_engine.network import model_patching as patching
 from pine_engine.network.batch_invariant_ops import OpCallerRecorder, patch_op_callers
 from pine_engine.network.model_patching import PatchedModel
@@ -24,8 +32,8 @@ from pine_engine.network.registration import Attend, AttentionParams, run_pass
 from pine_engine.network.rope import Rope, from_pairs, possible_ropes
 from pine_engine.prompts.layout import TokenLayout
 
-PREFIX_TOKENS, DOCUMENT_TOKENS, SUFFIX_TOKENS = 5, 23, 7
-PROBE_TOKENS = PREFIX_TOKENS + DOCUMENT_TOKENS + SUFFIX_TOKENS
+PREFIX_TOKENS, SUFFIX_TOKENS = 5, 7
+DOCUMENT_TOKENS = PROBE_TOKENS - PREFIX_TOKENS - SUFFIX_TOKENS
 
 TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 """Maximum relative deviation from the model's own results, far below errors of rotation, mask or scale. For
@@ -44,25 +52,24 @@ def validate_model(
     (specification 3.5). `packed` are 4-bit weights for decode steps, by the weights that they replace.
 
     Raises:
-        ModelError: The model is not supported; the message names the difference.
+        ModelError: The model is not supported; the message names the difference. The field is `placement` if
+            the model may run as it is.
     """
-    reason = refusal(model.config)
-    if reason:
-        raise ModelError(f"{type(model).__name__}: {reason}")
-    window = sliding_window(model.config) or PROBE_TOKENS
-    if window < PROBE_TOKENS:
-        reason = f"its sliding window is {window} tokens, which would cut even a prompt of {PROBE_TOKENS}"
-        raise _unsupported(model, reason)
-    _check_adapters(model)
+    for reason, field in ((refusal(model.config), "model"), (placement_problem(model.config), PLACEMENT)):
+        if reason:
+            raise ModelError(f"{type(model).__name__}: {reason}", field=field)
+    check_adapters(model)
     return tuple(
         _validate_range(model, packed, longest) for longest in (*lengths_of_change(model.config), None)
     )
 
 
 def _unsupported(model: PreTrainedModel, reason: str) -> ModelError:
-    method = quantization_of(model.config).get("quant_method")
-    advice = f"use weights without its {method} quantization, which can be the reason" if method else ADVICE
-    return ModelError(f"{type(model).__name__}: {reason}; {advice}")
+    if method := quantization_of(model.config).get("quant_method"):
+        advice, field = f"use weights without its {method} quantization, which can be the reason", "model"
+    else:
+        advice, field = ADVICE, PLACEMENT
+    return ModelError(f"{type(model).__name__}: {reason}; {advice}", field=field)
 
 
 @torch.no_grad()
@@ -75,7 +82,7 @@ def _validate_range(
     network = patching.clone_with_shared_weights(model)
     patching.freeze_rope_frequencies(network, longest or max(lengths_of_change(model.config), default=0) + 1)
     expected = network(input_ids=ids[None].to(input_device(network)), use_cache=False).logits[0]
-    _check_finite(network, expected)
+    check_finite(network, expected)
 
     patching.patch_attention(network, packed)
     with OpCallerRecorder() as callers:
@@ -88,14 +95,14 @@ def _validate_range(
     prefix, document, suffix = (tuple(part.tolist()) for part in parts)
     layout = TokenLayout(prefix, (document,), suffix)
     for name in ("vanilla", "pine"):
-        deviation = _logit_deviation(_run(patched_model, layout, name), expected)
+        deviation = logit_deviation(_run(patched_model, layout, name), expected)
         if not deviation <= TOLERANCE[expected.dtype]:
             limit = f"{deviation:.1e}, more than {TOLERANCE[expected.dtype]:.0e}"
             raise _unsupported(model, f"PINE's attention ({name}) deviates from the model's own by {limit}")
     return patched_model
 
 
-def _check_adapters(model: nn.Module) -> None:
+def check_adapters(model: nn.Module) -> None:
     """Raise ModelError for an adapter of PEFT whose effect on a token depends on other tokens."""
     for module in model.modules():
         configs = getattr(module, "peft_config", None)
@@ -125,7 +132,7 @@ def _check_kernels(network: PreTrainedModel, callers: Iterable[nn.Module]) -> No
             raise _unsupported(network, reason)
 
 
-def _check_finite(network: PreTrainedModel, logits: Tensor) -> None:
+def check_finite(network: PreTrainedModel, logits: Tensor) -> None:
     """Raise ModelError if the logits (n, V) of the model's own attention are not finite."""
     if logits.isfinite().all():
         return
@@ -213,7 +220,7 @@ def _check_mixing(model: PreTrainedModel, ids: Tensor, logits: Tensor) -> None:
     changed = ids.clone()
     changed[::2] = (changed[::2] + 1) % model.config.get_text_config().vocab_size
     changed_logits = _capture(model, changed, range(len(ids))).logits
-    if not _logit_deviation(changed_logits[1::2], logits[1::2]) <= TOLERANCE[logits.dtype]:
+    if not logit_deviation(changed_logits[1::2], logits[1::2]) <= TOLERANCE[logits.dtype]:
         reason = "its tokens interact outside attention too, such as in a convolution or a recurrent layer"
         raise _unsupported(model, reason)
 
@@ -232,7 +239,7 @@ def _rotation_deviation(rope: Rope, unrotated: Sequence[Tensor], rotated: Sequen
     return max(deviations)
 
 
-def _logit_deviation(result: Tensor, expected: Tensor) -> float:
+def logit_deviation(result: Tensor, expected: Tensor) -> float:
     """Return the deviation of logits (n, V) of the worst token, relative to the largest logit."""
     by_token = (result.double() - expected.double()).abs().amax(-1)
     # The median token in half precision, where rounding may route single tokens to other experts.

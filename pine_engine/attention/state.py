@@ -15,6 +15,7 @@ from pine_engine.attention.rotated import RotatedAttention
 from pine_engine.attention.strategy import PromptState, Strategy
 from pine_engine.methods.plan import AttentionPlan
 from pine_engine.network.model_patching import PatchedModel
+from pine_engine.network.stock_model import StockModel
 
 
 def new_state(
@@ -25,9 +26,14 @@ def new_state(
     recorder: TraceRecorder | None,
     log_weights: tuple[float, ...] | None = None,
 ) -> PromptState:
-    """Return the state of a prompt; raise ModelError if PINE must rotate and head dimensions differ."""
+    """Return the state of a prompt; raise ModelError if PINE must rotate and head dimensions differ.
+
+    A model that runs as it is has no strategies, and records nothing.
+    """
     device = input_device(patched_model.network)
     positions = torch.from_numpy(plan.query_positions(reserved_tokens)).to(device)
+    if isinstance(patched_model, StockModel):
+        return PromptState(plan, patched_model, None, reserved_tokens, positions)
     state = PromptState(plan, patched_model, recorder, reserved_tokens, positions, log_weights)
     strategy_on(state, device)  # raises before the forward pass begins
     return state

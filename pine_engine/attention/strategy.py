@@ -12,7 +12,6 @@ from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
-from transformers import PretrainedConfig
 
 from pine_engine.attention.gpu import kernels_for
 from pine_engine.attention.kv_cache import LayerCache
@@ -24,6 +23,7 @@ from pine_engine.models.support import scaled_rope
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.registration import LayerInput
 from pine_engine.network.rope import Rope, aligned_head_dim, from_pairs
+from pine_engine.network.stock_model import StockModel
 
 KeysValues = tuple[Tensor, Tensor]  # keys and values (G, n, head_dim) of the same tokens
 
@@ -129,7 +129,7 @@ class PromptState:
             ModelError: The method changes the base of a scaled RoPE.
         """
         model, method = self.patched_model, self.plan.method
-        check_rope(method, model.network.config)
+        check_fit(method, model)
         rotations: dict[tuple[int, int], Rotation] = {}  # by id, because layers share few ropes
         keys = [
             (id(rope), aligned_head_dim(dim)) for rope, dim in zip(model.ropes, model.head_dims, strict=True)
@@ -153,8 +153,17 @@ def placing_kernels(state: PromptState, device: torch.device) -> ModuleType | No
     return None if model.has_sinks else kernels_for(device, model.network.dtype)
 
 
-def check_rope(method: Method, config: PretrainedConfig) -> None:
-    """Raise ModelError if the method changes the base of a scaled RoPE."""
-    if (method.rope_base != 1 or method.rope_bases) and (kind := scaled_rope(config)):
-        message = f"{method.name} changes the base of plain RoPE only, and the model has scaled RoPE ({kind})"
-        raise ModelError(f"{message}. Choose another method or model.", field="methods")
+def misfit(method: Method, model: PatchedModel) -> str | None:
+    """Return why a method does not fit a model; None if it fits."""
+    if isinstance(model, StockModel):
+        does_fit = method.requires == "passes"
+        return None if does_fit else f"{method.name} places documents, which does not fit {model.reason}"
+    if (method.rope_base != 1 or method.rope_bases) and (kind := scaled_rope(model.network.config)):
+        return f"{method.name} changes the base of plain RoPE only, and the model has scaled RoPE ({kind})"
+    return None
+
+
+def check_fit(method: Method, model: PatchedModel) -> None:
+    """Raise ModelError if the method does not fit the model."""
+    if reason := misfit(method, model):
+        raise ModelError(f"{reason}. Choose another method or model.", field="methods")

@@ -22,7 +22,7 @@ from pine_engine.benchmark.shapes import Workload, load_engine
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import synchronize
-from pine_engine.methods.table import METHODS, get_methods
+from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.scheduling.worker import compute_on
 
@@ -143,8 +143,8 @@ def measure_jobs(engine: Engine, work: Workload, repeats: int, advance: Advance)
     """
     layout = work.layout(engine)
     options: dict[str, Any] = {"max_new_tokens": work.new_tokens, "stop_at_eos": False, "trace": True}
-    controls = (method for method in METHODS.values() if method.role == "control")
-    shuffled = list(dict.fromkeys(method.name for method in (*get_methods(None), *controls)))
+    controls = (method for method in engine.methods if method.role == "control")
+    shuffled = list(dict.fromkeys(method.name for method in (*engine.select_methods(None), *controls)))
 
     def run_beside() -> None:
         process = subprocess.Popen([sys.executable, "-c", BUSY])

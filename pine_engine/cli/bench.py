@@ -44,7 +44,7 @@ def bench(
         end_to_end: Time traced runs and a shuffle as on the page, instead of prefill and decode.
         model: Model to measure.
     """
-    names = method_names(methods)
+    selected = method_names(methods)
     if model.device == TENSOR_PARALLEL:
         raise InputError("--device tp is not supported by `bench`, which measures one process")
     if sizes is not None and sweep is None:
@@ -56,6 +56,7 @@ def bench(
     works = sweep_over(work, sweep, numbers) if sweep else [work]
 
     engine = model.load()
+    names = [method.name for method in engine.select_methods(selected)]
 
     from pine_engine.benchmark import times  # imports torch
 

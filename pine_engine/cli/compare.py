@@ -31,9 +31,10 @@ def compare(
         limit: Maximum number of lines. Default: all.
         model: Model that answers.
     """
-    names = method_names(methods)
+    selected = method_names(methods)
     requests = read_requests(file, limit)
     engine = model.load(needs_tokenizer=True)
+    names = [method.name for method in engine.select_methods(selected)]
     layouts = [(name, request.tokenize(engine)) for name, request in requests]
     for _, layout in layouts:
         engine.check_length(layout, max_new_tokens)

@@ -27,6 +27,7 @@ from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import estimated, metric_rows
 from pine_engine.evaluation.report.task_tables import main_results
 from pine_engine.evaluation.task_estimates import nested
+from pine_engine.methods.table import ALL, default_methods
 from pine_engine.models.load import resolve
 from pine_engine.prompts.request import STDIN
 from pine_engine.scheduling.worker import RunControl, raise_if_cancelled
@@ -58,7 +59,8 @@ def evaluate(
         output_dir: Folder for the records. An interrupted run in this folder is resumed.
         task: Prompt template. Overrides the task of each example.
         methods: Methods, and wrappers around methods such as permutation_full:vanilla, separated by commas;
-            or all for every method. Default: vanilla, nia, pcw and pine.
+            or all for every method. Default: vanilla, nia, pcw and pine; vanilla and reorder_content for a
+            model whose attention cannot be replaced.
         orders: Names of document orders.
         limit: Maximum number of examples. Default: all.
         sample_seed: Seed of a random sample of examples. Default: the first examples.
@@ -83,9 +85,10 @@ def evaluate(
         metric_names = split_names(metrics) or []
         if unknown := sorted(set(metric_names) - set(METRICS)):
             raise InputError(f"unknown metric {unknown[0]!r}; choose from: {', '.join(METRICS)}")
+        names = split_names(methods)
         settings = choose(
             examples,
-            methods=split_names(methods),
+            methods=names,
             order_names=split_names(orders) or [],
             generate="generate" in metric_names,
             logprobs="logprob" in metric_names,
@@ -108,6 +111,8 @@ def evaluate(
                 "writes"
             )
         output.stderr.quiet = not shards.is_main_process()
+        if names is None:
+            settings = _with_methods_of_run(output_dir, settings)
         if finished := _finished(output_dir, settings, model, data):
             records, missing = _planned(output_dir, reported, settings)
             if not missing:
@@ -116,7 +121,7 @@ def evaluate(
         from pine_engine.evaluation.measure import run_evaluation
         from pine_engine.scheduling.scheduler import run_shared  # only now: these import torch
 
-        engine, info = _open(output_dir, settings, model, data)
+        engine, settings, info = _open(output_dir, settings, model, data, names)
         started = time.perf_counter()
         try:
             with (
@@ -158,10 +163,23 @@ def evaluate(
     return _summarize(output_dir, info, *_planned(output_dir, reported, settings), seconds)
 
 
+def _with_methods_of_run(output_dir: Path, settings: Settings) -> Settings:
+    """Return the settings with the default methods of an existing run, which depend on its model."""
+    defaults = tuple(method.name for method in default_methods("passes"))
+    is_resumed = (output_dir / stored.RUN_FILE).exists()
+    if is_resumed and stored.read_run(output_dir).methods == defaults:
+        return settings.model_copy(update={"methods": defaults})
+    return settings
+
+
 def _open(
-    output_dir: Path, settings: Settings, model: ModelOptions, data: Path
-) -> "tuple[pine.Engine, stored.RunInfo]":
-    """Load the model and open the run. One process selects the dtype of a new run for all others."""
+    output_dir: Path, settings: Settings, model: ModelOptions, data: Path, names: list[str] | None
+) -> "tuple[pine.Engine, Settings, stored.RunInfo]":
+    """Load the model and open the run, with the default methods that fit for no names.
+
+    One process selects the dtype of a new run for all others. Raises ModelError for a named method that does
+    not fit.
+    """
     with ExitStack() as selecting:
         dtype = stored.dtype_of_run(output_dir) if model.dtype == "auto" else model.dtype
         if dtype is None and (lock := shards.try_lock(output_dir / "run.lock", timeout_s=-1)):
@@ -169,8 +187,14 @@ def _open(
             if dtype := stored.dtype_of_run(output_dir):
                 selecting.close()
         engine = dataclasses.replace(model, dtype=dtype or "auto").load(needs_tokenizer=True)
+        if names is None:
+            selected = tuple(method.name for method in engine.select_methods(None))
+            settings = settings.model_copy(update={"methods": selected})
+        elif [name.lower() for name in names] != [ALL]:
+            for method in settings.measured:
+                engine.check_method(method.base)
         info = stored.run_info(settings, engine, data=data.name, data_sha256=file_sha256(data))
-        return engine, stored.open_run(output_dir, info)
+        return engine, settings, stored.open_run(output_dir, info)
 
 
 def _finished(output_dir: Path, settings: Settings, model: ModelOptions, data: Path) -> stored.RunInfo | None:

@@ -41,7 +41,7 @@ def molecules(
         dtype: float32, bfloat16, float16, 4bit, or auto: that of the stored weights if the CPU supports it.
         device: cpu, cuda, ...
     """
-    names = method_names(methods)
+    selected = method_names(methods)
     requests, _ = read_molecules(data, limit)
     training_data, _ = read_molecules(predictor_data)
     training_smiles = {molecule.smiles for molecule in training_data}
@@ -50,6 +50,7 @@ def molecules(
         raise InputError(f"{both}; request properties of molecules outside the training data")
 
     engine = output.load(model, dtype, device, needs_tokenizer=True)
+    names = [method.name for method in engine.select_methods(selected)]
 
     from pine_engine.molecules.generate import generate_molecules, random_orders
 

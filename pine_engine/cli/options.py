@@ -19,7 +19,10 @@ Limit = Annotated[int | None, typer.Option(min=1)]  # a maximum, or None for no 
 
 Methods = Annotated[
     str | None,
-    typer.Option(help="Methods, separated by commas, or all. Default: vanilla, nia, pcw and pine."),
+    typer.Option(
+        help="Methods, separated by commas, or all. Default: vanilla, nia, pcw and pine; vanilla and "
+        "reorder_content for a model whose attention cannot be replaced."
+    ),
 ]
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
@@ -94,9 +97,9 @@ def _parameters(documented: Any) -> list[inspect.Parameter]:
     return parameters
 
 
-def method_names(methods: str | None) -> list[str]:
-    """Return the names of methods separated by commas, checked before a model is loaded."""
-    return [method.name for method in get_methods(split_names(methods))]
+def method_names(methods: str | None) -> list[str] | None:
+    """Return the names of methods separated by commas, checked before a model is loaded; None for None."""
+    return None if methods is None else [method.name for method in get_methods(split_names(methods))]
 
 
 def split_names(names: str | None) -> list[str] | None:

@@ -1,5 +1,6 @@
 """Subcommands `serve`, the interface of the OpenAI API, and `lm-eval`, that of lm-evaluation-harness."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from pine_engine.prompts.request import read_text
 def serve(
     host: str = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
-    method: str = "pine",
+    method: str | None = None,
     max_new_tokens: Positive = 512,
     max_seconds: Annotated[float | None, typer.Option(min=0.001)] = None,
     queue_size: Positive = 32,
@@ -30,7 +31,8 @@ def serve(
     Args:
         host: Address to listen on.
         port: Port to listen on.
-        method: Method of requests with documents that name none.
+        method: Method of requests with documents that name none. Default: pine, or reorder_content for a
+            model whose attention cannot be replaced.
         max_new_tokens: Maximum length of an answer, in tokens, and its default.
         max_seconds: Maximum duration of an answer, in seconds, without the time in the queue. Default: 300,
             none on a loopback address.
@@ -42,7 +44,7 @@ def serve(
         chat_template: File with a chat template (Jinja) in place of that of the model.
         model: Model that answers.
     """
-    names = method_names(method)
+    names: Sequence[str | None] = method_names(method) or [None]
     if len(names) != 1:
         raise InputError(f"invalid method: got {method!r}, expected one method", field="method")
     import_extra("uvicorn", "uvicorn", "starlette")
@@ -100,7 +102,7 @@ def lm_eval(
         apply_chat_template: Use the chat template of the model.
         model: Model to evaluate.
     """
-    names = method_names(methods)
+    selected = method_names(methods)
     import_extra("lm_eval", "lm-eval")
     from lm_eval.tasks import TaskManager
 
@@ -108,17 +110,18 @@ def lm_eval(
 
     folder = None if include_path is None else str(include_path)
     manager = TaskManager(include_path=folder)
-    selected = split_names(tasks) or []
-    if unknown := sorted(set(selected) - set(manager.all_tasks)):
+    task_names = split_names(tasks) or []
+    if unknown := sorted(set(task_names) - set(manager.all_tasks)):
         raise InputError(
             f"unknown task {unknown[0]!r}; see `lm_eval ls tasks`, and --include-path", field="tasks"
         )
     engine = model.load(needs_tokenizer=True)
+    names = [method.name for method in engine.select_methods(selected)]
     with output.progress(len(names) * num_orders) as advance:
         rows = list(
             evaluate_orders(
                 engine,
-                selected,
+                task_names,
                 methods=names,
                 num_orders=num_orders,
                 seed=seed,

@@ -58,12 +58,13 @@ def verify(
     if data is None:
         thread_counts = None if threads is None else parse_numbers(threads, "--threads")
         return _self_test(model, thread_counts, num_orders or SELF_TEST_ORDERS, seed)
-    names = method_names(methods)
+    selected = method_names(methods)
 
     from pine_engine.evaluation.examples import read_examples  # imports numpy
 
     examples = read_examples(data, limit)
     engine = model.load(needs_tokenizer=True)
+    names = [method.name for method in engine.select_methods(selected)]
     layouts = [example.comparison().tokenize(engine) for example in examples]
     for layout in layouts:
         engine.check_length(layout, max_new_tokens)

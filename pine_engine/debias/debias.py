@@ -78,7 +78,9 @@ def run_debias(engine: Engine, plan: DebiasPlan) -> Generator[Event | DebiasResu
     Raises:
         InputError: For a label of several tokens, and, before the first prompt, for a request that has no
             prompt or a prompt that is too long.
+        ModelError: The base method does not fit the model.
     """
+    engine.check_method(get_method(plan.base))
     for request in plan.requests:
         engine.check_length(request.tokenize(engine), plan.max_new_tokens)
     if plan.majority:

@@ -26,7 +26,6 @@ from pine_engine.engine.run import (
 )
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_tuple_of
-from pine_engine.methods.table import get_methods
 from pine_engine.models.embedded import Progress
 from pine_engine.models.load import load
 from pine_engine.prompts.messages import MessageLike
@@ -239,7 +238,7 @@ class Engine(PreparedModel):
         Raises:
             InputError: As run, for no continuation, and for an empty one.
         """
-        selected = get_methods(methods)
+        selected = self.select_methods(methods)
         layout = tokenize_request(self, prompt, **request)
         texts = as_tuple_of(continuations, str, "continuation", "give at least one text to score")
         answers = [(text, self.tokenize_answer(text)) for text in texts]

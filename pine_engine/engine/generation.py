@@ -53,8 +53,11 @@ def most_likely(logits: Tensor) -> tuple[int, float]:
 
 
 def pending_prefill(model: PreparedModel, num_tokens: int) -> PendingPrefill:
-    """Return the prefill of a prompt of this length; no layers of other runs come between hooks."""
-    return PendingPrefill(num_tokens, not has_hooks(model.model))
+    """Return the prefill of a prompt of this length; no layers of other runs come between hooks.
+
+    Nor do they in a model that runs as it is, whose code may keep something between its layers.
+    """
+    return PendingPrefill(num_tokens, not has_hooks(model.model) and model.placement_problem is None)
 
 
 def prefill_progress(control: RunControl, method: str, num_layers: int) -> Callable[[float], None]:
@@ -295,7 +298,8 @@ def generate_batch(
     Raises:
         InputError: At the call, for an unknown method, a number of methods other than that of the prompts, a
             prompt that exceeds the context, and a limit or batch size below 1.
-        ModelError: After all other answers, if logits are not finite. It names the prompts without an answer.
+        ModelError: At the call, for a method that does not fit the model. After all other answers, if logits
+            are not finite; it names the prompts without an answer.
     """
     check_engine(engine)
     several = as_tuple_of(prompts, (Prompt, TokenLayout), "prompt", PROMPT_HINT, least=0)
@@ -307,7 +311,8 @@ def generate_batch(
         raise InputError(message, field="method")
     max_new_tokens = as_int(max_new_tokens, "answer length", least=1)
     batch_size = as_int(batch_size, "batch size", least=1)
-    for layout in layouts:
+    for layout, one in zip(layouts, methods, strict=True):
+        engine.check_method(one)
         engine.check_length(layout, max_new_tokens)
 
     @torch.inference_mode()

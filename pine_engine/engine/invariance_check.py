@@ -12,10 +12,17 @@ from pine_engine.methods.table import METHODS
 from pine_engine.models.support import context_limit
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.parallel import num_processes
+from pine_engine.network.stock_model import StockModel
 from pine_engine.prompts.layout import TokenLayout
 
-CHECKED_METHODS = ("pcw", "pine")
-"""In the first, the model rotates keys; the second ranks documents and arranges keys."""
+CHECKED_METHODS: dict[bool, tuple[str, str]] = {
+    False: ("pcw", "pine"),
+    True: ("reorder_content", "nbce"),
+}
+"""Methods that are checked, by whether a model runs as it is. Its order and its streams do not change.
+
+Otherwise, in the first the model rotates keys; the second ranks documents and arranges keys.
+"""
 
 LENGTHS = (4, 9, 1, 14, 2, 9)
 """Lengths of prefix and five documents, in tokens. The suffix has the length of the prefix."""
@@ -66,11 +73,12 @@ def _changes_by_order(patched_models: Sequence[PatchedModel], vocab_size: int) -
     layout = TokenLayout(prefix, tuple(documents), suffix)
     options = passes.PassOptions(patched_models, reserved_tokens=1, logits_to_keep=layout.suffix_length)
     orders = layout, layout.reorder([3, 0, 4, 1, 2])
+    is_stock = isinstance(patched_models[0], StockModel)
     # On the CPU, decode steps are batch-invariant. Hooks, such as those of adapters, may expect one prompt.
     has_hooks = any(module._forward_pre_hooks for module in network.modules())
-    can_decode = input_device(network).type != "cpu" and not has_hooks
+    can_decode = is_stock or (input_device(network).type != "cpu" and not has_hooks)
     changes = {}
-    for name in CHECKED_METHODS:
+    for name in CHECKED_METHODS[is_stock]:
         rows, logits = zip(*(passes.prefill(each, METHODS[name], options) for each in orders), strict=True)
         one, other = logits
         if can_decode:

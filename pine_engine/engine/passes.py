@@ -12,10 +12,11 @@ from pine_engine.attention.kv_cache import KVCache
 from pine_engine.attention.recomputed import recompute_attention, tokens_to_recompute
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import SequenceState, input_device, new_state
-from pine_engine.attention.strategy import PromptState
+from pine_engine.attention.strategy import PromptState, check_fit
 from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.prefix_cache import find_documents, find_prefix, fork
 from pine_engine.engine.reordering import FirstPass, calibrated_shares, reorder_documents
+from pine_engine.engine.stock_passes import extend_stock, prefill_stock
 from pine_engine.engine.streams import MergedState, StreamsCache, split_streams
 from pine_engine.engine.superposition import QuestionRecorder, best_paths, path_bias, path_scores
 from pine_engine.methods.plan import AttentionPlan, build_plan
@@ -24,6 +25,7 @@ from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.parallel import num_processes
 from pine_engine.network.registration import run_pass
+from pine_engine.network.stock_model import StockModel
 from pine_engine.network.thread_tuner import OnLayer, attention_threads
 from pine_engine.prompts.layout import TokenLayout
 
@@ -81,8 +83,9 @@ class PassOptions:
 def prefill(layout: TokenLayout, method: Method, options: PassOptions) -> tuple[SequenceState, Tensor]:
     """Return the state of a prompt under one method and the logits (logits_to_keep, V) of its last tokens.
 
-    Runs under torch.inference_mode.
+    Runs under torch.inference_mode. Raises ModelError if the method does not fit the model.
     """
+    check_fit(method, options.patched_models[0])
     if method.merge:
         return _prefill_streams(layout, method, options)
     plan = build_plan(method, reorder_documents(layout, method, options.first_pass()))
@@ -94,6 +97,8 @@ def prefill(layout: TokenLayout, method: Method, options: PassOptions) -> tuple[
         if options.recorder:
             options.recorder.log_weights = log_weights
     state = options.state(plan, log_weights)
+    if isinstance(state.patched_model, StockModel):
+        return prefill_stock(state, options.logits_to_keep, options.on_layer)
     if options.logits_to_keep and (source := find_documents(options.cached_sequences, state)):
         row = fork(source, state, options.reserved_tokens)
         return row, prefill_suffix([row], options)[0]
@@ -281,6 +286,8 @@ def _extend_under(
     is_step: bool,
 ) -> Tensor:
     """Extend the rows of one network; the logits of all others are zero."""
+    if isinstance(patched_model, StockModel):
+        return extend_stock(patched_model, rows, ids, on_layer)
     slots = batch_rows(patched_model, rows)
     batch = [
         row if (row := rows[slot]) and row.state.patched_model is patched_model else None for slot in slots

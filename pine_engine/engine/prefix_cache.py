@@ -14,6 +14,7 @@ from pine_engine.attention.kv_cache import KVCache, empty_like
 from pine_engine.attention.state import SequenceState, strategy_on
 from pine_engine.attention.strategy import PromptState
 from pine_engine.errors import InputError
+from pine_engine.network.stock_model import StockModel
 
 
 @dataclass
@@ -115,9 +116,11 @@ def fork(source: SequenceState, state: PromptState, reserved_tokens: int) -> Seq
 
 
 def _reads_all(state: PromptState) -> bool:
-    """Check whether method or trace need the queries of all tokens."""
-    return state.plan.method.depends_on_question or bool(
-        state.recorder and state.recorder.request.token_ranges
+    """Check whether method or trace need the queries of all tokens, or the model the whole prompt."""
+    return (
+        isinstance(state.patched_model, StockModel)
+        or state.plan.method.depends_on_question
+        or bool(state.recorder and state.recorder.request.token_ranges)
     )
 
 

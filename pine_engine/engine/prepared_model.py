@@ -1,5 +1,6 @@
 """Prepared model: a model with its tokenizer and limits, and the networks over its weights."""
 
+import logging
 import math
 import os
 import threading
@@ -13,20 +14,22 @@ from transformers import PreTrainedModel
 from pine_engine.attention.blocks import MIN_LENGTH_RATIO
 from pine_engine.attention.model_validation import validate_model
 from pine_engine.attention.state import input_device
-from pine_engine.attention.strategy import check_rope
+from pine_engine.attention.strategy import check_fit, misfit
 from pine_engine.engine.invariance_check import check_invariance
+from pine_engine.engine.stock_passes import validate_stock_model
 from pine_engine.engine.streams import split_streams
-from pine_engine.errors import InputError
+from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import as_int, as_ints, as_tuple_of, describe, sequence
-from pine_engine.methods.table import Method, get_methods
+from pine_engine.methods.table import METHODS, Method, default_methods, get_methods
 from pine_engine.models import load
 from pine_engine.models.listing import state_values
 from pine_engine.models.packed import PackedWeight, pack, repack
-from pine_engine.models.support import context_limit
+from pine_engine.models.support import PLACEMENT, context_limit
 from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.model_snapshot import ModelSnapshot
 from pine_engine.network.parallel import num_local_heads
+from pine_engine.network.stock_model import StockModel
 from pine_engine.prompts.layout import TOKEN_IDS, TokenLayout, check_vocabulary, tokenize, tokenize_text
 from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
 from pine_engine.scheduling.worker import compute_on
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
         def generate(self, *arguments: Any, **options: Any) -> Any:
             """Generate token ids."""
 
+
+logger = logging.getLogger(__name__)
 
 BYTES_AT_ONCE = 2**30
 """Memory for caches and logits of the orders that are decoded together. A single order may use more."""
@@ -85,7 +90,8 @@ class PreparedModel:
             decode_in_4bit: True to decode with 4-bit weights (float32 models on the CPU only).
 
         Raises:
-            ModelError: If the model or its attention is not supported.
+            ModelError: If the model is not supported. One whose attention PINE cannot replace runs as it is,
+                see placement_problem; a warning is logged.
             InputError: For an invalid tokenizer, token id or length.
         """
         checked = load.check_model(model)
@@ -104,7 +110,12 @@ class PreparedModel:
         self._tokenizer_lock = threading.Lock()
         self._snapshot = ModelSnapshot.of(model)
         self._prepare()
-        self.num_layers = len(self._patched_models[0].ropes)  # calls of attention in a pass
+        if self.placement_problem:
+            fitting = ", ".join(method.name for method in self.methods)
+            message = "%s. It runs as it is, under methods that need forward passes alone: %s."
+            logger.warning(message, self.placement_problem, fitting)
+        num_patched = len(self._patched_models[0].ropes)  # calls of attention in a pass
+        self.num_layers: int = num_patched or model.config.get_text_config().num_hidden_layers
         self.stop_token_ids = (
             load.stop_token_ids(model, tokenizer)
             if stop_token_ids is None
@@ -119,7 +130,7 @@ class PreparedModel:
     def _prepare(self) -> None:
         def work() -> None:
             packed = pack(self.model) if self.decode_in_4bit else {}
-            patched_models = validate_model(self.model, packed)
+            patched_models = self._validated(packed)
             vocab_size = self.model.config.get_text_config().vocab_size
             self._invariance_warning = check_invariance(patched_models, self.model_name, vocab_size)
             content_free = (
@@ -129,6 +140,52 @@ class PreparedModel:
             self._patched_models = tuple(replace(one, content_free=content_free) for one in patched_models)
 
         compute_on(self.model.device, work)
+
+    def _validated(self, packed: dict[nn.Parameter, PackedWeight]) -> tuple[PatchedModel, ...]:
+        """Return the networks with PINE's attention, or the model as it is if that does not fit."""
+        try:
+            return validate_model(self.model, packed)
+        except ModelError as error:
+            if error.field != PLACEMENT:
+                raise
+            if self.decode_in_4bit:
+                message = f"{error}. It runs as it is, without 4-bit weights: use dtype float32."
+                raise ModelError(message, field="dtype") from error
+            return (validate_stock_model(self.model, str(error)),)
+
+    @property
+    def placement_problem(self) -> str | None:
+        """Reason in a sentence if methods that place documents do not fit the model, otherwise None."""
+        first = self._patched_models[0]
+        return first.reason if isinstance(first, StockModel) else None
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """Methods that fit the model, in the order of the table."""
+        return tuple(method for method in METHODS.values() if self.misfit(method) is None)
+
+    def misfit(self, method: Method) -> str | None:
+        """Return in a sentence why the method does not fit the model, None if it fits."""
+        return misfit(method, self._patched_models[0])
+
+    def select_methods(self, methods: str | Method | Iterable[str | Method] | None) -> tuple[Method, ...]:
+        """Return the named methods, see get_methods; for None the default ones that fit the model.
+
+        Raises:
+            InputError: As get_methods.
+            ModelError: A method does not fit the model.
+        """
+        if methods is None:
+            return default_methods("passes" if self.placement_problem else "placement")
+        selected = get_methods(methods)
+        for method in selected:
+            self.check_method(method)
+        return selected
+
+    @property
+    def default_method(self) -> Method:
+        """Method of callers that run a single one: the last default method, PINE where it fits."""
+        return self.select_methods(None)[-1]
 
     @property
     def patched_models(self) -> tuple[PatchedModel, ...]:
@@ -217,7 +274,7 @@ class PreparedModel:
 
     def check_method(self, method: Method) -> None:
         """Raise ModelError if the method does not fit the model."""
-        check_rope(method, self.model.config)
+        check_fit(method, self._patched_models[0])
 
     def check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
         """Raise InputError if prompt and answer exceed the context of the model.

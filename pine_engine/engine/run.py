@@ -23,7 +23,7 @@ from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import as_int, describe
-from pine_engine.methods.table import Method, get_methods
+from pine_engine.methods.table import Method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.messages import MessageLike
 from pine_engine.prompts.prompt import Document, DocumentLike, Prompt, as_documents
@@ -176,19 +176,20 @@ def prepare_run(
     if not isinstance(prefix_cache, PrefixCache | None):
         message = f"invalid prefix_cache: got {describe(prefix_cache)}, expected a PrefixCache"
         raise InputError(message, field="prefix_cache")
-    selected = get_methods(methods)
+    selected = model.select_methods(methods)
     max_new_tokens = as_int(max_new_tokens, "answer length", least=0, unit=" tokens")
     if parts.get("documents") is not None:
         parts["documents"] = as_documents(parts["documents"])
     layout = tokenize_request(model, prompt, **parts)
     model.check_length(layout, max_new_tokens)
-    for method in selected:
-        model.check_method(method)
     if prefix_cache:
         prefix_cache.belong_to(model.model)
     config = TraceConfig() if trace is True else trace or None
     if config:
         config.check(model.num_layers, model.num_heads, layout.num_tokens + max_new_tokens)
+        if config.token_ranges and model.placement_problem:
+            message = f"attention cannot be traced: {model.placement_problem}. Leave out token_ranges."
+            raise InputError(message, field="trace")
         moving = [method.name for method in selected if not method.has_plan or method.merge]
         if config.token_ranges and moving:
             places = "which do not read the prompt once, in its order"

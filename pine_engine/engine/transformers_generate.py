@@ -68,7 +68,7 @@ def patch_generate(
         InputError: For no prompt, an unknown method or one that merges streams, a prompt or answer that
             exceeds the context, a model that is inside such a `with` already, and options of generate that
             are not supported.
-        ModelError: If the attention of the model is not supported; from generate, for logits that are not
+        ModelError: If the method does not fit the model; from generate, for logits that are not
             finite, and if it runs another model than the one found here.
     """
     selected = get_method(method)
@@ -82,6 +82,7 @@ def patch_generate(
         message = "the model is already inside `with patch_generate(...)`. Leave it, or load another model."
         raise InputError(message, field="model")
     engine = model if isinstance(model, Engine) else Engine(model)
+    engine.check_method(selected)
     tokenized = [engine.tokenize(prompt) for prompt in prompts]
     for layout in tokenized:
         engine.check_length(layout, 0)

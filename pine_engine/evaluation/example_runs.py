@@ -259,9 +259,9 @@ class SharedPrefill:
         return row, logits
 
     def _run_prefix(self, prefill: Prefill) -> tuple[list[SequenceState], float]:
-        """Return a state with the prefix, and its seconds; no state for an empty prefix."""
+        """Return a state with the prefix, and its seconds; no state if it is empty or cannot be reused."""
         prefix = prefill.layout.prefix
-        if not prefix:
+        if not prefix or self._engine.placement_problem:
             return [], 0.0
         shortest = TokenLayout(prefix, (prefix[:1],), prefix[:1])
         row, _, seconds = self._pass(prefill, shortest, METHODS["vanilla"], [])

@@ -37,7 +37,7 @@ class PineLM(LM):  # type: ignore[misc]  # lm_eval has no types
     Args:
         pretrained: Hub id, folder or GGUF file. Default: the embedded model.
         engine: Engine in place of a model to load.
-        method: Name in METHODS.
+        method: Name in METHODS. Default: Engine.default_method.
         order: 0 for the documents as in the context, n for the n-th of other orders, which are sampled.
         seed: Seed of the sampled orders.
         dtype: See Engine.load.
@@ -51,7 +51,7 @@ class PineLM(LM):  # type: ignore[misc]  # lm_eval has no types
         pretrained: str | None = None,
         *,
         engine: Engine | None = None,
-        method: str = "pine",
+        method: str | None = None,
         order: int = 0,
         seed: int = 0,
         dtype: str = "auto",
@@ -61,7 +61,9 @@ class PineLM(LM):  # type: ignore[misc]  # lm_eval has no types
     ) -> None:
         super().__init__()
         self.engine = engine or Engine.load(pretrained, dtype=dtype, device=device or "cpu")
-        self.method = get_method(method).name
+        selected = self.engine.default_method if method is None else get_method(method)
+        self.engine.check_method(selected)
+        self.method = selected.name
         self.order, self.seed = order, seed
 
     @property

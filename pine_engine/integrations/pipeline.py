@@ -59,7 +59,8 @@ class PinePipeline(Pipeline):
         return {"messages": input_.messages} if hasattr(input_, "messages") else dict(input_)
 
     def _forward(self, input_tensors: Any, **options: Any) -> Any:
-        options = {"methods": options.pop("method", "pine"), **options, **input_tensors}
+        options.setdefault("method", self.engine.default_method)
+        options = {"methods": options.pop("method"), **options, **input_tensors}
         method = get_method(options.pop("methods"))
         return {"answer": self.engine.run(**options, methods=method).answers[method.name].text}
 

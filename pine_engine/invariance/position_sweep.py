@@ -8,7 +8,6 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
 from pine_engine.engine.likelihood import Score, score_methods
 from pine_engine.errors import InputError
-from pine_engine.methods.table import get_methods
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.orders import moved_order
 from pine_engine.prompts.prompt import Prompt
@@ -58,7 +57,7 @@ def sweep_document(
         InputError: For an unknown method or document, an answer without tokens, or a prompt that exceeds the
             context length.
     """
-    selected = get_methods(methods)
+    selected = engine.select_methods(methods)
     layout = engine.tokenize(prompt)
     if not 0 <= document < layout.num_documents:
         expected = f"0 to {layout.num_documents - 1}"

@@ -100,6 +100,9 @@ RecomputedKind = Literal["nothing", "first", "deviating"]
 - `deviating`: those whose values in an early layer differ most from those of the documents alone.
 """
 
+Requirement = Literal["placement", "passes"]
+"""Need of a method: attention that places documents, or the model's own forward passes."""
+
 Role = Literal["method", "other", "variant", "control"]
 """Method of the PINE paper, which `reproduce-paper` evaluates; other method; variant; or control."""
 
@@ -213,6 +216,14 @@ class Method:
         return self.merge is not None and not self.rope_bases
 
     @property
+    def requires(self) -> Requirement:
+        """Need of the method: forward passes of the model suffice if each of them is vanilla's."""
+        is_vanilla = self.mask == "causal" and self.positions == "input" and not self.rope_bases
+        is_vanilla &= self.key_weighting == "nothing" and self.question == "once" and not self.is_rotated
+        scores_by_logits = self.score in (None, "content", "likelihood")
+        return "passes" if (is_vanilla or self.splits_documents) and scores_by_logits else "placement"
+
+    @property
     def is_rotated(self) -> bool:
         """True if PINE rotates to positions, or by a base, other than those of the model."""
         return self.position_scale != "one" or self.rope_base != 1
@@ -259,6 +270,23 @@ _TABLE = tomllib.loads(Path(__file__).with_name("methods.toml").read_text(encodi
 METHODS: dict[str, Method] = Registry("method", (Method(**entry) for entry in _TABLE))
 """Methods by name, from methods.toml."""
 
+
+def default_methods(requirement: Requirement) -> tuple[Method, ...]:
+    """Return the methods that are compared by default where this requirement is met.
+
+    Where only passes fit, the default methods have no order-invariant one, and the first that fits is added.
+
+    Args:
+        requirement: Largest need that the model meets.
+    """
+    fits_all = requirement == "placement"
+    fitting = [method for method in METHODS.values() if fits_all or method.requires == requirement]
+    found = [method for method in fitting if method.is_default]
+    if not any(method.is_order_invariant for method in found):
+        found.append(next(method for method in fitting if method.is_order_invariant))
+    return tuple(found)
+
+
 TUTORIAL_METHODS = tuple(method for method in METHODS.values() if method.in_tutorial)
 
 ALL = "all"  # name that selects every method
@@ -274,7 +302,7 @@ def get_methods(methods: str | Method | Iterable[str | Method] | None = None) ->
         InputError: A name is unknown or occurs twice, or there is none.
     """
     if methods is None:
-        return tuple(method for method in METHODS.values() if method.is_default)
+        return default_methods("placement")
     known = ", ".join(METHODS)
     methods = tuple(methods) if isinstance(methods, Mapping) else methods  # METHODS itself
     items = as_tuple_of(methods, (str, Method), "method", f"choose from: {known}", least=0)

@@ -9,7 +9,14 @@ from pine_engine.models.dtypes import BYTES, Dtype, stored_dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, INSTALL_ADVICE, find_embedded_gguf
 from pine_engine.models.hub import look_up
 from pine_engine.models.load import NO_CONTEXT, ModelSource, resolve, resolve_folder
-from pine_engine.models.support import ADVICE, context_limit, model_errors, refusal, shared_value
+from pine_engine.models.support import (
+    ADVICE,
+    context_limit,
+    model_errors,
+    placement_problem,
+    refusal,
+    shared_value,
+)
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -40,6 +47,7 @@ class LoadableModel:
     state_values: int | None = None  # numbers in the keys and values of one token
     missing_bytes: int = 0  # to download before loading
     stored: Dtype = "float32"  # dtype of the weights in the checkpoint, 4bit for each GGUF file
+    placement_problem: str = ""  # why methods that place documents do not fit, see Engine.placement_problem
 
     def memory_bytes(self, dtype: Dtype) -> int:
         """Estimate the memory of the weights and of a run of RUN_TOKENS tokens under RUN_METHODS methods."""
@@ -168,10 +176,13 @@ def _with_config(model: LoadableModel, where: Path | str, **source: Any) -> Load
                 check_quantization(config)
     except ModelError as error:
         return replace(model, reason=str(error))
-    reason = refusal(config) or (NO_CONTEXT if model.context is None else "")
+    reason, problem = refusal(config) or "", ""
+    if not reason:
+        problem = placement_problem(config) or ""
+        reason = NO_CONTEXT if model.context is None and not problem else ""
     if model.family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         reason = f"{model.family} models do not write text one token after another; {ADVICE}"
-    return replace(model, reason=reason)
+    return replace(model, reason=reason, placement_problem=problem)
 
 
 def state_values(config: "PretrainedConfig") -> int | None:

@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import sys
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -15,7 +16,7 @@ from pine_engine.models import embedded
 from pine_engine.models.dtypes import Dtype, known_dtype, resolve_dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.models.hub import bring, find_on_hub
-from pine_engine.models.support import context_limit, model_errors
+from pine_engine.models.support import context_limit, model_errors, placement_problem
 
 if TYPE_CHECKING:
     import torch
@@ -211,8 +212,13 @@ def check_device(device: str) -> None:
 
 
 def max_context_length(model: "PreTrainedModel") -> int:
-    """Return the context length of a model in tokens. Raises ModelError if its config does not state it."""
+    """Return the context length of a model in tokens.
+
+    A recurrent model, whose config states none, has no limit. Raises ModelError for others without one.
+    """
     limit = context_limit(model.config)
+    if limit is None and placement_problem(model.config):
+        return sys.maxsize
     if limit is None:
         raise ModelError(f"this {model.config.model_type} model cannot be used: {NO_CONTEXT}", field="config")
     return limit[0]

@@ -1,4 +1,4 @@
-"""Reasons why a model cannot be used: errors of other libraries, and checks of its config.
+"""Reasons why a model, or methods that place documents, cannot be used: errors, and checks of its config.
 
 The checks need no weights; attention/model_validation.py checks properties that a config does not state.
 """
@@ -23,10 +23,18 @@ UNSUPPORTED: dict[str, str] = {kind: entry["text"] for entry in _REASONS for kin
 KINDS_OF_ATTENTION = frozenset(("full_attention", "sliding_attention", "chunked_attention"))
 """Layer types in which a query attends to all keys, or to all within a window."""
 
+PROBE_TOKENS = 35  # of the prompt by which a model is validated
+
 EXTENDING_ROPE_TYPES = frozenset(("linear", "longrope", "yarn"))
 """Rope types whose factor multiplies the context of the training."""
 
 CHANGING_ROPE_TYPE = "longrope"  # rope type with two sets of frequencies, the second for long prompts
+
+PLACEMENT = "placement"
+"""Need of a method that computes attention itself, and field of a ModelError for a model without that."""
+
+CONTEXT_NAMES = ("max_position_embeddings", "max_seq_len", "context_length")
+"""Names of the context length in configs; the second is that of MPT, the third that of RWKV."""
 
 ADVICE = "use a plain RoPE model such as Llama, Qwen2 or Mistral"
 
@@ -87,7 +95,9 @@ def quantization_of(config: "PretrainedConfig") -> dict[str, Any]:
 
 
 def refusal(config: "PretrainedConfig") -> str | None:
-    """Return why PINE cannot run a model, and what to use; None if the config allows it."""
+    """Return why a model cannot run, and what to use; None if the config allows it."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
     quantization = quantization_of(config)
     if quantization.get("load_in_8bit"):
         eight_bits = "its bitsandbytes quantization to 8 bits depends on the other tokens of the batch"
@@ -98,7 +108,20 @@ def refusal(config: "PretrainedConfig") -> str | None:
         text_config = config.get_text_config()
     except ValueError:  # raised by transformers
         return f"it has several text models, and PINE needs one; {ADVICE}"
-    reason = _unsupported(text_config)
+    is_masked = text_config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    is_encoder = is_masked and getattr(text_config, "is_decoder", False) is False
+    is_encoder |= shared_value(text_config, "attn_type") == "bi"  # XLNet
+    reason = None
+    if text_config.is_encoder_decoder:
+        reason = "it is an encoder-decoder model, and PINE places documents in the one stream of a decoder"
+    elif is_encoder:
+        reason = "its tokens attend to later ones, and PINE needs a decoder"
+    return reason and f"{reason}; {ADVICE}"
+
+
+def placement_problem(config: "PretrainedConfig") -> str | None:
+    """Return why methods that place documents do not fit a model, and what to use; None if they may."""
+    reason = _unsupported(config.get_text_config())
     return reason and f"{reason}; {ADVICE}"
 
 
@@ -114,8 +137,6 @@ def _unsupported(config: "PretrainedConfig") -> str | None:
     kind: str = config.model_type
     layer_types = set(shared_value(config, "layer_types") or ())
     ropes = _rope_parameters(config)
-    if config.is_encoder_decoder:
-        return "it is an encoder-decoder model, and PINE places documents in the one stream of a decoder"
     if kind in UNSUPPORTED:
         return UNSUPPORTED[kind]
     if shared_value(config, "alibi"):
@@ -128,6 +149,9 @@ def _unsupported(config: "PretrainedConfig") -> str | None:
         return f"it has layers of type {sparse[0]!r}, and PINE needs attention to all keys or to a window"
     if not ropes and not hasattr(config, "rotary_dim"):  # which GPT-J has
         return "its positions are learned or fixed vectors added to the tokens, and PINE needs rotary ones"
+    window = sliding_window(config)
+    if window and window < PROBE_TOKENS:
+        return f"its sliding window is {window} tokens, which would cut even a short prompt"
     if any(parameters.get("rope_type") == "dynamic" for parameters in ropes):
         return "its rope type 'dynamic' (dynamic RoPE) changes the frequencies with every length"
     return None
@@ -157,14 +181,19 @@ def lengths_of_change(config: "PretrainedConfig") -> list[int]:
 def context_limit(config: "PretrainedConfig") -> tuple[int, str] | None:
     """Return the maximum length of prompt and answer in tokens, and its reason in words; None if not stated.
 
-    PINE has no window and no scale that grows with the position, and equals the model up to this length.
+    PINE has no window and no scale that grows with the position, and equals the model up to this length. A
+    model that runs as it is has both.
     """
+    runs_as_it_is = placement_problem(config) is not None
     config = config.get_text_config()
-    length = getattr(config, "max_position_embeddings", None)
-    if not isinstance(length, int) or length < 1:
+    lengths = (getattr(config, name, None) for name in CONTEXT_NAMES)
+    length = next((one for one in lengths if isinstance(one, int) and one > 0), None)
+    if length is None:
         return None
     length = _extended_context(config) or length
     limits = [(length, f"the context of the model is {length} tokens")]
+    if runs_as_it_is:
+        return limits[0]
     if window := sliding_window(config):
         words = f"the model's sliding window is {window} tokens, and no document may fall out of it"
         limits.append((window, words))

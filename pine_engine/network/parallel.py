@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from transformers.distributed.tensor_parallel import apply_tensor_parallelism, get_kv_heads_per_rank
 
 from pine_engine.errors import ModelError
+from pine_engine.models.support import shared_value
 
 
 def num_processes(model: PreTrainedModel) -> int:
@@ -30,9 +31,9 @@ def gather_heads(values: Tensor, processes: int) -> tuple[Tensor, slice]:
 
 
 def num_local_heads(model: PreTrainedModel) -> int:
-    """Return the number of query heads per layer in this process."""
+    """Return the number of query heads per layer in this process; 0 if layers have no or other numbers."""
     config = model.config.get_text_config()
-    num_heads: int = config.num_attention_heads
+    num_heads: int = shared_value(config, "num_attention_heads") or 0
     if not model.is_distributed_loading_by_transformers:
         return num_heads
     split = model.config.distributed_config

@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillDone, TokenGenerated
 from pine_engine.errors import Cancelled, InputError, PineError
-from pine_engine.methods.table import METHODS, get_method
+from pine_engine.methods.table import get_method
 from pine_engine.models.resources import free_memory
 from pine_engine.scheduling.queue import Client, FairQueue
 from pine_engine.scheduling.runs import End, Runs
@@ -78,7 +78,7 @@ class ServerSettings:
     """Settings of the server.
 
     Attributes:
-        method: Method of requests that name none.
+        method: Method of requests that name none. Default: Engine.default_method.
         max_new_tokens: Limit of tokens per answer, and its default.
         max_seconds: Limit of seconds per answer, without the time in the queue; None for no limit.
         queue_size: Requests that wait for the model.
@@ -89,7 +89,7 @@ class ServerSettings:
         allowed_hosts: Accepted Host headers; * for any.
     """
 
-    method: str = "pine"
+    method: str | None = None
     max_new_tokens: int = 512
     max_seconds: float | None = None
     queue_size: int = 32
@@ -113,7 +113,9 @@ class Server:
         )
         self.runs = Runs(queue, max_seconds=settings.max_seconds, shares_equal_runs=False)
         self.tokens: Counter[str] = Counter()
-        self._method = get_method(settings.method).name
+        method = engine.default_method if settings.method is None else get_method(settings.method)
+        engine.check_method(method)
+        self._method = method.name
         self._keys = [_digest(key) for key in settings.api_keys]
         self._began = time.monotonic()
 
@@ -216,6 +218,7 @@ class Server:
         if method and not num_documents:
             raise InputError(f"method {method} needs documents; {HOW_TO_GIVE_DOCUMENTS}", field="documents")
         name = get_method(method or self._method).name if num_documents else PLAIN_METHOD
+        self.engine.check_method(get_method(name))
         limit = self.settings.max_new_tokens
         requested = body.max_completion_tokens if isinstance(body, ChatBody) else None
         requested = requested or body.max_tokens
@@ -242,13 +245,14 @@ class Server:
         if model in self._model_names():
             return model.removeprefix(f"{name}:")
         message = (
-            f"unknown model {model!r:.60}; this server has {name}, also as {name}:METHOD, such as {name}:pine"
+            f"unknown model {model!r:.60}; this server has {name}, also as {name}:METHOD, such as "
+            f"{name}:{self._method}"
         )
         raise ApiError(404, message, code="model_not_found", field="model")
 
     def _model_names(self) -> list[str]:
         name = self.engine.model_name
-        return [name, *(f"{name}:{method}" for method in METHODS)]
+        return [name, *(f"{name}:{method.name}" for method in self.engine.methods)]
 
     async def _events(
         self, request: Request, body: ChatBody | CompletionBody, text: ResponseText

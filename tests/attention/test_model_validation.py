@@ -12,6 +12,7 @@ from transformers import PreTrainedModel, T5Config, T5ForConditionalGeneration
 from pine_engine import Engine, InputError, ModelError
 from pine_engine.attention import model_validation
 from pine_engine.attention.model_validation import validate_model
+from pine_engine.models import support
 from pine_engine.models.support import context_limit
 from pine_engine.network.rope import Rope
 from tests.support.families import LATENT_EXPERTS, LAYOUT, longrope, make, rope
@@ -185,7 +186,7 @@ def test_kernel_of_packed_weights_is_refused() -> None:
 
 def test_attention_that_deviates_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sliding window that the configuration does not show is an example of what only the logits show."""
-    monkeypatch.setattr(model_validation, "sliding_window", lambda _: None)
+    monkeypatch.setattr(support, "sliding_window", lambda _: None)
     with pytest.raises(ModelError, match=r"\(vanilla\) deviates"):
         validate_model(make("mistral", sliding_window=8), {})
 

@@ -155,7 +155,7 @@ def change_config(**change: Any) -> Callable[[Path], object]:
     [
         (write_config(model_type="no_such_type"), "config"),
         (write_config(model_type="long name " * 100), "config"),
-        (write_config(model_type="bloom"), "architecture"),
+        (write_config(model_type="bert"), "architecture"),
         (change_config(max_position_embeddings=0), "config"),
         (lose_a_weight, "model.layers.1.mlp.up_proj.weight"),
         (lambda folder: os.truncate(folder / "model.safetensors", 30_000), "weights"),
@@ -532,7 +532,7 @@ def test_list_has_main_branch_of_cached_models_by_name(tiny: Path, cache: Path, 
 @pytest.mark.parametrize(
     ("config", "keyword"),
     [
-        ('{"model_type": "gpt2"}', "learned or fixed"),
+        ('{"model_type": "bert"}', "attend to later ones"),
         ('{"model_type": "vit"}', "vit models"),
         ('{"model_type": "llama"}', ".safetensors"),
         ('{"model_type": "llama", "max_position_embeddings": 0}', "max_position_embeddings"),

@@ -75,6 +75,7 @@ def facts_html(sources: Sources, choice: Choice) -> str:
         needs=[(dtype, in_words(size), here or size <= free) for dtype, size in sizes.items()],
         free=f"{in_words(free)} on {sources.device}",
         reason=model.reason.rstrip("."),
+        limits=model.placement_problem.rstrip("."),
     )
 
 
