@@ -8,8 +8,16 @@ import typer
 
 import pine_engine as pine
 from pine_engine.cli import output
-from pine_engine.cli.options import Limit, Methods, ModelOptions, method_names, split_names
+from pine_engine.cli.options import (
+    Limit,
+    Methods,
+    ModelOptions,
+    TemplateKwargs,
+    method_names,
+    split_names,
+)
 from pine_engine.cli.output import CommandResult
+from pine_engine.prompts.messages import parse_kwargs
 from pine_engine.prompts.orders import MAX_ORDERS
 from pine_engine.prompts.request import read_request, read_requests
 
@@ -19,6 +27,7 @@ def compare(
     methods: Methods = None,
     max_new_tokens: int = 64,
     limit: Limit = None,
+    chat_template_kwargs: TemplateKwargs = None,
     model: ModelOptions = ModelOptions(),
 ) -> CommandResult:
     """Answer questions over documents with every method.
@@ -29,13 +38,15 @@ def compare(
         methods: Names of methods.
         max_new_tokens: Maximum length of an answer, in tokens.
         limit: Maximum number of lines. Default: all.
+        chat_template_kwargs: Arguments of the chat template, as JSON.
         model: Model that answers.
     """
     selected = method_names(methods)
+    kwargs = parse_kwargs(chat_template_kwargs)
     requests = read_requests(file, limit)
     engine = model.load(needs_tokenizer=True)
     names = [method.name for method in engine.select_methods(selected)]
-    layouts = [(name, request.tokenize(engine)) for name, request in requests]
+    layouts = [(name, request.with_kwargs(kwargs).tokenize(engine)) for name, request in requests]
     for _, layout in layouts:
         engine.check_length(layout, max_new_tokens)
     results: list[dict[str, Any]] = []
@@ -66,6 +77,7 @@ def debias(
     samples: int = 10,
     seed: int = 0,
     max_orders: int = MAX_ORDERS,
+    chat_template_kwargs: TemplateKwargs = None,
     model: ModelOptions = ModelOptions(),
 ) -> CommandResult:
     """Answer questions with a wrapper around one method: permutation, PriDe, calibration or routing.
@@ -80,9 +92,11 @@ def debias(
         samples: Number of orders of permutation_sampled.
         seed: Seed of the sampled orders, and of the questions from which pride estimates its prior.
         max_orders: Maximum number of orders of permutation_full.
+        chat_template_kwargs: Arguments of the chat template, as JSON.
         model: Model that answers.
     """
-    requests = [read_request(file, pine.LabeledRequest) for file in files]
+    kwargs = parse_kwargs(chat_template_kwargs)
+    requests = [read_request(file, pine.LabeledRequest).with_kwargs(kwargs) for file in files]
     if labels is not None:
         update = {"labels": split_names(labels)}
         requests = [request.model_copy(update=update) for request in requests]

@@ -14,7 +14,12 @@ import typer
 import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.cli.methods import file_sha256
-from pine_engine.cli.options import Limit, ModelOptions, split_names
+from pine_engine.cli.options import (
+    Limit,
+    ModelOptions,
+    TemplateKwargs,
+    split_names,
+)
 from pine_engine.cli.output import CommandResult
 from pine_engine.engine.events import Event
 from pine_engine.errors import Cancelled, InputError, WriteError
@@ -29,6 +34,7 @@ from pine_engine.evaluation.report.task_tables import main_results
 from pine_engine.evaluation.task_estimates import nested
 from pine_engine.methods.table import ALL, default_methods
 from pine_engine.models.load import resolve
+from pine_engine.prompts.messages import parse_kwargs
 from pine_engine.prompts.request import STDIN
 from pine_engine.scheduling.worker import RunControl, raise_if_cancelled
 
@@ -49,6 +55,7 @@ def evaluate(
     metrics: str = ",".join(METRICS),
     max_new_tokens: Limit = None,
     recompute: bool = False,
+    chat_template_kwargs: TemplateKwargs = None,
     shard: str | None = None,
     model: ModelOptions = ModelOptions(),
 ) -> CommandResult:
@@ -68,6 +75,7 @@ def evaluate(
             of the choices. Or both, separated by a comma.
         max_new_tokens: Maximum length of an answer, in tokens. Default: that of the task.
         recompute: Also compute records that cannot depend on the document order.
+        chat_template_kwargs: Arguments of the chat template, as JSON.
         shard: Part of the examples, i/n, such as 0/4: every n-th example, beginning with example i. Default:
             that of this process under accelerate launch or torchrun, otherwise all examples.
         model: Model to evaluate.
@@ -94,6 +102,7 @@ def evaluate(
             logprobs="logprob" in metric_names,
             max_new_tokens=max_new_tokens,
             recompute=recompute,
+            chat_template_kwargs=parse_kwargs(chat_template_kwargs),
             sample=sample_seed,
         )
         model = dataclasses.replace(model, device=shards.device_of_shard(model.device, part))
@@ -113,6 +122,7 @@ def evaluate(
         output.stderr.quiet = not shards.is_main_process()
         if names is None:
             settings = _with_methods_of_run(output_dir, settings)
+        settings = stored.resume_date(output_dir, settings)
         if finished := _finished(output_dir, settings, model, data):
             records, missing = _planned(output_dir, reported, settings)
             if not missing:
@@ -141,7 +151,7 @@ def evaluate(
                             advance(text, 0)
 
                     control = RunControl(keep, stopped)
-                    run = partial(run_evaluation, engine, share, settings, found=found, dataset=examples)
+                    run = partial(run_evaluation, engine, share, info, found=found, dataset=examples)
                     run_shared(lambda _: run(control))
                 is_waiting = part.is_launched and part.index == 0
                 while is_waiting and not stopped.is_set() and _planned(output_dir, examples, settings)[1]:
@@ -193,6 +203,7 @@ def _open(
         elif [name.lower() for name in names] != [ALL]:
             for method in settings.measured:
                 engine.check_method(method.base)
+        settings = stored.resume_date(output_dir, settings)
         info = stored.run_info(settings, engine, data=data.name, data_sha256=file_sha256(data))
         return engine, settings, stored.open_run(output_dir, info)
 

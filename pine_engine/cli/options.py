@@ -24,6 +24,10 @@ Methods = Annotated[
         "reorder_content for a model whose attention cannot be replaced."
     ),
 ]
+TemplateKwargs = Annotated[
+    str | None,
+    typer.Option(help='Arguments of the chat template as JSON, such as {"enable_thinking": false}.'),
+]
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 

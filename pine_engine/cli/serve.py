@@ -7,9 +7,18 @@ from typing import Annotated
 import typer
 
 from pine_engine.cli import output
-from pine_engine.cli.options import Limit, Methods, ModelOptions, Positive, method_names, split_names
+from pine_engine.cli.options import (
+    Limit,
+    Methods,
+    ModelOptions,
+    Positive,
+    TemplateKwargs,
+    method_names,
+    split_names,
+)
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError, import_extra
+from pine_engine.prompts.messages import parse_kwargs
 from pine_engine.prompts.request import read_text
 
 
@@ -24,6 +33,7 @@ def serve(
     max_runs_per_client: Positive = 16,
     api_keys: Annotated[str | None, typer.Option(envvar="PINE_API_KEYS", show_envvar=True)] = None,
     chat_template: Path | None = None,
+    chat_template_kwargs: TemplateKwargs = None,
     model: ModelOptions = ModelOptions(),
 ) -> CommandResult:
     """Serve a model with the interface of the OpenAI API, extended by documents and method.
@@ -42,6 +52,7 @@ def serve(
             half of queue_size.
         api_keys: Accepted API keys, separated by commas. Default: no authentication.
         chat_template: File with a chat template (Jinja) in place of that of the model.
+        chat_template_kwargs: Arguments of the chat template, as JSON, unless a request has others.
         model: Model that answers.
     """
     names: Sequence[str | None] = method_names(method) or [None]
@@ -65,6 +76,7 @@ def serve(
         queue_size=queue_size,
         max_active_runs=max_active_runs,
         max_runs_per_client=max_runs_per_client,
+        chat_template_kwargs=parse_kwargs(chat_template_kwargs),
         api_keys=keys,
         allowed_hosts=LOCAL_NAMES if is_local and not keys else ("*",),
     )
@@ -87,6 +99,7 @@ def lm_eval(
     limit: Limit = None,
     num_fewshot: Annotated[int | None, typer.Option(min=0)] = None,
     apply_chat_template: bool = False,
+    chat_template_kwargs: TemplateKwargs = None,
     model: ModelOptions = ModelOptions(),
 ) -> CommandResult:
     """Evaluate tasks of lm-evaluation-harness: mean and spread of each metric over document orders.
@@ -100,9 +113,14 @@ def lm_eval(
         limit: Maximum number of examples per task. Default: all.
         num_fewshot: Number of examples in the context. Default: that of the task.
         apply_chat_template: Use the chat template of the model.
+        chat_template_kwargs: Arguments of the chat template, as JSON. Needs apply_chat_template.
         model: Model to evaluate.
     """
     selected = method_names(methods)
+    kwargs = parse_kwargs(chat_template_kwargs)
+    if kwargs and not apply_chat_template:
+        message = "chat_template_kwargs have no effect: contexts are plain text. Add --apply-chat-template."
+        raise InputError(message, field="chat_template_kwargs")
     import_extra("lm_eval", "lm-eval")
     from lm_eval.tasks import TaskManager
 
@@ -126,6 +144,7 @@ def lm_eval(
                 num_orders=num_orders,
                 seed=seed,
                 progress=advance,
+                chat_template_kwargs=kwargs,
                 task_manager=manager,
                 limit=limit,
                 num_fewshot=num_fewshot,

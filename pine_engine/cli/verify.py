@@ -12,11 +12,20 @@ import typer
 
 import pine_engine as pine
 from pine_engine.cli import output
-from pine_engine.cli.options import Limit, Methods, ModelOptions, Positive, method_names, parse_numbers
+from pine_engine.cli.options import (
+    Limit,
+    Methods,
+    ModelOptions,
+    Positive,
+    TemplateKwargs,
+    method_names,
+    parse_numbers,
+)
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
 from pine_engine.invariance.certificate import read_certificate
 from pine_engine.methods.table import METHODS
+from pine_engine.prompts.messages import parse_kwargs
 
 if TYPE_CHECKING:
     from pine_engine.invariance.reproduction import Reproduction
@@ -36,6 +45,7 @@ def verify(
     methods: Methods = None,
     max_new_tokens: Positive = 16,
     seed: int = 0,
+    chat_template_kwargs: TemplateKwargs = None,
     model: ModelOptions = ModelOptions(),
 ) -> CommandResult:
     """Compare all logits across document orders; exit 1 if an order-invariant method changes.
@@ -49,6 +59,7 @@ def verify(
         methods: Names of methods.
         max_new_tokens: Number of tokens generated in each order.
         seed: Seed of the orders.
+        chat_template_kwargs: Arguments of the chat template, as JSON.
         model: Model to test.
     """
     if self_test == (data is not None):
@@ -59,13 +70,14 @@ def verify(
         thread_counts = None if threads is None else parse_numbers(threads, "--threads")
         return _self_test(model, thread_counts, num_orders or SELF_TEST_ORDERS, seed)
     selected = method_names(methods)
+    kwargs = parse_kwargs(chat_template_kwargs)
 
     from pine_engine.evaluation.examples import read_examples  # imports numpy
 
     examples = read_examples(data, limit)
     engine = model.load(needs_tokenizer=True)
     names = [method.name for method in engine.select_methods(selected)]
-    layouts = [example.comparison().tokenize(engine) for example in examples]
+    layouts = [example.comparison().with_kwargs(kwargs).tokenize(engine) for example in examples]
     for layout in layouts:
         engine.check_length(layout, max_new_tokens)
     orders = [pine.sample_orders(layout.num_documents, num_orders or DATA_ORDERS, seed) for layout in layouts]

@@ -1,10 +1,10 @@
 """The engine: one loaded model that answers prompts under several methods."""
 
 import os
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Never, Unpack
+from typing import Any, Never, Unpack
 
 import torch
 
@@ -94,6 +94,7 @@ class Engine(PreparedModel):
         instruction: str = "",
         system: str = "",
         messages: Sequence[MessageLike] | None = (),
+        chat_template_kwargs: Mapping[str, Any] | None = None,
         methods: MethodsLike = None,
         max_new_tokens: int = MAX_NEW_TOKENS,
         trace: bool | TraceConfig = False,
@@ -116,6 +117,7 @@ class Engine(PreparedModel):
             system: System message.
             messages: Chat in place of question and system: {"role": ..., "content": ...} as in the OpenAI
                 API. The last user message is the question; earlier turns are part of the prefix.
+            chat_template_kwargs: Arguments of the chat template, such as {"enable_thinking": False}.
             methods: One or more names or entries of METHODS, or "all". Default: the default methods.
             max_new_tokens: Limit per answer. 0 computes the prefill only.
             trace: Record positions, importances, attention and alternatives; with a TraceConfig, also
@@ -140,6 +142,7 @@ class Engine(PreparedModel):
             instruction=instruction,
             system=system,
             messages=messages,
+            chat_template_kwargs=chat_template_kwargs,
             methods=methods,
             max_new_tokens=max_new_tokens,
             trace=trace,

@@ -1,6 +1,6 @@
 """One run: its arguments, the prefill of the prompt under every method, then all answers in one batch."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypedDict, Unpack
@@ -51,6 +51,7 @@ class RequestParts(TypedDict, total=False):
     instruction: str
     system: str
     messages: Sequence[MessageLike] | None
+    chat_template_kwargs: Mapping[str, Any] | None
 
 
 class RunOptions(RequestParts, total=False):
@@ -218,6 +219,7 @@ def tokenize_request(
     instruction: str = "",
     system: str = "",
     messages: Sequence[MessageLike] | None = (),
+    chat_template_kwargs: Mapping[str, Any] | None = None,
     **unknown: Any,
 ) -> TokenLayout:
     """Return the token ids of the prompt, or of the one that the task builds from its parts."""
@@ -226,7 +228,8 @@ def tokenize_request(
         if hasattr(GenerationConfig(), name):
             advice = "Answers are greedy; pass options of transformers to `generate` inside patch_generate."
         raise InputError(f"unknown option: got {name}. {advice}", field=name)
-    has_parts = documents is not None or any((question, instruction, system, messages)) or task != USUAL_TASK
+    texts = (question, instruction, system, messages, chat_template_kwargs)
+    has_parts = documents is not None or any(texts) or task != USUAL_TASK
     if prompt is not None and has_parts:
         message = "a prompt and parts of one were passed. Pass the prompt or its parts."
         raise InputError(message, field="prompt")
@@ -242,5 +245,6 @@ def tokenize_request(
         instruction=instruction,
         system=system,
         messages=messages,
+        chat_template_kwargs=chat_template_kwargs,
     )
     return model.tokenize(built)

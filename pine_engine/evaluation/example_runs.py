@@ -203,7 +203,7 @@ class ExamplePlan:
         """Return the prefill of a document order, or its content-free prefills."""
         key = order.input_order, is_content_free
         if key not in self._layouts:
-            request = order.request(self._example)
+            request = order.request(self._example).with_kwargs(self._settings.chat_template_kwargs)
             prompts = [request.prompt(self._engine)]
             if is_content_free:
                 prompts = content_free_prompts(self._engine, request)

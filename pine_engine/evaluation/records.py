@@ -3,6 +3,7 @@
 Settings are the options on which records depend; they are checked without a model. Record files only grow.
 """
 
+import json
 import os
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from pine_engine.errors import InputError, WriteError
 from pine_engine.evaluation.document_orders import AS_IS, DocumentOrder, check_orders, names_of
 from pine_engine.evaluation.examples import Example, check_some
 from pine_engine.invariance.platform_facts import Platform, platform_of
+from pine_engine.prompts.messages import CLOCK, KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.orders import num_orders
 from pine_engine.prompts.parse_errors import format_validation_errors
 from pine_engine.prompts.request import parse_json, read_text
@@ -42,6 +44,7 @@ class Settings(BaseModel):
     logprobs: bool = True  # log-probabilities of the first accepted answer and of the task's choices
     max_new_tokens: int | None = Field(None, ge=1)  # None for the limit of the task
     recompute: bool = False  # compute also what is the same in all orders
+    chat_template_kwargs: ChatTemplateKwargs = {}
 
     @property
     def measured(self) -> tuple[MeasuredMethod, ...]:
@@ -243,6 +246,7 @@ class RunInfo(Settings):
             "metrics": ",".join(name for name, is_measured in metrics.items() if is_measured),
             "max-new-tokens": self.max_new_tokens or "of the task",
             "recompute": "yes" if self.recompute else "no",
+            "chat-template-kwargs": json.dumps(self.chat_template_kwargs),
             "PINE Explorer": platform.pine_explorer,
             "torch": platform.torch,
             "transformers": platform.transformers,
@@ -250,9 +254,10 @@ class RunInfo(Settings):
 
 
 def run_info(settings: Settings, engine: "Engine", *, data: str, data_sha256: str) -> RunInfo:
-    """Return the settings of a run that begins now."""
+    """Return the settings of a run that begins now, with the date if the chat template prints it."""
+    kwargs = TASKS[settings.task].with_date(engine.tokenizer, settings.chat_template_kwargs)
     return RunInfo(
-        **settings.model_dump(),
+        **settings.model_dump() | {KWARGS: kwargs},
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         data=data,
         data_sha256=data_sha256,
@@ -342,6 +347,15 @@ def open_run(folder: Path, info: RunInfo) -> RunInfo:
             part.unlink()
         raise InputError(f"{folder} cannot be written: {error.strerror}; give another folder") from error
     return info
+
+
+def resume_date(folder: Path, settings: Settings) -> Settings:
+    """Return settings with the date that the prompts of the run in a folder have, if there is one."""
+    kwargs = settings.chat_template_kwargs
+    with suppress(InputError):
+        begun = read_run(folder).chat_template_kwargs
+        kwargs = {name: begun[name] for name in (CLOCK,) if name in begun} | kwargs
+    return settings.model_copy(update={KWARGS: kwargs})
 
 
 def read_run(folder: Path) -> RunInfo:

@@ -8,7 +8,7 @@ import json
 import math
 import random
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -23,7 +23,7 @@ from pine_engine.errors import InputError
 from pine_engine.methods.table import get_method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.marked import MARK, chat_prompt, tokenize_marked
-from pine_engine.prompts.messages import read_chat
+from pine_engine.prompts.messages import read_chat, read_kwargs
 from pine_engine.prompts.orders import ALL_ORDERS_UP_TO, sample_orders
 from pine_engine.prompts.prompt import Piece, Prompt
 
@@ -40,6 +40,7 @@ class PineLM(LM):  # type: ignore[misc]  # lm_eval has no types
         method: Name in METHODS. Default: Engine.default_method.
         order: 0 for the documents as in the context, n for the n-th of other orders, which are sampled.
         seed: Seed of the sampled orders.
+        chat_template_kwargs: Arguments of the chat template, such as {"enable_thinking": False}.
         dtype: See Engine.load.
         device: See Engine.load.
         batch_size: Ignored: requests are computed one at a time.
@@ -54,6 +55,7 @@ class PineLM(LM):  # type: ignore[misc]  # lm_eval has no types
         method: str | None = None,
         order: int = 0,
         seed: int = 0,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
         dtype: str = "auto",
         device: str | None = None,
         batch_size: object = None,
@@ -65,6 +67,7 @@ class PineLM(LM):  # type: ignore[misc]  # lm_eval has no types
         self.engine.check_method(selected)
         self.method = selected.name
         self.order, self.seed = order, seed
+        self.chat_template_kwargs = read_kwargs(chat_template_kwargs)
 
     @property
     def tokenizer_name(self) -> str:
@@ -160,7 +163,9 @@ class PineLM(LM):  # type: ignore[misc]  # lm_eval has no types
         *earlier, question = history
         unmarked = [{**turn, "content": MARK.sub("", turn["content"])} for turn in earlier]
         chat = read_chat([*unmarked, question])
-        prompt, num_documents = chat_prompt(self.engine.tokenizer, chat, ignores_earlier=True)
+        prompt, num_documents = chat_prompt(
+            self.engine.tokenizer, chat, ignores_earlier=True, chat_template_kwargs=self.chat_template_kwargs
+        )
         answer = (Piece(beginning),) if beginning else ()
         layout = self.engine.tokenize(Prompt(prompt.prefix, prompt.documents, prompt.suffix + answer))
         return layout, num_documents
@@ -186,6 +191,7 @@ def evaluate_orders(
     methods: Sequence[str],
     num_orders: int,
     seed: int = 0,
+    chat_template_kwargs: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] = lambda _: None,
     **options: Any,
 ) -> Iterator[dict[str, Any]]:
@@ -197,6 +203,7 @@ def evaluate_orders(
         methods: Names of methods.
         num_orders: Number of orders, the unchanged one first.
         seed: Seed of the sampled orders.
+        chat_template_kwargs: Arguments of the chat template.
         progress: Called after each order with a text.
         **options: Arguments of `lm_eval.simple_evaluate`, such as task_manager, limit and num_fewshot.
     """
@@ -205,7 +212,8 @@ def evaluate_orders(
     for method in methods:
         values: dict[tuple[str, str], list[float]] = {}
         for order in range(num_orders):
-            model = PineLM(engine=engine, method=method, order=order, seed=seed)
+            kwargs: dict[str, Any] = {"seed": seed, "chat_template_kwargs": chat_template_kwargs}
+            model = PineLM(engine=engine, method=method, order=order, **kwargs)
             results = lm_eval.simple_evaluate(model, tasks=list(tasks), bootstrap_iters=0, **options)[
                 "results"
             ]

@@ -186,7 +186,8 @@ def create_certificate(
 
     Args:
         engine: Engine that computed the answers.
-        request: Request of the shuffle test.
+        request: Request of the shuffle test. If the chat template prints the date, and the request has none,
+            it gets that of today.
         orders: Document orders of the request, the input order first.
         comparisons: Result of each order by method, from compare_orders.
         hashes: hash_logits() of the first order.
@@ -201,7 +202,7 @@ def create_certificate(
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         model_ref=engine.model_ref,
         platform=platform_of(engine),
-        request=request,
+        request=request.with_date(engine),
         orders=[list(order) for order in orders],
         seed=seed,
         max_new_tokens=max_new_tokens,

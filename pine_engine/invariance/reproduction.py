@@ -10,6 +10,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import OrderComparison, OrderResult, compare_orders
 from pine_engine.invariance.certificate import Certificate, MethodResult, create_certificate, hash_logits
 from pine_engine.invariance.platform_facts import ASPECTS
+from pine_engine.prompts.messages import CLOCK
 from pine_engine.prompts.orders import sample_orders
 
 Tolerance = dict[Literal["logit_diff", "logprob"], float]
@@ -181,6 +182,10 @@ def compare_certificates(
             problem, unchecked = None, "the certificate does not name it"
         checks.append(whole(f"the {ASPECTS[field]}", problem=problem, unchecked=unchecked))
     checks.append(whole("the orders", problem=_check_orders(certified)))
+    if day := found.request.chat_template_kwargs.get(CLOCK):
+        problem = f"prompt: the chat template prints the date: got {day}, expected that of {certified.made}"
+        is_same = CLOCK in certified.request.chat_template_kwargs or found.hashes == certified.hashes
+        checks.append(whole(f"the prompt with the date {day}", problem=None if is_same else problem))
     if elsewhere:
         checks.append(whole("where it was computed", unchecked="this is another platform"))
     if reason and here.revision is None:

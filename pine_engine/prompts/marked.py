@@ -1,6 +1,7 @@
 """Documents marked in a text, for programs that send one text: <document>...</document>."""
 
 import re
+from collections.abc import Mapping
 from itertools import cycle
 from typing import Any, NamedTuple
 
@@ -49,14 +50,25 @@ def split_documents(text: str, *, ignores_earlier: bool = False) -> MarkedText |
     return MarkedText(prefix, [*last, documents[-1]], gaps[-1])
 
 
-def chat_prompt(tokenizer: Any, chat: Chat, *, ignores_earlier: bool = False) -> tuple[Prompt, int]:
+def chat_prompt(
+    tokenizer: Any,
+    chat: Chat,
+    *,
+    ignores_earlier: bool = False,
+    chat_template_kwargs: Mapping[str, Any] | None = None,
+) -> tuple[Prompt, int]:
     """Return the prompt of a chat, and the number of documents marked in its question, 0 for a plain one.
 
     A plain question is one document, under which every method equals vanilla. Raises InputError.
     """
     marked = split_documents(chat.question, ignores_earlier=ignores_earlier)
-    parts = (marked or MarkedText("", [chat.question], ""))._asdict()
-    prompt = build_prompt(tokenizer, **parts, system=chat.system, turns=chat.turns)
+    prompt = build_prompt(
+        tokenizer,
+        **(marked or MarkedText("", [chat.question], ""))._asdict(),
+        system=chat.system,
+        turns=chat.turns,
+        chat_template_kwargs=chat_template_kwargs,
+    )
     return prompt, len(marked.documents) if marked else 0
 
 

@@ -6,6 +6,7 @@ other pieces are data, in which nothing is a control token.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -13,7 +14,13 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, Validation
 
 from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import MAX_SHOWN, as_str, as_tuple_of, describe, sequence
-from pine_engine.prompts.messages import Message, render_chat_template
+from pine_engine.prompts.messages import (
+    KWARGS,
+    ChatTemplateKwargs,
+    Message,
+    read_kwargs,
+    render_chat_template,
+)
 from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, unexpected
 from pine_engine.reprs import short_repr
 
@@ -202,38 +209,39 @@ def build_prompt(
     system: str = "",
     turns: Sequence[Message] = (),
     cue: str = CUE,
+    chat_template_kwargs: Mapping[str, Any] | None = None,
 ) -> Prompt:
     """Put the parts into the chat template of the model and cut it around the documents.
 
     `turns` are earlier messages. A template without a system role gets the system message at the beginning of
     the first user message. `cue` ends the prompt of a tokenizer (or an object that has one) without chat
-    template, which can have no earlier messages.
+    template, which can have no earlier messages. `chat_template_kwargs` are arguments of the chat template.
     """
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     if isinstance(tokenizer, str):
         message = f"the tokenizer is {describe(tokenizer)}; give the engine's own, engine.tokenizer"
         raise InputError(message, field="tokenizer")
-    before, after = _template_around(tokenizer, system, turns, prefix, cue)
+    kwargs = read_kwargs(chat_template_kwargs)
+    before, after = _template_around(tokenizer, system, turns, prefix, cue, kwargs)
     return Prompt(before, tuple((Piece(text),) for text in documents), (Piece(suffix), *after))
 
 
 def _template_around(
-    tokenizer: Any, system: str, turns: Sequence[Message], prefix: str, cue: str
+    tokenizer: Any, system: str, turns: Sequence[Message], prefix: str, cue: str, kwargs: ChatTemplateKwargs
 ) -> tuple[Segment, Segment]:
     """Return the pieces before the documents and after the suffix."""
     if not getattr(tokenizer, "chat_template", None):
-        if turns:
-            advice = "set engine.tokenizer.chat_template, or give a question without earlier messages"
-            raise InputError(
-                f"this prompt has no chat template for earlier messages; {advice}", field="messages"
-            )
+        for value, field, what in ((turns, "messages", "earlier messages"), (kwargs, KWARGS, KWARGS)):
+            if value:
+                advice = f"set engine.tokenizer.chat_template, or give a question without {what}"
+                raise InputError(f"this prompt has no chat template for {what}; {advice}", field=field)
         opening = f"{system}\n\n" if system else ""
         return _pieces(Piece(opening + prefix)), _pieces(Piece(cue))
     messages = [*turns, Message("user", prefix)]
     if system:
         with_system = [Message("system", system), *messages]
         try:
-            rendered = _render_slots(tokenizer, with_system)
+            rendered = _render_slots(tokenizer, with_system, kwargs)
         except ModelError:
             rendered = ""
         if chr(_FIRST_SLOT) in rendered:
@@ -241,15 +249,35 @@ def _template_around(
         # Templates such as Gemma's refuse the system role, others leave it out.
         first = next(index for index, message in enumerate(messages) if message.role == "user")
         messages[first] = Message("user", f"{system}\n\n{messages[first].content}")
-    return _cut(_render_slots(tokenizer, messages), messages)
+    return _cut(_render_slots(tokenizer, messages, kwargs), messages)
 
 
-def _render_slots(tokenizer: Any, messages: Sequence[Message]) -> str:
-    """Return the chat template with one private-use character in place of the text of each message."""
-    roles = [message.role for message in messages]
-    return render_chat_template(
-        tokenizer, [{"role": role, "content": chr(_FIRST_SLOT + index)} for index, role in enumerate(roles)]
-    )
+def _render_slots(tokenizer: Any, messages: Sequence[Message], kwargs: ChatTemplateKwargs) -> str:
+    """Return the chat template with one private-use character in place of the text of each message.
+
+    A template that fails with texts or leaves one out gets lists of parts, as those of models with images.
+    """
+    slots = [chr(_FIRST_SLOT + index) for index in range(len(messages))]
+
+    def render(contents: Sequence[Any]) -> str:
+        pairs = zip(messages, contents, strict=True)
+        chat = [{"role": message.role, "content": content} for message, content in pairs]
+        return render_chat_template(tokenizer, chat, kwargs)
+
+    rendered, error = "", None
+    try:
+        rendered = render(slots)
+        if all(slot in rendered for slot in slots):
+            return rendered
+    except ModelError as raised:
+        error = raised
+    with suppress(ModelError):
+        in_parts = render([[{"type": "text", "text": slot}] for slot in slots])
+        if all(slot in in_parts for slot in slots):
+            return in_parts
+    if error:
+        raise error
+    return rendered
 
 
 def _cut(rendered: str, messages: Sequence[Message]) -> tuple[Segment, Segment]:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import PydanticSerializationError
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.messages import MessagesInput, read_chat
+from pine_engine.prompts.messages import KWARGS, ChatTemplateKwargs, MessagesInput, read_chat
 from pine_engine.prompts.parse_errors import (
     Problem,
     ValidationErrors,
@@ -74,12 +74,14 @@ class Request(_WithDocuments):
     """A question with documents, and optionally an instruction, a system message and a task.
 
     `messages` of a chat may replace question and system message, which are then those of the chat.
+    `chat_template_kwargs` are arguments of the chat template.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     instruction: str = ""
     messages: MessagesInput = Field(default=[], exclude_if=lambda messages: not messages)
+    chat_template_kwargs: ChatTemplateKwargs = Field(default={}, exclude_if=lambda kwargs: not kwargs)
 
     @model_validator(mode="after")
     def _take_question_of_chat(self) -> Self:
@@ -100,7 +102,7 @@ class Request(_WithDocuments):
         Raises:
             InputError: The task is unknown, or a part of the request is empty.
         """
-        names = ("question", "documents", "instruction", "system", "messages")
+        names = ("question", "documents", "instruction", "system", "messages", KWARGS)
         parts = {name: getattr(self, name) for name in names}
         return TASKS[self.task].prompt(engine.tokenizer, **parts)
 
@@ -115,6 +117,15 @@ class Request(_WithDocuments):
         """
         layout: TokenLayout = engine.tokenize(self.prompt(engine))
         return layout
+
+    def with_kwargs(self, kwargs: ChatTemplateKwargs) -> Self:
+        """Return the request with arguments of the chat template; its own have priority."""
+        return self.model_copy(update={KWARGS: kwargs | self.chat_template_kwargs})
+
+    def with_date(self, engine: Any) -> Self:
+        """Return the request with the date of today, if the chat template of the model prints the date."""
+        kwargs = TASKS[self.task].with_date(engine.tokenizer, self.chat_template_kwargs)
+        return self.model_copy(update={KWARGS: kwargs})
 
 
 class LabeledRequest(Request):

@@ -4,14 +4,14 @@ The scores follow docs/specification.md section 9. Text that fills a template is
 """
 
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pine_engine.input_validation import Registry, as_str
 from pine_engine.prompts import scoring
-from pine_engine.prompts.messages import MessageLike, read_chat
+from pine_engine.prompts.messages import ChatTemplateKwargs, MessageLike, read_chat, with_date
 from pine_engine.prompts.parse_errors import Problem, ValidationErrors
 from pine_engine.prompts.prompt import CUE, Document, DocumentLike, Prompt, as_documents, build_prompt
 
@@ -93,6 +93,7 @@ class Task:
         instruction: str = "",
         system: str = "",
         messages: Sequence[MessageLike] | None = (),
+        chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> Prompt:
         """Return the prompt, in the chat template of the model if the task uses it.
 
@@ -103,9 +104,11 @@ class Task:
             instruction: Instruction in place of the one of the task.
             system: System message.
             messages: Chat in place of question and system message; the last message is the question.
+            chat_template_kwargs: Arguments of the chat template, such as {"enable_thinking": False}.
 
         Raises:
-            InputError: There is no document or question, or one of them is empty.
+            InputError: There is no document or question, one of them is empty, or the chat template does not
+                have an argument.
         """
         documents = as_documents(documents)
         chat = read_chat(messages, question=question, system=system)
@@ -123,7 +126,12 @@ class Task:
             documents=[self._fill(index, document) for index, document in enumerate(documents)],
             suffix=self.suffix.format(question=question),
             cue="" if self.suffix.endswith((":", "\n")) else CUE,
+            chat_template_kwargs=chat_template_kwargs,
         )
+
+    def with_date(self, tokenizer: Any, kwargs: ChatTemplateKwargs) -> ChatTemplateKwargs:
+        """Return arguments of the chat template, with the date of today if prompts contain it."""
+        return with_date(tokenizer, kwargs) if self.uses_chat_template else kwargs
 
     def problems(self, question: str, documents: Sequence[Document]) -> Iterator[Problem]:
         """Yield the reasons why no prompt can be built."""

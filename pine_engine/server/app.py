@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from ipaddress import ip_network
@@ -30,6 +30,7 @@ from pine_engine.engine.events import PrefillDone, TokenGenerated
 from pine_engine.errors import Cancelled, InputError, PineError
 from pine_engine.methods.table import get_method
 from pine_engine.models.resources import free_memory
+from pine_engine.prompts.messages import ChatTemplateKwargs
 from pine_engine.scheduling.queue import Client, FairQueue
 from pine_engine.scheduling.runs import End, Runs
 from pine_engine.server.jobs import (
@@ -85,6 +86,7 @@ class ServerSettings:
         max_active_runs: Requests that are computed at the same time, if half of the free memory suffices.
         max_runs_per_client: Queued and active requests of one API key, or of one address without keys, at
             most half of `queue_size`.
+        chat_template_kwargs: Arguments of the chat template, unless a request has others.
         api_keys: Accepted keys. If empty, authentication is disabled.
         allowed_hosts: Accepted Host headers; * for any.
     """
@@ -95,6 +97,7 @@ class ServerSettings:
     queue_size: int = 32
     max_active_runs: int = 4
     max_runs_per_client: int = 16
+    chat_template_kwargs: ChatTemplateKwargs = field(default_factory=dict)
     api_keys: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = LOCAL_NAMES
 
@@ -207,6 +210,8 @@ class Server:
     def _parse(self, text: bytes, model: type[ChatBody] | type[CompletionBody]) -> ChatBody | CompletionBody:
         """Return the body of a request. Raises InputError."""
         body = parse_body(load_json(text), model)
+        if isinstance(body, ChatBody):
+            body.chat_template_kwargs = self.settings.chat_template_kwargs | body.chat_template_kwargs
         check_characters(self.engine, body)
         return body
 

@@ -39,7 +39,8 @@ def check_characters(engine: Engine, body: ChatBody | CompletionBody) -> None:
     """Raise ApiError for a prompt that is too long for the model, without tokenizing it."""
     texts = [text for document in body.documents for text in (document.title, document.text)]
     if isinstance(body, ChatBody):
-        texts += [body.instruction, *(message.content for message in body.messages)]
+        texts += [body.instruction, str(body.chat_template_kwargs)]
+        texts += [message.content for message in body.messages]
     else:
         texts.append(body.prompt)
     count, most = sum(map(len, texts)), MAX_CHARACTERS_PER_TOKEN * engine.max_context_length
@@ -59,15 +60,21 @@ def tokenize_body(engine: Engine, body: ChatBody | CompletionBody) -> tuple[Toke
 
 
 def _tokenize_chat(engine: Engine, body: ChatBody) -> tuple[TokenLayout, int]:
+    kwargs = body.chat_template_kwargs
     if body.documents:
         prompt = TASKS[body.task].prompt(
-            engine.tokenizer, documents=body.documents, instruction=body.instruction, messages=body.messages
+            engine.tokenizer,
+            documents=body.documents,
+            instruction=body.instruction,
+            messages=body.messages,
+            chat_template_kwargs=kwargs,
         )
         return engine.tokenize(prompt), len(body.documents)
     if body.instruction or body.task != USUAL_TASK:
         message = f"a task or an instruction was passed without documents; {HOW_TO_GIVE_DOCUMENTS}"
         raise InputError(message, field="documents")
-    prompt, num_documents = chat_prompt(engine.tokenizer, read_chat(body.messages))
+    chat = read_chat(body.messages)
+    prompt, num_documents = chat_prompt(engine.tokenizer, chat, chat_template_kwargs=kwargs)
     return engine.tokenize(prompt), num_documents
 
 

@@ -17,7 +17,7 @@ from pydantic import (
 
 from pine_engine.errors import InputError, PineError
 from pine_engine.input_validation import describe
-from pine_engine.prompts.messages import MessagesInput
+from pine_engine.prompts.messages import ChatTemplateKwargs, MessagesInput
 from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, unexpected
 from pine_engine.prompts.prompt import DocumentInput
 from pine_engine.prompts.request import MAX_DOCUMENTS
@@ -110,13 +110,17 @@ class Body(BaseModel):
 
 
 class ChatBody(Body):
-    """Body of /v1/chat/completions. `task` and `instruction` are extensions of the OpenAI API."""
+    """Body of /v1/chat/completions.
+
+    `task` and `instruction` are extensions of the OpenAI API, and `chat_template_kwargs` as in vLLM.
+    """
 
     prompt_field = "messages"
 
     messages: Annotated[MessagesInput, Field(min_length=1)]
     task: str = USUAL_TASK
     instruction: str = ""
+    chat_template_kwargs: ChatTemplateKwargs = {}
     max_completion_tokens: StrictInt | None = Field(default=None, ge=1)
     logprobs: StrictBool = False
     top_logprobs: StrictInt = Field(default=0, ge=0, le=MAX_ALTERNATIVES)

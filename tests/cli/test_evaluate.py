@@ -21,10 +21,12 @@ from pine_engine.engine import passes
 from pine_engine.evaluation import measure, shards
 from pine_engine.evaluation.records import Key, read_records, read_run
 from pine_engine.evaluation.shards import Shard, lock_shard
+from pine_engine.prompts.messages import CLOCK
 from tests.support.commands import Outcome, Run, Steps, max_file_size
 from tests.support.measured_rows import QUESTION, TIMES, pairs
 from tests.support.molecule_rows import write_rows
 from tests.support.tiers import first_daily
+from tests.support.tokenizers import DATED, THINKING, on_day
 
 ROOT = Path(__file__).parents[2]
 
@@ -220,6 +222,42 @@ def test_folder_of_another_run_or_writer_is_refused(case: Case, monkeypatch: pyt
     monkeypatch.setattr(shards, "try_lock", lambda *_, **__: None)
     outcome = case.run()
     assert outcome.json["records"] == NUM_RECORDS and "without locks" in outcome.stderr
+
+
+def test_resumed_run_prints_the_date_of_its_begin(
+    case: Case, loaded: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loaded.tokenizer, "chat_template", DATED)
+    on_day("2026-11-26", monkeypatch)
+    case.run("--limit 1")
+    whole = case.moved("whole")
+    assert whole.run("--limit 2").status == 0
+    on_day("2026-11-27", monkeypatch)
+    assert case.run("--limit 2").status == 0
+    assert read_run(case.folder).chat_template_kwargs == {CLOCK: "2026-11-26"}
+    assert case.records() == whole.records()
+    later = case.moved("later")
+    later.run("--limit 2")
+    assert [one["answer_logprob"] for one in later.records().values()] != [
+        one["answer_logprob"] for one in whole.records().values()
+    ]
+    refused = case.run('--chat-template-kwargs {"strftime_now":"2026-11-27"}')
+    assert refused.status == 2 and "2026-11-26" in refused.stderr
+
+
+def test_template_arguments_are_settings_of_the_run(
+    case: Case, loaded: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loaded.tokenizer, "chat_template", THINKING)
+    with_argument = case.moved("argument")
+    assert with_argument.run('--limit 1 --chat-template-kwargs {"enable_thinking":false}').status == 0
+    case.run("--limit 1")
+    assert with_argument.records() != case.records()
+    refused = with_argument.run("--limit 1")
+    assert refused.status == 2 and "enable_thinking" in refused.stderr
+    for wrong in ('{"enable":1}', "[1]", "{"):
+        unknown = case.moved("unknown").run(f"--limit 1 --chat-template-kwargs {wrong}")
+        assert unknown.status == 2 and "chat_template_kwargs" in unknown.stderr
 
 
 def launched(rank: int) -> dict[str, str]:

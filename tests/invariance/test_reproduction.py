@@ -27,6 +27,7 @@ from pine_engine.invariance.reproduction import (
 from pine_engine.models.load import ModelSource
 from pine_engine.network.thread_tuner import torch_num_threads
 from tests.support.commands import Run
+from tests.support.tokenizers import DATED, on_day
 
 COMPARISON = Request(
     question="Which is green?",
@@ -128,6 +129,30 @@ def test_reproduce_unchanged_certificate_confirms_all(reproduced: Run, file: Pat
         assert (method["logits_identical"], method["problems"]) == (True, [])
         assert method["checked"] == dict.fromkeys(LABELS, "exactly")
     assert [method["method"] for method in report["methods"]] == METHODS
+
+
+def test_prompt_with_the_date_is_reproduced_on_another_day(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine.tokenizer, "chat_template", DATED)
+    on_day("2026-11-26", monkeypatch)
+    options: Any = {"orders": ORDERS[:2], "max_new_tokens": 2}
+    results = engine.shuffle(
+        COMPARISON.with_date(engine).prompt(engine), methods="pine", return_logits=True, **options
+    )
+    certified = create_certificate(
+        engine, COMPARISON, comparisons=results.comparisons, hashes=hash_logits(results.first), seed=None,
+        traced=False, **options,
+    )  # fmt: skip
+    on_day("2026-11-27", monkeypatch)
+    compared = compare_certificates(certified, reproduce(engine, certified, on_order=lambda _: None))
+    assert compared.bitwise_reproduced
+    assert compared.report()["checked"]["the prompt with the date 2026-11-26"] == "exactly"
+
+    undated = certified.model_copy(update={"request": COMPARISON})  # as of earlier releases
+    compared = compare_certificates(undated, reproduce(engine, undated, on_order=lambda _: None))
+    assert problems(compared)[None] == ["the prompt with the date 2026-11-27"]
+    assert certified.made in compared.report()["problems"][0]
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ CHAT = [
 WITHOUT_SYSTEM = CHAT[1:]
 
 
-def prompt_of(tokenizer: Any, messages: Any, task: str = "retrieval_qa", **parts: str) -> Prompt:
+def prompt_of(tokenizer: Any, messages: Any, task: str = "retrieval_qa", **parts: Any) -> Prompt:
     return TASKS[task].prompt(tokenizer, documents=["one", "two"], messages=messages, **parts)
 
 

@@ -25,7 +25,7 @@ from pine_engine.server.responses import ResponseText
 from pine_engine.server.schema import IGNORED, SUPPORTED, ChatBody, CompletionBody, load_json, parse_body
 from tests.support.api_server import running_server, wait_until
 from tests.support.families import TinyLlama
-from tests.support.tokenizers import letter_tokenizer
+from tests.support.tokenizers import THINKING, letter_tokenizer
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 DOCUMENTS: Any = ["Ann has it.", {"title": "B", "text": "Ben."}]
@@ -91,6 +91,25 @@ def test_task_instruction_and_default_method_are_used(engine: Engine) -> None:
     run = engine.run(messages=MESSAGES, documents=DOCUMENTS, methods="nia", max_new_tokens=6, **options)
     assert found["choices"][0]["message"]["content"] == run.answers["nia"].text
     assert found["pine_engine"]["method"] == "nia"
+
+
+@pytest.mark.parametrize("documents", [DOCUMENTS, []])
+def test_template_arguments_are_those_of_request_then_server(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, documents: list[Any]
+) -> None:
+    monkeypatch.setattr(engine.tokenizer, "chat_template", THINKING)
+    body = BODY | {"documents": documents, "logprobs": True}
+
+    def logprobs(default: dict[str, Any], **more: Any) -> list[float]:
+        found = post(client_of(engine, chat_template_kwargs=default), CHAT, **body, **more)
+        return [token["logprob"] for token in found["choices"][0]["logprobs"]["content"]]
+
+    on, off = {"enable_thinking": True}, {"enable_thinking": False}
+    assert logprobs({}) == logprobs(on) == logprobs(off, chat_template_kwargs=on)
+    assert logprobs(off) == logprobs({}, chat_template_kwargs=off) == logprobs(on, chat_template_kwargs=off)
+    assert logprobs(on) != logprobs(off)
+    wrong = client_of(engine).post(CHAT, json=BODY | {"chat_template_kwargs": {"thinking": True}})
+    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "chat_template_kwargs")
 
 
 def test_model_name_selects_method(client: TestClient) -> None:

@@ -1,10 +1,14 @@
 """Tiny tokenizers with a few control tokens."""
 
 from collections.abc import Sequence
+from datetime import date
 from typing import Any, Literal
 
+import pytest
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
+
+from pine_engine.prompts import messages
 
 CONTROL = ["<pad>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
 
@@ -13,6 +17,28 @@ CHAT_TEMPLATE = (
     "{{ message['content'] | trim }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+
+THINKING = CHAT_TEMPLATE.replace(
+    "assistant\n{% endif %}",
+    "assistant\n{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
+    "{% endif %}",
+)
+"""Template with an argument, as that of Qwen 3."""
+
+DATED = "{{ strftime_now('%d %b %Y') }}\n" + CHAT_TEMPLATE
+
+IN_PARTS = CHAT_TEMPLATE.replace(
+    "{{ message['content'] | trim }}",
+    "{% for part in message['content'] %}{% if part['type'] == 'text' %}{{ part['text'] | trim }}{% endif %}"
+    "{% endfor %}",
+)
+"""Template that reads content as a list of parts, as those of models with images."""
+
+
+def on_day(day: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the date of today, in ISO format, for chat templates."""
+    today = type("date", (date,), {"today": staticmethod(lambda: date.fromisoformat(day))})
+    monkeypatch.setattr(messages, "date", today)
 
 
 def _fast(tokenizer: Tokenizer, chat_template: str | None, **options: Any) -> PreTrainedTokenizerFast:

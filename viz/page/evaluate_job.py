@@ -168,7 +168,7 @@ def measure_rows(
     view = MeasureView("", info, tuple(settings.keys(request.examples)))
     yield replace(view, sentence=_progress(view, began))
     events: Generator[Event | Record | Beat, None, None] = stream_shared(
-        partial(run_evaluation, engine, request.examples, settings), beat=(BEAT_S, BEAT)
+        partial(run_evaluation, engine, request.examples, info), beat=(BEAT_S, BEAT)
     )
     with closing(events):
         for event in events:
