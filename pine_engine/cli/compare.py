@@ -63,8 +63,14 @@ def compare(
                     results += [{"id": name, **answer} for answer in answers]
                 elif text := output.event_text(event):
                     advance(text, 0)
-    rows = results if len(layouts) > 1 else answers
-    return CommandResult(output.report_header(engine) | {"results": results}, rows)
+    unfinished = sum(not answer.get("is_finished", True) for answer in results)
+    notes = [output.unfinished_note(unfinished, len(results))] if unfinished else []
+    hidden = {"thinking", "is_finished"}  # in the JSON only
+    rows = [
+        {title: value for title, value in answer.items() if title not in hidden}
+        for answer in (results if len(layouts) > 1 else answers)
+    ]
+    return CommandResult(output.report_header(engine) | {"results": results}, rows, notes)
 
 
 def debias(

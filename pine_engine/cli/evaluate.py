@@ -250,6 +250,8 @@ def _summarize(
     notes, reasons = [], []
     if errors:
         notes.append(f"{len(errors)} of {len(records)} records have an error, such as: {errors[0]}")
+    if unfinished := sum(not record.is_finished for record in records):
+        notes.append(output.unfinished_note(unfinished, len(records)))
     if missing:
         reasons.append(f"{missing} records are missing: a process died; run the same command again to resume")
     try:

@@ -95,6 +95,12 @@ def print_result(result: CommandResult, *, as_json: bool) -> None:
         raise typer.Exit(result.status)
 
 
+def unfinished_note(unfinished: int, total: int) -> str:
+    """Return the note on answers whose tokens end inside their thinking part."""
+    advice = "raise --max-new-tokens, or turn thinking off with --chat-template-kwargs if the model allows it"
+    return f"{unfinished} of {total} answers end inside their thinking: {advice}"
+
+
 def print_note(note: str) -> None:
     """Print one line on stderr."""
     stderr.print(note, soft_wrap=True, markup=False, highlight=False)

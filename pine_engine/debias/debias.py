@@ -228,7 +228,7 @@ def _generate(engine: Engine, plan: DebiasPlan, control: RunControl) -> Coroutin
             elif item.error:
                 raise ModelError(item.error)
             else:
-                control.report(DebiasResult(item.text, {}, {}))
+                control.report(DebiasResult(item.found.text, {}, {}))
 
 
 def _in_order(request: LabeledRequest, order: Order) -> LabeledRequest:

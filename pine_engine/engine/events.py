@@ -50,12 +50,13 @@ class PrefillDone:
 
 @dataclass(frozen=True)
 class TokenGenerated:
-    """One more token of an answer; text is the whole answer up to this token."""
+    """One more token of an answer; text and thinking are the whole ones up to this token."""
 
     method: str
     step: int
     token_id: int
     text: str
+    thinking: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,21 @@ class Answer:
     """Finished answer of one method."""
 
     method: str
-    text: str
+    text: str  # without the thinking part
     token_ids: tuple[int, ...]  # without the end-of-sequence token
     logprobs: tuple[float, ...]  # in nats
     prefill_s: float
     decode_s_per_token: float  # of a step, which all methods of a run share; in a shuffle, of one order
     finish_reason: str  # "stop" at the end-of-sequence token, "length" at the limit of tokens
+    thinking: str = ""
+    is_finished: bool = True  # False if the tokens end inside the thinking part: the text is then empty
 
     __repr__ = short_repr
+
+    @property
+    def content(self) -> str | tuple[int, ...]:
+        """What counts as the answer in comparisons: the tokens, or the text after a thinking part."""
+        return self.text if self.thinking and self.is_finished else self.token_ids
 
     def _repr_html_(self) -> str:
         return _answers_table([self])
@@ -103,7 +111,10 @@ class RunResult:
     documents: tuple[Document, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answers as JSON: for each method text, number of tokens, and times in seconds."""
+        """Return the answers as JSON: for each method text, number of tokens, and times in seconds.
+
+        An answer with a thinking part has this too, and whether the tokens go beyond it.
+        """
         answers = [
             {
                 "method": answer.method,
@@ -111,6 +122,11 @@ class RunResult:
                 "tokens": len(answer.token_ids),
                 "prefill_s": answer.prefill_s,
                 "decode_s_per_token": answer.decode_s_per_token,
+                **(
+                    {"thinking": answer.thinking, "is_finished": answer.is_finished}
+                    if answer.thinking
+                    else {}
+                ),
             }
             for answer in self.answers.values()
         ]

@@ -33,6 +33,7 @@ from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.parallel import has_hooks
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
+from pine_engine.prompts.thinking import NOTHING_GENERATED, SplitAnswer
 from pine_engine.scheduling.scheduler import PendingPrefill, compute_between_layers
 from pine_engine.scheduling.worker import NO_CONTROL, RunControl, iterate_in_worker
 
@@ -141,7 +142,7 @@ class ActiveGeneration:
     slots: list[int] = field(default_factory=list)  # of the rows in the batch
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
-    text: str = ""
+    found: SplitAnswer = NOTHING_GENERATED  # thinking part and answer, once it is finished
     finish_reason: str = ""
     error: str = ""  # why there is no answer; an exception would keep the caches of its frames
     num_steps: int = 0
@@ -153,7 +154,22 @@ class ActiveGeneration:
         """The finished answer."""
         seconds = self.decode_s / max(self.num_steps, 1)
         ids, logprobs = tuple(self.ids), tuple(self.logprobs)
-        return Answer(self.method, self.text, ids, logprobs, self.prefill_s, seconds, self.finish_reason)
+        return Answer(
+            self.method,
+            self.found.text,
+            ids,
+            logprobs,
+            self.prefill_s,
+            seconds,
+            self.finish_reason,
+            self.found.thinking,
+            self.found.is_finished,
+        )
+
+    @property
+    def suffix(self) -> tuple[int, ...]:
+        """Token ids of the prompt after the documents."""
+        return self.rows[0].state.plan.layout.suffix
 
     def free(self) -> None:
         """Free caches and logits, once the answer is finished."""
@@ -357,12 +373,13 @@ def _take_token(
             if answer.recorder:
                 answer.recorder.record_alternatives(answer.logits[0].float().log_softmax(-1))
             if control.emit:
-                text = model.decode_text(answer.ids)
-                control.emit(TokenGenerated(answer.method, len(answer.ids) - 1, token, text))
+                found = model.decode_answer(answer.ids, answer.suffix)
+                step = len(answer.ids) - 1
+                control.emit(TokenGenerated(answer.method, step, token, found.text, found.thinking))
     if not answer.finish_reason and len(answer.ids) == max_tokens:
         answer.finish_reason = "length"
     if answer.finish_reason:
-        answer.text = model.decode_text(answer.ids)
+        answer.found = model.decode_answer(answer.ids, answer.suffix)
         control.report(GenerationFinished(answer.answer))
 
 

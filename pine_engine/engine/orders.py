@@ -33,8 +33,8 @@ class OrderComparison:
     """Answer of one method in one order, compared with its answer in the first order."""
 
     answer: Answer
-    same_text: bool  # True if the tokens are equal
-    first_difference: int | None  # index of the first different token, None if the answers are equal
+    same_text: bool  # True if the tokens, or the texts after a thinking part, are equal
+    first_difference: int | None  # index of the first different token, None if all are equal
     max_abs_logit_diff: float  # of the suffix, and of the steps up to this token
     bitwise_identical: bool  # True if all of these logits and all tokens are bitwise identical
     reference_logprob: float  # of the answer of the first order, in nats, without its end; 0 if it is empty
@@ -88,7 +88,7 @@ def summarize_orders(rows: Sequence[Mapping[str, OrderComparison]]) -> dict[str,
         statistics[method] = OrderStats(
             orders=len(comparisons),
             num_matching_answers=sum(one.same_text for one in comparisons),
-            num_distinct_answers=len({one.answer.token_ids for one in comparisons}),
+            num_distinct_answers=len({one.answer.content for one in comparisons}),
             max_abs_logit_diff=float(np.max(differences)),
             bitwise_identical=all(one.bitwise_identical for one in comparisons),
             logprob_spread=max(logprobs) - min(logprobs),
@@ -306,7 +306,7 @@ def compare(
         differences = (logits - reference_logits).abs().masked_fill(logits == reference_logits, 0)
         comparisons[method] = OrderComparison(
             answer=answer,
-            same_text=difference is None,
+            same_text=answer.content == reference.content,
             first_difference=difference,
             max_abs_logit_diff=differences.max().item(),
             bitwise_identical=difference is None and torch.equal(logits, reference_logits),

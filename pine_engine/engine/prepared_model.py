@@ -3,9 +3,11 @@
 import logging
 import math
 import os
+import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
@@ -32,6 +34,7 @@ from pine_engine.network.parallel import num_local_heads
 from pine_engine.network.stock_model import StockModel
 from pine_engine.prompts.layout import TOKEN_IDS, TokenLayout, check_vocabulary, tokenize, tokenize_text
 from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
+from pine_engine.prompts.thinking import SplitAnswer, find_markers, split_thinking
 from pine_engine.scheduling.worker import compute_on
 
 if TYPE_CHECKING:
@@ -53,6 +56,10 @@ RANKED_STATES = 1.5 / MIN_LENGTH_RATIO
 
 CONTENT_FREE_QUESTION = "N/A"
 """Question with which in-context re-ranking compares (Chen et al. 2025)."""
+
+
+MARKER_TOKENS = 32
+"""Tokens at the end of a prompt that may be the start marker of the thinking part and white space."""
 
 
 class PreparedModel:
@@ -329,6 +336,17 @@ class PreparedModel:
             return ""
         text: str = self.tokenizer.decode(self._check_ids(ids), skip_special_tokens=True)
         return text.rstrip("\ufffd")  # a character whose bytes are incomplete
+
+    def decode_answer(self, ids: Sequence[int], suffix: Sequence[int]) -> SplitAnswer:
+        """Return thinking part and answer in the text of generated tokens; suffix: end of their prompt."""
+        markers = find_markers(self.tokenizer)
+        if markers is None:
+            return SplitAnswer("", self.decode_text(ids))
+        decode = partial(self.tokenizer.decode, skip_special_tokens=False)  # markers may be special tokens
+        begins_inside = decode(suffix[-MARKER_TOKENS:]).rstrip().endswith(markers.start)
+        found = split_thinking(decode(ids).rstrip("\ufffd"), markers, begins_inside=begins_inside)
+        special = re.compile("|".join(map(re.escape, self.tokenizer.all_special_tokens)) or "(?!)")
+        return found._replace(thinking=special.sub("", found.thinking), text=special.sub("", found.text))
 
     def decode_tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each token. Raises InputError without a tokenizer."""

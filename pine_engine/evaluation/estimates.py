@@ -5,6 +5,7 @@ An estimate has a task, a method, a metric, a group and a name:
 | metric | group | name |
 | --- | --- | --- |
 | a score | mean, worst case, best case, always correct, never correct, changed, unparsed, parsed | |
+| a score | unfinished, of answers with a thinking part | |
 | a score | order, order changed, order unparsed, says A, says first | order |
 | a score | slot | number of documents > slot from 0 |
 | a score | shuffled | number of documents |
@@ -126,6 +127,8 @@ def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
         flags = np.where(np.isnan(values), np.nan, values == score)
         yield name, (), scores.mean((flags, is_parsed))
     yield "unparsed", (), scores.share(scores.averaged, says(None))
+    if metric == "generated" and any(one.thinking for records in scores.averaged for one in records):
+        yield "unfinished", (), scores.share(scores.averaged, lambda record: not record.is_finished)
     parsed = [list(filter(scores.is_parsed, records)) for records in scores.averaged]
     yield "parsed", (), scores.share(parsed, scores.score)
     for name in grid.orders:

@@ -26,6 +26,7 @@ from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.orders import document_orders
 from pine_engine.prompts.tasks import TASKS
+from pine_engine.prompts.thinking import SplitAnswer
 from pine_engine.scheduling.worker import RunControl
 
 
@@ -84,9 +85,14 @@ class BaseRun:
     choices: tuple[str, ...] = ()  # choices of the task whose log-probabilities are measured
 
     @property
+    def found(self) -> SplitAnswer | None:
+        """Generated text, None if no answer is generated."""
+        return self.generation.answer.found if self.generation and self.generation.answer else None
+
+    @property
     def text(self) -> str | None:
         """Generated answer."""
-        return self.generation.answer.text if self.generation and self.generation.answer else None
+        return self.found.text if self.found else None
 
     @property
     def confidence(self) -> float:

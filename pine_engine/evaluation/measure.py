@@ -331,8 +331,9 @@ def combine(
 
 def _scored(task: Task, example: Example, run: BaseRun, text: str) -> dict[str, Any]:
     """Return the text of a run, and the parsed answer and the score of `text`."""
-    score = example.score(text, run.order.answers(example))
-    return {"text": run.text, "parsed": task.parse(text), "score": score}
+    score, found = example.score(text, run.order.answers(example)), run.found
+    outcome: dict[str, Any] = {"text": run.text, "parsed": task.parse(text), "score": score}
+    return outcome | {"thinking": found.thinking, "is_finished": found.is_finished} if found else outcome
 
 
 def _vote(task: Task, example: Example, runs: Sequence[BaseRun], order: DocumentOrder) -> dict[str, Any]:

@@ -177,6 +177,10 @@ class Record(BaseModel):
     gold_slot: int | None = None  # slot of the document with the answer
     num_documents: int
     answers: tuple[str, ...] = ()  # accepted answers in this order
+    thinking: Annotated[str, Field(exclude_if=lambda thinking: not thinking)] = ""
+    is_finished: Annotated[bool, Field(exclude_if=bool)] = (
+        True  # False if the tokens end in the thinking part
+    )
     text: str | None = None
     parsed: str | None = None  # answer that the task parses from the text, None also if the text has none
     score: float | None = None  # of the text

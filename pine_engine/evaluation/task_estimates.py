@@ -109,6 +109,7 @@ class Row:
             "worst": worst,
             "best": best,
             **{key: _json(self.get(group)) for key, group in GROUPS.items()},
+            **({"unfinished": _json(one)} if (one := self.get("unfinished")) else {}),
             "slots": [
                 {"num_documents": size, "slot": slot, "value": _json(one)}
                 for (size, slot), one in slots.items()

@@ -10,8 +10,10 @@ from typing import Any
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import RunFinished, TokenGenerated
+from pine_engine.prompts.thinking import THINKING_MARKERS
 from pine_engine.server.jobs import JobEvent, ServerJob, TokenChoice
 
+HELD_OF_THINKING = max(len(markers.end) for markers in THINKING_MARKERS)  # characters
 DONE = "data: [DONE]\n\n"
 PING = ": waiting\n\n"
 
@@ -21,38 +23,48 @@ def server_sent(content: dict[str, Any]) -> str:
     return f"data: {json.dumps(content)}\n\n"
 
 
+def _thinking(text: str) -> dict[str, str]:
+    """Return the field of the thinking part, as other servers of reasoning models name it."""
+    return {"reasoning_content": text} if text else {}
+
+
 @dataclass(eq=False)
 class ResponseText:
     """Text of an answer up to the first stop string, while its tokens arrive.
 
     Attributes:
+        thinking: Thinking part that will not change: its end is held back, where the end marker may begin.
         text: Text that will not change: its end is held back while a stop string may begin there.
         num_tokens: Generated tokens, those of a stop string included.
         finish_reason: "stop" or "length" at the end, None before.
     """
 
     stops: Sequence[str]
+    thinking: str = ""
     text: str = ""
     num_tokens: int = 0
     finish_reason: str | None = None
 
-    def add(self, event: JobEvent) -> str:
-        """Take an event of the run, and return the new text."""
+    def add(self, event: JobEvent) -> tuple[str, str]:
+        """Take an event of the run, and return what is new of the thinking part and of the text."""
         if self.finish_reason or not isinstance(event, TokenGenerated | RunFinished):
-            return ""
+            return "", ""
         held = max(map(len, self.stops), default=1) - 1
         if isinstance(event, RunFinished):
             (answer,) = event.result.answers.values()
+            thinking = answer.thinking
             text, held, self.num_tokens = answer.text, 0, len(answer.token_ids)
             self.finish_reason = answer.finish_reason
         else:
             text, self.num_tokens = event.text, event.step + 1
+            thinking = event.thinking if text else event.thinking[:-HELD_OF_THINKING]
         if found := [(place + len(stop), place) for stop in self.stops if (place := text.find(stop)) >= 0]:
             _, place = min(found)  # the string that is complete first, however the text is cut into tokens
             text, held, self.finish_reason = text[:place], 0, "stop"
-        new = text[len(self.text) : len(text) - held]
+        new_thinking, new = thinking[len(self.thinking) :], text[len(self.text) : len(text) - held]
+        self.thinking += new_thinking
         self.text += new
-        return new
+        return new_thinking, new
 
 
 @dataclass(eq=False)
@@ -72,8 +84,9 @@ class Reply:
             self.text.add(event)
             if self.text.finish_reason:
                 break
-        content = {"role": "assistant", "content": self.text.text, "refusal": None}
-        answer = {"message": content} if self.is_chat else {"text": self.text.text}
+        thinking = _thinking(self.text.thinking)
+        content = {"role": "assistant", "content": self.text.text, "refusal": None, **thinking}
+        answer = {"message": content} if self.is_chat else {"text": self.text.text, **thinking}
         return self._object("chat.completion", [answer | self._state(0)]) | {"usage": self._usage()}
 
     async def stream(self, events: AsyncIterator[JobEvent], *, include_usage: bool) -> AsyncIterator[str]:
@@ -84,10 +97,11 @@ class Reply:
         async for event in events:
             if event is None:
                 yield PING
-            new = self.text.add(event)
+            new_thinking, new = self.text.add(event)
             has_logprobs = self.job.choices and self.text.num_tokens > num_sent
-            if new or has_logprobs or self.text.finish_reason:
-                yield self._chunk({"content": new} if self.is_chat else new, num_sent)
+            if new_thinking or new or has_logprobs or self.text.finish_reason:
+                name = "content" if self.is_chat else "text"
+                yield self._chunk({name: new, **_thinking(new_thinking)}, num_sent)
                 num_sent = self.text.num_tokens
             if self.text.finish_reason:
                 break
@@ -95,8 +109,8 @@ class Reply:
             yield server_sent(self._object("chat.completion.chunk", []) | {"usage": self._usage()})
         yield DONE
 
-    def _chunk(self, new: dict[str, str] | str, num_sent: int) -> str:
-        answer = {"delta": new} if self.is_chat else {"text": new}
+    def _chunk(self, new: dict[str, str], num_sent: int) -> str:
+        answer = {"delta": new} if self.is_chat else new
         return server_sent(self._object("chat.completion.chunk", [answer | self._state(num_sent)]))
 
     def _object(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:

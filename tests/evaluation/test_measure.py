@@ -35,6 +35,7 @@ from pine_engine.evaluation.records import Key, Record, choose, max_visited
 from pine_engine.prompts.orders import document_orders
 from pine_engine.prompts.request import LabeledRequest
 from pine_engine.prompts.scoring import parse_verdict
+from pine_engine.prompts.thinking import SplitAnswer
 from pine_engine.scheduling.scheduler import compute_alone
 from pine_engine.scheduling.worker import RunControl
 from tests.support import measured_rows
@@ -420,7 +421,7 @@ def test_permutation_averages_the_probabilities_of_its_orders(
 def finished_run(order: DocumentOrder, text: str, logprobs: Mapping[str, float] | None = None) -> BaseRun:
     prefill = Prefill(METHODS["vanilla"], TokenLayout((), ((1,),), (2,)), "")
     prefill.logprobs |= logprobs or {}
-    answer = ActiveGeneration("vanilla", (), torch.empty(0), 0.0, text=text)
+    answer = ActiveGeneration("vanilla", (), torch.empty(0), 0.0, found=SplitAnswer("", text))
     return BaseRun(order, prefill, Generation((prefill,), answer=answer), choices=tuple(prefill.logprobs))
 
 

@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 import pine_engine as pine
 from pine_engine import Engine, PineError, Prompt
 from pine_engine.engine.events import TokenGenerated
+from pine_engine.prompts.thinking import find_markers, split_thinking
 from pine_engine.scheduling.queue import Client
 from pine_engine.server import app as server_app, web
 from pine_engine.server.app import Server, ServerSettings
@@ -25,6 +26,7 @@ from pine_engine.server.responses import ResponseText
 from pine_engine.server.schema import IGNORED, SUPPORTED, ChatBody, CompletionBody, load_json, parse_body
 from tests.support.api_server import running_server, wait_until
 from tests.support.families import TinyLlama
+from tests.support.scripted import thinking_model
 from tests.support.tokenizers import THINKING, letter_tokenizer
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -190,6 +192,31 @@ def test_stream_has_the_parts_of_the_response(
         assert len(expected["logprobs"][key]) == whole["usage"]["completion_tokens"]
 
 
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+@pytest.mark.parametrize("stop", [[], ["n"]])
+def test_thinking_is_apart_from_the_text(path: str, stop: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop strings end the answer, not its thinking part."""
+    thought = "Ben did not, so it is no one but An"
+    engine = Engine(*thinking_model(), name="tiny")
+    markers, whole = find_markers(engine.tokenizer), f"<think>{thought}</think>Ana"
+    monkeypatch.setattr(
+        engine, "decode_answer", lambda ids, _: split_thinking(whole[: 4 * len(ids)], markers)
+    )
+    body = {**(BODY if path == CHAT else PROMPT), "max_tokens": 20, "stop": stop}
+    engine.stop_token_ids = frozenset()
+    client = client_of(engine)
+    (choice,) = post(client, path, **body)["choices"]
+    part = choice["message"] if path == CHAT else choice
+    text = part["content" if path == CHAT else "text"]
+    assert (part["reasoning_content"], text) == (thought, "A" if stop else "Ana")
+    deltas = [event["choices"][0] for event in stream(client, path, **body)]
+    parts = [delta["delta"] if path == CHAT else delta for delta in deltas]
+    name = "content" if path == CHAT else "text"
+    assert "".join(one.get("reasoning_content", "") for one in parts) == thought
+    assert "".join(one.get(name, "") for one in parts) == text
+    assert sum("reasoning_content" in one for one in parts) > 1
+
+
 @example(["ab", "a"], ["b", "aba"])
 @example(["aba"], ["b", "aba"])
 @given(
@@ -199,7 +226,7 @@ def test_stream_has_the_parts_of_the_response(
 def test_text_ends_before_first_stop_string(tokens: list[str], stops: list[str]) -> None:
     response, shown = ResponseText(stops), ""
     for step in range(len(tokens)):
-        shown += response.add(TokenGenerated("pine", step, 0, "".join(tokens[: step + 1])))
+        shown += response.add(TokenGenerated("pine", step, 0, "".join(tokens[: step + 1])))[1]
     whole = "".join(tokens)
     complete = next((end for end in range(len(whole)) if whole[: end + 1].endswith(tuple(stops))), None)
     assert shown == response.text

@@ -23,11 +23,16 @@ SCENARIO_HEADS: Columns = {**HEADS, "scenario": lambda row: row.part}
 def main_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
     """Return each method over all orders, its worst and best order, and how often its answer changes."""
     rows = metric_rows(task, runs)
-    has_unparsed = any(one.mean for row in rows if (one := row.get("unparsed")))
+    shares = {"cannot be parsed, %": "unparsed", "end inside their thinking, %": "unfinished"}
+    shown = {
+        title: group
+        for title, group in shares.items()
+        if any(one.mean for row in rows if (one := row.get(group)))
+    }
     columns: Columns = {
         **HEADS,
         **NUM_EXAMPLES,
-        **({"cannot be parsed, %": "unparsed"} if has_unparsed else {}),
+        **shown,
         "mean over orders": "mean",
         "more than vanilla": _gain,
         "worst order": partial(_extreme, index=0),
