@@ -200,7 +200,7 @@ QUOTED = [
 ]
 """Inline code, without blocks."""
 
-EXTERNAL = {"max_window_size", "right_indentation", "rotate_half"}
+EXTERNAL = {"max_window_size", "right_indentation", "rotate_half", "strftime_now"}
 
 
 def test_options_and_names_of_specification_exist() -> None:
