@@ -19,7 +19,7 @@ from pine_engine.cli.options import (
 from pine_engine.cli.output import CommandResult
 from pine_engine.prompts.messages import parse_kwargs
 from pine_engine.prompts.orders import MAX_ORDERS
-from pine_engine.prompts.request import read_request, read_requests
+from pine_engine.prompts.request import read_requests
 
 
 def compare(
@@ -33,8 +33,8 @@ def compare(
     """Answer questions over documents with every method.
 
     Args:
-        file: JSON file with "question" and "documents", a list of texts or of {"title", "text"}; JSONL file
-            with one such object or example of a dataset per line; or - for either on stdin.
+        file: JSON file with "question" and "documents", a list of texts or of {"title", "text"}; file of such
+            objects or examples of a dataset as in evaluate; or - for JSON or JSONL on stdin.
         methods: Names of methods.
         max_new_tokens: Maximum length of an answer, in tokens.
         limit: Maximum number of lines. Default: all.
@@ -43,7 +43,7 @@ def compare(
     """
     selected = method_names(methods)
     kwargs = parse_kwargs(chat_template_kwargs)
-    requests = read_requests(file, limit)
+    requests = read_requests(file, pine.Request, limit)
     engine = model.load(needs_tokenizer=True)
     names = [method.name for method in engine.select_methods(selected)]
     layouts = [(name, request.with_kwargs(kwargs).tokenize(engine)) for name, request in requests]
@@ -89,7 +89,7 @@ def debias(
     """Answer questions with a wrapper around one method: permutation, PriDe, calibration or routing.
 
     Args:
-        files: JSON files as for compare, optionally with "labels". The wrapper pride needs several.
+        files: Files as for compare, optionally with "labels". The wrapper pride needs several questions.
         wrapper: Name of the wrapper; `methods` lists all.
         base: Method that the wrapper runs.
         labels: Allowed answers, separated by commas. Overrides the labels of the files.
@@ -102,7 +102,12 @@ def debias(
         model: Model that answers.
     """
     kwargs = parse_kwargs(chat_template_kwargs)
-    requests = [read_request(file, pine.LabeledRequest).with_kwargs(kwargs) for file in files]
+    named = [
+        (str(file) if name == str(file) else f"{file}, {name}", request.with_kwargs(kwargs))
+        for file in files
+        for name, request in read_requests(file, pine.LabeledRequest)
+    ]
+    requests = [request for _, request in named]
     if labels is not None:
         update = {"labels": split_names(labels)}
         requests = [request.model_copy(update=update) for request in requests]
@@ -125,7 +130,7 @@ def debias(
                 advance(f"{event.method}: prefill finished")
             elif isinstance(event, pine.DebiasResult):
                 results.append(event)
-    by_file = list(zip(map(str, files), results, strict=True))
+    by_file = [(name, result) for (name, _), result in zip(named, results, strict=True)]
     report = output.report_header(engine)
     report |= {"wrapper": plan.wrapper.name, "base": plan.base, "prompts": plan.num_prompts}
     report["results"] = [{"file": file, **asdict(result)} for file, result in by_file]

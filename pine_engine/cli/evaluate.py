@@ -35,7 +35,7 @@ from pine_engine.evaluation.task_estimates import nested
 from pine_engine.methods.table import ALL, default_methods
 from pine_engine.models.load import resolve
 from pine_engine.prompts.messages import parse_kwargs
-from pine_engine.prompts.request import STDIN
+from pine_engine.prompts.row_files import STDIN
 from pine_engine.scheduling.worker import RunControl, raise_if_cancelled
 
 METRICS = ("generate", "logprob")
@@ -62,7 +62,7 @@ def evaluate(
     """Evaluate a dataset: one record per example, method and document order. Resumes an interrupted run.
 
     Args:
-        data: JSONL, CSV or Parquet file, or a folder of Dataset.save_to_disk, one example per row.
+        data: JSONL, JSON, CSV, TSV or Parquet file, or a folder of Dataset.save_to_disk, one example per row.
         output_dir: Folder for the records. An interrupted run in this folder is resumed.
         task: Prompt template. Overrides the task of each example.
         methods: Methods, and wrappers around methods such as permutation_full:vanilla, separated by commas;
@@ -84,9 +84,7 @@ def evaluate(
         if data == STDIN:
             raise InputError("evaluate reads its data again when it resumes; give a file instead of -")
         part = shards.parse_shard(shard)
-        examples = read_examples(data, limit, sample_seed)
-        if task is not None:
-            examples = [example.with_task(task) for example in examples]
+        examples = read_examples(data, limit, sample_seed, task=task or "")
         tasks = dict.fromkeys(example.task for example in examples)
         if len(tasks) > 1:
             raise InputError(f"{data} has examples of {' and '.join(tasks)}; give --task, or a file for each")

@@ -15,7 +15,7 @@ from pine_engine.debias.table import DEBIASERS, NAMING, Wrapper
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS, KeyWeighting, MaskKind, Method, PositionKind
 from pine_engine.models import listing
-from pine_engine.prompts.request import read_text
+from pine_engine.prompts.row_files import read_text
 
 VISIBLE_DOCUMENTS: dict[MaskKind, str] = {
     "causal": "earlier ones",

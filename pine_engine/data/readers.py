@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from pine_engine.errors import import_extra
 from pine_engine.prompts.math_premises import split_problem
+from pine_engine.prompts.row_files import read_parquet as read_parquet
 from pine_engine.prompts.tasks import TASKS
 
 PLACEMENT_SEED = 1234  # seed of RewardBench for the draws that decide whether the better answer is A or B
@@ -47,13 +47,6 @@ def read_csv(path: Path) -> Iterator[dict[str, str]]:
     """Read the rows of a CSV file as dicts."""
     with path.open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file)
-
-
-def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
-    """Read the rows of a Parquet file as dicts. Raises InputError if pyarrow is not installed."""
-    with import_extra("pyarrow.parquet", "pyarrow").ParquetFile(path) as file:
-        for batch in file.iter_batches():
-            yield from batch.to_pylist()
 
 
 def convert_rewardbench(records: Iterable[SourceRecord]) -> Iterator[Row]:

@@ -24,7 +24,8 @@ from pine_engine.invariance.platform_facts import Platform, platform_of
 from pine_engine.prompts.messages import CLOCK, KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.orders import num_orders
 from pine_engine.prompts.parse_errors import format_validation_errors
-from pine_engine.prompts.request import parse_json, read_text
+from pine_engine.prompts.request import parse_json
+from pine_engine.prompts.row_files import read_text
 from pine_engine.prompts.tasks import TASKS
 
 Key = tuple[str, str, str]

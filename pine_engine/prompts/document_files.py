@@ -1,20 +1,18 @@
-"""Documents from JSONL, CSV, plain text and PDF files, and tables from CSV files."""
+"""Documents from files of rows (row_files.py), plain text and PDF."""
 
-import csv
-import io
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import TypeAdapter, ValidationError
 
 from pine_engine.errors import InputError, how_to_install
-from pine_engine.prompts.parse_errors import Problem, ValidationErrors, rows_or_mistakes, unexpected
-from pine_engine.prompts.prompt import Document, DocumentInput
-from pine_engine.prompts.request import each_line, parse_json, read_text
+from pine_engine.prompts.parse_errors import Problem, ValidationErrors, format_validation_errors
+from pine_engine.prompts.prompt import HALF_CHARACTER, Document, DocumentInput, has_surrogates
+from pine_engine.prompts.published_rows import has_documents, row_fields
+from pine_engine.prompts.row_files import KINDS, file_kind, parse_rows, read_text
 
 if TYPE_CHECKING:
     from pypdf import PdfReader
@@ -29,6 +27,8 @@ MAX_SECONDS = 30.0
 
 NO_TEXT = "has no text; write some, or remove it"
 
+_TEXT_KINDS = (".txt", ".md", ".pdf")
+
 
 def _unusable(path: Path, problem: str) -> InputError:
     return InputError(f"{path} {problem}", field=str(path))
@@ -37,8 +37,8 @@ def _unusable(path: Path, problem: str) -> InputError:
 def read_documents(paths: Sequence[Path], limit: int | None = None) -> list[Document]:
     """Return the documents of all files in order, at most `limit`; content after these is not parsed.
 
-    .jsonl: one text or {"text", "title"} per line, a list of them, or rows with "documents". .csv: columns
-    text and optionally title. .txt, .md, .pdf: one document, with the file name as its title.
+    A row of a file of rows is a text, an object with a text and optionally a title, a list of these, or has
+    "documents". Plain text and PDF are one document, with the file name as its title.
     """
     if not paths:
         raise InputError("no files were selected; give at least one", field="paths")
@@ -46,120 +46,44 @@ def read_documents(paths: Sequence[Path], limit: int | None = None) -> list[Docu
 
 
 def _read(path: Path) -> Iterator[Document]:
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise _unusable(path, f"has an unknown type; give one of: {', '.join(_READERS)}")
+    kind = file_kind(path)
+    if kind not in (*KINDS, *_TEXT_KINDS):
+        raise _unusable(path, f"has an unknown type; give one of: {', '.join((*KINDS, *_TEXT_KINDS))}")
     if path.is_file() and (size := path.stat().st_size) > MAX_BYTES:
         raise _unusable(path, f"has {size:,} bytes, more than {MAX_BYTES:,}; give a part of it")
-    return reader(path)
-
-
-class _JsonLine(BaseModel):
-    """A line of JSONL: one document, or a row of several; other fields are ignored."""
-
-    text: str = ""
-    title: str = ""
-    documents: list[DocumentInput] = Field(default_factory=list)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fields(cls, value: Any) -> Any:
-        if isinstance(value, str | list):
-            return {"text" if isinstance(value, str) else "documents": value}
-        if isinstance(value, dict):
-            return value
-        raise unexpected(value, 'a text, {"text", "title"}, or a list of them')
-
-
-def _from_jsonl(path: Path) -> Iterator[Document]:
-    def read(_: int, line: str) -> list[Document]:
-        row = parse_json(_JsonLine, line, is_line=True)
-        documents = row.documents or [Document(row.text, row.title)]
-        empty = [index for index, document in enumerate(documents) if not document.text.strip()]
-        fields = [f"documents.{index}" if row.documents else "" for index in empty]
-        if empty:
-            label = "a document" if row.documents else "it"
-            raise ValidationErrors([Problem(f"{label} {NO_TEXT}", field) for field in fields])
-        return documents
-
-    for _, documents in rows_or_mistakes(path, each_line(path), read):
-        yield from documents
-
-
-def _from_csv(path: Path) -> Iterator[Document]:
-    columns, lines = read_csv(path)
-    check_columns(path, columns, required={"text"}, optional={"title"})
-
-    def read(_: int, cells: list[str]) -> Document:
-        row = csv_row(columns, cells)
-        if not row["text"].strip():
-            raise InputError(f"it {NO_TEXT}", field="text")
-        return Document(row["text"], row.get("title", ""))
-
-    for _, document in rows_or_mistakes(path, lines, read):
-        yield document
-
-
-def _from_text(path: Path) -> Iterator[Document]:
-    is_pdf = path.suffix.lower() == ".pdf"
-    text = read_pdf(path) if is_pdf else read_text(path).strip()
+    if kind in KINDS:
+        for _, documents in parse_rows(path, _documents_of, MAX_BYTES):
+            yield from documents
+        return
+    text = read_pdf(path) if kind == ".pdf" else read_text(path, MAX_BYTES).strip()
     if not text:
         raise _unusable(path, NO_TEXT)
-    yield Document(text, path.stem)
+    yield Document(text, join_surrogates(path.stem))
 
 
-_READERS = {".jsonl": _from_jsonl, ".csv": _from_csv, **dict.fromkeys((".txt", ".md", ".pdf"), _from_text)}
-"""Reader of each file name extension."""
+_DOCUMENT, _DOCUMENTS = TypeAdapter(DocumentInput), TypeAdapter(dict[str, list[DocumentInput]])
 
 
-def read_csv(path: Path) -> tuple[tuple[str, ...], Iterator[tuple[int, list[str]]]]:
-    """Return the lower-case names of the columns, and the cells of each row with its first line number."""
-    lines = _csv_lines(path)
+def _documents_of(_: int, row: Any) -> list[Document]:
+    """Return the documents of a row. Raises ValidationErrors, also for a document without text."""
+    several = row if isinstance(row, list) else row_fields(row)["documents"] if has_documents(row) else None
     try:
-        number, names = next(lines, (1, list[str]()))
-    except ValidationErrors as error:
-        raise ValidationErrors(error.problems, str(path)) from error
-    columns = tuple(name.strip().lower() for name in names)
-    if not columns:
-        raise _unusable(path, "is empty; its first line has to name the columns")
-    for name, count in Counter(columns).items():
-        if count > 1:
-            message = f"column {name!r} is there twice; give every column one name"
-            raise ValidationErrors([Problem(message, line=number)], str(path))
-    return columns, lines
-
-
-def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(io.StringIO(read_text(path)), strict=True)
-    start, count = 1, 0
-    try:
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                count += 1
-                yield start, cells
-            start = reader.line_num + 1
-    except csv.Error as error:
-        raise ValidationErrors([Problem(f"{error}; check its quotation marks", line=start)]) from error
-    if count == 1:
-        raise _unusable(path, "has no rows under its header; write one row per line")
-
-
-def check_columns(path: Path, columns: Sequence[str], *, required: set[str], optional: set[str]) -> None:
-    """Raise InputError for a missing or an unknown column."""
-    missing, unknown = required.difference(columns), set(columns) - required - optional
-    for name in sorted(missing) + sorted(unknown):
-        problem = "has no column" if name in missing else "has an unknown column"
-        header, advice = ", ".join(columns), f"use {', '.join(sorted(required | optional))}"
-        message = f"{path} {problem} {name!r}, its header reads {header!r}; {advice}"
-        raise InputError(message, field=name)
-
-
-def csv_row(columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
-    """Return the cells by column. Raises InputError for another number of cells than columns."""
-    if len(cells) != len(columns):
-        numbers = f"the number of fields is {len(cells)}, but {len(columns)} in the header"
-        raise InputError(f"{numbers}; put a text that has commas in quotation marks")
-    return dict(zip(columns, cells, strict=True))
+        if several is None:
+            documents = [_DOCUMENT.validate_python(row)]
+        else:
+            documents = _DOCUMENTS.validate_python({"documents": several})["documents"]
+    except ValidationError as error:
+        raise ValidationErrors(format_validation_errors(error)) from error
+    problems = []
+    for index, document in enumerate(documents):
+        field, label = ("", "it") if several is None else (f"documents.{index}", f"document {index + 1}")
+        if not document.text.strip():
+            problems.append(Problem(f"{label} {NO_TEXT}", field))
+        elif any(map(has_surrogates, (document.text, document.title))):
+            problems.append(Problem(f"{label} {HALF_CHARACTER}", field))
+    if problems or not documents:
+        raise ValidationErrors(problems or [Problem(f"it {NO_TEXT}")])
+    return documents
 
 
 def read_pdf(path: Path) -> str:
@@ -200,7 +124,15 @@ def _pdf_text(reader: "PdfReader", path: Path) -> str:
     for page in reader.pages:
         check_time()
         pages.append(page.extract_text(visitor_operand_before=check_time).strip())
-    text = "\n".join(filter(None, pages))
+    text = join_surrogates("\n".join(filter(None, pages))).strip()
     if not text:
         raise _unusable(path, "has no text, perhaps images of it; recognize its text (OCR) first")
     return text
+
+
+def join_surrogates(text: str) -> str:
+    """Return the text with halves of surrogate pairs joined to characters; other halves are left out.
+
+    Fonts of PDF files name a character such as an emoji by two halves.
+    """
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")

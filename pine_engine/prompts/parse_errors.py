@@ -1,7 +1,8 @@
 """All problems of a file or a request in one error, with line, field and expected value."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from pine_engine.input_validation import describe
 
 MAX_SHOWN = 20  # problems of a source that a message lists; parsing ends after more
 MAX_JOINED = 3  # problems that a message in one line lists
+MAX_KEYS = 8  # keys of an object that a message lists
 
 Raw = TypeVar("Raw")
 Row = TypeVar("Row")
@@ -20,14 +22,18 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Problem:
-    """A message, the path of the field, such as "documents.1.text", and the line from 1."""
+    """A message, the path of the field, such as "documents.1.text", and the number of the line from 1.
+
+    The unit is "row" where rows of a file are no lines.
+    """
 
     message: str
     field: str = ""
     line: int | None = None
+    unit: str = "line"
 
     def __str__(self) -> str:
-        return self.message if self.line is None else f"line {self.line}: {self.message}"
+        return self.message if self.line is None else f"{self.unit} {self.line}: {self.message}"
 
 
 class ValidationErrors(InputError):  # noqa: N818 - plural: it has all errors of a source
@@ -51,21 +57,25 @@ class ValidationErrors(InputError):  # noqa: N818 - plural: it has all errors of
 
 
 def rows_or_mistakes(
-    path: Path, lines: Iterable[tuple[int, Raw]], read: Callable[[int, Raw], Row]
+    path: Path, lines: Iterable[tuple[int, Raw]], read: Callable[[int, Raw], Row], unit: str = "line"
 ) -> Iterator[tuple[int, Row]]:
     """Yield the rows with their line numbers; after the first invalid line, check the others only.
 
-    Parsing ends after MAX_SHOWN problems.
+    Parsing ends after MAX_SHOWN problems. `unit` is what the numbers count, "" for a file that is one row.
     """
     problems: list[Problem] = []
+
+    def locate(problem: Problem, number: int) -> Problem:
+        return replace(problem, line=number, unit=unit) if unit else problem
+
     try:
         for number, raw in lines:
             try:
                 row = read(number, raw)
             except ValidationErrors as error:
-                problems += (replace(problem, line=number) for problem in error.problems)
+                problems += (locate(problem, number) for problem in error.problems)
             except InputError as error:
-                problems.append(Problem(str(error), line=number))
+                problems.append(locate(Problem(str(error)), number))
             else:
                 if not problems:
                     yield number, row
@@ -103,10 +113,24 @@ _EXPECTED = {
 """Expected values in words, by pydantic's type of the error; other types have pydantic's words."""
 
 
+_MISSING: dict[int | str, str] = {
+    "documents": 'a list of texts or of {"text", "title"}, also as ctxs, passages or context'
+}
+"""Forms of required fields."""
+
+
+def name_keys(value: Any) -> str:
+    """Return the keys of an object, for a message."""
+    if not isinstance(value, Mapping):
+        return describe(value)
+    return f"an object with {', '.join(map(ascii, islice(value, MAX_KEYS)))}" if value else "an empty object"
+
+
 def _message(details: ErrorDetails) -> str:
     kind, message, got, context = details["type"], details["msg"], details["input"], details.get("ctx", {})
     if kind == "missing":
-        return "it is missing; give it"
+        expected = _MISSING.get(details["loc"][-1], "it")
+        return f"it is missing, got {name_keys(got)}; give {expected}"
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"got {describe(got)}, but there is no such field; remove it, or correct its name"
     if kind == "too_short":

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
 
 from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import MAX_SHOWN, as_str, as_tuple_of, describe, sequence
@@ -21,7 +22,8 @@ from pine_engine.prompts.messages import (
     read_kwargs,
     render_chat_template,
 )
-from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, unexpected
+from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, name_keys
+from pine_engine.prompts.published_rows import is_null
 from pine_engine.reprs import short_repr
 
 _FIRST_SLOT = 0xE000  # private-use characters replace the messages while the chat template is rendered
@@ -118,7 +120,8 @@ class Document:
 DocumentLike = Any
 """A document, a text without title, {"text": ..., "title": ...}, or a document of another library.
 
-Other keys become metadata. LangChain, LlamaIndex, haystack and rows of pandas or datasets are accepted.
+Other keys become metadata; None and NaN are as absent. LangChain, LlamaIndex, haystack, their JSON, hits of
+search engines, and rows of pandas or datasets are accepted.
 """
 
 DOCUMENT_TYPES = (Document, str, Mapping)
@@ -127,16 +130,18 @@ TEXT_NAMES = ("text", "page_content", "content")
 """Keys or attributes with the text: in datasets and LlamaIndex, in LangChain, in haystack."""
 
 
+_OUTER_NAMES = ("node", "kwargs", "_source", "payload", "metadata", "meta")
+"""Keys of objects with the text or facts of a document: LlamaIndex, LangChain, hits of search engines."""
+
+DOCUMENT_FORM = f'a text or {{"text": ..., "title": ...}}, the text also as {" or ".join(TEXT_NAMES[1:])}'
+
+
 def _document_fields(value: Any) -> Any:
-    if isinstance(value, str):
-        return {"text": value}
-    if not isinstance(value, Mapping):
-        value = _plain_document(value)
-    if isinstance(value, Mapping):  # a table has None where a title is missing
-        return {key: field for key, field in value.items() if key != "title" or field is not None}
-    if isinstance(value, Document):
-        return value
-    raise unexpected(value, 'a text or {"text": ..., "title": ...}')
+    plain = {"text": value} if isinstance(value, str) else _plain_document(value)
+    if isinstance(plain, Document) or (isinstance(plain, Mapping) and not is_null(plain.get("text"))):
+        return plain
+    got = f"{name_keys(value)} and no text" if isinstance(value, Mapping) else describe(value)
+    raise PydanticCustomError("unexpected", "{message}", {"message": f"got {got}, expected {DOCUMENT_FORM}"})
 
 
 DocumentInput = Annotated[Document, BeforeValidator(_document_fields)]
@@ -167,16 +172,18 @@ def _plain_document(value: Any) -> Any:
     else:
         fields = {name: text for name in TEXT_NAMES if isinstance(text := getattr(value, name, None), str)}
         if fields:
-            fields |= getattr(value, "metadata", None) or getattr(value, "meta", None) or {}
-            fields |= {} if getattr(value, "score", None) is None else {"score": value.score}
+            fields |= {name: getattr(value, name, None) for name in ("metadata", "meta", "score")}
+    for name in _OUTER_NAMES:
+        if isinstance(inner := fields.get(name), Mapping):
+            fields = {**inner, **{key: field for key, field in fields.items() if key != name}}
+    fields = {key: field for key, field in fields.items() if not is_null(field)}
     text_name = next((name for name in TEXT_NAMES if name in fields), None)
     if text_name is None:
         return value
     plain = {"text": fields.pop(text_name)}
-    title = fields.pop("title", None)
-    if title is not None and title == title:  # a table has None or NaN where a title is missing
-        plain["title"] = title
-    return plain | {"metadata": {**(fields.pop("metadata", None) or {}), **fields}}
+    if "title" in fields:
+        plain["title"] = fields.pop("title")
+    return plain | {"metadata": fields}
 
 
 def _segment(value: Any, label: str) -> Segment:
@@ -187,12 +194,21 @@ def _segment(value: Any, label: str) -> Segment:
             message = f"the {label} holds {describe(piece)}, which is no text; {PROMPT_HINT}"
             raise InputError(message, field=label)
     segment = tuple(Piece(piece) if isinstance(piece, str) else piece for piece in pieces)
-    try:
-        segment_text(segment).encode()
-    except UnicodeEncodeError as error:
-        message = f"the {label} has half of a surrogate pair, which is no character; remove it"
-        raise InputError(message, field=label) from error
+    if has_surrogates(segment_text(segment)):
+        raise InputError(f"the {label} {HALF_CHARACTER}", field=label)
     return segment
+
+
+HALF_CHARACTER = "has half of a surrogate pair, which is no character; remove it"
+
+
+def has_surrogates(text: str) -> bool:
+    """Check whether a text has a half of a surrogate pair, which no encoding has."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def segment_text(segment: Segment) -> str:

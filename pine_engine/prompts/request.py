@@ -1,19 +1,15 @@
-"""Requests and data rows in JSON: documents, a question and the task; and the reader of text files.
+"""Requests and data rows in JSON: documents, a question and the task; and their files.
 
 A document is a text or {"text": ..., "title": ...}.
 """
 
-import io
-import json
-import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticSerializationError
 
 from pine_engine.errors import InputError
@@ -22,19 +18,15 @@ from pine_engine.prompts.parse_errors import (
     Problem,
     ValidationErrors,
     format_validation_errors,
-    rows_or_mistakes,
     unexpected,
 )
 from pine_engine.prompts.prompt import DocumentInput, Prompt
+from pine_engine.prompts.published_rows import as_whole, is_null, row_fields
+from pine_engine.prompts.row_files import MAX_DOCUMENTS, file_kind, load_json, parse_rows
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 
 if TYPE_CHECKING:
     from pine_engine.prompts.layout import TokenLayout
-
-STDIN = Path("-")
-
-MAX_DOCUMENTS = 10_000
-"""Documents of one row or request. More are rejected before a record is made of any."""
 
 
 class _WithDocuments(BaseModel):
@@ -50,9 +42,15 @@ class _WithDocuments(BaseModel):
     def _from_list(cls, value: Any) -> Any:
         if isinstance(value, list):
             return {"documents": value}
-        if isinstance(value, dict | cls):
+        if isinstance(value, dict):
+            return cls._fields(value)
+        if isinstance(value, cls):
             return value
         raise unexpected(value, 'an object with "documents", or a list of texts')
+
+    @classmethod
+    def _fields(cls, value: dict[str, Any]) -> dict[str, Any]:
+        return {name: field for name, field in value.items() if not is_null(field)}
 
     def check(self, source: str = "") -> None:
         """Raise ValidationErrors, with the name of the source, if no prompt can be built."""
@@ -134,20 +132,31 @@ class LabeledRequest(Request):
     labels: list[str] = []
 
 
+def _number_as_text(value: Any) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(as_whole(value)) if is_number else value
+
+
 class DataRow(_WithDocuments):
     """One example of a data set; other fields are ignored, and the id of a row without one is its line.
 
     The prefix is the instruction of a task whose instruction opens the user message, `system` that of others.
+    Rows of published data sets are accepted as they are (docs/data.md).
     """
 
-    id: str = ""
+    id: Annotated[str, BeforeValidator(_number_as_text)] = ""
     prefix: str = ""
 
-    def complete(self, line: int) -> Self:
-        """Return the row with an id. Raises ValidationErrors if no prompt can be built."""
-        self.id = self.id or f"line {line}"
-        self.check()
-        return self
+    @classmethod
+    def _fields(cls, value: dict[str, Any]) -> dict[str, Any]:
+        return row_fields(value)
+
+    def complete(self, line: int, task: str = "") -> Self:
+        """Return the row with an id, and this task. Raises ValidationErrors if no prompt can be built."""
+        row = self.with_task(task) if task else self
+        row.id = row.id or f"line {line}"
+        row.check()
+        return row
 
     def with_task(self, task: str) -> Self:
         """Return the row with another task, without an instruction that is the one of the former task."""
@@ -157,10 +166,14 @@ class DataRow(_WithDocuments):
 
     def comparison(self) -> Request:
         """Return the request of the row."""
+        return Request.model_validate(self.request_fields())
+
+    def request_fields(self) -> dict[str, Any]:
+        """Return the fields of the request of the row."""
         is_in_system = TASKS[self.task].instruction_role == "system"
         instruction, system = (self.system, "") if is_in_system else (self.prefix, self.system)
         fields = {"instruction": instruction, "system": system, "documents": list(self.documents)}
-        return Request.model_validate({"question": self.question, "task": self.task} | fields)
+        return {"question": self.question, "task": self.task} | fields
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -168,91 +181,58 @@ RequestType = TypeVar("RequestType", bound=Request)
 Row = TypeVar("Row", bound=DataRow)
 
 
-def read_request(path: Path, model: type[RequestType]) -> RequestType:
-    """Return the request in a JSON file. Raises InputError with all problems of the file."""
-    request = parse_json(model, read_text(path), str(path))
-    request.check(str(path))
-    return request
+def read_requests(
+    path: Path, model: type[RequestType], limit: int | None = None
+) -> list[tuple[str, RequestType]]:
+    """Return the requests of a file, which are requests or data rows, with names: ids, or lines.
 
-
-def read_requests(path: Path, limit: int | None = None) -> list[tuple[str, Request]]:
-    """Return requests with names: that of a JSON file, or one per line of JSONL; "-" is either on stdin.
-
-    A line is a request or a data row. Raises InputError with all problems of the file.
+    A JSON file of one request without an id has the name of the file. Path "-" is JSON or JSONL on stdin.
+    Raises InputError with all problems of the file.
     """
-    is_stdin = path == STDIN
-    if path.suffix != ".jsonl" and not is_stdin:
-        return [(str(path), read_request(path, Request))]
-    text = read_text(path)
-    first, _, rest = text.strip().partition("\n")
-    lines = [(1, text)] if is_stdin and not (rest and _content(first)) else _numbered_lines(text, path)
-    return list(islice((row for _, row in rows_or_mistakes(path, lines, _read_request_line)), limit))
+    rows = list(islice(parse_rows(path, partial(_read_request, model)), limit))
+    if file_kind(path) == ".json" and len(rows) == 1:
+        return [(name or str(path), request) for _, (name, request) in rows]
+    return [(name or f"line {line}", request) for line, (name, request) in rows]
 
 
-def _read_request_line(line: int, text: str) -> tuple[str, Request]:
-    if isinstance(fields := _content(text), dict) and fields.keys() - Request.model_fields:
-        row = read_row(DataRow, line, text)
-        return row.id, row.comparison()
-    request = parse_json(Request, text, is_line=True)
+def _read_request(model: type[RequestType], line: int, content: Any) -> tuple[str, RequestType]:
+    """Return the id, "" for none, and the request of a row. Fields of requests apply to data rows, too."""
+    name = ""
+    if isinstance(content, dict) and not content.get("messages") and content.keys() - model.model_fields:
+        row = validate(DataRow, content)
+        name, row = row.id, row.complete(line)
+        fields, extra = row.request_fields(), model.model_fields.keys() - DataRow.model_fields.keys()
+        if content.get("instruction"):
+            fields["system"] = row.system
+        content = fields | {key: content[key] for key in extra & content.keys() if content[key]}
+    elif isinstance(content, dict):
+        content = {key: field for key, field in content.items() if key in model.model_fields}
+    request = validate(model, content)
     request.check()
-    return f"line {line}", request
-
-
-def _content(text: str) -> Any:
-    """Return the content of JSON, None for other text."""
-    with suppress(ValueError, RecursionError):
-        return json.loads(text)
+    return name, request
 
 
 def read_rows(path: Path, model: type[Row], limit: int | None = None) -> dict[int, Row]:
-    """Return the first rows of a JSONL file by line number. Raises InputError with all problems of them."""
-    return dict(islice(rows_or_mistakes(path, each_line(path), partial(read_row, model)), limit))
+    """Return the first rows of a file by line number. Raises InputError with all problems of them."""
+    return dict(islice(parse_rows(path, partial(read_row, model)), limit))
 
 
-def read_row(model: type[Row], line: int, text: str) -> Row:
-    """Return the row in a line of JSONL. Raises ValidationErrors."""
-    return parse_json(model, text, is_line=True).complete(line)
+def read_row(model: type[Row], line: int, content: Any, task: str = "") -> Row:
+    """Return a row, of this task instead of its own. Raises ValidationErrors."""
+    if task and isinstance(content, dict):
+        former = content.get("task")
+        is_known = isinstance(former, str) and former in TASKS
+        content = content if is_known or former is None else {**content, "task": task}
+    return validate(model, content).complete(line, task)
 
 
-def each_line(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not blank with their numbers, at least one."""
-    return _numbered_lines(read_text(path), path)
-
-
-def _numbered_lines(text: str, path: Path) -> Iterator[tuple[int, str]]:
-    is_empty = True
-    # Not splitlines(), which would also cut at U+2028 and others that a JSON string may contain.
-    for number, line in enumerate(io.StringIO(text, newline="\n"), start=1):
-        if line.strip():
-            is_empty = False
-            yield number, line.removesuffix("\n")
-    if is_empty:
-        raise InputError(f"{path} has no rows; expected one JSON object per line", field=str(path))
-
-
-def read_text(path: Path) -> str:
-    """Return UTF-8 text of a file, of stdin for "-", without byte order mark. Raises InputError."""
-    try:
-        text = sys.stdin.buffer.read().decode("utf-8-sig") if path == STDIN else path.read_text("utf-8-sig")
-        if "\0" in text:  # UTF-16 without a byte order mark, or no text
-            raise ValueError
-        return text
-    except (OSError, ValueError) as error:
-        problem = "is not UTF-8 text; save it as UTF-8"
-        if isinstance(error, OSError):
-            problem = f"cannot be read: {error.strerror}; give the path of a file that exists"
-        raise InputError(f"{path} {problem}", field=str(path)) from error
-
-
-def parse_json(model: type[Model], text: str, source: str = "", *, is_line: bool = False) -> Model:
+def parse_json(model: type[Model], text: str, source: str = "") -> Model:
     """Return JSON as a model. Raises ValidationErrors with all wrong fields and the name of the source."""
-    try:
-        content: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        problem = "a number is too long, or it is nested too deeply"
-        if isinstance(error, json.JSONDecodeError):
-            problem = f"{error.msg} at {'' if is_line else f'line {error.lineno} '}column {error.colno}"
-        raise ValidationErrors([Problem(f"it is not JSON: {problem}")], source) from error
+    return validate(model, load_json(text, source), source)
+
+
+def validate(model: type[Model], content: Any, source: str = "") -> Model:
+    """Return parsed JSON as a model. Raises ValidationErrors as `parse_json`."""
     try:
         return model.model_validate(content)
     except ValidationError as error:

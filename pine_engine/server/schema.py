@@ -20,7 +20,7 @@ from pine_engine.input_validation import describe
 from pine_engine.prompts.messages import ChatTemplateKwargs, MessagesInput
 from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, unexpected
 from pine_engine.prompts.prompt import DocumentInput
-from pine_engine.prompts.request import MAX_DOCUMENTS
+from pine_engine.prompts.row_files import MAX_DOCUMENTS
 from pine_engine.prompts.tasks import USUAL_TASK
 from pine_engine.scheduling.queue import QueueFullError
 

@@ -14,7 +14,7 @@ from pine_engine.evaluation import shards
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.records import WEIGHTS, Record, open_run, read_records, read_run, write_records
 from pine_engine.prompts.parse_errors import ValidationErrors
-from pine_engine.prompts.request import MAX_DOCUMENTS
+from pine_engine.prompts.row_files import MAX_DOCUMENTS
 from tests.support.errors import has_field
 from tests.support.records import run_info
 
@@ -289,10 +289,10 @@ def test_documents_per_row_are_limited(file: Path, table: Path) -> None:
     ("change", "field"),
     [
         *(({"gold_index": value}, "gold_index") for value in (2, -1, "1", True)),
-        ({"answers": "two"}, "answers"),
+        ({"answers": 2}, "answers"),
         ({"answers": [2]}, "answers.0"),
         ({"choices": [""]}, "choices.0"),
-        ({"meta": None}, "meta"),
+        ({"meta": 3}, "meta"),
     ],
 )
 def test_line_and_field_of_a_mistake_are_named(file: Path, change: dict[str, Any], field: str) -> None:
@@ -300,7 +300,7 @@ def test_line_and_field_of_a_mistake_are_named(file: Path, change: dict[str, Any
 
 
 def test_all_mistakes_are_named_together(file: Path, table: Path) -> None:
-    put(file, PLAIN, {**FULL, "gold_index": 9, "question": ""}, {**FULL, "id": "a-1"}, {"id": 3})
+    put(file, PLAIN, {**FULL, "gold_index": 9, "question": ""}, {**FULL, "id": "a-1"}, {"id": [3]})
     table.write_text("question,document1,gold_index\nWhy?,one,first\nWhy?\n,one,\n")
     for path, lines in ((file, [2, 2, 3, 4, 4]), (table, [2, 3, 4])):
         assert [line for line, _ in mistakes(path)] == lines
@@ -340,7 +340,7 @@ def test_line_of_a_table_mistake_is_named(table: Path, content: str, line: int) 
 
 @pytest.mark.parametrize(
     ("columns", "field"),
-    [("answers", "document1"), ("document1,document3", "document2"), ("document1,title2", "title2")],
+    [("answers", "document1"), ("document1,document3", "document2"), ("document1,title2", "document2")],
 )
 def test_column_of_a_table_is_missing_or_unknown(table: Path, columns: str, field: str) -> None:
     table.write_text(f"id,question,{columns}\na,Why?,one,two\n")

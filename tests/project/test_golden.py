@@ -9,7 +9,7 @@ import pytest
 
 from pine_engine import Request
 from pine_engine.evaluation.records import read_records, read_run
-from pine_engine.prompts.request import read_request
+from pine_engine.prompts.request import read_requests
 from tests.support.commands import Run
 from tools import golden
 from viz.page.session import from_code, from_file
@@ -86,5 +86,5 @@ def test_session_link_and_bundle_of_version_1_load(tmp_path: Path) -> None:
     assert (certified.methods, len(certified.documents)) == (("vanilla", "pine"), 3)
     with zipfile.ZipFile(VERSION_1 / "bundle.zip") as bundle:
         bundle.extractall(tmp_path)
-    assert read_request(tmp_path / "input.json", Request).question == session.question
+    assert read_requests(tmp_path / "input.json", Request)[0][1].question == session.question
     assert len(json.loads((tmp_path / "answers.json").read_text(encoding="utf-8"))["answers"]) == 2

@@ -19,7 +19,7 @@ from pine_engine.evaluation.examples import read_examples
 from pine_engine.prompts import document_files
 from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.parse_errors import MAX_SHOWN, ValidationErrors
-from pine_engine.prompts.request import DataRow, read_request, read_rows
+from pine_engine.prompts.request import DataRow, read_requests, read_rows
 from tests.support.errors import has_field
 from tests.support.families import TinyLlama
 from tests.support.pdf_files import PDF_OF_BOMBS, pdf_of
@@ -56,7 +56,7 @@ def problems_of(read: Callable[[], object], file: Path) -> list[tuple[int | None
 def test_request_has_defaults_and_accepts_texts_as_documents(file: Path) -> None:
     full = {**REQUEST, "instruction": "In a word.", "system": "Be kind.", "task": "math_reasoning"}
     documents = [Document("one"), Document("two", "Two")]
-    assert read_request(write(file, full), Request) == Request(**{**full, "documents": documents})
+    assert read_requests(write(file, full), Request)[0][1] == Request(**{**full, "documents": documents})
     assert Request.model_validate(DOCUMENTS) == Request(documents=documents)
     assert json.loads(Request.model_validate(["one"]).model_dump_json()) == {
         "question": "", "documents": [{"text": "one", "title": ""}],
@@ -67,8 +67,9 @@ def test_request_has_defaults_and_accepts_texts_as_documents(file: Path) -> None
 WRONG: list[tuple[Any, str]] = [
     *(({**REQUEST, "documents": value}, "documents") for value in ([], "one", ["one"] * 10_001)),
     ({**REQUEST, "documents": ["one", 2]}, "documents.1"), (["one", None], "documents.1"),
-    *(({**REQUEST, "documents": [value]}, "documents.0.text") for value in ({"title": "T"}, {"text": 3})),
-    ({**REQUEST, "documents": [{"text": "a", "titel": "T"}]}, "documents.0.titel"),
+    *(({**REQUEST, "documents": [value]}, "documents.0") for value in ({"title": "T"}, {"text": None})),
+    *(({**REQUEST, "documents": [{"text": "a", "title": "T", name: 3}]}, f"documents.0.{name}")
+      for name in ("text", "title")),
     ({**REQUEST, "documents": ["a", " "]}, "documents.1"),
     *(({**REQUEST, "question": value}, "question") for value in (1, " ")),
     ({**REQUEST, "task": "poetry"}, "task"), ({**REQUEST, "question": "\ud800"}, ""), ({}, "documents"),
@@ -79,23 +80,18 @@ WRONG: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("content", "field"), WRONG, ids=lambda value: str(value)[:40])
 def test_wrong_field_is_named_with_its_line(content: Any, field: str, file: Path) -> None:
     write(file, content)
-    assert problems_of(lambda: read_request(file, Request), file) == [(None, field)]
+    assert problems_of(lambda: read_requests(file, Request)[0][1], file) == [(None, field)]
     write(file, ROW, "", content)
     assert problems_of(lambda: rows_of(file), file) == [(3, field)]
 
 
-def test_request_with_another_field_is_rejected(file: Path) -> None:
-    write(file, {**REQUEST, "questions": ""})
-    assert problems_of(lambda: read_request(file, Request), file) == [(None, "questions")]
-
-
 def test_all_problems_are_reported_at_once(file: Path) -> None:
-    write(file, {"question": 1, "documents": ["a", 2, {"text": "b", "titel": "T"}]})
-    assert problems_of(lambda: read_request(file, Request), file) == [
-        (None, "question"), (None, "documents.1"), (None, "documents.2.titel")
+    write(file, {"question": 1, "documents": ["a", 2, {"text": "b", "title": 3}]})
+    assert problems_of(lambda: read_requests(file, Request)[0][1], file) == [
+        (None, "question"), (None, "documents.1"), (None, "documents.2.title")
     ]  # fmt: skip
 
-    wrong = ["{", {**ROW, "id": 7, "documents": []}, {**ROW, "question": " "}]
+    wrong = ["{", {**ROW, "id": [7], "documents": []}, {**ROW, "question": " "}]
     write(file, ROW, *wrong, ROW, *["[3]"] * 18)
     fields = ["", "documents", "id", "question"] + ["documents.0"] * 17
     lines = [2, 3, 3, 4, *range(6, 23)]  # one more than the message lists
@@ -250,8 +246,11 @@ def test_written_csv_is_read_back(rows: Any, bom: bool, tmp_path_factory: pytest
         ("a.jsonl", '{"text": " "}\n{"title": "T"}\n[]\n{"documents": []}',
          [(1, ""), (2, ""), (3, ""), (4, "")]),
         ("a.jsonl", '["a", {"text": ""}, " "]', [(1, "documents.1"), (1, "documents.2")]),
-        ("a.jsonl", '{"documents": [3, {"text": "", "note": 1}]}',
-         [(1, "documents.0"), (1, "documents.1.note")]),
+        ("a.jsonl", '{"documents": [3, {"text": "", "title": 1}]}',
+         [(1, "documents.0"), (1, "documents.1.title")]),
+        ("a.jsonl", '{"documents": [3, {"id": 3, "score": 0.7}]}', [(1, "documents.0"), (1, "documents.1")]),
+        ("a.jsonl", '{"text": "\\ud83d"}\n["a", {"text": "b", "title": "\\ude00"}]',
+         [(1, ""), (2, "documents.1")]),
         ("a.csv", "\ntext,TEXT\na,b\n", [(2, "")]),
         ("a.csv", "title,text\na,b\n\nc, d, e\n", [(4, "")]),
         ("a.csv", "title,text\nc\n", [(2, "")]),
@@ -281,8 +280,8 @@ NOT_PDF = [b"", b"Tides follow the moon.", b"x" * 1024 + b"%PDF-1.7\n", b"%PDF-1
         *((f"a{suffix}", [b"text\ncaf\xe9\n"], "") for suffix in (".txt", ".csv", ".jsonl")),
         ("a.txt", ["", " \n\t"], ""),
         ("a.csv", ["", "\n \n", "text\n"], ""),
-        ("a.csv", ["title,body\na,b\n", "title;text\na;b\n"], "text"),
-        ("a.csv", ["titel,text\na,b\n"], "titel"),
+        ("a.csv", ["title,body\na,b\n", "title|text\na|b\n"], "text"),
+        ("a.csv", ["question,body\na,b\n"], "document1"),
         ("a.pdf", [pdf_bytes("Text.", password="s"), pdf_bytes("", ""), pdf_bytes("1", "2", "3")], ""),
         ("a.pdf", NOT_PDF, ""),
         ("a.md", ["x" * 2001], ""),

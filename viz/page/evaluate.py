@@ -41,7 +41,7 @@ from viz.page.files.data_sets import (
     usual_orders,
     wrapped_for,
 )
-from viz.page.files.reading_files import FileReader
+from viz.page.files.reading_files import ROW_ENDINGS, FileReader
 from viz.page.form.options import WRAPPED, build_method_boxes, build_wrapped, wrapped_choices
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.sources import Choice, Sources
@@ -201,7 +201,7 @@ def _build_request() -> RequestWidgets:
         )
         upload = gr.UploadButton(
             "Upload dataset",
-            file_types=[".jsonl", ".csv"],
+            file_types=list(ROW_ENDINGS),
             size="sm",
             scale=0,
             min_width=130,

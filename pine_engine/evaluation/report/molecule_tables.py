@@ -11,7 +11,8 @@ from pine_engine.evaluation.report.runs import NONE
 from pine_engine.evaluation.report.tables import Part, quantity, table, task_label, text
 from pine_engine.molecules.metrics import MeanError, MethodMetrics
 from pine_engine.molecules.request_rows import PROPERTIES
-from pine_engine.prompts.request import parse_json, read_text
+from pine_engine.prompts.request import parse_json
+from pine_engine.prompts.row_files import read_text
 
 
 class MoleculeReport(BaseModel):

@@ -14,7 +14,7 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import trace_report
 from pine_engine.invariance.certificate import read_certificate
-from pine_engine.prompts.request import Request, read_request
+from pine_engine.prompts.request import Request, read_requests
 from tests.support.running import views_of
 from tests.support.runs import THREE, finish, form_of
 from tests.support.viz_reading import read_html
@@ -87,7 +87,7 @@ def test_command_reproduces_the_answers(
     assert (options["--model"], options["--dtype"]) == ("tiny", "float32")
     (tmp_path / words[4]).write_bytes(files[words[4]])
     again = engine.run(
-        read_request(tmp_path / words[4], Request).tokenize(engine),
+        read_requests(tmp_path / words[4], Request)[0][1].tokenize(engine),
         methods=options["--methods"].split(","),
         max_new_tokens=int(options["--max-new-tokens"]),
     )

@@ -55,7 +55,7 @@ def read_built_in(name: str) -> DataSet:
 
 
 def read_set(file: Path) -> DataSet:
-    """Parse a JSONL or CSV file of one task, at most MAX_ROWS examples.
+    """Parse a file of rows of one task, at most MAX_ROWS examples.
 
     Raises InputError that names the file and the line.
     """

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pine_engine.errors import InputError, PineError
+from pine_engine.prompts.row_files import KINDS, PARQUET
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import SHUTTING_DOWN, WAIT_S, Caller, End, EndReason, Runs, RunState
 from viz.page.files.limited_process import LimitError, Limits, run_in_subprocess
@@ -14,6 +15,9 @@ from viz.page.jobs.connection_tracker import current_caller
 
 Result = TypeVar("Result")
 Update = TypeVar("Update")
+
+ROW_ENDINGS = (*(kind for kind in KINDS if kind != PARQUET), ".gz")
+"""Endings of files with rows; Parquet needs a package that hosts may not have."""
 
 MAX_WAITING_UPLOADS = 8  # maximum number of waiting uploads
 MAX_MESSAGE_CHARACTERS = 1_000  # maximum characters of a message, which may quote a line or all column names

@@ -16,7 +16,7 @@ from viz.drawing.identity import document_letter, document_segment, segment_badg
 from viz.drawing.markup import render
 from viz.page.common.failures import MAX_DOCUMENTS, MAX_UPLOAD_MB, explain, notice
 from viz.page.common.widgets import PRIVATE_EVENT, STATE_EVENT, bind
-from viz.page.files.reading_files import FileReader
+from viz.page.files.reading_files import ROW_ENDINGS, FileReader
 from viz.page.form.documents import (
     Entries,
     Entry,
@@ -32,7 +32,7 @@ from viz.page.form.examples import are_of_example
 from viz.page.form.form import check_size
 from viz.page.jobs.job_bar import Updates
 
-ENDINGS = (".txt", ".md", ".pdf", ".csv", ".jsonl")
+ENDINGS = (".txt", ".md", ".pdf", *ROW_ENDINGS)
 REPLACED = " Removed those of the example. Undo restores them."
 
 

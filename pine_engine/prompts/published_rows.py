@@ -1,0 +1,96 @@
+"""Rows in the forms in which data sets are published, as fields of a data row.
+
+Lost in the Middle and DPR (`ctxs`), HotpotQA and SQuAD (`context`), MS MARCO (`passages`).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+DOCUMENT_NAMES = ("documents", "ctxs", "passages", "context")
+_NAMES = {
+    "documents": DOCUMENT_NAMES,
+    "question": ("question", "query"),
+    "answers": ("answers", "answer"),
+    "id": ("id", "_id", "query_id"),
+}
+"""Names of each field, the first one of this project."""
+
+_GOLD_NAMES = ("isgold", "is_selected")
+"""Fields of a document that are true or 1 if it has the answer."""
+
+NO_ANSWER = "No Answer Present."
+"""Answer of MS MARCO where no passage has one."""
+
+
+def has_documents(row: Any) -> bool:
+    """Check whether a value is an object with documents, and not a document."""
+    return isinstance(row, Mapping) and any(row.get(name) is not None for name in DOCUMENT_NAMES)
+
+
+def without_nulls(value: Any) -> Any:
+    """Return JSON without the keys of objects whose value is null or NaN, as a table has for none."""
+    if isinstance(value, Mapping):
+        return {key: without_nulls(field) for key, field in value.items() if not is_null(field)}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def is_null(value: Any) -> bool:
+    """Check whether a value is None or NaN."""
+    return value is None or (isinstance(value, float) and value != value)
+
+
+def as_whole(value: Any) -> Any:
+    """Return an int for a float without a fraction, which tables have for a column with nulls."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a row under the names of this project, without nulls; others stay as they are."""
+    fields: dict[str, Any] = without_nulls(row)
+    for name, names in _NAMES.items():
+        found = next((one for one in names if one in fields), None)
+        if found is not None:
+            fields[name] = fields.pop(found)
+        if found == "context" and isinstance(fields[name], str):  # SQuAD: one text, with a title
+            fields[name] = [{"text": fields[name], "title": fields.get("title", "")}]
+    if "documents" in fields:
+        fields["documents"], flags = _documents(fields["documents"])
+        if sum(flags) == 1:
+            fields.setdefault("gold_index", flags.index(True))
+    answers = fields.get("answers")
+    if isinstance(answers, Mapping):  # SQuAD: texts with their places
+        answers = answers.get("text", [])
+    if answers is not None:
+        texts = [answers] if isinstance(answers, str) else answers
+        fields["answers"] = [] if texts == [NO_ANSWER] else texts
+    return fields
+
+
+def _documents(value: Any) -> tuple[Any, list[bool]]:
+    """Return a list of documents, and for each whether it has the answer; other values as they are."""
+    if isinstance(value, Mapping):  # columns in place of a list of objects
+        columns = list(value.values())
+        if not columns or not all(isinstance(one, list) and len(one) == len(columns[0]) for one in columns):
+            return value, []
+        value = [dict(zip(value, cells, strict=True)) for cells in zip(*columns, strict=True)]
+    if not isinstance(value, list):
+        return value, []
+    flags = [
+        isinstance(document, Mapping) and any(document.get(name) in (True, 1) for name in _GOLD_NAMES)
+        for document in value
+    ]
+    return list(map(_document, value)), flags
+
+
+def _document(value: Any) -> Any:
+    if isinstance(value, list) and len(value) == 2:  # HotpotQA: a title and sentences
+        value = {"title": value[0], "sentences": value[1]}
+    if not isinstance(value, Mapping):
+        return value
+    fields = dict(value)
+    if "passage_text" in fields:
+        fields.setdefault("text", fields.pop("passage_text"))
+    sentences = fields.get("sentences")
+    if isinstance(sentences, list) and all(isinstance(sentence, str) for sentence in sentences):
+        fields.setdefault("text", "".join(fields.pop("sentences")))
+    return fields
