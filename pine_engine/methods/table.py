@@ -211,6 +211,14 @@ class Method:
         return self.has_plan and self.merge is None and self.key_weighting != "calibrated"
 
     @property
+    def is_text(self) -> bool:
+        """True if the answer is that of the unchanged model to one text, so that any server computes it."""
+        is_unchanged = self.mask == "causal" and self.positions == "input" and not self.is_rotated
+        reads_once = self.question == "once" and self.recomputed == "nothing" and self.merge is None
+        is_equal_weight = self.key_weighting == "nothing"
+        return is_unchanged and reads_once and is_equal_weight and self.score in (None, "content")
+
+    @property
     def splits_documents(self) -> bool:
         """True if each stream has one document."""
         return self.merge is not None and not self.rope_bases

@@ -1,0 +1,311 @@
+"""Client of a server with the interface of the OpenAI API: greedy answers, and the likely first tokens."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pine_engine.endpoint import ENDPOINT
+from pine_engine.endpoint.text_layout import TextTokenizer, as_text
+from pine_engine.engine.reordering import FirstPass, reorder_documents
+from pine_engine.errors import EndpointError, InputError, import_extra, one_line
+from pine_engine.methods.table import METHODS, Method
+from pine_engine.prompts.layout import TokenLayout, tokenize, tokenize_text
+from pine_engine.prompts.prompt import Prompt
+
+if TYPE_CHECKING:
+    import openai
+
+SEED = 0  # of every request
+NUM_ALTERNATIVES = 20  # likely tokens that a server may be asked for, in the OpenAI API
+MAX_RETRIES = (
+    4  # of a request, by the client, after a lost connection, a full queue or an error of the server
+)
+TIMEOUT_S = 600.0  # seconds without a byte of the answer
+POLL_S = 0.1  # seconds between two checks whether the run was stopped
+BYTES_PER_TOKEN = 4  # of English text, for estimates
+NO_KEY = "none"  # sent to servers that need no key
+
+
+@dataclass(frozen=True, eq=False)
+class TextRequest:
+    """One prompt to a server.
+
+    Attributes:
+        layout: Prompt of `Endpoint.tokenize`, with the documents in the order that is evaluated.
+        method: Method, which may reorder the documents.
+        max_new_tokens: Limit of the answer, in tokens.
+        has_logprobs: True to request the likely first tokens with their log-probabilities.
+        is_repeated: True to send the request twice, and to compare the answers.
+    """
+
+    layout: TokenLayout
+    method: Method
+    max_new_tokens: int
+    has_logprobs: bool = False
+    is_repeated: bool = False
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Answer of a server, or the reason why there is none.
+
+    Attributes:
+        text: Generated answer.
+        num_tokens: Number of tokens of the answer, as the server counts them.
+        num_prompt_tokens: Number of tokens of the prompt, as the server counts them.
+        seconds: Time from the request to the answer.
+        first_logprobs: Log-probabilities of the likely first tokens, in nats, by their text; None if the
+            server returned none.
+        is_repeatable: True if the repeated request had the same answer; None if it was not repeated.
+        error: Reason why there is no answer, such as a prompt that is too long.
+    """
+
+    text: str = ""
+    num_tokens: int = 0
+    num_prompt_tokens: int = 0
+    seconds: float = 0.0
+    first_logprobs: dict[str, float] | None = None
+    is_repeatable: bool | None = None
+    error: str = ""
+    logprobs: Sequence[float] = ()  # of the tokens, which are not requested
+
+
+class Endpoint:
+    """A model behind an address. It tokenizes text as bytes, because the server has the tokenizer."""
+
+    dtype = "unknown"
+    device = ENDPOINT
+    revision = None
+    invariance_warning = None
+    tokenizer = TextTokenizer()
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        api_key: str = NO_KEY,
+        max_concurrency: int = 4,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Check the address; nothing is sent.
+
+        Args:
+            url: Address of the API, which usually ends with /v1.
+            model: Name of the model on the server.
+            api_key: Key, which is sent to the server and stored nowhere.
+            max_concurrency: Maximum number of requests at the same time.
+            extra_body: Further fields of each request, such as {"repeat_penalty": 1.0}.
+
+        Raises:
+            InputError: For an address that is not one of the web, or that contains a password or a query.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            expected = "expected one such as http://127.0.0.1:8000/v1"
+            raise InputError(f"invalid endpoint: got {url!r:.80}, {expected}", field="endpoint")
+        if parts.username or parts.password or parts.query or parts.fragment:
+            message = "invalid endpoint: the address contains a user, a password or a query"
+            raise InputError(f"{message}; give the key in OPENAI_API_KEY", field="endpoint")
+        self._openai: Any = import_extra("openai", "openai")
+        self.model_ref = url.rstrip("/")
+        self.model_name = model
+        self.max_concurrency = max_concurrency
+        self.extra_body = dict(extra_body or {})
+        self._api_key = api_key
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.model_ref}, {self.model_name})"
+
+    def tokenize(self, prompt: Prompt) -> TokenLayout:
+        """Return a prompt as bytes, and as control tokens that begin its messages."""
+        return tokenize(prompt, self.tokenizer)
+
+    def tokenize_answer(self, text: str) -> tuple[int, ...]:
+        """Return the bytes of an answer."""
+        return tokenize_text(text, self.tokenizer)
+
+    def check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
+        """Accept every length: the server refuses a prompt that is too long."""
+
+    @staticmethod
+    def check_method(method: Method) -> None:
+        """Raise InputError if the method needs more than the answer of the unchanged model to a text."""
+        if method.is_text:
+            return
+        reason = "changes attention or positions inside the model"
+        if method.score or method.merge:
+            reason = "needs attention or the probabilities of all tokens, which a server does not return"
+        known = ", ".join(name for name, row in METHODS.items() if row.is_text)
+        raise InputError(
+            f"{method.name} {reason}; use a loaded model, or choose from: {known}", field="methods"
+        )
+
+    def send(
+        self, requests: Iterable[TextRequest], check: Callable[[], None] = lambda: None
+    ) -> Iterator[tuple[TextRequest, Reply]]:
+        """Yield the requests with their replies, in the order in which they arrive.
+
+        At most `max_concurrency` requests are active; closing the iterator cancels them.
+
+        Args:
+            requests: Requests, which are taken when they can be sent.
+            check: Called several times per second; an exception stops the requests.
+
+        Raises:
+            EndpointError: The server cannot be reached, or does not answer as the OpenAI API does.
+        """
+        remaining = iter(requests)
+        active: dict[asyncio.Task[Reply], TextRequest] = {}
+        with asyncio.Runner() as runner, ExitStack() as closing:
+            client = self._openai.AsyncOpenAI(
+                base_url=self.model_ref, api_key=self._api_key, max_retries=MAX_RETRIES, timeout=TIMEOUT_S
+            )
+            closing.callback(lambda: runner.run(_cancel(active, client)))
+            loop = runner.get_loop()
+            while True:
+                for request in islice(remaining, self.max_concurrency - len(active)):
+                    active[loop.create_task(self._answer(client, request))] = request
+                if not active:
+                    return
+                check()
+                done, _ = runner.run(_wait(active))
+                for task in done:
+                    yield active.pop(task), task.result()
+
+    async def _answer(self, client: "openai.AsyncOpenAI", request: TextRequest) -> Reply:
+        """Return the reply to a request, which is sent again if it is repeated."""
+        try:
+            reply = await self._complete(client, request)
+            if not request.is_repeated:
+                return reply
+            return replace(reply, is_repeatable=(await self._complete(client, request)).text == reply.text)
+        except self._openai.OpenAIError as error:
+            problem = self._problem(error)
+            if isinstance(problem, InputError):
+                return Reply(error=str(problem))
+            raise problem from error
+
+    async def _complete(self, client: "openai.AsyncOpenAI", request: TextRequest) -> Reply:
+        """Send one request: a chat, or plain text for a task without chat template."""
+        began = time.perf_counter()
+        prompt = as_text(reorder_documents(request.layout, request.method, _NO_PASS))
+        options: dict[str, Any] = {
+            "model": self.model_name,
+            "max_tokens": request.max_new_tokens,
+            "temperature": 0,
+            "seed": SEED,
+            "extra_body": self.extra_body,
+        }
+        create: Callable[..., Any] = client.chat.completions.create
+        read, options["messages"] = _read_chat, prompt
+        alternatives: dict[str, Any] = {"logprobs": True, "top_logprobs": NUM_ALTERNATIVES}
+        if isinstance(prompt, str):
+            create, read = client.completions.create, _read_text
+            options["prompt"], alternatives = options.pop("messages"), {"logprobs": NUM_ALTERNATIVES}
+        completion = await create(**options, **(alternatives if request.has_logprobs else {}))
+        try:
+            reply = replace(read(completion), seconds=time.perf_counter() - began)
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            message = f"{self.model_ref} does not answer as the OpenAI API does ({one_line(error)})"
+            advice = "check the address, which usually ends with /v1"
+            raise EndpointError(f"{message}; {advice}", field="endpoint") from error
+        if request.has_logprobs and reply.first_logprobs is None:
+            message = f"{self.model_ref} returned no log-probabilities"
+            raise EndpointError(f"{message}; use generated answers, or another server", field="endpoint")
+        return reply
+
+    def _problem(self, error: Any) -> InputError | EndpointError:
+        """Return an error of the client as a sentence, InputError if it concerns a single prompt."""
+        stated = _message(error)
+        if self._api_key != NO_KEY:  # some servers repeat the key
+            stated = stated.replace(self._api_key, "...")
+        match error:
+            case self._openai.BadRequestError() if "context" in f"{error.code} {stated}".lower():
+                return InputError(f"the prompt is too long for {self.model_name}: {stated}", field="prompt")
+            case self._openai.APITimeoutError():
+                problem = f"did not answer within {TIMEOUT_S:g} s; use a faster server or shorter answers"
+            case self._openai.APIConnectionError():
+                reason = one_line(error.__cause__ or error)
+                problem = f"cannot be reached ({reason}); check that the server runs"
+            case self._openai.AuthenticationError() | self._openai.PermissionDeniedError():
+                problem = f"refuses the key (status {error.status_code}); set OPENAI_API_KEY to a valid one"
+            case self._openai.NotFoundError():
+                advice = "check --model, and the address, which usually ends with /v1"
+                problem = f"has no model {self.model_name!r} (status 404: {stated}); {advice}"
+            case self._openai.RateLimitError():
+                problem = f"still limits the rate after {MAX_RETRIES} retries ({stated}); try again later"
+            case self._openai.APIStatusError():
+                problem = f"refuses a request (status {error.status_code}): {stated}"
+            case _:
+                problem = f"does not answer as the OpenAI API does ({stated})"
+        return EndpointError(f"{self.model_ref} {problem}", field="endpoint")
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[Reply]], client: "openai.AsyncOpenAI") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await client.close()
+
+
+async def _wait(tasks: Iterable[asyncio.Task[Reply]]) -> tuple[set[asyncio.Task[Reply]], Any]:
+    return await asyncio.wait(tasks, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _read_chat(completion: Any) -> Reply:
+    """Return the reply of a chat completion; first_logprobs is empty for an empty answer."""
+    choice = completion.choices[0]
+    first_logprobs = None
+    if choice.logprobs:
+        firsts = [(token, *token.top_logprobs) for token in (choice.logprobs.content or ())[:1]]
+        first_logprobs = {token.token: token.logprob for tokens in firsts for token in tokens}
+    return _reply(choice.message.content, first_logprobs, completion.usage)
+
+
+def _read_text(completion: Any) -> Reply:
+    """Return the reply of a text completion; first_logprobs is empty for an empty answer."""
+    choice = completion.choices[0]
+    first_logprobs = None
+    if choice.logprobs:
+        first_logprobs = dict((choice.logprobs.top_logprobs or [{}])[0])
+    return _reply(choice.text, first_logprobs, completion.usage)
+
+
+def _reply(text: str | None, first_logprobs: dict[str, float] | None, usage: Any) -> Reply:
+    num_tokens, num_prompt_tokens = (usage.completion_tokens, usage.prompt_tokens) if usage else (0, 0)
+    return Reply(text or "", num_tokens, num_prompt_tokens, first_logprobs=first_logprobs)
+
+
+def _message(error: Any) -> str:
+    """Return the message of a server in one line."""
+    body = getattr(error, "body", None)
+    text = body.get("message") if isinstance(body, dict) else None
+    return one_line(ValueError(text)).partition(": ")[2] if text else one_line(error)
+
+
+def _run_no_pass(*_: Any) -> Any:
+    raise AssertionError("a method of text has no first pass")
+
+
+_NO_PASS = FirstPass(_run_no_pass)
+
+
+def describe_requests(requests: Iterable[TextRequest]) -> str:
+    """Return the number of requests and of their tokens, estimated from their bytes, in a sentence."""
+    num_requests = num_repeated = num_bytes = num_answer_tokens = 0
+    for request in requests:
+        count = 1 + request.is_repeated
+        num_requests += count
+        num_repeated += request.is_repeated
+        num_bytes += count * request.layout.num_tokens
+        num_answer_tokens += count * request.max_new_tokens
+    return (
+        f"requests: {num_requests:,}, of which {num_repeated:,} repeat another; about "
+        f"{num_bytes // BYTES_PER_TOKEN:,} tokens of prompts, up to {num_answer_tokens:,} of answers"
+    )
