@@ -96,21 +96,26 @@ def _vote(
     engine: Engine, plan: DebiasPlan, request: LabeledRequest, orders: Sequence[Order]
 ) -> Generator[Event | DebiasResult, None, None]:
     """Generate an answer in each order; each votes for the document whose label it names."""
-    labels = request.labels
-    documents: list[int | None] = []
+    texts = []
     for order in orders:
-        prompt = _in_order(request, order).prompt(engine)
+        prompt = in_order(request, order).prompt(engine)
         for event in engine.generate(prompt, methods=[plan.base], max_new_tokens=plan.max_new_tokens):
             if isinstance(event, RunFinished):
-                place = named_label(event.result.answers[plan.base].text, labels)
-                documents.append(None if place is None else order[place])
+                texts.append(event.result.answers[plan.base].text)
             else:
                 yield event
+    yield count_votes(request.labels, orders, texts)
+
+
+def count_votes(labels: Sequence[str], orders: Sequence[Order], texts: Sequence[str]) -> DebiasResult:
+    """Return the vote of the answers generated in each order, each for the document whose label it names."""
+    places = [named_label(text, labels) for text in texts]
+    documents = [None if place is None else order[place] for place, order in zip(places, orders, strict=True)]
     winners = most_voted(documents)
     answer = TIE if len(winners) > 1 else "".join(labels[document] for document in winners)
     votes = {label: float(documents.count(document)) for document, label in enumerate(labels)}
     base_answers = Counter("" if document is None else labels[document] for document in documents)
-    yield DebiasResult(answer, votes, dict(base_answers))
+    return DebiasResult(answer, votes, dict(base_answers))
 
 
 @torch.inference_mode()
@@ -121,14 +126,11 @@ def _score_labels(engine: Engine, plan: DebiasPlan, control: RunControl) -> Coro
     observed: list[list[list[float]]] = []
 
     def combine(index: int, prior: Sequence[float] | None = None) -> None:
-        labels, orders, runs = plan.requests[index].labels, plan.orders[index], observed[index]
-        scores = combine_labels(wrapper, runs, orders, prior)
-        # The runs behind those of the orders are content-free.
-        favorites = (labels[order[_argmax(run)]] for order, run in zip(orders, runs, strict=False))
-        control.report(_likeliest(labels, scores, favorites))
+        labels, orders = plan.requests[index].labels, plan.orders[index]
+        control.report(average_labels(wrapper, labels, observed[index], orders, prior))
 
     for index, (request, orders) in enumerate(zip(plan.requests, plan.orders, strict=True)):
-        prompts = [_in_order(request, order).prompt(engine) for order in orders]
+        prompts = [in_order(request, order).prompt(engine) for order in orders]
         if wrapper.calibrated == "labels":
             prompts += content_free_prompts(engine, request)
         observed.append([])
@@ -140,6 +142,20 @@ def _score_labels(engine: Engine, plan: DebiasPlan, control: RunControl) -> Coro
         prior = mean_prior([pride_prior(observed[index]) for index in sorted(plan.prior_samples)])
         for index in range(len(observed)):
             combine(index, None if index in plan.prior_samples else prior)
+
+
+def average_labels(
+    wrapper: Wrapper,
+    labels: Sequence[str],
+    logprobs: Sequence[Sequence[float]],
+    orders: Sequence[Order],
+    prior: Sequence[float] | None = None,
+) -> DebiasResult:
+    """Return the likeliest label by `combine_labels`, with the favorite of each run."""
+    scores = combine_labels(wrapper, logprobs, orders, prior)
+    # The runs behind those of the orders are content-free.
+    favorites = (labels[order[_argmax(run)]] for order, run in zip(orders, logprobs, strict=False))
+    return _likeliest(labels, scores, favorites)
 
 
 def _likeliest(labels: Sequence[str], scores: Sequence[float], favorites: Iterable[str]) -> DebiasResult:
@@ -231,7 +247,7 @@ def _generate(engine: Engine, plan: DebiasPlan, control: RunControl) -> Coroutin
                 control.report(DebiasResult(item.found.text, {}, {}))
 
 
-def _in_order(request: LabeledRequest, order: Order) -> LabeledRequest:
+def in_order(request: LabeledRequest, order: Order) -> LabeledRequest:
     """Reorder the documents. The prompt is built afterwards, so labels in it stay at their places."""
     return request.model_copy(update={"documents": [request.documents[index] for index in order]})
 

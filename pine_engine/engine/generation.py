@@ -171,6 +171,11 @@ class ActiveGeneration:
         """Token ids of the prompt after the documents."""
         return self.rows[0].state.plan.layout.suffix
 
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens of the answer, without the end-of-sequence token."""
+        return len(self.ids)
+
     def free(self) -> None:
         """Free caches and logits, once the answer is finished."""
         self.rows, self.logits, self.kept_logits = (), self.logits.new_empty(0), []

@@ -15,6 +15,7 @@ from torch import Tensor
 from pine_engine.attention.state import SequenceState
 from pine_engine.debias.debias import mean_probability, num_continued
 from pine_engine.debias.table import DEFAULT_BASE, MeasuredMethod, Steps, content_free_prompts
+from pine_engine.endpoint.client import Endpoint, Reply
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import ActiveGeneration, prefill_progress, synchronize
@@ -43,6 +44,11 @@ class Prefill:
     seconds: float = field(default=0.0, init=False)  # time spent, with the share of reused parts
     is_done: bool = field(default=False, init=False)
     error: str | None = field(default=None, init=False)
+    num_tokens: int = field(init=False)  # of the prompt
+    is_repeatable: bool | None = field(default=None, init=False)  # of an endpoint, see Reply
+
+    def __post_init__(self) -> None:
+        self.num_tokens = self.layout.num_tokens
 
 
 @dataclass(eq=False)
@@ -51,7 +57,7 @@ class Generation:
 
     prefills: tuple[Prefill, ...]
     steps: Steps | None = None
-    answer: ActiveGeneration | None = None
+    answer: ActiveGeneration | Reply | None = None
 
     @property
     def is_done(self) -> bool:
@@ -103,12 +109,14 @@ class BaseRun:
     @property
     def answer_logprob(self) -> float | None:
         """Log-probability of the accepted answer, None if it is not measured."""
-        return self.prefill.logprobs[self.accepted[0]] if self.accepted else None
+        return self.prefill.logprobs.get(self.accepted[0]) if self.accepted else None
 
     @property
     def choice_logprobs(self) -> dict[str, float] | None:
         """Log-probabilities of the choices, None if they are not measured."""
-        return {text: self.prefill.logprobs[text] for text in self.choices} or None
+        logprobs = self.prefill.logprobs
+        is_measured = self.choices and logprobs.keys() >= set(self.choices)
+        return {text: logprobs[text] for text in self.choices} if is_measured else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +133,12 @@ class PlannedResult:
         answers = (run.generation for run in self.runs if run.generation)
         return list(dict.fromkeys([*(run.prefill for run in self.runs), *answers]))
 
+    @property
+    def is_repeatable(self) -> bool | None:
+        """True if a repeated request had the same answer, None if none was repeated."""
+        repeats = (run.prefill.is_repeatable for run in self.runs)
+        return next((one for one in repeats if one is not None), None)
+
 
 def distinct_parts(results: Iterable[PlannedResult]) -> tuple[list[Prefill], list[Generation]]:
     """Return the prefills and answers that several results need, each once."""
@@ -138,7 +152,7 @@ class ExamplePlan:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Engine | Endpoint,
         example: Example,
         settings: Settings,
         *,

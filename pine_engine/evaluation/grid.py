@@ -13,10 +13,11 @@ from typing import Literal, get_args
 import numpy as np
 
 from pine_engine.debias.table import TIE, method_rank
+from pine_engine.endpoint.repeats import Repeats
 from pine_engine.evaluation import bootstrap, intervals
 from pine_engine.evaluation.document_orders import is_random_order
 from pine_engine.evaluation.intervals import Estimate, Flags, Floats
-from pine_engine.evaluation.records import WEIGHTS, WEIGHTS_V0_1_1, Record, Weights
+from pine_engine.evaluation.records import WEIGHTS, WEIGHTS_V0_1_1, Record, Weights, count_repeats
 from pine_engine.prompts.tasks import TASKS, document_letter
 
 Metric = Literal["generated", "chosen", "logprob"]
@@ -93,6 +94,12 @@ class Grid:
     def num_documents(self) -> list[int]:
         """Numbers of documents of the examples, ascending."""
         return sorted({record.num_documents for record in self.some_records})
+
+    @property
+    def repeats(self) -> Repeats:
+        """Examples of which an endpoint received a request twice."""
+        columns = (column for columns in self.columns.values() for column in columns)
+        return count_repeats(record for column in columns for record in column.values())
 
     @cached_property
     def weights(self) -> dict[str, Weights]:

@@ -23,6 +23,7 @@ from pine_engine.debias.debias import (
     softmax,
 )
 from pine_engine.debias.table import TIE, MeasuredMethod, is_prior_example
+from pine_engine.endpoint.client import Endpoint
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
 from pine_engine.engine.generation import (
@@ -99,7 +100,7 @@ def run_evaluation(
                 changes = {"methods": (method.name,), "order_names": (AS_IS,), "generate": False}
                 alone = settings.model_copy(update=changes)
                 no_records = RunControl(learn, control.cancelled)
-                yield from _ExampleRun(engine, row, alone, set(), {method.name: None}, no_records).run()
+                yield from _ComputedRun(engine, row, alone, set(), {method.name: None}, no_records).run()
             if is_learned and (prior := known[method.name, row.id]):
                 learned.append(prior)
         raise AssertionError(f"{example.id} is not an example of the run")
@@ -114,15 +115,15 @@ def run_evaluation(
             if has_prior and not settings.keys([example], [method]).keys() <= done:
                 priors[method.name] = yield from prior_before(example, method)
         all_events = RunControl(partial(learn, is_planned=True), control.cancelled)
-        yield from _ExampleRun(engine, example, settings, done, priors, all_events).run()
+        yield from _ComputedRun(engine, example, settings, done, priors, all_events).run()
 
 
-class _ExampleRun:
-    """Evaluation of one example: its prompts are prefilled one by one, and its answers decoded together."""
+class ExampleRun:
+    """Evaluation of one example: what has to be computed, and its records."""
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Engine | Endpoint,
         example: Example,
         settings: Settings,
         done: set[Key],
@@ -135,7 +136,8 @@ class _ExampleRun:
         self._plan = ExamplePlan(engine, example, settings, done=done, learning=learning)
         self._tokens = cache(engine.tokenize_answer)
 
-    def run(self) -> Coroutine[None]:
+    def start(self) -> tuple[PlannedResult, ...]:
+        """Emit the records of what cannot be computed, and return the other results."""
         as_stored = tuple(range(len(self._example.documents)))
         for (method, name), error in self._plan.errors.items():
             order = DocumentOrder(name, as_stored, as_stored)
@@ -154,13 +156,9 @@ class _ExampleRun:
             for run in result.runs:
                 run.prefill.texts |= dict.fromkeys(run.accepted + run.choices)
         self._waiting = waiting
-        try:
-            yield from self._compute(tuple(waiting))
-        except torch.OutOfMemoryError:
-            for result in waiting:
-                self._fail(result, "the device ran out of memory; measure with shorter prompts or answers")
+        return tuple(waiting)
 
-    def _emit_finished(self) -> None:
+    def emit_finished(self) -> None:
         """Emit the records of the results whose parts are done."""
         for result in [one for one in self._waiting if all(part.is_done for part in one.parts)]:
             self._waiting.remove(result)
@@ -174,6 +172,52 @@ class _ExampleRun:
         texts = {text for run in result.runs for text in run.accepted + run.choices}
         generates = any(run.generation for run in result.runs)
         return max(self._max_new_tokens * generates, *(len(self._tokens(text)) for text in texts), 0)
+
+    def _emit_records(self, result: PlannedResult) -> None:
+        """Emit the records of a result, the first of them as computed."""
+        answers = [run.generation.answer for run in result.runs if run.generation and run.generation.answer]
+        times = {
+            "prefill_s": sum(run.prefill.standalone_s for run in result.runs),
+            "decode_s": sum(answer.seconds for answer in answers),
+            "seconds": sum(part.seconds / self._num_results[part] for part in result.parts),
+        }
+        prior = self._priors.get(result.method.name)
+        for index, order in enumerate(result.orders):
+            self._emit_record(
+                result.method,
+                order,
+                prompts=len(result.runs),
+                prompt_tokens=_num_prompt_tokens(result),
+                answer_tokens=sum(answer.num_tokens for answer in answers) if answers else None,
+                was_computed=index == 0,
+                is_repeatable=result.is_repeatable if index == 0 else None,
+                **combine(result.method, self._example, result.runs, order, prior),
+                **(times if index == 0 else {}),
+            )
+
+    def _fail(self, result: PlannedResult, error: str) -> None:
+        """Emit the records of a result that cannot be computed."""
+        num_tokens = _num_prompt_tokens(result)
+        for order in result.orders:
+            self._emit_record(result.method, order, prompt_tokens=num_tokens, was_computed=False, error=error)
+
+    def _emit_record(self, method: MeasuredMethod, order: DocumentOrder, **fields: Any) -> None:
+        record = blank_record(self._example, method.name, order)
+        self._control.report(record.model_copy(update=fields))
+
+
+class _ComputedRun(ExampleRun):
+    """Run whose prompts are prefilled one by one, and whose answers are decoded together."""
+
+    _engine: Engine
+
+    def run(self) -> Coroutine[None]:
+        results = self.start()
+        try:
+            yield from self._compute(results)
+        except torch.OutOfMemoryError:
+            for result in self._waiting:
+                self._fail(result, "the device ran out of memory; measure with shorter prompts or answers")
 
     def _compute(self, results: Sequence[PlannedResult]) -> Coroutine[None]:
         """Compute everything that the results need, and emit the finished ones after each part."""
@@ -210,7 +254,7 @@ class _ExampleRun:
             if prefill not in continued:
                 yield pending_prefill(self._engine, prefill.layout.num_tokens)
                 self._prefill(shared, prefill)
-                self._emit_finished()
+                self.emit_finished()
         for item in decode_in_steps(
             self._engine,
             prompts(),
@@ -221,7 +265,7 @@ class _ExampleRun:
             if isinstance(item, ActiveGeneration):
                 item.free()
                 generations[item.index].answer = item
-                self._emit_finished()
+                self.emit_finished()
             else:
                 yield item
 
@@ -240,40 +284,9 @@ class _ExampleRun:
         prefill.is_done = True
         return row, logits
 
-    def _emit_records(self, result: PlannedResult) -> None:
-        """Emit the records of a result, the first of them as computed."""
-        answers = [run.generation.answer for run in result.runs if run.generation and run.generation.answer]
-        times = {
-            "prefill_s": sum(run.prefill.standalone_s for run in result.runs),
-            "decode_s": sum(answer.seconds for answer in answers),
-            "seconds": sum(part.seconds / self._num_results[part] for part in result.parts),
-        }
-        prior = self._priors.get(result.method.name)
-        for index, order in enumerate(result.orders):
-            self._emit_record(
-                result.method,
-                order,
-                prompts=len(result.runs),
-                prompt_tokens=_num_prompt_tokens(result),
-                answer_tokens=sum(len(answer.answer.token_ids) for answer in answers) if answers else None,
-                was_computed=index == 0,
-                **combine(result.method, self._example, result.runs, order, prior),
-                **(times if index == 0 else {}),
-            )
-
-    def _fail(self, result: PlannedResult, error: str) -> None:
-        """Emit the records of a result that cannot be computed."""
-        num_tokens = _num_prompt_tokens(result)
-        for order in result.orders:
-            self._emit_record(result.method, order, prompt_tokens=num_tokens, was_computed=False, error=error)
-
-    def _emit_record(self, method: MeasuredMethod, order: DocumentOrder, **fields: Any) -> None:
-        record = blank_record(self._example, method.name, order)
-        self._control.report(record.model_copy(update=fields))
-
 
 def _num_prompt_tokens(result: PlannedResult) -> int:
-    return sum(run.prefill.layout.num_tokens for run in result.runs)
+    return sum(run.prefill.num_tokens for run in result.runs)
 
 
 # Outcomes of base runs
@@ -300,10 +313,10 @@ def combine(
         else:
             outcome = _scored(task, example, written, written.text)
     logprobs = [run.answer_logprob for run in runs if run.answer_logprob is not None]
-    if logprobs:
+    if logprobs and len(logprobs) == sum(bool(run.accepted) for run in runs):
         outcome["answer_logprob"] = log_mean(logprobs)
     choices = runs[0].choice_logprobs
-    if choices is None:
+    if choices is None or any(run.choice_logprobs is None for run in runs):
         return outcome
     if margin is not None:
         confidences = [max(softmax(list((run.choice_logprobs or {}).values()))) for run in runs]

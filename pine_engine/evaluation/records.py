@@ -6,7 +6,7 @@ Settings are the options on which records depend; they are checked without a mod
 import json
 import os
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -17,6 +17,8 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pine_engine.debias.table import MeasuredMethod, measured_methods
+from pine_engine.endpoint import ENDPOINT
+from pine_engine.endpoint.repeats import Repeats
 from pine_engine.errors import InputError, WriteError
 from pine_engine.evaluation.document_orders import AS_IS, DocumentOrder, check_orders, names_of
 from pine_engine.evaluation.examples import Example, check_some
@@ -114,6 +116,7 @@ def max_visited(method: MeasuredMethod, examples: Sequence[Example]) -> int:
 
 
 if TYPE_CHECKING:
+    from pine_engine.endpoint.client import Endpoint
     from pine_engine.engine.engine import Engine
 
 Weights = dict[tuple[str, str], float]
@@ -196,6 +199,7 @@ class Record(BaseModel):
     decode_s: Seconds = 0.0  # share of the decoding steps
     seconds: Seconds = 0.0  # share of all time spent; the sum over records is the time of the run
     was_computed: bool = True  # False if the outcome is that of another order, because it cannot differ
+    is_repeatable: bool | None = None  # True if an endpoint gave one answer to a repeated request
     error: str | None = None  # reason why there is no result
     section: str | None = None  # as in RewardBench, with subset and weight
     subset: str | None = None
@@ -227,8 +231,14 @@ class RunInfo(Settings):
     started: str  # date and time in UTC
     data: str  # name of the file with the examples
     data_sha256: str
-    address: str  # hub id, folder or file of the model
+    address: str  # hub id, folder or file of the model, or address of an endpoint
+    extra_body: dict[str, Any] = {}  # further fields of the requests to an endpoint
     platform: Platform
+
+    @property
+    def is_on_endpoint(self) -> bool:
+        """True if a server computed the answers; its address is that of the model."""
+        return self.platform.device == ENDPOINT
 
     def differences(self, other: "RunInfo") -> list[str]:
         """Return the settings whose difference keeps the records of two runs apart."""
@@ -241,6 +251,8 @@ class RunInfo(Settings):
         return {
             "model": platform.model,
             "revision": platform.revision or "unknown",
+            "endpoint": self.address if self.is_on_endpoint else "none",
+            "extra-body": json.dumps(self.extra_body),
             "dtype": platform.dtype,
             "device": platform.device.partition(":")[0],
             "data": f"{self.data} (SHA-256 {self.data_sha256[:12]})",
@@ -258,7 +270,7 @@ class RunInfo(Settings):
         }
 
 
-def run_info(settings: Settings, engine: "Engine", *, data: str, data_sha256: str) -> RunInfo:
+def run_info(settings: Settings, engine: "Engine | Endpoint", *, data: str, data_sha256: str) -> RunInfo:
     """Return the settings of a run that begins now, with the date if the chat template prints it."""
     kwargs = TASKS[settings.task].with_date(engine.tokenizer, settings.chat_template_kwargs)
     return RunInfo(
@@ -269,6 +281,13 @@ def run_info(settings: Settings, engine: "Engine", *, data: str, data_sha256: st
         address=engine.model_ref,
         platform=platform_of(engine),
     )
+
+
+def count_repeats(records: Iterable[Record]) -> Repeats:
+    """Count the examples of which a request was repeated, and those whose answer changed then."""
+    # Records of one example can share the request.
+    found = {record.example: record.is_repeatable for record in records if record.is_repeatable is not None}
+    return Repeats.count(found.values())
 
 
 def blank_record(example: Example, method: str, order: DocumentOrder) -> Record:
@@ -361,6 +380,13 @@ def resume_date(folder: Path, settings: Settings) -> Settings:
         begun = read_run(folder).chat_template_kwargs
         kwargs = {name: begun[name] for name in (CLOCK,) if name in begun} | kwargs
     return settings.model_copy(update={KWARGS: kwargs})
+
+
+def discard_empty_run(folder: Path) -> None:
+    """Delete the files of a run without records, such as one with a wrong address, to free its folder."""
+    if not any(path.stat().st_size for path in record_files(folder)):
+        for path in (folder / RUN_FILE, *record_files(folder)):
+            path.unlink(missing_ok=True)
 
 
 def read_run(folder: Path) -> RunInfo:

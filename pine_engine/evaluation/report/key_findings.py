@@ -22,8 +22,9 @@ SWAPS = {
 
 
 def key_findings(task: str, run: MeasuredRun) -> list[str]:
-    """Return the findings about one run of a task, one text for each metric."""
-    texts = []
+    """Return the findings about one run of a task, one text for each metric, and the repeated requests."""
+    repeats = [grid.repeats for grid in run.tasks if grid.task == task]
+    texts = [f"{run.label}, {note}." for each in repeats for note in each.notes()]
     for metric in METRICS:
         rows = {row.method: row for row in metric_rows(task, [run], [metric])}
         if sentences := list(_sentences(rows)):

@@ -1,5 +1,6 @@
 """Runs of a report: settings, estimates, a short name of each run, and the command that repeats it."""
 
+import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,7 +64,9 @@ def settings_of(run: MeasuredRun) -> dict[str, str]:
         "model": platform.model,
         "revision": platform.revision or NONE,
         "dtype": platform.dtype,
-        "device": f"{platform.device}, {platform.hardware}, threads: {platform.threads}",
+        "device": info.address
+        if info.is_on_endpoint
+        else f"{platform.device}, {platform.hardware}, threads: {platform.threads}",
         "data": info.data,
         "SHA-256 of the data": info.data_sha256,
         "rows": "the first" if info.sample is None else f"drawn with seed {info.sample}",
@@ -98,10 +101,12 @@ def repeat_command(run: MeasuredRun) -> str:
         "orders": ",".join(info.order_names),
         "metrics": ",".join(metrics),
         "max-new-tokens": info.max_new_tokens,
-        "model": info.address,
-        "dtype": info.platform.dtype,
-        "device": info.platform.device,
     }
+    if info.is_on_endpoint:
+        extra_body = json.dumps(info.extra_body) if info.extra_body else None
+        options |= {"endpoint": info.address, "model": info.platform.model, "extra-body": extra_body}
+    else:
+        options |= {"model": info.address, "dtype": info.platform.dtype, "device": info.platform.device}
     words = ["python", "-m", "pine_engine", "evaluate", info.data]
     for name, value in options.items():
         words += [] if value is None else [f"--{name}", str(value)]
