@@ -156,7 +156,7 @@ def placing_kernels(state: PromptState, device: torch.device) -> ModuleType | No
 def misfit(method: Method, model: PatchedModel) -> str | None:
     """Return why a method does not fit a model; None if it fits."""
     if isinstance(model, StockModel):
-        does_fit = method.requires == "passes"
+        does_fit = method.fits("passes")
         return None if does_fit else f"{method.name} places documents, which does not fit {model.reason}"
     if (method.rope_base != 1 or method.rope_bases) and (kind := scaled_rope(model.network.config)):
         return f"{method.name} changes the base of plain RoPE only, and the model has scaled RoPE ({kind})"

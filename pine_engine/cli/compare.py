@@ -1,13 +1,15 @@
 """Subcommands `compare`, answers of several methods, and `debias`, of a debiasing wrapper around one."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import pine_engine as pine
 from pine_engine.cli import output
+from pine_engine.cli.endpoint import EndpointOptions, send, text_requests
 from pine_engine.cli.options import (
     Limit,
     Methods,
@@ -17,9 +19,14 @@ from pine_engine.cli.options import (
     split_names,
 )
 from pine_engine.cli.output import CommandResult
+from pine_engine.methods.table import Method
 from pine_engine.prompts.messages import parse_kwargs
 from pine_engine.prompts.orders import MAX_ORDERS
 from pine_engine.prompts.request import read_requests
+
+if TYPE_CHECKING:
+    from pine_engine.debias.table import DebiasPlan
+    from pine_engine.endpoint.client import Endpoint
 
 
 def compare(
@@ -29,6 +36,7 @@ def compare(
     limit: Limit = None,
     chat_template_kwargs: TemplateKwargs = None,
     model: ModelOptions = ModelOptions(),
+    server: EndpointOptions = EndpointOptions(),
 ) -> CommandResult:
     """Answer questions over documents with every method.
 
@@ -40,17 +48,20 @@ def compare(
         limit: Maximum number of lines. Default: all.
         chat_template_kwargs: Arguments of the chat template, as JSON.
         model: Model that answers.
+        server: Server that computes its answers.
     """
     selected = method_names(methods)
     kwargs = parse_kwargs(chat_template_kwargs)
+    endpoint = server.open(model, kwargs)
     requests = read_requests(file, pine.Request, limit)
+    if endpoint:
+        return _compare_on_endpoint(endpoint, endpoint.select_methods(selected), requests, max_new_tokens)
     engine = model.load(needs_tokenizer=True)
     names = [method.name for method in engine.select_methods(selected)]
     layouts = [(name, request.with_kwargs(kwargs).tokenize(engine)) for name, request in requests]
     for _, layout in layouts:
         engine.check_length(layout, max_new_tokens)
     results: list[dict[str, Any]] = []
-    answers: list[dict[str, Any]] = []
     with output.progress(2 * len(names) * len(layouts)) as advance:
         for name, layout in layouts:
             for event in engine.generate(layout, methods=names, max_new_tokens=max_new_tokens):
@@ -59,18 +70,44 @@ def compare(
                 elif isinstance(event, pine.GenerationFinished):
                     advance(f"{event.answer.method}: answer finished")
                 elif isinstance(event, pine.RunFinished):
-                    answers = event.result.to_dict()["results"]
-                    results += [{"id": name, **answer} for answer in answers]
+                    results += [{"id": name, **answer} for answer in event.result.to_dict()["results"]]
                 elif text := output.event_text(event):
                     advance(text, 0)
+    return _compared(output.report_header(engine), results, has_ids=len(layouts) > 1)
+
+
+def _compare_on_endpoint(
+    endpoint: "Endpoint",
+    methods: Sequence[Method],
+    requests: "list[tuple[str, pine.Request]]",
+    max_new_tokens: int,
+) -> CommandResult:
+    """Answer each question by a server; the request of its first method is repeated."""
+    planned = [
+        (name, sent)
+        for name, request in requests
+        for sent in text_requests(request.tokenize(endpoint), methods, max_new_tokens)
+    ]
+    replies, repeats = send(endpoint, [sent for _, sent in planned])
+    results: list[dict[str, Any]] = []
+    for name, sent in planned:
+        reply = replies[sent]
+        thinking, text, is_finished = reply.found
+        answer = {"text": text, "tokens": reply.num_tokens, "seconds": reply.seconds}
+        answer |= {"thinking": thinking, "is_finished": is_finished} if thinking else {}
+        results.append({"id": name, "method": sent.method.name, **answer})
+    result = _compared(output.report_header(endpoint), results, has_ids=len(requests) > 1)
+    report = result.report | {"repeated": asdict(repeats)}
+    return result._replace(report=report, notes=[*result.notes, *repeats.notes()])
+
+
+def _compared(header: dict[str, Any], results: list[dict[str, Any]], *, has_ids: bool) -> CommandResult:
+    """Return report, table and notes of answers."""
     unfinished = sum(not answer.get("is_finished", True) for answer in results)
     notes = [output.unfinished_note(unfinished, len(results))] if unfinished else []
-    hidden = {"thinking", "is_finished"}  # in the JSON only
-    rows = [
-        {title: value for title, value in answer.items() if title not in hidden}
-        for answer in (results if len(layouts) > 1 else answers)
-    ]
-    return CommandResult(output.report_header(engine) | {"results": results}, rows, notes)
+    hidden = {"thinking", "is_finished", *(() if has_ids else ("id",))}  # in the JSON only
+    rows = [{title: value for title, value in answer.items() if title not in hidden} for answer in results]
+    return CommandResult(header | {"results": results}, rows, notes)
 
 
 def debias(
@@ -85,6 +122,7 @@ def debias(
     max_orders: int = MAX_ORDERS,
     chat_template_kwargs: TemplateKwargs = None,
     model: ModelOptions = ModelOptions(),
+    server: EndpointOptions = EndpointOptions(),
 ) -> CommandResult:
     """Answer questions with a wrapper around one method: permutation, PriDe, calibration or routing.
 
@@ -100,14 +138,17 @@ def debias(
         max_orders: Maximum number of orders of permutation_full.
         chat_template_kwargs: Arguments of the chat template, as JSON.
         model: Model that answers.
+        server: Server that computes its answers.
     """
     kwargs = parse_kwargs(chat_template_kwargs)
+    endpoint = server.open(model, kwargs)
+    template_kwargs = {} if endpoint else kwargs
     named = [
-        (str(file) if name == str(file) else f"{file}, {name}", request.with_kwargs(kwargs))
+        (str(file) if name == str(file) else f"{file}, {name}", request.with_kwargs(template_kwargs))
         for file in files
         for name, request in read_requests(file, pine.LabeledRequest)
     ]
-    requests = [request for _, request in named]
+    names, requests = [name for name, _ in named], [request for _, request in named]
     if labels is not None:
         update = {"labels": split_names(labels)}
         requests = [request.model_copy(update=update) for request in requests]
@@ -121,6 +162,8 @@ def debias(
         seed=seed,
         max_orders=max_orders,
     )
+    if endpoint:
+        return _debias_on_endpoint(endpoint, plan, names)
 
     engine = model.load(needs_tokenizer=True)
     results: list[pine.DebiasResult] = []
@@ -130,8 +173,28 @@ def debias(
                 advance(f"{event.method}: prefill finished")
             elif isinstance(event, pine.DebiasResult):
                 results.append(event)
-    by_file = [(name, result) for (name, _), result in zip(named, results, strict=True)]
-    report = output.report_header(engine)
+    return _debias_result(output.report_header(engine), plan, names, results)
+
+
+def _debias_on_endpoint(endpoint: "Endpoint", plan: "DebiasPlan", names: list[str]) -> CommandResult:
+    """Run a plan by a server; the first request of each question is repeated."""
+    from pine_engine.debias.on_endpoint import debias_replies, plan_requests  # imports torch
+
+    planned = plan_requests(endpoint, plan)
+    replies, repeats = send(endpoint, [request for each in planned for request in each])
+    results = [
+        debias_replies(plan, index, [replies[request] for request in each])
+        for index, each in enumerate(planned)
+    ]
+    result = _debias_result(output.report_header(endpoint), plan, names, results)
+    return result._replace(report=result.report | {"repeated": asdict(repeats)}, notes=repeats.notes())
+
+
+def _debias_result(
+    report: dict[str, Any], plan: "DebiasPlan", names: list[str], results: "list[pine.DebiasResult]"
+) -> CommandResult:
+    """Return report and table of the results of each question."""
+    by_file = list(zip(names, results, strict=True))
     report |= {"wrapper": plan.wrapper.name, "base": plan.base, "prompts": plan.num_prompts}
     report["results"] = [{"file": file, **asdict(result)} for file, result in by_file]
     rows = []

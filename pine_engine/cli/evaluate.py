@@ -7,12 +7,13 @@ from contextlib import ExitStack
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import pine_engine as pine
 from pine_engine.cli import output
+from pine_engine.cli.endpoint import EndpointOptions
 from pine_engine.cli.methods import file_sha256
 from pine_engine.cli.options import (
     Limit,
@@ -22,12 +23,12 @@ from pine_engine.cli.options import (
 )
 from pine_engine.cli.output import CommandResult
 from pine_engine.engine.events import Event
-from pine_engine.errors import Cancelled, InputError, WriteError
+from pine_engine.errors import Cancelled, EndpointError, InputError, WriteError
 from pine_engine.evaluation import records as stored, shards
 from pine_engine.evaluation.document_orders import AS_IS, ORDERS
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.evaluation.records import Record, Settings, choose
+from pine_engine.evaluation.records import Record, Settings, choose, count_repeats
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import estimated, metric_rows
 from pine_engine.evaluation.report.task_tables import main_results
@@ -37,6 +38,9 @@ from pine_engine.models.load import resolve
 from pine_engine.prompts.messages import parse_kwargs
 from pine_engine.prompts.row_files import STDIN
 from pine_engine.scheduling.worker import RunControl, raise_if_cancelled
+
+if TYPE_CHECKING:  # imports torch
+    from pine_engine.endpoint.client import Endpoint
 
 METRICS = ("generate", "logprob")
 STOPPING = "stopping after this layer; press Ctrl-C again to stop at once"
@@ -52,12 +56,13 @@ def evaluate(
     ] = AS_IS,
     limit: Limit = None,
     sample_seed: int | None = None,
-    metrics: str = ",".join(METRICS),
+    metrics: str | None = None,
     max_new_tokens: Limit = None,
     recompute: bool = False,
     chat_template_kwargs: TemplateKwargs = None,
     shard: str | None = None,
     model: ModelOptions = ModelOptions(),
+    server: EndpointOptions = EndpointOptions(),
 ) -> CommandResult:
     """Evaluate a dataset: one record per example, method and document order. Resumes an interrupted run.
 
@@ -66,21 +71,24 @@ def evaluate(
         output_dir: Folder for the records. An interrupted run in this folder is resumed.
         task: Prompt template. Overrides the task of each example.
         methods: Methods, and wrappers around methods such as permutation_full:vanilla, separated by commas;
-            or all for every method. Default: vanilla, nia, pcw and pine; vanilla and reorder_content for a
-            model whose attention cannot be replaced.
+            or all for every method. Default: vanilla, nia, pcw and pine; vanilla and reorder_content on an
+            endpoint, and for a model whose attention cannot be replaced.
         orders: Names of document orders.
         limit: Maximum number of examples. Default: all.
         sample_seed: Seed of a random sample of examples. Default: the first examples.
         metrics: generate: generated answers are scored. logprob: log-probabilities of the accepted answer and
-            of the choices. Or both, separated by a comma.
+            of the choices. Default: both, separated by a comma; generate on an endpoint.
         max_new_tokens: Maximum length of an answer, in tokens. Default: that of the task.
         recompute: Also compute records that cannot depend on the document order.
         chat_template_kwargs: Arguments of the chat template, as JSON.
         shard: Part of the examples, i/n, such as 0/4: every n-th example, beginning with example i. Default:
             that of this process under accelerate launch or torchrun, otherwise all examples.
         model: Model to evaluate.
+        server: Server that computes its answers.
     """
     try:
+        kwargs = parse_kwargs(chat_template_kwargs)
+        endpoint = server.open(model, kwargs)
         if data == STDIN:
             raise InputError("evaluate reads its data again when it resumes; give a file instead of -")
         part = shards.parse_shard(shard)
@@ -89,9 +97,13 @@ def evaluate(
         if len(tasks) > 1:
             raise InputError(f"{data} has examples of {' and '.join(tasks)}; give --task, or a file for each")
         metric_names = split_names(metrics) or []
+        if metrics is None:
+            metric_names = ["generate"] if endpoint else [*METRICS]
         if unknown := sorted(set(metric_names) - set(METRICS)):
             raise InputError(f"unknown metric {unknown[0]!r}; choose from: {', '.join(METRICS)}")
         names = split_names(methods)
+        if endpoint and names is None:
+            names = [method.name for method in endpoint.select_methods(None)]
         settings = choose(
             examples,
             methods=names,
@@ -100,9 +112,13 @@ def evaluate(
             logprobs="logprob" in metric_names,
             max_new_tokens=max_new_tokens,
             recompute=recompute,
-            chat_template_kwargs=parse_kwargs(chat_template_kwargs),
+            chat_template_kwargs={} if endpoint else kwargs,
             sample=sample_seed,
         )
+        if endpoint:
+            from pine_engine.evaluation.measure_endpoint import check_settings  # imports torch
+
+            check_settings(settings, examples)
         model = dataclasses.replace(model, device=shards.device_of_shard(model.device, part))
     except InputError:
         if shards.is_main_process():
@@ -121,15 +137,17 @@ def evaluate(
         if names is None:
             settings = _with_methods_of_run(output_dir, settings)
         settings = stored.resume_date(output_dir, settings)
-        if finished := _finished(output_dir, settings, model, data):
+        if not endpoint and (finished := _finished(output_dir, settings, model, data)):
             records, missing = _planned(output_dir, reported, settings)
             if not missing:
                 is_silent = part.is_launched and part.index
                 return CommandResult({}, []) if is_silent else _summarize(output_dir, finished, records, 0, 0)
+        from pine_engine.endpoint.client import describe_requests
         from pine_engine.evaluation.measure import run_evaluation
+        from pine_engine.evaluation.measure_endpoint import planned_requests, run_on_endpoint
         from pine_engine.scheduling.scheduler import run_shared  # only now: these import torch
 
-        engine, settings, info = _open(output_dir, settings, model, data, names)
+        engine, settings, info = _open(output_dir, settings, endpoint or model, data, names)
         started = time.perf_counter()
         try:
             with (
@@ -139,6 +157,9 @@ def evaluate(
                 found = stored.read_records(output_dir)
                 planned = settings.keys(share)
                 num_done = len(planned.keys() & {record.key for record in found})
+                if not isinstance(engine, pine.Engine) and num_done < len(planned):
+                    requests = planned_requests(engine, share, settings, found=found)
+                    output.print_note(describe_requests(requests))
                 with output.progress(len(planned), num_done) as advance:
 
                     def keep(item: Event | Record) -> None:
@@ -149,19 +170,24 @@ def evaluate(
                             advance(text, 0)
 
                     control = RunControl(keep, stopped)
-                    run = partial(run_evaluation, engine, share, info, found=found, dataset=examples)
-                    run_shared(lambda _: run(control))
+                    if isinstance(engine, pine.Engine):
+                        run = partial(run_evaluation, engine, share, info, found=found, dataset=examples)
+                        run_shared(lambda _: run(control))
+                    else:
+                        run_on_endpoint(engine, share, info, control, found=found)
                 is_waiting = part.is_launched and part.index == 0
                 while is_waiting and not stopped.is_set() and _planned(output_dir, examples, settings)[1]:
                     stopped.wait(1)
                     is_waiting = shards.is_running(output_dir, part)
                 raise_if_cancelled(stopped)
-        except (Cancelled, KeyboardInterrupt, WriteError) as error:
+        except (Cancelled, KeyboardInterrupt, WriteError, EndpointError) as error:
             records, missing = _planned(output_dir, reported, settings)
             kept = f"{len(records)} of {len(records) + missing} records are in {output_dir}"
-            if isinstance(error, WriteError):
+            if isinstance(error, EndpointError):
+                stored.discard_empty_run(output_dir)
+            if isinstance(error, WriteError | EndpointError):
                 output.stderr.quiet = False  # only this process has the reason
-                note = f"{error}; {kept}; run the same command again when it can be written"
+                note = f"{error}; {kept}; run the same command again to resume"
                 return CommandResult({}, [], [note], output.FAILED)
             note = f"stopped: {kept}; run the same command again to resume"
             return CommandResult({}, [], [note], output.STOPPED)
@@ -181,20 +207,19 @@ def _with_methods_of_run(output_dir: Path, settings: Settings) -> Settings:
 
 
 def _open(
-    output_dir: Path, settings: Settings, model: ModelOptions, data: Path, names: list[str] | None
-) -> "tuple[pine.Engine, Settings, stored.RunInfo]":
+    output_dir: Path,
+    settings: Settings,
+    model: "ModelOptions | Endpoint",
+    data: Path,
+    names: list[str] | None,
+) -> "tuple[pine.Engine | Endpoint, Settings, stored.RunInfo]":
     """Load the model and open the run, with the default methods that fit for no names.
 
     One process selects the dtype of a new run for all others. Raises ModelError for a named method that does
     not fit.
     """
     with ExitStack() as selecting:
-        dtype = stored.dtype_of_run(output_dir) if model.dtype == "auto" else model.dtype
-        if dtype is None and (lock := shards.try_lock(output_dir / "run.lock", timeout_s=-1)):
-            selecting.callback(lock.release)
-            if dtype := stored.dtype_of_run(output_dir):
-                selecting.close()
-        engine = dataclasses.replace(model, dtype=dtype or "auto").load(needs_tokenizer=True)
+        engine = _load(output_dir, model, selecting) if isinstance(model, ModelOptions) else model
         if names is None:
             selected = tuple(method.name for method in engine.select_methods(None))
             settings = settings.model_copy(update={"methods": selected})
@@ -203,7 +228,19 @@ def _open(
                 engine.check_method(method.base)
         settings = stored.resume_date(output_dir, settings)
         info = stored.run_info(settings, engine, data=data.name, data_sha256=file_sha256(data))
+        if not isinstance(engine, pine.Engine):
+            info = info.model_copy(update={"extra_body": engine.extra_body})
         return engine, settings, stored.open_run(output_dir, info)
+
+
+def _load(output_dir: Path, model: ModelOptions, selecting: ExitStack) -> "pine.Engine":
+    """Load the model in the dtype of the run. For a new run, `selecting` holds a lock until it is there."""
+    dtype = stored.dtype_of_run(output_dir) if model.dtype == "auto" else model.dtype
+    if dtype is None and (lock := shards.try_lock(output_dir / "run.lock", timeout_s=-1)):
+        selecting.callback(lock.release)
+        if dtype := stored.dtype_of_run(output_dir):
+            selecting.close()
+    return dataclasses.replace(model, dtype=dtype or "auto").load(needs_tokenizer=True)
 
 
 def _finished(output_dir: Path, settings: Settings, model: ModelOptions, data: Path) -> stored.RunInfo | None:
@@ -252,6 +289,11 @@ def _summarize(
         notes.append(output.unfinished_note(unfinished, len(records)))
     if missing:
         reasons.append(f"{missing} records are missing: a process died; run the same command again to resume")
+    repeats = count_repeats(records)
+    notes += repeats.notes()
+    if info.is_on_endpoint and info.logprobs:
+        num_scored = sum(record.choice_logprobs is not None for record in records)
+        notes.append(f"records with the log-probabilities of all choices: {num_scored} of {len(records)}")
     try:
         tasks = estimate_tasks(records)
     except InputError as error:
@@ -266,6 +308,7 @@ def _summarize(
         "computed": sum(record.was_computed for record in records),
         "errors": len(errors),
         "missing": missing,
+        "repeated": dataclasses.asdict(repeats),
         "wall_s": seconds,
         "seconds": sum(record.seconds for record in records),
         "summary": nested(tasks) if tasks else None,

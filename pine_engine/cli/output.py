@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import TextWrapper
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 from pydantic_core import to_jsonable_python
@@ -18,6 +18,9 @@ from rich.text import Text
 
 import pine_engine as pine
 from pine_engine.errors import ModelError
+
+if TYPE_CHECKING:  # imports torch
+    from pine_engine.endpoint.client import Endpoint
 
 FAILED = 1  # exit status: a check failed, a result differs, or records are missing
 BAD_INPUT = 2  # exit status: an argument or a file cannot be used
@@ -74,7 +77,7 @@ class CommandResult(NamedTuple):
     caption: str = ""
 
 
-def report_header(engine: "pine.Engine") -> dict[str, Any]:
+def report_header(engine: "pine.Engine | Endpoint") -> dict[str, Any]:
     """Return the first fields of a report: name and dtype of the model."""
     return {"model": engine.model_name, "dtype": engine.dtype}
 

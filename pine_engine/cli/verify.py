@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,7 @@ import typer
 
 import pine_engine as pine
 from pine_engine.cli import output
+from pine_engine.cli.endpoint import EndpointOptions, send, text_requests
 from pine_engine.cli.options import (
     Limit,
     Methods,
@@ -24,10 +25,12 @@ from pine_engine.cli.options import (
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
 from pine_engine.invariance.certificate import read_certificate
-from pine_engine.methods.table import METHODS
+from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.messages import parse_kwargs
 
 if TYPE_CHECKING:
+    from pine_engine.endpoint.client import Endpoint
+    from pine_engine.evaluation.examples import Example
     from pine_engine.invariance.reproduction import Reproduction
 
 DATA_ORDERS, SELF_TEST_ORDERS = 5, 2
@@ -47,8 +50,11 @@ def verify(
     seed: int = 0,
     chat_template_kwargs: TemplateKwargs = None,
     model: ModelOptions = ModelOptions(),
+    server: EndpointOptions = EndpointOptions(),
 ) -> CommandResult:
     """Compare all logits across document orders; exit 1 if an order-invariant method changes.
+
+    On an endpoint, the generated answers are compared.
 
     Args:
         data: File or folder of examples as in evaluate, or - for JSONL on stdin.
@@ -61,20 +67,33 @@ def verify(
         seed: Seed of the orders.
         chat_template_kwargs: Arguments of the chat template, as JSON.
         model: Model to test.
+        server: Server that computes its answers.
     """
+    kwargs = parse_kwargs(chat_template_kwargs)
+    endpoint = server.open(model, kwargs)
     if self_test == (data is not None):
         raise InputError("verify needs either a file of data or --self-test; give one of them")
     if threads is not None and not self_test:
         raise InputError("--threads belongs to the self-test; give --self-test, or set OMP_NUM_THREADS")
+    if endpoint and self_test:
+        raise InputError("--self-test needs a loaded model; leave --endpoint out, or give data")
     if data is None:
         thread_counts = None if threads is None else parse_numbers(threads, "--threads")
         return _self_test(model, thread_counts, num_orders or SELF_TEST_ORDERS, seed)
     selected = method_names(methods)
-    kwargs = parse_kwargs(chat_template_kwargs)
 
     from pine_engine.evaluation.examples import read_examples  # imports numpy
 
     examples = read_examples(data, limit)
+    if endpoint:
+        return _verify_on_endpoint(
+            endpoint,
+            examples,
+            endpoint.select_methods(selected),
+            num_orders or DATA_ORDERS,
+            seed,
+            max_new_tokens,
+        )
     engine = model.load(needs_tokenizer=True)
     names = [method.name for method in engine.select_methods(selected)]
     layouts = [example.comparison().with_kwargs(kwargs).tokenize(engine) for example in examples]
@@ -95,27 +114,76 @@ def verify(
             for method, stats in pine.summarize_orders(cells).items():
                 values = {field: getattr(stats, field) for field in STATISTICS}
                 entries.append({"id": example.id, "method": method, **values})
-    summary = {name: _total(name, [one for one in entries if one["method"] == name]) for name in names}
-    report = output.report_header(engine) | {"rows": entries, "summary": summary}
+    return _verified(output.report_header(engine), names, entries, _logits_total)
+
+
+def _verify_on_endpoint(
+    endpoint: "Endpoint",
+    examples: Sequence["Example"],
+    methods: Sequence[Method],
+    num_orders: int,
+    seed: int,
+    max_new_tokens: int,
+) -> CommandResult:
+    """Compare the answers of a server across document orders; the first request of an example is repeated."""
+    planned = []
+    for example in examples:
+        layout = example.comparison().tokenize(endpoint)
+        orders = pine.sample_orders(layout.num_documents, num_orders, seed)
+        planned.append((example.id, text_requests(layout, methods, max_new_tokens, orders)))
+    replies, repeats = send(endpoint, [request for _, each in planned for request in each])
+    entries = []
+    for (name, each), method in product(planned, methods):
+        texts = [replies[request].found.text for request in each if request.method == method]
+        counts = {"orders": len(texts), "num_distinct_answers": len(set(texts))}
+        entries.append({"id": name, "method": method.name, **counts})
+    names = [method.name for method in methods]
+    result = _verified(output.report_header(endpoint), names, entries, _texts_total)
+    report = result.report | {"repeated": dataclasses.asdict(repeats)}
+    return result._replace(report=report, notes=[*result.notes, *repeats.notes()])
+
+
+def _verified(
+    header: dict[str, Any],
+    methods: list[str],
+    entries: list[dict[str, Any]],
+    total_of: Callable[[str, list[dict[str, Any]]], dict[str, Any]],
+) -> CommandResult:
+    """Return the result of the entries, one per example and method."""
+    summary = {name: total_of(name, [one for one in entries if one["method"] == name]) for name in methods}
+    report = header | {"rows": entries, "summary": summary}
     rows = [{"method": name, **total} for name, total in summary.items()]
     changed = ", ".join(name for name, total in summary.items() if total["invariance_held"] is False)
     notes = [f"the order of the documents changed the output of: {changed}"] if changed else []
     return CommandResult(report, rows, notes, output.FAILED if changed else 0)
 
 
-def _total(method: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return one method over all examples; invariance_held is None if it is not order-invariant."""
+def _texts_total(method: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return one method over all examples, by its texts."""
+    return _total(method, entries, all(entry["num_distinct_answers"] == 1 for entry in entries))
+
+
+def _logits_total(method: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return one method over all examples, by its logits."""
     bitwise_identical = all(entry["bitwise_identical"] for entry in entries)
+    # NaN counts as the largest.
+    largest = max(
+        (entry["max_abs_logit_diff"] for entry in entries), key=lambda diff: (math.isnan(diff), diff)
+    )
+    logits = {"max_abs_logit_diff": largest, "bitwise_identical": bitwise_identical}
+    return _total(method, entries, bitwise_identical, logits)
+
+
+def _total(
+    method: str, entries: list[dict[str, Any]], is_equal: bool, logits: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the counts of one method; invariance_held is None if it is not order-invariant."""
     return {
         "rows": len(entries),
         "orders": sum(entry["orders"] for entry in entries),
         "rows_with_one_text": sum(entry["num_distinct_answers"] == 1 for entry in entries),
-        # NaN counts as the largest.
-        "max_abs_logit_diff": max(
-            (entry["max_abs_logit_diff"] for entry in entries), key=lambda diff: (math.isnan(diff), diff)
-        ),
-        "bitwise_identical": bitwise_identical,
-        "invariance_held": bitwise_identical if METHODS[method].is_order_invariant else None,
+        **(logits or {}),
+        "invariance_held": is_equal if METHODS[method].is_order_invariant else None,
     }
 
 

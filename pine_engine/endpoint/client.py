@@ -13,9 +13,10 @@ from pine_engine.endpoint import ENDPOINT
 from pine_engine.endpoint.text_layout import TextTokenizer, as_text
 from pine_engine.engine.reordering import FirstPass, reorder_documents
 from pine_engine.errors import EndpointError, InputError, import_extra, one_line
-from pine_engine.methods.table import METHODS, Method
+from pine_engine.methods.table import METHODS, Method, default_methods, get_methods
 from pine_engine.prompts.layout import TokenLayout, tokenize, tokenize_text
 from pine_engine.prompts.prompt import Prompt
+from pine_engine.prompts.thinking import NOTHING_GENERATED, THINKING_MARKERS, SplitAnswer, split_thinking
 
 if TYPE_CHECKING:
     import openai
@@ -55,7 +56,7 @@ class Reply:
     """Answer of a server, or the reason why there is none.
 
     Attributes:
-        text: Generated answer.
+        found: Generated answer, and its thinking part.
         num_tokens: Number of tokens of the answer, as the server counts them.
         num_prompt_tokens: Number of tokens of the prompt, as the server counts them.
         seconds: Time from the request to the answer.
@@ -65,7 +66,7 @@ class Reply:
         error: Reason why there is no answer, such as a prompt that is too long.
     """
 
-    text: str = ""
+    found: SplitAnswer = NOTHING_GENERATED
     num_tokens: int = 0
     num_prompt_tokens: int = 0
     seconds: float = 0.0
@@ -135,16 +136,25 @@ class Endpoint:
 
     @staticmethod
     def check_method(method: Method) -> None:
-        """Raise InputError if the method needs more than the answer of the unchanged model to a text."""
-        if method.is_text:
+        """Raise InputError if the method needs more than answers to texts."""
+        if method.fits("texts"):
             return
         reason = "changes attention or positions inside the model"
-        if method.score or method.merge:
-            reason = "needs attention or the probabilities of all tokens, which a server does not return"
-        known = ", ".join(name for name, row in METHODS.items() if row.is_text)
-        raise InputError(
-            f"{method.name} {reason}; use a loaded model, or choose from: {known}", field="methods"
-        )
+        if method.fits("passes"):
+            reason = "needs the probabilities of all tokens, which a server does not return"
+        known = ", ".join(name for name, row in METHODS.items() if row.fits("texts"))
+        message = f"{method.name} {reason}; use a loaded model, or choose from: {known}"
+        raise InputError(message, field="methods")
+
+    def select_methods(self, methods: Sequence[str] | None) -> tuple[Method, ...]:
+        """Return the named methods, for None the default ones that need texts only.
+
+        Raises InputError for an unknown name, and for a method that does not run on an endpoint.
+        """
+        selected = default_methods("texts") if methods is None else get_methods(methods)
+        for method in selected:
+            self.check_method(method)
+        return selected
 
     def send(
         self, requests: Iterable[TextRequest], check: Callable[[], None] = lambda: None
@@ -184,7 +194,8 @@ class Endpoint:
             reply = await self._complete(client, request)
             if not request.is_repeated:
                 return reply
-            return replace(reply, is_repeatable=(await self._complete(client, request)).text == reply.text)
+            again = await self._complete(client, request)
+            return replace(reply, is_repeatable=again.found.text == reply.found.text)
         except self._openai.OpenAIError as error:
             problem = self._problem(error)
             if isinstance(problem, InputError):
@@ -202,15 +213,16 @@ class Endpoint:
             "seed": SEED,
             "extra_body": self.extra_body,
         }
-        create: Callable[..., Any] = client.chat.completions.create
-        read, options["messages"] = _read_chat, prompt
-        alternatives: dict[str, Any] = {"logprobs": True, "top_logprobs": NUM_ALTERNATIVES}
+        create: Callable[..., Any]
         if isinstance(prompt, str):
-            create, read = client.completions.create, _read_text
-            options["prompt"], alternatives = options.pop("messages"), {"logprobs": NUM_ALTERNATIVES}
-        completion = await create(**options, **(alternatives if request.has_logprobs else {}))
+            create, options["prompt"] = client.completions.create, prompt
+            options |= {"logprobs": NUM_ALTERNATIVES} if request.has_logprobs else {}
+        else:
+            create, options["messages"] = client.chat.completions.create, prompt
+            options |= {"logprobs": True, "top_logprobs": NUM_ALTERNATIVES} if request.has_logprobs else {}
+        completion = await create(**options)
         try:
-            reply = replace(read(completion), seconds=time.perf_counter() - began)
+            reply = replace(_read(completion), seconds=time.perf_counter() - began)
         except (AttributeError, IndexError, TypeError, ValueError) as error:
             message = f"{self.model_ref} does not answer as the OpenAI API does ({one_line(error)})"
             advice = "check the address, which usually ends with /v1"
@@ -258,28 +270,37 @@ async def _wait(tasks: Iterable[asyncio.Task[Reply]]) -> tuple[set[asyncio.Task[
     return await asyncio.wait(tasks, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
 
 
-def _read_chat(completion: Any) -> Reply:
-    """Return the reply of a chat completion; first_logprobs is empty for an empty answer."""
-    choice = completion.choices[0]
-    first_logprobs = None
-    if choice.logprobs:
-        firsts = [(token, *token.top_logprobs) for token in (choice.logprobs.content or ())[:1]]
-        first_logprobs = {token.token: token.logprob for tokens in firsts for token in tokens}
-    return _reply(choice.message.content, first_logprobs, completion.usage)
-
-
-def _read_text(completion: Any) -> Reply:
-    """Return the reply of a text completion; first_logprobs is empty for an empty answer."""
-    choice = completion.choices[0]
-    first_logprobs = None
-    if choice.logprobs:
-        first_logprobs = dict((choice.logprobs.top_logprobs or [{}])[0])
-    return _reply(choice.text, first_logprobs, completion.usage)
-
-
-def _reply(text: str | None, first_logprobs: dict[str, float] | None, usage: Any) -> Reply:
+def _read(completion: Any) -> Reply:
+    """Return the reply in a completion of a chat or of a text."""
+    choice, usage = completion.choices[0], completion.usage
+    is_chat = hasattr(choice, "message")
+    message = choice.message if is_chat else choice
     num_tokens, num_prompt_tokens = (usage.completion_tokens, usage.prompt_tokens) if usage else (0, 0)
-    return Reply(text or "", num_tokens, num_prompt_tokens, first_logprobs=first_logprobs)
+    return Reply(
+        found=_split(message, (message.content if is_chat else message.text) or "", choice.finish_reason),
+        num_tokens=num_tokens,
+        num_prompt_tokens=num_prompt_tokens,
+        first_logprobs=_first_logprobs(choice.logprobs),
+    )
+
+
+def _split(message: Any, text: str, finish_reason: str) -> SplitAnswer:
+    """Return the thinking part, which is a field of the message or between markers, and the answer."""
+    if thinking := getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None):
+        return SplitAnswer(str(thinking), text, bool(text) or finish_reason != "length")
+    start = text.lstrip()
+    marked = (each for each in THINKING_MARKERS if start.startswith(each.start) or each.end in text)
+    return split_thinking(text, next(marked, None))
+
+
+def _first_logprobs(logprobs: Any) -> dict[str, float] | None:
+    """Return the likely first tokens, empty for an empty answer; None if the server returned none."""
+    if not logprobs:
+        return None
+    if not hasattr(logprobs, "content"):
+        return dict((logprobs.top_logprobs or [{}])[0])
+    firsts = [(token, *token.top_logprobs) for token in (logprobs.content or ())[:1]]
+    return {token.token: token.logprob for tokens in firsts for token in tokens}
 
 
 def _message(error: Any) -> str:

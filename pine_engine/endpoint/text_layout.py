@@ -23,10 +23,6 @@ class TextTokenizer:
         "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}{% endfor %}<|assistant|>"
     )
 
-    def get_chat_template(self) -> str:
-        """Return the template, in which a control token begins each message and the answer."""
-        return self.chat_template
-
     def get_added_vocab(self) -> dict[str, int]:
         """Return the ids of the control tokens."""
         return {f"<|{role}|>": _FIRST_ROLE + index for index, role in enumerate(ROLES)}

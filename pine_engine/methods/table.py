@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pine_engine.errors import InputError
 from pine_engine.input_validation import Registry, as_tuple_of, describe
@@ -100,8 +100,9 @@ RecomputedKind = Literal["nothing", "first", "deviating"]
 - `deviating`: those whose values in an early layer differ most from those of the documents alone.
 """
 
-Requirement = Literal["placement", "passes"]
-"""Need of a method: attention that places documents, or the model's own forward passes."""
+Requirement = Literal["placement", "passes", "texts"]
+"""Need of a method, the largest first: attention that places documents, the model's own forward passes, or
+answers to texts, which any server gives. What meets a need meets those after it."""
 
 Role = Literal["method", "other", "variant", "control"]
 """Method of the PINE paper, which `reproduce-paper` evaluates; other method; variant; or control."""
@@ -211,25 +212,28 @@ class Method:
         return self.has_plan and self.merge is None and self.key_weighting != "calibrated"
 
     @property
-    def is_text(self) -> bool:
-        """True if the answer is that of the unchanged model to one text, so that any server computes it."""
-        is_unchanged = self.mask == "causal" and self.positions == "input" and not self.is_rotated
-        reads_once = self.question == "once" and self.recomputed == "nothing" and self.merge is None
-        is_equal_weight = self.key_weighting == "nothing"
-        return is_unchanged and reads_once and is_equal_weight and self.score in (None, "content")
-
-    @property
     def splits_documents(self) -> bool:
         """True if each stream has one document."""
         return self.merge is not None and not self.rope_bases
 
     @property
     def requires(self) -> Requirement:
-        """Need of the method: forward passes of the model suffice if each of them is vanilla's."""
+        """Need of the method: forward passes suffice if each is vanilla's, texts if there is a single one."""
         is_vanilla = self.mask == "causal" and self.positions == "input" and not self.rope_bases
         is_vanilla &= self.key_weighting == "nothing" and self.question == "once" and not self.is_rotated
+        if is_vanilla and self.merge is None and self.score in (None, "content"):
+            return "texts"
         scores_by_logits = self.score in (None, "content", "likelihood")
         return "passes" if (is_vanilla or self.splits_documents) and scores_by_logits else "placement"
+
+    def fits(self, requirement: Requirement) -> bool:
+        """Check whether the method runs where this requirement is met, and no larger one.
+
+        Args:
+            requirement: Largest need that the model meets.
+        """
+        needs = get_args(Requirement)
+        return needs.index(self.requires) >= needs.index(requirement)
 
     @property
     def is_rotated(self) -> bool:
@@ -287,8 +291,7 @@ def default_methods(requirement: Requirement) -> tuple[Method, ...]:
     Args:
         requirement: Largest need that the model meets.
     """
-    fits_all = requirement == "placement"
-    fitting = [method for method in METHODS.values() if fits_all or method.requires == requirement]
+    fitting = [method for method in METHODS.values() if method.fits(requirement)]
     found = [method for method in fitting if method.is_default]
     if not any(method.is_order_invariant for method in found):
         found.append(next(method for method in fitting if method.is_order_invariant))

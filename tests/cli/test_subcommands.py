@@ -76,7 +76,8 @@ RUNS = [
     ("debias labeled.json --wrapper permutation_cyclic --labels A,B",
      "model dtype wrapper base prompts results", "Vanilla alone"),
     ("evaluate one.jsonl --output-dir run --orders as-is,reversed --max-new-tokens 2",
-     "folder model dtype run records computed errors missing wall_s seconds summary", "mean over orders"),
+     "folder model dtype run records computed errors missing repeated wall_s seconds summary",
+     "mean over orders"),
     (f"bench {SMALL} --repeats 1", "n documents model dtype stock methods together", "all together"),
     (f"bench {SMALL} --repeats 1 --sweep documents --sizes 2,5", "model dtype sweep points", "stock"),
     (f"bench {SMALL} --profile", "model dtype profiles", "aten::"),
@@ -291,7 +292,9 @@ def test_verify_finds_invariance_by_method_and_example(pine: Run, folder: Path) 
 
 def test_verify_total_with_nan_is_nan() -> None:
     same = {"orders": 2, "num_distinct_answers": 1, "bitwise_identical": False}
-    total = verify_module._total("pine", [{**same, "max_abs_logit_diff": one} for one in (0.5, math.nan)])
+    total = verify_module._logits_total(
+        "pine", [{**same, "max_abs_logit_diff": one} for one in (0.5, math.nan)]
+    )
     assert math.isnan(total["max_abs_logit_diff"]) and total["invariance_held"] is False
 
 

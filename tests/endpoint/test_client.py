@@ -25,23 +25,25 @@ CHAT = TASKS["retrieval_qa"].prompt(TextTokenizer(), question="Who?", documents=
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 
 
-def answer(text: str = "x", logprobs: dict[str, float] | None = None) -> dict[str, Any]:
-    """Return the part of a completion that both kinds have. logprobs: of the likely first tokens."""
-    return {"text": text, "logprobs": logprobs}
+def answer(text: str = "x", logprobs: dict[str, float] | None = None, **fields: str) -> dict[str, Any]:
+    """Return the parts of a completion. logprobs: of the likely first tokens; fields: of the message."""
+    return {"text": text, "logprobs": logprobs, "fields": fields}
 
 
-def completion(body: dict[str, Any], text: str, logprobs: dict[str, float] | None) -> dict[str, Any]:
+def completion(
+    body: dict[str, Any], text: str, logprobs: dict[str, float] | None, fields: dict[str, str]
+) -> dict[str, Any]:
     """Return a completion of the kind of a request."""
     kept: dict[str, Any] | None = None
     if "prompt" in body:
         kept = None if logprobs is None else {"top_logprobs": [logprobs] if logprobs else []}
-        choice: dict[str, Any] = {"text": text}
+        choice: dict[str, Any] = {"text": text, **fields}
     else:
         tops = [{"token": token, "logprob": value} for token, value in (logprobs or {}).items()]
         content = [{**tops[0], "top_logprobs": tops}] if tops else []
         kept = None if logprobs is None else {"content": content}
-        choice = {"message": {"role": "assistant", "content": text}}
-    choices = [{"index": 0, "finish_reason": "stop", "logprobs": kept, **choice}]
+        choice = {"message": {"role": "assistant", "content": text, **fields}}
+    choices = [{"index": 0, "finish_reason": "length", "logprobs": kept, **choice}]
     return {"id": "1", "object": "", "created": 0, "model": "m", "choices": choices, "usage": USAGE}
 
 
@@ -101,7 +103,7 @@ def reply_to(endpoint: Endpoint, **options: Any) -> Reply:
 def test_request_is_greedy_and_has_key_and_extra_fields(server: ScriptedServer, endpoint: Endpoint) -> None:
     endpoint.extra_body = {"repeat_penalty": 1.0}
     reply = reply_to(endpoint)
-    assert (reply.text, reply.num_prompt_tokens, reply.num_tokens) == ("x", 7, 3)
+    assert (reply.found.text, reply.num_prompt_tokens, reply.num_tokens) == ("x", 7, 3)
     expected = {
         "model": "m",
         "prompt": "ba?",
@@ -127,7 +129,7 @@ def test_concurrency_is_limited_and_replies_belong_to_requests(
     server.respond = lambda body: answer(body["prompt"])
     prompts = [Prompt("", [str(number)], "?") for number in range(9)]
     requests = [TextRequest(endpoint.tokenize(prompt), METHODS["vanilla"], 5) for prompt in prompts]
-    texts = {request: reply.text for request, reply in endpoint.send(requests)}
+    texts = {request: reply.found.text for request, reply in endpoint.send(requests)}
     assert [texts[request] for request in requests] == [f"{number}?" for number in range(9)]
     assert server.most_active == 3
 
@@ -138,7 +140,7 @@ def test_repeated_request_is_compared(server: ScriptedServer, endpoint: Endpoint
     texts = iter("ab")
     server.respond = lambda _: answer(next(texts))
     reply = reply_to(endpoint, is_repeated=True)
-    assert (reply.text, reply.is_repeatable) == ("a", False)
+    assert (reply.found.text, reply.is_repeatable) == ("a", False)
     assert (
         describe_requests([request_of(endpoint), request_of(endpoint, is_repeated=True)]).split()[1] == "3,"
     )
@@ -153,6 +155,25 @@ def test_likely_first_tokens_are_returned(server: ScriptedServer, endpoint: Endp
     server.respond = lambda _: answer("B")
     with pytest.raises(EndpointError, match="log-probabilities"):
         reply_to(endpoint, prompt=prompt, has_logprobs=True)
+
+
+@pytest.mark.parametrize("prompt", [PROMPT, CHAT], ids=["text", "chat"])
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (answer("B", reasoning_content="So."), ("So.", "B", True)),
+        (answer("", reasoning="So."), ("So.", "", False)),
+        (answer("<think>\nSo.\n</think>\n\nB"), ("So.", "B", True)),
+        (answer("So.</think>B"), ("So.", "B", True)),
+        (answer("<think>So"), ("So", "", False)),
+        (answer("B"), ("", "B", True)),
+    ],
+)
+def test_thinking_part_is_no_answer(
+    server: ScriptedServer, endpoint: Endpoint, prompt: Prompt, content: Any, found: tuple[str, str, bool]
+) -> None:
+    server.respond = lambda _: content
+    assert reply_to(endpoint, prompt=prompt).found == found
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def engine() -> Engine:
 
 
 def test_methods_of_vanilla_passes_need_passes_alone() -> None:
-    assert [method.name for method in METHODS.values() if method.requires == "passes"] == PASSES
+    assert [method.name for method in METHODS.values() if method.fits("passes")] == PASSES
 
 
 @pytest.mark.parametrize("kind", first_daily(STOCK, 3))

@@ -52,7 +52,7 @@ OPTIONS = {
 
 NOT_RUN = (
     *("reproduce-paper", "download-data ", "--output-dir 4bit", "engine serve", "lm-eval"),
-    "--device cuda",
+    *("--device cuda", "--endpoint"),
 )
 GENERATED = ("facts-3", "few-shot-4", "few-shot-8")
 """Data sets that commands use without a download."""

@@ -1,0 +1,107 @@
+"""Options of a model behind an address, and its requests with an estimate, progress and a result each."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from pine_engine.cli import output
+from pine_engine.cli.options import ModelOptions, Positive
+from pine_engine.endpoint.repeats import Repeats
+from pine_engine.errors import InputError
+from pine_engine.methods.table import Method
+from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.messages import KWARGS, ChatTemplateKwargs
+from pine_engine.prompts.orders import Order
+
+if TYPE_CHECKING:  # imports torch
+    from pine_engine.endpoint.client import Endpoint, Reply, TextRequest
+
+
+@dataclass(frozen=True)
+class EndpointOptions:
+    """Options of the subcommands that can send requests to a server in place of loading a model.
+
+    Attributes:
+        endpoint: Address of a server with the interface of the OpenAI API, such as http://127.0.0.1:8000/v1,
+            which computes the answers of the model named by --model. The key is read from OPENAI_API_KEY.
+            Default methods are vanilla and reorder_content.
+        max_concurrency: Maximum number of requests to the endpoint at the same time.
+        extra_body: Further fields of each request to the endpoint, a JSON object such as
+            '{"repeat_penalty": 1.0}'.
+    """
+
+    endpoint: str | None = None
+    max_concurrency: Positive = 4
+    extra_body: str = "{}"
+
+    def open(self, model: ModelOptions, template_kwargs: ChatTemplateKwargs) -> "Endpoint | None":
+        """Return the endpoint, whose server gets the arguments of its chat template; None without an address.
+
+        Raises InputError for options that do not fit.
+        """
+        if self.endpoint is None:
+            return None
+        if not model.model:
+            message = "--endpoint needs --model, the name of the model on the server"
+            raise InputError(message, field="model")
+        if (model.dtype, model.device) != (ModelOptions.dtype, ModelOptions.device):
+            raise InputError("--dtype and --device belong to a loaded model; leave them out", field="dtype")
+        from pine_engine.endpoint.client import NO_KEY, Endpoint
+
+        key = os.environ.get("OPENAI_API_KEY") or NO_KEY
+        return Endpoint(
+            self.endpoint,
+            model.model,
+            api_key=key,
+            max_concurrency=self.max_concurrency,
+            extra_body=_json_object(self.extra_body) | ({KWARGS: template_kwargs} if template_kwargs else {}),
+        )
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    """Return a JSON object. Raises InputError for other text."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        message = f"invalid --extra-body: got {text!r:.60}, expected a JSON object"
+        raise InputError(f"{message} such as '{{\"repeat_penalty\": 1.0}}'", field="extra_body")
+    return content
+
+
+def text_requests(
+    layout: TokenLayout, methods: Sequence[Method], max_new_tokens: int, orders: Sequence[Order] | None = None
+) -> list["TextRequest"]:
+    """Return a request for each document order and method; the first of several is repeated."""
+    from pine_engine.endpoint.client import TextRequest
+
+    layouts = [layout] if orders is None else list(map(layout.reorder, orders))
+    first, *others = product(layouts, methods)
+    return [
+        TextRequest(*first, max_new_tokens, is_repeated=bool(others)),
+        *(TextRequest(*each, max_new_tokens) for each in others),
+    ]
+
+
+def send(
+    endpoint: "Endpoint", requests: Sequence["TextRequest"]
+) -> tuple[dict["TextRequest", "Reply"], Repeats]:
+    """Return the replies by request, and the count of repeats; print an estimate first.
+
+    Raises InputError for a prompt that the server refuses, and EndpointError as Endpoint.send.
+    """
+    from pine_engine.endpoint.client import describe_requests
+
+    output.print_note(describe_requests(requests))
+    replies: dict[TextRequest, Reply] = {}
+    with output.progress(len(requests)) as advance:
+        for request, reply in endpoint.send(requests):
+            if reply.error:
+                raise InputError(reply.error, field="prompt")
+            replies[request] = reply
+            advance(f"{request.method.name}: answer finished")
+    return replies, Repeats.count(reply.is_repeatable for reply in replies.values())

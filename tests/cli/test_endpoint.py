@@ -1,0 +1,255 @@
+"""Subcommands with --endpoint: results are those of the model itself, and runs resume."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pine_engine import Engine
+from pine_engine.cli import output
+from pine_engine.cli.output import BAD_INPUT, FAILED, STOPPED
+from pine_engine.endpoint import client as client_module
+from pine_engine.endpoint.client import Endpoint
+from pine_engine.errors import EndpointError
+from pine_engine.evaluation.records import Key, read_records
+from tests.server.test_serve import free_port
+from tests.support.api_server import running_server, wait_until
+from tests.support.commands import Outcome, Run, Steps, write
+from tests.support.measured_rows import TIMES
+from tests.support.molecule_rows import write_rows
+from tests.support.tiers import first_daily
+
+DOCUMENTS = ["Ann has the bell.", "Ben has the key.", "Cy has the map."]
+ROWS = [
+    {"id": f"q{n}", "question": f"Who {n}?", "prefix": "Read.", "documents": DOCUMENTS, "answers": ["Ben"],
+     "gold_index": 1}
+    for n in range(2)
+]  # fmt: skip
+METHODS = "--methods vanilla,reorder_content,permutation_cyclic"
+OPTIONS = f"{METHODS} --orders as-is,reversed --max-new-tokens 3 --metrics generate --json"
+NUM_RECORDS, NUM_REQUESTS = 2 * 3 * 2, 2 * (6 + 1 + 1)
+"""Requests: each prompt of an example once, and one of them again."""
+
+
+@pytest.fixture
+def address(engine: Engine) -> Iterator[str]:
+    with running_server(engine) as (address, _):
+        yield f"{address}/v1"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "data.jsonl", ROWS)
+
+
+@pytest.fixture
+def on_model(pine: Run, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return a function that runs a subcommand with the model itself."""
+    monkeypatch.setattr(output, "load", lambda *_, **__: engine)
+    return lambda *arguments: pine(*arguments, "--model", "model")
+
+
+@pytest.fixture
+def on_endpoint(pine: Run, address: str) -> Run:
+    """Return a function that runs a subcommand with the model on the server."""
+    return lambda *arguments: pine(*arguments, "--endpoint", address, "--model", "model")
+
+
+def records_of(folder: Path) -> dict[Key, dict[str, Any]]:
+    excluded = {*TIMES, "is_repeatable"}
+    return {record.key: record.model_dump(exclude=excluded) for record in read_records(folder)}
+
+
+def evaluate(run: Run, data: Path, folder: Path, options: str = OPTIONS) -> Outcome:
+    return run("evaluate", data, "--output-dir", folder, *options.split())
+
+
+def test_records_are_those_of_the_model(
+    pine: Run, on_model: Run, on_endpoint: Run, data: Path, tmp_path: Path, steps: Steps
+) -> None:
+    evaluate(on_model, data, tmp_path / "model")
+    outcome = evaluate(on_endpoint, data, tmp_path / "endpoint")
+    assert outcome.status == 0
+    records = records_of(tmp_path / "endpoint")
+    assert records == records_of(tmp_path / "model") and len(records) == NUM_RECORDS
+    assert outcome.json["repeated"] == {"requests": 2, "changed": 0}
+    assert outcome.stderr.splitlines()[0].startswith(f"requests: {NUM_REQUESTS}, of which 2 repeat")
+    assert steps.announced[-1] == NUM_RECORDS
+    again = evaluate(on_endpoint, data, tmp_path / "endpoint")
+    assert again.json["summary"] == outcome.json["summary"] and "requests: " not in again.stderr
+    changed = evaluate(on_endpoint, data, tmp_path / "endpoint", f'{OPTIONS} --extra-body {{"n":1}}')
+    assert changed.status == BAD_INPUT and "extra-body" in changed.stderr
+    assert pine("report", tmp_path / "endpoint", "--output-dir", tmp_path / "report").status == 0
+    text = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+    assert "repeated: 0 of 2" in text and "--endpoint http" in text
+
+
+def test_choices_have_the_log_probabilities_of_the_model(
+    on_model: Run, on_endpoint: Run, engine: Engine, tmp_path: Path
+) -> None:
+    letters = [chr(code) for code in range(33, 123)]
+    scores = engine.score(question="Who 0?", documents=DOCUMENTS, continuations=letters, methods="vanilla")
+    likely = sorted(scores["vanilla"], key=lambda score: -score.total)
+    rows = [
+        {**ROWS[0], "prefix": "", "choices": [likely[0].text, likely[1].text], "answers": [likely[1].text]}
+    ]
+    rows.append({**rows[0], "id": "q1", "choices": [likely[0].text, likely[-1].text]})
+    data = write_rows(tmp_path / "choices.jsonl", rows)
+    options = "--methods vanilla --metrics logprob --json"
+    evaluate(on_model, data, tmp_path / "model", options)
+    outcome = evaluate(on_endpoint, data, tmp_path / "endpoint", options)
+    expected, found = (read_records(tmp_path / name) for name in ("model", "endpoint"))
+    assert found[0].choice_logprobs == pytest.approx(expected[0].choice_logprobs, abs=1e-4)
+    assert found[0].answer_logprob == pytest.approx(expected[0].answer_logprob, abs=1e-4)
+    assert (found[0].choice_score, found[0].text) == (0.0, None)
+    assert found[1].choice_logprobs is None and found[1].answer_logprob is None
+    assert "1 of 2" in outcome.stderr
+
+
+def test_answers_and_labels_are_those_of_the_model(
+    on_model: Run, on_endpoint: Run, data: Path, tmp_path: Path, engine: Engine
+) -> None:
+    compare = ["compare", data, "--methods", "vanilla,reorder_content", "--max-new-tokens", "3", "--json"]
+    answers, expected = ({(row["id"], row["method"]): row["text"] for row in run(*compare).json["results"]}
+                         for run in (on_endpoint, on_model))  # fmt: skip
+    assert answers == expected and len(answers) == 4
+
+    letters = [chr(code) for code in range(33, 123)]
+    request = {"question": "Who?", "documents": DOCUMENTS[:2], "instruction": "Read."}
+    scores = engine.score(**request, continuations=letters, methods="vanilla")["vanilla"]  # type: ignore[arg-type]
+    labels = [score.text for score in sorted(scores, key=lambda score: -score.total)[:2]]
+    file = write(tmp_path / "labeled.json", {**request, "labels": labels})
+    for options in (["--wrapper", "permutation_full"], ["--wrapper", "permutation_cyclic", "--majority"]):
+        found, result = (
+            run("debias", file, *options, "--json").json["results"] for run in (on_endpoint, on_model)
+        )
+        assert found[0]["scores"] == pytest.approx(result[0].pop("scores"), abs=1e-4)
+        assert {**found[0], "scores": 0} == {**result[0], "scores": 0}
+
+    line = "--methods vanilla,reorder_content --num-orders 2 --max-new-tokens 4 --json"
+    verified = on_endpoint("verify", data, *line.split())
+    summary = verified.json["summary"]
+    assert (verified.status, summary["vanilla"]["invariance_held"]) == (0, None)
+    assert (
+        summary["reorder_content"]["invariance_held"]
+        and summary["reorder_content"]["rows_with_one_text"] == 2
+    )
+    assert summary["vanilla"]["rows_with_one_text"] < 2
+
+
+@pytest.mark.parametrize("stop", first_daily(["failure", "interrupt"]))
+def test_stopped_run_resumes(
+    on_endpoint: Run, on_model: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: str
+) -> None:
+    evaluate(on_model, data, tmp_path / "whole")
+    sent: list[int] = []
+    complete: Callable[..., Any] = Endpoint._complete
+
+    async def complete_six(self: Endpoint, client: Any, request: Any) -> Any:
+        sent.append(1)
+        if len(sent) == 6 and stop == "interrupt":
+            os.kill(os.getpid(), signal.SIGINT)
+        if len(sent) == 6 and stop == "failure":
+            raise EndpointError("the server stopped")
+        return await complete(self, client, request)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Endpoint, "_complete", complete_six)
+        stopped = evaluate(on_endpoint, data, tmp_path / "resumed", f"{OPTIONS} --max-concurrency 1")
+    assert stopped.status == (STOPPED if stop == "interrupt" else FAILED) and "resume" in stopped.stderr
+    assert 0 < len(read_records(tmp_path / "resumed")) < NUM_RECORDS
+    assert evaluate(on_endpoint, data, tmp_path / "resumed").json["repeated"]["requests"] == 2
+    assert records_of(tmp_path / "resumed") == records_of(tmp_path / "whole")
+
+
+def test_arguments_of_the_chat_template_are_sent(on_endpoint: Run, data: Path) -> None:
+    outcome = on_endpoint("compare", data, "--chat-template-kwargs", '{"enable_thinking": false}')
+    assert outcome.status == BAD_INPUT and "enable_thinking" in outcome.stderr and "400" in outcome.stderr
+
+
+def test_wrong_address_leaves_the_folder_free(
+    pine: Run, on_endpoint: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "MAX_RETRIES", 0)
+    wrong = evaluate(pine, data, tmp_path / "run", f"{OPTIONS} --endpoint http://127.0.0.1:1/v1 --model m")
+    assert wrong.status == FAILED and "cannot be reached" in wrong.stderr
+    assert evaluate(on_endpoint, data, tmp_path / "run", "--limit 1 --max-new-tokens 1").status == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("evaluate {data} --output-dir run --methods vanilla,pine", "pine"),
+        ("evaluate {data} --output-dir run --methods pride", "pride"),
+        ("evaluate {data} --output-dir run --methods routing:vanilla", "routing"),
+        ("evaluate {data} --output-dir run --metrics logprob", "choices"),
+        ("evaluate {data} --output-dir run --dtype float32", "--dtype"),
+        ("compare {data} --methods nbce", "nbce"),
+        ("compare {data} --extra-body []", "--extra-body"),
+        ("verify --self-test", "--self-test"),
+        ("verify {data} --methods all", "nia"),
+    ],
+)
+def test_refusal_states_the_reason(pine: Run, data: Path, line: str, words: str) -> None:
+    outcome = pine(*line.format(data=data).split(), "--endpoint", "http://127.0.0.1:1/v1", "--model", "m")
+    assert outcome.status == BAD_INPUT and words in outcome.stderr
+    assert outcome.stderr.count("\n") == 1
+
+
+def test_model_name_is_required(pine: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PINE_MODEL", raising=False)
+    outcome = pine("compare", data, "--endpoint", "http://127.0.0.1:1/v1")
+    assert outcome.status == BAD_INPUT and "--model" in outcome.stderr
+
+
+@pytest.fixture(scope="module")
+def llama_cpp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """Return the address of a server of llama-cpp-python, and the tiny model that it serves."""
+    from tests.support.gguf_files import write_tiny_gguf
+
+    python = os.environ.get("LLAMA_CPP_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import llama_cpp.server.app"], capture_output=True).returncode:
+        pytest.skip("llama-cpp-python[server] is not installed; set LLAMA_CPP_PYTHON to a Python that has it")
+    folder = tmp_path_factory.mktemp("llama")
+    model, port = write_tiny_gguf(folder / "tiny.gguf"), free_port()
+    options = "--n_ctx 2048 --n_threads 1 --logits_all true --type_k 0 --type_v 0"  # float32 KV cache
+    command = [python, "-m", "llama_cpp.server", "--model", model, "--port", port, *options.split()]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log)
+    try:
+        url = f"http://127.0.0.1:{port}/v1"
+        wait_until(lambda: process.poll() is not None or _is_ready(url), seconds=60)
+        assert process.poll() is None, (folder / "log").read_text()
+        yield url, model
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/models", timeout=5).is_success
+    except httpx.TransportError:
+        return False
+
+
+@pytest.mark.slow
+def test_records_on_llama_cpp_are_those_of_the_model(
+    pine: Run, llama_cpp: tuple[str, Path], data: Path, tmp_path: Path
+) -> None:
+    url, model = llama_cpp
+    evaluate(pine, data, tmp_path / "model", f"{OPTIONS} --model {model}")
+    # This server penalizes repeated tokens by default, also at temperature 0.
+    options = f"{OPTIONS} --endpoint {url} --model tiny --extra-body " + json.dumps(
+        {"repeat_penalty": 1.0}, separators=(",", ":")
+    )
+    outcome = evaluate(pine, data, tmp_path / "endpoint", options)
+    assert outcome.json["repeated"]["changed"] == 0
+    assert records_of(tmp_path / "endpoint") == records_of(tmp_path / "model")
