@@ -37,7 +37,9 @@ class AnswerCard:
 
     method: str
     state: AnswerState = "waiting"
-    text: str = ""  # untrusted
+    text: str = ""  # untrusted, as is the thinking part
+    thinking: str = ""
+    is_finished: bool = True  # False if the tokens end inside the thinking part
     prefill: "pine.PrefillProgress | None" = None
     num_tokens: int = 0
     prefill_s: float | None = None
@@ -79,7 +81,7 @@ class AnswerCard:
     def status(self) -> str:
         """Progress in one line: "Prefill: layer 4 of 30"."""
         if self.state == "finished" and self.finish_reason == "length":
-            return "Stopped at the token limit"
+            return f"Stopped at the token limit{'' if self.is_finished else ', inside the thinking part'}"
         place = f": {self.prefill.place}" if self.state == "reading" and self.prefill else ""
         return _STATUS[self.state] + place
 

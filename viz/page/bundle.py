@@ -99,6 +99,7 @@ def _answer(answer: Answer, record: AnswerTokens) -> dict[str, Any]:
     return {
         "method": answer.method,
         "text": answer.text,
+        **({"thinking": answer.thinking, "is_finished": answer.is_finished} if answer.thinking else {}),
         "finish_reason": answer.finish_reason,
         "prefill_s": answer.prefill_s,
         "decode_s_per_token": answer.decode_s_per_token,

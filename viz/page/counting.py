@@ -90,7 +90,7 @@ def bind_counting(counting: Counting, *, chosen: gr.State, ready: gr.State, runs
     """Connect the token count and the estimates to each change and to the events of a run."""
     page, sweep = counting.page, counting.sweep
     paused = gr.Button(visible="hidden", elem_id="count-form")  # pressed by assets/typing.js
-    picked: list[Any] = [page.task, page.instruction, page.methods, page.length]
+    picked: list[Any] = [page.task, page.instruction, page.methods, page.length, page.chat_template_kwargs]
     picked += [page.num_orders, page.controls, ready, page.origin, sweep.origin]
     inputs = [chosen, page.num_orders, page.controls, page.shown, sweep.origin, *page.inputs]
     outputs = [page.total, page.editor.cards, page.problem, page.bar.run, page.shuffle_bar.run, page.note]

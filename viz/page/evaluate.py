@@ -42,7 +42,13 @@ from viz.page.files.data_sets import (
     wrapped_for,
 )
 from viz.page.files.reading_files import ROW_ENDINGS, FileReader
-from viz.page.form.options import WRAPPED, build_method_boxes, build_wrapped, wrapped_choices
+from viz.page.form.options import (
+    WRAPPED,
+    build_method_boxes,
+    build_template_kwargs,
+    build_wrapped,
+    wrapped_choices,
+)
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.sources import Choice, Sources
 
@@ -75,6 +81,7 @@ def read_request(
     orders: Sequence[str],
     what: Sequence[str],
     length: float,
+    chat_template_kwargs: str | None = None,
 ) -> MeasureRequest:
     """Return the request of the values of the widgets."""
     if not all(isinstance(name, str) for name in (*(orders or ()), *(wrapped or ()))):
@@ -87,6 +94,7 @@ def read_request(
         generate="generate" in what,
         logprobs="logprob" in what,
         max_new_tokens=int(length),
+        chat_template_kwargs=chat_template_kwargs or "",
     )
 
 
@@ -119,13 +127,14 @@ class RequestWidgets:
     meaning: gr.HTML
     what: gr.CheckboxGroup
     length: gr.Slider
+    chat_template_kwargs: gr.Textbox
     own: gr.State  # uploaded dataset; None before
 
     @property
     def inputs(self) -> list[Any]:
         """Return the inputs of `read_request`, in order."""
         places = (self.rows, self.own, self.limit, self.methods, self.wrapped, self.orders)
-        return [*places, self.what, self.length]
+        return [*places, self.what, self.length, self.chat_template_kwargs]
 
 
 @dataclass(frozen=True)
@@ -242,8 +251,22 @@ def _build_request() -> RequestWidgets:
             scale=3,
             min_width=240,
         )
+    kwargs = build_template_kwargs("measure-chat-template-kwargs")
     own = gr.State(None)
-    return RequestWidgets(rows, limit, upload, message, methods, wrapped, orders, meaning, what, length, own)
+    return RequestWidgets(
+        rows,
+        limit,
+        upload,
+        message,
+        methods,
+        wrapped,
+        orders,
+        meaning,
+        what,
+        length,
+        kwargs,
+        own,
+    )
 
 
 def bind_evaluation(
@@ -273,6 +296,7 @@ def bind_evaluation(
     planned = bind(announce, request, bar, sources, settings)
     announced = [chosen, *request.inputs], [bar.status, bar.estimate, request.meaning]
     changing: list[Any] = [*fitted, request.methods, request.what, request.length]
+    changing.append(request.chat_template_kwargs)
     changes = [page.load, *(widget.change for widget in changing)]
     gr.on(changes, planned, *announced, trigger_mode="always_last", **PRIVATE_EVENT)
     for event in (selected, uploaded):

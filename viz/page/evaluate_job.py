@@ -22,6 +22,7 @@ from pine_engine.evaluation.report.key_findings import key_findings
 from pine_engine.evaluation.report.parts import reading_part, report_parts, task_part
 from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
 from pine_engine.evaluation.report.tables import Curve, Table
+from pine_engine.prompts.messages import parse_kwargs
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, format_seconds
@@ -29,7 +30,14 @@ from viz.export.report import TITLE, measured_html, report_page
 from viz.page.answers.answering import progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import DataSet
-from viz.page.form.checks import check_answer_length, check_orders, check_rows, check_rows_shipped, too_long
+from viz.page.form.checks import (
+    NO_TEMPLATE_KWARGS,
+    check_answer_length,
+    check_orders,
+    check_rows,
+    check_rows_shipped,
+    too_long,
+)
 
 Beat = Literal["beat"]
 BEAT: Beat = "beat"  # item in place of an event, so that Stop takes effect during batched decoding
@@ -49,6 +57,7 @@ class MeasureRequest:
     generate: bool
     logprobs: bool
     max_new_tokens: int
+    chat_template_kwargs: str = ""  # arguments of the chat template as JSON
 
     @property
     def examples(self) -> tuple[Example, ...]:
@@ -62,6 +71,8 @@ class MeasureRequest:
         check_rows(len(self.examples))
         if host.read_only:
             check_rows_shipped(self.examples)
+            if self.chat_template_kwargs.strip():
+                raise InputError(NO_TEMPLATE_KWARGS)
         check_answer_length(self.max_new_tokens)
         chosen = choose(
             self.examples,
@@ -70,6 +81,7 @@ class MeasureRequest:
             generate=self.generate,
             logprobs=self.logprobs,
             max_new_tokens=self.max_new_tokens,
+            chat_template_kwargs=parse_kwargs(self.chat_template_kwargs),
         )
         keys = chosen.keys(self.examples, chosen.measured[:1])
         check_orders(max(Counter(example for example, _, _ in keys).values(), default=0))

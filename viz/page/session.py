@@ -39,6 +39,7 @@ class Session(BaseModel, frozen=True, extra="forbid"):
     task: ShortText
     question: Text = ""
     instruction: Text = ""
+    chat_template_kwargs: Annotated[ShortText, Field(exclude_if=lambda text: not text)] = ""  # as JSON
     accepted: Text = ""  # accepted answers, one per line
     methods: tuple[ShortText, ...]
     max_new_tokens: Annotated[int, Field(ge=MIN_NEW_TOKENS, le=MAX_NEW_TOKENS)]
@@ -66,7 +67,13 @@ class Session(BaseModel, frozen=True, extra="forbid"):
     def form(self) -> Form:
         """Return the form."""
         return Form(
-            self.task, self.question, self.instruction, self.methods, self.max_new_tokens, self.documents
+            self.task,
+            self.question,
+            self.instruction,
+            self.methods,
+            self.max_new_tokens,
+            self.documents,
+            self.chat_template_kwargs,
         )
 
 
@@ -157,6 +164,7 @@ def _session_of_certificate(certificate: Certificate) -> Session:
         task=request.task,
         question=request.question,
         instruction=request.instruction,
+        chat_template_kwargs=json.dumps(kwargs) if (kwargs := request.chat_template_kwargs) else "",
         methods=tuple(method for method in certificate.methods if method in OFFERED),
         max_new_tokens=min(max(certificate.max_new_tokens, MIN_NEW_TOKENS), MAX_NEW_TOKENS),
         documents=tuple(

@@ -257,6 +257,7 @@ def fill_page(bar: ShareBar, settings: HostSettings, session: Session, note: str
         page.example: NO_EXAMPLE,
         page.methods: list(session.methods),
         page.length: session.max_new_tokens,
+        page.chat_template_kwargs: session.chat_template_kwargs,
         bar.internals.wanted: session.selection,
         bar.internals.tabs: gr.update(selected=view.tab),
         bar.again: session.ran,

@@ -52,7 +52,9 @@ def prepare_shuffle(
     trace: bool = True,
 ) -> PreparedJob[Shown]:
     """Tokenize a form, and plan its answers in all orders. Raises InputError for an invalid form."""
-    layout = form_layout(form, engine, settings)
+    form.check()
+    request = form_request(form).with_date(engine)
+    layout = form_layout(form, engine, settings, request=request)
     if controls:
         form = replace(form, methods=with_controls(form.methods))
     slots = orders_for(layout.num_documents, count, seed)
@@ -68,7 +70,10 @@ def prepare_shuffle(
     )
     sampled_by = None if tries_all(layout.num_documents) else seed
     return PreparedJob(
-        work, partial(shuffle, form=form, layout=layout, slots=slots, seed=sampled_by, trace=trace)
+        work,
+        partial(
+            shuffle, form=form, request=request, layout=layout, slots=slots, seed=sampled_by, trace=trace
+        ),
     )
 
 
@@ -76,6 +81,7 @@ def shuffle(
     engine: "pine.Engine",
     *,
     form: Form,
+    request: "pine.Request",
     layout: TokenLayout,
     slots: list[tuple[int, ...]],
     seed: int | None,
@@ -95,7 +101,7 @@ def shuffle(
             if isinstance(item, pine.OrderResult):
                 meter.finish(item.result)
                 if view.run is None:
-                    run = _start_run(engine, form, item, seed)
+                    run = _start_run(engine, form, request, item, seed)
                     view = replace(view, cards=finished_cards(item.result))
                     head = default_head(item.result.traces.values())
                 else:
@@ -117,11 +123,13 @@ def shuffle(
     yield replace(view, sentence=f"Done: {len(orders)} orders in {time.monotonic() - began:.1f} s.")
 
 
-def _start_run(engine: "pine.Engine", form: Form, first: "pine.OrderResult", seed: int | None) -> Run:
+def _start_run(
+    engine: "pine.Engine", form: Form, request: "pine.Request", first: "pine.OrderResult", seed: int | None
+) -> Run:
     """Return the run of the first order, with its certificate."""
     certificate = pine.create_certificate(
         engine,
-        form_request(form),
+        request,
         orders=[form.order],
         comparisons=[first.comparisons],
         hashes=pine.hash_logits(first.result),

@@ -36,6 +36,10 @@ def card(state: AnswerState = "waiting", **changes: Any) -> AnswerCard:
         (card("writing", text="Par"), "Generating"),
         (card("finished", finish_reason="stop"), "Done"),
         (card("finished", finish_reason="length"), "Stopped at the token limit"),
+        (
+            card("finished", thinking="Hm", finish_reason="length", is_finished=False),
+            "Stopped at the token limit, inside the thinking part",
+        ),
     ],
 )
 def test_status_is_the_progress(shown: AnswerCard, status: str) -> None:
@@ -46,6 +50,14 @@ def test_status_is_the_progress(shown: AnswerCard, status: str) -> None:
     assert root.all("article")[0].attributes["aria-busy"] == busy
     layers = [(float(bar.attributes["value"]), bar.attributes["max"]) for bar in root.all("progress")]
     assert layers == [(one.layers_done + one.layer_share, "30") for one in [shown.prefill] if one]
+
+
+def test_thinking_is_folded_beside_the_answer() -> None:
+    (details,) = read_html(answer_grid([card("finished", thinking="<b>Hm", text="Par")])).all("details")
+    assert "open" not in details.attributes and "<b>Hm" in details.text and "Par" not in details.text
+    assert not read_html(answer_grid([card("finished", text="Par")])).all("details")
+    unfinished = read_html(answer_grid([card("finished", thinking="Hm", is_finished=False)]))
+    assert "unfinished" in unfinished.text and "empty" not in unfinished.text
 
 
 def test_measurements_have_units() -> None:

@@ -38,9 +38,8 @@ def forms(draw: st.DrawFn) -> Form:
     entries = tuple(Entry(letter, draw(texts), draw(texts)) for letter in letters)
     methods = tuple(draw(st.sets(st.sampled_from(sorted(OFFERED)))))
     task = draw(st.sampled_from(sorted(TASKS)))
-    return Form(
-        task, draw(texts), draw(texts), methods, draw(st.integers(MIN_NEW_TOKENS, MAX_NEW_TOKENS)), entries
-    )
+    length, kwargs = draw(st.integers(MIN_NEW_TOKENS, MAX_NEW_TOKENS)), draw(texts)
+    return Form(task, draw(texts), draw(texts), methods, length, entries, kwargs)
 
 
 @given(forms(), texts, st.booleans())
@@ -49,7 +48,7 @@ def test_session_is_read_back_from_link_and_file(form: Form, accepted: str, ran:
     code = to_code(session)
     assert from_code(code) == session == Session.model_validate_json(to_json(session))
     assert set(code) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
-    assert (session.documents, session.accepted) == (form.entries, accepted)
+    assert (session.form, session.accepted) == (form, accepted)
 
 
 def test_session_file_is_read_again_and_a_large_one_is_not(tmp_path: Path) -> None:

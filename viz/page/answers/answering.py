@@ -60,13 +60,15 @@ def advance(cards: tuple[AnswerCard, ...], event: Event) -> tuple[AnswerCard, ..
         case pine.PrefillDone(method=method, seconds=seconds):
             # Until the prefill of all methods is done: all answers are decoded in one batch.
             changes = {"state": "waiting", "prefill_s": seconds}
-        case pine.TokenGenerated(method=method, step=step, text=text):
-            changes = {"state": "writing", "num_tokens": step + 1, "text": text}
+        case pine.TokenGenerated(method=method, step=step, text=text, thinking=thinking):
+            changes = {"state": "writing", "num_tokens": step + 1, "text": text, "thinking": thinking}
         case pine.GenerationFinished(answer=answer):
             method = answer.method
             changes = {
                 "state": "finished",
                 "text": answer.text,
+                "thinking": answer.thinking,
+                "is_finished": answer.is_finished,
                 "num_tokens": len(answer.token_ids),
                 "prefill_s": answer.prefill_s,
                 "decode_s_per_token": answer.decode_s_per_token,

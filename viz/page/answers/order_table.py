@@ -70,7 +70,7 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
     for order in shown.all_orders:
         answers = orders.get(order)
         text, is_done = answers.texts.get(card.method) if answers else None, True
-        if order == shown.form.order and card.text:
+        if order == shown.form.order and (card.text or card.thinking):
             text, is_done = card.text, card.state in ("finished", "stopped")
         is_comparable = not (is_recorded and answers and card.method in answers.replaced)
         cells.append(None if text is None else _answer(text, is_done, is_comparable, is_correct))
@@ -91,7 +91,7 @@ def _answer(
     text: str, is_done: bool, is_comparable: bool, is_correct: Callable[[str], bool] | None
 ) -> dict[str, Any]:
     return {
-        "text": text,
+        "text": text or ("(empty answer)" if is_done else "Thinking…"),
         "is_done": is_done,
         "is_comparable": is_comparable,
         "is_correct": is_correct(text) if is_correct and is_done else None,

@@ -183,7 +183,7 @@ class Shown:
     @property
     def has_text(self) -> bool:
         """True if an answer has begun; before, the results of an earlier run stay on the page."""
-        return any(card.text for card in self.cards)
+        return any(card.text or card.thinking for card in self.cards)
 
     @property
     def inputs(self) -> Inputs | None:
@@ -249,6 +249,7 @@ def changes(before: Inputs | None, now: Inputs, *, ignored: Collection[str] = ()
         "order": len(then) == len(texts) and old.order != new.order,
         nouns.question: old.question.strip() != new.question.strip(),
         "instruction": old.used_instruction != new.used_instruction,
+        "chat template arguments": old.chat_template_kwargs != new.chat_template_kwargs,
         "methods": old.methods != new.methods,
         "max new tokens": old.max_new_tokens != new.max_new_tokens,
         "model": old_model != model,

@@ -34,6 +34,7 @@ from viz.page.form.options import (
     DEFAULT_ORDERS,
     build_method_boxes,
     build_orders,
+    build_template_kwargs,
     orders_label,
 )
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job, build_bar, build_buttons
@@ -147,6 +148,7 @@ class Workspace:
                 max_lines=8,
                 elem_id="accepted",
             )
+        self.chat_template_kwargs = build_template_kwargs("chat-template-kwargs")
 
     @property
     def outputs(self) -> list[Any]:
@@ -157,7 +159,8 @@ class Workspace:
     @property
     def inputs(self) -> list[Any]:
         """Return the inputs of read_form, in order."""
-        return [self.task, self.question, self.instruction, self.methods, self.length, self.editor.cards]
+        prompt = [self.task, self.question, self.instruction]
+        return [*prompt, self.methods, self.length, self.editor.cards, self.chat_template_kwargs]
 
 
 def instruction_for(task: str, current: str) -> str:

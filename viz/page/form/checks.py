@@ -18,6 +18,7 @@ from viz.page.form.form import Form, form_request
 NOTE = "Demo mode: only the built-in examples can be run. Install PINE Explorer to use your own documents."
 
 REFUSAL = f"{NOTE} Select an example and do not edit it."
+NO_TEMPLATE_KWARGS = f"{NOTE} Remove the chat template arguments."
 NO_FILES = f"{NOTE} File uploads are disabled."
 
 MAX_TEXT_CHARACTERS = 200_000  # maximum characters of one text; tokenizing a longer one takes too long
@@ -30,21 +31,30 @@ def check_form(form: Form, settings: HostSettings) -> None:
     nouns = form.row.nouns
     check_limit(f"Too many {nouns.documents}", len(form.entries), MAX_DOCUMENTS, "Remove some.")
     texts = {nouns.named(document_letter(entry.letter)): entry.text + entry.title for entry in form.entries}
-    for name, text in (texts | {nouns.question: form.question, "instruction": form.instruction}).items():
+    texts |= {nouns.question: form.question, "instruction": form.instruction}
+    texts["chat template arguments"] = form.chat_template_kwargs
+    for name, text in texts.items():
         problem = f"{capital(name)} too long"
         check_limit(problem, len(text), MAX_TEXT_CHARACTERS, "Shorten it.", unit=" characters")
     check_answer_length(form.max_new_tokens)
 
 
-def form_layout(form: Form, engine: "pine.Engine", settings: HostSettings = DEFAULTS) -> TokenLayout:
+def form_layout(
+    form: Form,
+    engine: "pine.Engine",
+    settings: HostSettings = DEFAULTS,
+    *,
+    request: "pine.Request | None" = None,
+) -> TokenLayout:
     """Return the tokens of the prompt, with documents in the order of their slots.
 
     The prompt is built in the order of the letters and then reordered, so that letters in it match the cards.
-    Raises InputError for missing values and exceeded limits.
+    request: request of the form with the date of its prompt, if it is stored. Raises InputError for missing
+    values and exceeded limits.
     """
     form.check()
     check_form(form, settings)
-    layout = form_request(form).tokenize(engine)
+    layout = (request or form_request(form)).tokenize(engine)
     if why := too_long(layout.num_tokens, settings):
         raise InputError(why)
     return layout.reorder(form.order)

@@ -67,7 +67,8 @@ def load_examples() -> tuple[FormExample, ...]:
 def is_from_example(form: Form, example: FormExample) -> bool:
     """Check whether all texts of a form are from an example.
 
-    The documents may have any order and number, and no title. The instruction may be that of the task.
+    The documents may have any order and number, and no title. The instruction may be that of the task. The
+    chat template has no arguments.
     """
     shipped = Counter((document.title, document.text) for document in example.documents)
     texts = Counter(document.text for document in example.documents)
@@ -76,6 +77,7 @@ def is_from_example(form: Form, example: FormExample) -> bool:
     return (
         (form.task, form.question.strip()) == (example.task, example.question.strip())
         and form.used_instruction in instructions
+        and not form.chat_template_kwargs
         and Counter(document for document in documents if document[0]) <= shipped
         and Counter(text for _, text in documents) <= texts
     )
@@ -105,7 +107,8 @@ def example_of(form: Form) -> FormExample | None:
 
 
 def _prompt(form: Form) -> tuple[object, ...]:
-    return form.task, form.question.strip(), form.used_instruction, _lettered(form.entries)
+    texts = form.question.strip(), form.used_instruction, form.chat_template_kwargs
+    return form.task, *texts, _lettered(form.entries)
 
 
 def _lettered(entries: Entries) -> Entries:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import pine_engine as pine
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
+from pine_engine.prompts.messages import parse_kwargs
 from pine_engine.prompts.tasks import TASKS, Task
 from viz.drawing.identity import document_letter
 from viz.page.common.failures import check_limit
@@ -28,6 +29,7 @@ class Form:
     methods: tuple[str, ...]
     max_new_tokens: int  # maximum number of new tokens
     entries: Entries
+    chat_template_kwargs: str = ""  # arguments of the chat template as JSON
 
     @property
     def row(self) -> Task:
@@ -51,7 +53,8 @@ class Form:
     def check(self) -> None:
         """Raise InputError for the first missing value."""
         nouns = self.row.nouns
-        check_size(self.entries, self.question, self.instruction)
+        check_size(self.entries, self.question, self.instruction, self.chat_template_kwargs)
+        parse_kwargs(self.chat_template_kwargs)
         if not self.entries:
             raise InputError(f"No {nouns.documents}. Add at least one.")
         for entry in self.entries:
@@ -78,6 +81,7 @@ def read_form(
     methods: Sequence[str],
     max_new_tokens: float,
     documents: str,
+    chat_template_kwargs: str | None = None,
 ) -> Form:
     """Return the form of these widget values, in the order of `Workspace.inputs`.
 
@@ -90,6 +94,7 @@ def read_form(
         methods=tuple(sorted(methods, key=_PLACES.__getitem__)),
         max_new_tokens=int(max_new_tokens),
         entries=read_entries(documents),
+        chat_template_kwargs=(chat_template_kwargs or "").strip(),
     )
 
 
@@ -107,7 +112,7 @@ def count_tokens(form: Form, engine: "pine.Engine") -> TokenCount:
 
     Raises InputError for texts that are too long to tokenize.
     """
-    check_size(form.entries, form.question, form.instruction)
+    check_size(form.entries, form.question, form.instruction, form.chat_template_kwargs)
     filled = tuple(entry for entry in form.entries if entry.text.strip())
     question = form.question if form.question.strip() else "?"
     complete = replace(form, question=question, entries=filled or (Entry(0, "", "."),))
@@ -127,4 +132,5 @@ def form_request(form: Form) -> "pine.Request":
         documents=[pine.Document(entry.text, title=form.title(entry)) for entry in lettered],
         instruction=form.instruction,
         task=form.task,
+        chat_template_kwargs=parse_kwargs(form.chat_template_kwargs),
     )

@@ -63,6 +63,19 @@ def build_wrapped(elem_id: str, names: Sequence[str]) -> gr.Dropdown:
     )
 
 
+def build_template_kwargs(elem_id: str) -> gr.Textbox:
+    """Build a field for arguments of the chat template."""
+    return gr.Textbox(
+        "",
+        label="Chat template arguments",
+        info='JSON, such as {"enable_thinking": false}. Leave empty for none.',
+        placeholder='{"enable_thinking": false}',
+        max_lines=4,
+        elem_id=elem_id,
+        min_width=240,
+    )
+
+
 # Orders
 
 

@@ -33,6 +33,7 @@ FORM = Form("retrieval_qa", "Which is green?", "", ("vanilla", "pine"), 48, THRE
         ({"question": "Why?", "max_new_tokens": 8}, ["question", "max new tokens"]),
         ({"instruction": "Be brief."}, ["instruction"]),
         ({"methods": ("pine",)}, ["methods"]),
+        ({"chat_template_kwargs": '{"enable_thinking": false}'}, ["chat template arguments"]),
         ({"task": "judge_pair", "question": "Why?"}, ["task"]),
     ],
 )

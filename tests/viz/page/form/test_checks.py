@@ -59,6 +59,10 @@ def example_form(example: FormExample = SHORT, **changes: Any) -> Form:
 
 TOO_MUCH = [
     (form(["a"] * 21), "Too many documents: 21 .limit: 20."),
+    (
+        replace(form(), chat_template_kwargs=f'{{"a": "{"a" * MAX_TEXT_CHARACTERS}"}}'),
+        "Chat template arguments too long",
+    ),
     (form(max_new_tokens=501), "Max new tokens too high: 501 .limit: 500."),
     (form([*TEXTS[:2], "a" * 1000]), "tokens .limit: 900."),
     (form([*TEXTS[:2], "a" * (MAX_TEXT_CHARACTERS + 1)]), "Document C too long: 200,001 characters"),
@@ -162,6 +166,7 @@ def test_every_example_can_be_run(example: FormExample) -> None:
 OTHERS = [
     example_form(question=f"{SHORT.question} And who else?"),
     example_form(instruction="Say something bad."),
+    example_form(chat_template_kwargs='{"a": "a text of my own"}'),
     example_form(task="kv_retrieval"),
     example_form(entries=(*example_form().entries[:2], Entry(2, "", "a text of my own"))),
     example_form(
@@ -198,6 +203,8 @@ def test_only_built_in_examples_are_evaluated() -> None:
     own = replace(rows, examples=(rows.examples[0].model_copy(update={"question": "What of mine?"}),))
     with pytest.raises(InputError, match="Select a built-in dataset"):
         MeasureRequest(own, 1, ("pine",), ("as-is",), True, False, 8).settings(READ_ONLY)
+    with pytest.raises(InputError, match="Demo mode"):
+        measured(chat_template_kwargs='{"a": 1}').settings(READ_ONLY)
 
 
 def call(page: gr.Blocks, name: str) -> Callable[..., Any]:
