@@ -68,7 +68,7 @@ def build_template_kwargs(elem_id: str) -> gr.Textbox:
     return gr.Textbox(
         "",
         label="Chat template arguments",
-        info='JSON, such as {"enable_thinking": false}. Leave empty for none.',
+        info="chat_template_kwargs as JSON. Leave empty for none.",
         placeholder='{"enable_thinking": false}',
         max_lines=4,
         elem_id=elem_id,
