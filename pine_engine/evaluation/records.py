@@ -7,7 +7,7 @@ import json
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -314,11 +314,32 @@ def blank_record(example: Example, method: str, order: DocumentOrder) -> Record:
 
 @contextmanager
 def write_records(folder: Path, shard: int = 0) -> Iterator[Callable[[Record], None]]:
-    """Yield a function that appends a record to the file of a shard; each example is synced to the disk.
+    """Yield a function that appends a record to a file of a shard, to another one if it has an error.
 
-    A half-written line of a killed process is cut off. Raises WriteError for what the system refuses.
+    The other files are last by name, so that the first one, whose columns `datasets` takes as the types of
+    all, has values. Raises WriteError for what the system refuses.
     """
-    path = folder / f"records.{shard}.jsonl"
+    with ExitStack() as files:
+        results = files.enter_context(_append_records(folder / f"records.{shard}.jsonl"))
+        errors: Callable[[Record], None] | None = None
+
+        def append(record: Record) -> None:
+            nonlocal errors
+            if record.error is None:
+                return results(record)
+            path = folder / f"records.errors.{shard}.jsonl"
+            errors = errors or files.enter_context(_append_records(path))
+            errors(record)
+
+        yield append
+
+
+@contextmanager
+def _append_records(path: Path) -> Iterator[Callable[[Record], None]]:
+    """Yield a function that appends a record to a file; each example is synced to the disk.
+
+    A half-written line of a killed process is cut off.
+    """
     last_example = None
 
     @contextmanager

@@ -81,23 +81,29 @@ def test_records_are_a_dataset(
 
 @pytest.mark.parametrize("number", range(3))
 def test_records_of_shards_are_one_dataset(dataset: datasets.Dataset, tmp_path: Path, number: int) -> None:
-    """One of three shards alone has an error, a section and an answer that cannot be parsed."""
+    """One of three shards has only errors; another alone has a section, or an answer that is parsed."""
     run, order = tmp_path / "run", {"input_order": (0, 1), "permutation": (0, 1), "num_documents": 2}
     open_run(run, run_info(task="retrieval_qa", methods=("pine",)))
-    measured = {"text": "A", "parsed": "A", "score": 1.0, "choice_logprobs": {"A": -1.0, "B": -2.0}}
+    base = {"task": "retrieval_qa", "method": "pine", "order_name": "as-is", **order}
+    measured = {"text": "A", "score": 1.0, "choice_logprobs": {"A": -1.0, "B": -2.0}, "answer_logprob": -1.0}
+    fields: list[dict[str, Any]] = [
+        {"error": "too long"},
+        measured | {"section": "Chat"},
+        measured | {"parsed": "A"},
+    ]
     for shard in range(3):
-        other = {"error": "too long"} if shard == number else {**measured, "section": "", "parsed": None}
-        subset = {"section": "Chat", "subset": "a"} if shard == number else {}
         with write_records(run, shard) as append:
-            for example, fields in (("q", measured | subset), ("r", other)):
-                base = {"task": "retrieval_qa", "method": "pine", "order_name": "as-is", **order}
-                append(Record.model_validate({"example": f"{example}{shard}", **base, **fields}))
+            for example in "qr":
+                one = {"example": f"{example}{shard}", **base, **fields[shard - number]}
+                append(Record.model_validate(one))
     files = str(run / "records.*.jsonl")
     loaded = datasets.load_dataset("json", data_files=files, split="train", cache_dir=str(tmp_path / "cache"))
-    assert sorted(loaded["error"]) == ["", "", "", "", "", "too long"]
-    assert sorted(loaded["section"]) == ["", "", "", "", "", "Chat"]
+    assert sorted(loaded["error"]) == ["", "", "", "", "too long", "too long"]
+    assert sorted(loaded["section"]) == ["", "", "", "", "Chat", "Chat"]
+    assert [loaded.features[name].dtype for name in ("score", "parsed")] == ["float64", "string"]
     records = read_records(run)
-    assert [one.error for one in records if one.error is not None] == ["too long"]
-    assert [one.section for one in records if one.section is not None] == ["Chat"]
-    assert {one.parsed for one in records} == {"A", None}
-    assert all(one.choice_logprobs is None for one in records if one.error)
+    assert [one.example for one in records if one.error] == [f"{example}{number}" for example in "qr"]
+    assert {(one.error, one.section, one.parsed) for one in records} == {
+        ("too long", None, None), (None, "Chat", None), (None, None, "A")
+    }  # fmt: skip
+    assert all((one.choice_logprobs is None) == (one.error is not None) for one in records)
