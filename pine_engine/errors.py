@@ -85,6 +85,7 @@ VERSIONS = {
     "lm-eval": "0.4.13",
     "openai": "3.57.0",
     "pandas": "3.1.1",
+    "peft": "0.21.2",
     "pooch": "1.9.0",
     "pyarrow": "26.0.1",
     "pypdf": "7.1.0",

@@ -62,7 +62,7 @@ class Engine(PreparedModel):
         """Load and validate a model.
 
         Args:
-            name: Hub id, folder or GGUF file. Default: the embedded model.
+            name: Hub id, folder of a model or of a LoRA adapter, or GGUF file. Default: the embedded model.
             dtype: float32, bfloat16 or float16, by name or as a torch dtype; "4bit": float32, with 4-bit
                 weights for decoding; or "auto": the dtype of the stored weights if the processor has
                 instructions for it, otherwise float32, and bfloat16 on a GPU.

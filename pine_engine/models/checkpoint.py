@@ -170,6 +170,17 @@ def _read(where: str | Path, kind: Any, dtype: Dtype, *, source: dict[str, Any],
     return model, tokenizer
 
 
+def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase | None:
+    """Return the tokenizer in the folder of an adapter, None without one. Raises ModelError."""
+    if not (folder / "tokenizer_config.json").is_file():
+        return None
+    with model_errors(f"tokenizer of adapter {folder}", "save it with the adapter", field="tokenizer"):
+        tokenizer: PreTrainedTokenizerBase = transformers.AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=False
+        )
+    return tokenizer
+
+
 @contextmanager
 def quiet_transformers(*, warns: bool = True) -> Iterator[None]:
     """Hide the progress bars of transformers; with `warns=False` also its warnings."""

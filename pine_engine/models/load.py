@@ -10,9 +10,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from pine_engine.errors import ModelError
+from pine_engine.errors import ModelError, import_extra
 from pine_engine.input_validation import describe
 from pine_engine.models import embedded
+from pine_engine.models.adapters import BASE, CONFIG, base_of, is_adapter, merge_adapter
 from pine_engine.models.dtypes import Dtype, known_dtype, resolve_dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.models.hub import bring, find_on_hub
@@ -95,8 +96,10 @@ def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
 
 
 def resolve_folder(folder: Path) -> ModelSource:
-    """Return a folder as transformers saves models. Raises ModelError for other folders."""
+    """Return a folder as transformers or peft saves models. Raises ModelError for other folders."""
     present = sorted(entry.name for entry in folder.iterdir())
+    if is_adapter(folder):
+        return ModelSource(folder.resolve().name, str(folder), None, "folder")
     if "config.json" not in present:
         ggufs = [entry for entry in present if entry.endswith(".gguf")]
         advice = f"give the file itself, {folder / ggufs[0]}" if ggufs else "save it with `save_pretrained`"
@@ -117,11 +120,16 @@ def load(
 ) -> LoadedModel:
     """Return a model and its tokenizer, in eval mode and without gradients; `Engine.load` has the options.
 
-    The embedded model and local folders never contact the hub. The device "auto" is several devices, "tp" the
-    processes of torchrun. An exception of `progress` ends the loading.
+    The embedded model and local folders never contact the hub, except for the base model of an adapter. The
+    device "auto" is several devices, "tp" the processes of torchrun. An exception of `progress` ends loading.
     """
     requested, device = known_dtype(dtype), str(device)
-    source = resolve(name)
+    source = named = resolve(name)
+    adapter = Path(named.path_or_id) if is_adapter(Path(named.path_or_id)) else None
+    if adapter:
+        import_extra("peft", "peft")  # before a download of minutes
+        with model_errors(f"base model of adapter {adapter}", f"correct {BASE} in {CONFIG}"):
+            source = resolve(base_of(adapter))
     check_device(device)
     from pine_engine.models import checkpoint, packed  # they import torch
 
@@ -153,6 +161,9 @@ def load(
                 bring(place, source.revision, progress)
                 progress(1.0, "reading the weights")
             model, tokenizer = checkpoint.read_safetensors(place, config, source=hub_options, **options)
+        if adapter:
+            model = merge_adapter(model, adapter)
+            tokenizer = checkpoint.read_tokenizer(adapter) or tokenizer
 
     model.eval()
     model.requires_grad_(False)
@@ -163,7 +174,7 @@ def load(
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
-        source=replace(source, revision=commit) if is_hub else source,
+        source=replace(source, revision=commit) if is_hub and not adapter else named,
         dtype=loaded_dtype,
         max_context_length=max_context_length(model),
         stop_token_ids=stop_token_ids(model, tokenizer),
