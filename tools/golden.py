@@ -143,7 +143,7 @@ def command_cases() -> Cases:
     pair_request = {
         "question": "Who?",
         "documents": ["Me.", {"title": "He", "text": "You."}],
-        "task": "judge_pair",
+        "task": "judge",
     }
     Path("one.json").write_text(json.dumps(pair_request), encoding="utf-8")
     labeled = [f"labeled{number}.json" for number in range(3)]

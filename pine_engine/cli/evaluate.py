@@ -37,6 +37,7 @@ from pine_engine.methods.table import ALL, default_methods
 from pine_engine.models.load import resolve
 from pine_engine.prompts.messages import parse_kwargs
 from pine_engine.prompts.row_files import STDIN
+from pine_engine.prompts.scoring import Verdict
 from pine_engine.scheduling.worker import RunControl, raise_if_cancelled
 
 if TYPE_CHECKING:  # imports torch
@@ -58,6 +59,7 @@ def evaluate(
     sample_seed: int | None = None,
     metrics: str | None = None,
     max_new_tokens: Limit = None,
+    verdict: Verdict = "last",
     recompute: bool = False,
     chat_template_kwargs: TemplateKwargs = None,
     shard: str | None = None,
@@ -79,6 +81,8 @@ def evaluate(
         metrics: generate: generated answers are scored. logprob: log-probabilities of the accepted answer and
             of the choices. Default: both, separated by a comma; generate on an endpoint.
         max_new_tokens: Maximum length of an answer, in tokens. Default: that of the task.
+        verdict: Verdict that counts in a text of a judge with several: last, first, or alphabetical, with A
+            before B as in FastChat and RewardBench.
         recompute: Also compute records that cannot depend on the document order.
         chat_template_kwargs: Arguments of the chat template, as JSON.
         shard: Part of the examples, i/n, such as 0/4: every n-th example, beginning with example i. Default:
@@ -111,6 +115,7 @@ def evaluate(
             generate="generate" in metric_names,
             logprobs="logprob" in metric_names,
             max_new_tokens=max_new_tokens,
+            verdict=verdict,
             recompute=recompute,
             chat_template_kwargs={} if endpoint else kwargs,
             sample=sample_seed,

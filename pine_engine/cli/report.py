@@ -126,6 +126,7 @@ def reproduce_paper(
             limit=limit,
             sample_seed=sample_seed,
             max_new_tokens=max_new_tokens,
+            verdict="alphabetical",
             model=model,
         )
         output.print_result(result._replace(status=0), as_json=False)

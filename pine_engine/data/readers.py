@@ -200,8 +200,8 @@ def _labeled_pair_row(pair: dict[str, Any], **fields: Any) -> Row:
 
 def _pair_row(*, better: str, worse: str, is_second: bool, **fields: Any) -> Row:
     return _row(
-        task="judge_pair",
-        system=TASKS["judge_pair"].instruction,
+        task="judge",
+        system=TASKS["judge"].instruction,
         documents=[_document(text) for text in ((worse, better) if is_second else (better, worse))],
         gold_index=int(is_second),
         answers=["B" if is_second else "A"],

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from pine_engine.attention.state import SequenceState
-from pine_engine.debias.table import DEFAULT_BASE, TIE, DebiasPlan, Steps, Wrapper, content_free_prompts
+from pine_engine.debias.table import DEFAULT_BASE, DebiasPlan, Steps, Wrapper, content_free_prompts
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, RunFinished
 from pine_engine.engine.generation import (
@@ -41,6 +41,7 @@ from pine_engine.methods.table import Method, get_method
 from pine_engine.prompts.orders import Order
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.request import LabeledRequest
+from pine_engine.prompts.scoring import TIE
 from pine_engine.scheduling.scheduler import Coroutine, PendingPrefill, stream_shared
 from pine_engine.scheduling.worker import RunControl
 
@@ -255,14 +256,14 @@ def in_order(request: LabeledRequest, order: Order) -> LabeledRequest:
 def named_label(text: str, labels: Sequence[str]) -> int | None:
     """Return the index of the label that an answer names, None if it names none.
 
-    The first label that occurs as [[label]] (specification 9.1), otherwise the label that is the answer or
+    The last label that occurs as [[label]] (specification 9.1), otherwise the label that is the answer or
     begins it, followed by one of . : , ) or the end of the line.
     """
-    for pattern in (r"(?s).*\[\[{}\]\]", r"\W*{}([.:,)\n]|\s*$)"):
-        for index, label in enumerate(labels):
-            if re.match(pattern.format(re.escape(label)), text):
-                return index
-    return None
+    places = [text.rfind(f"[[{label}]]") for label in labels]
+    if max(places) >= 0:
+        return places.index(max(places))
+    begins = (re.match(rf"\W*{re.escape(label)}([.:,)\n]|\s*$)", text) for label in labels)
+    return next((index for index, found in enumerate(begins) if found), None)
 
 
 def combine_labels(

@@ -29,8 +29,6 @@ Calibrated = Steps | Literal["nothing", "labels"]
 Invariance = Literal["always", "of base", "never"]
 """Order invariance of the result: always, if the base method is invariant, or never."""
 
-TIE = "tie"  # answer if several documents have the most votes
-
 CONTENT_FREE = ("N/A", "", "[MASK]")
 """Texts that replace the content of each document in a content-free prompt."""
 

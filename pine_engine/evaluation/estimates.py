@@ -4,7 +4,8 @@ An estimate has a task, a method, a metric, a group and a name:
 
 | metric | group | name |
 | --- | --- | --- |
-| a score | mean, worst case, best case, always correct, never correct, changed, unparsed, parsed | |
+| a score | mean, worst case, best case, always correct, never correct, changed | |
+| a score | unparsed, several verdicts, parsed | |
 | a score | unfinished, of answers with a thinking part | |
 | a score | order, order changed, order unparsed, says A, says first | order |
 | a score | slot | number of documents > slot from 0 |
@@ -127,6 +128,8 @@ def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
         flags = np.where(np.isnan(values), np.nan, values == score)
         yield name, (), scores.mean((flags, is_parsed))
     yield "unparsed", (), scores.share(scores.averaged, says(None))
+    if metric == "generated" and TASKS[grid.task].choice:
+        yield "several verdicts", (), scores.share(scores.averaged, _has_several_choices)
     if metric == "generated" and any(one.thinking for records in scores.averaged for one in records):
         yield "unfinished", (), scores.share(scores.averaged, lambda record: not record.is_finished)
     parsed = [list(filter(scores.is_parsed, records)) for records in scores.averaged]
@@ -138,6 +141,11 @@ def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
         if TASKS[grid.task].has_letters:
             yield "says A", (name,), scores.share(scores.in_order(name), says("A"))
             yield "says first", (name,), scores.share(scores.in_order(name), says_first)
+
+
+def _has_several_choices(record: Record) -> float | None:
+    choices = TASKS[record.task].sized(record.num_documents).choices
+    return None if record.text is None else float(sum(choice in record.text for choice in choices) > 1)
 
 
 def _values(flags: Sequence[bool | None]) -> Values:

@@ -13,8 +13,8 @@ from pine_engine.prompts.parse_errors import Problem, ValidationErrors
 from pine_engine.prompts.published_rows import as_whole
 from pine_engine.prompts.request import DataRow, read_row
 from pine_engine.prompts.row_files import parse_rows
-from pine_engine.prompts.scoring import contains_words
-from pine_engine.prompts.tasks import TASKS
+from pine_engine.prompts.scoring import Verdict, contains_words
+from pine_engine.prompts.tasks import TASKS, Task
 
 
 class Example(DataRow):
@@ -36,14 +36,18 @@ class Example(DataRow):
     @property
     def scored_choices(self) -> tuple[str, ...]:
         """Texts compared by log-probability."""
-        return tuple(self.choices) or TASKS[self.task].choices
+        return tuple(self.choices) or self.sized_task().choices
 
-    def score(self, text: str, accepted: Sequence[str]) -> float | None:
+    def sized_task(self, verdict: Verdict = "last") -> Task:
+        """Return the task for the number of documents. verdict: as of Settings."""
+        return TASKS[self.task].sized(len(self.documents), verdict)
+
+    def score(self, text: str, accepted: Sequence[str], task: Task | None = None) -> float | None:
         """Return the score by the rule of the task, 0 with a rejected answer, None without accepted ones."""
         if not accepted:
             return None
         is_rejected = contains_words(text, self.rejected_answers)
-        return 0.0 if is_rejected else TASKS[self.task].score(text, accepted)
+        return 0.0 if is_rejected else (task or self.sized_task()).score(text, accepted)
 
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()

@@ -12,12 +12,13 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from pine_engine.debias.table import TIE, method_rank
+from pine_engine.debias.table import method_rank
 from pine_engine.endpoint.repeats import Repeats
 from pine_engine.evaluation import bootstrap, intervals
 from pine_engine.evaluation.document_orders import is_random_order
 from pine_engine.evaluation.intervals import Estimate, Flags, Floats
 from pine_engine.evaluation.records import WEIGHTS, WEIGHTS_V0_1_1, Record, Weights, count_repeats
+from pine_engine.prompts.scoring import TIE
 from pine_engine.prompts.tasks import TASKS, document_letter
 
 Metric = Literal["generated", "chosen", "logprob"]
@@ -199,7 +200,8 @@ def parsed_answer(record: Record, metric: Metric) -> str | None:
     if metric == "chosen" and record.choice_logprobs:
         largest = max(record.choice_logprobs.values())
         likely = [choice for choice, logprob in record.choice_logprobs.items() if logprob == largest]
-        return TASKS[record.task].parse(likely[0]) if len(likely) == 1 else TIE
+        task = TASKS[record.task].sized(record.num_documents)
+        return task.parse(likely[0]) if len(likely) == 1 else TIE
     return None
 
 

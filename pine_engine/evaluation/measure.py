@@ -22,7 +22,7 @@ from pine_engine.debias.debias import (
     route,
     softmax,
 )
-from pine_engine.debias.table import TIE, MeasuredMethod, is_prior_example
+from pine_engine.debias.table import MeasuredMethod, is_prior_example
 from pine_engine.endpoint.client import Endpoint
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
@@ -45,6 +45,7 @@ from pine_engine.evaluation.example_runs import (
 )
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Key, Record, Settings, blank_record
+from pine_engine.prompts.scoring import TIE, Verdict
 from pine_engine.prompts.tasks import TASKS, Task
 from pine_engine.scheduling.scheduler import Coroutine, PendingPrefill
 from pine_engine.scheduling.worker import RunControl
@@ -131,6 +132,7 @@ class ExampleRun:
         control: RunControl,
     ) -> None:
         self._engine, self._example, self._priors, self._control = engine, example, priors, control
+        self._verdict = settings.verdict
         self._max_new_tokens = settings.max_new_tokens or TASKS[example.task].max_new_tokens
         learning = {name for name, prior in priors.items() if prior is None}
         self._plan = ExamplePlan(engine, example, settings, done=done, learning=learning)
@@ -191,7 +193,7 @@ class ExampleRun:
                 answer_tokens=sum(answer.num_tokens for answer in answers) if answers else None,
                 was_computed=index == 0,
                 is_repeatable=result.is_repeatable if index == 0 else None,
-                **combine(result.method, self._example, result.runs, order, prior),
+                **combine(result.method, self._example, result.runs, order, prior, self._verdict),
                 **(times if index == 0 else {}),
             )
 
@@ -298,12 +300,14 @@ def combine(
     runs: Sequence[BaseRun],
     order: DocumentOrder,
     prior: Prior | None = None,
+    verdict: Verdict = "last",
 ) -> dict[str, Any]:
     """Return the fields of a record that hold its outcome (specification 8.3), in the letters of its order.
 
     With calibration, the first run has the content of the documents. prior: None if learned or not needed.
+    verdict: the one that counts in a text with several.
     """
-    task, wrapper = TASKS[example.task], method.wrapper
+    task, wrapper = example.sized_task(verdict), method.wrapper
     outcome: dict[str, Any] = {}
     margin = wrapper.margin if wrapper else None
     written = runs[0] if margin is None else runs[route([run.confidence for run in runs], margin)]
@@ -344,7 +348,7 @@ def combine(
 
 def _scored(task: Task, example: Example, run: BaseRun, text: str) -> dict[str, Any]:
     """Return the text of a run, and the parsed answer and the score of `text`."""
-    score, found = example.score(text, run.order.answers(example)), run.found
+    score, found = example.score(text, run.order.answers(example), task), run.found
     outcome: dict[str, Any] = {"text": run.text, "parsed": task.parse(text), "score": score}
     return outcome | {"thinking": found.thinking, "is_finished": found.is_finished} if found else outcome
 
@@ -357,7 +361,8 @@ def _vote(task: Task, example: Example, runs: Sequence[BaseRun], order: Document
     """
     votes = [_answer_of(task, run) for run in runs]
     winners = most_voted(votes)
-    if not winners or (task.has_letters and len(winners) > 1):
+    is_tie = task.has_letters and (len(winners) > 1 or winners == [TIE])
+    if is_tie or not winners:
         return _scored(task, example, runs[0], "") | {"parsed": TIE if winners else None}
     voters = [run for run, vote in zip(runs, votes, strict=True) if vote == winners[0]]
     letter = order.letters.get(winners[0])
@@ -371,8 +376,8 @@ def _vote(task: Task, example: Example, runs: Sequence[BaseRun], order: Document
 def _answer_of(task: Task, run: BaseRun) -> str | None:
     """Return an answer in a form that is equal in all orders: for a document, its letter as stored."""
     parsed = task.parse(run.text or "")
-    if parsed is None:
-        return None
+    if parsed is None or (parsed == TIE and task.has_letters):
+        return parsed
     if not task.has_letters:
         return task.normalize(parsed)
     return next((stored for stored, now in run.order.letters.items() if now == parsed), None)

@@ -28,6 +28,7 @@ from pine_engine.prompts.orders import num_orders
 from pine_engine.prompts.parse_errors import format_validation_errors
 from pine_engine.prompts.request import parse_json
 from pine_engine.prompts.row_files import read_text
+from pine_engine.prompts.scoring import Verdict
 from pine_engine.prompts.tasks import TASKS
 
 Key = tuple[str, str, str]
@@ -46,6 +47,7 @@ class Settings(BaseModel):
     generate: bool = True
     logprobs: bool = True  # log-probabilities of the first accepted answer and of the task's choices
     max_new_tokens: int | None = Field(None, ge=1)  # None for the limit of the task
+    verdict: Verdict = "last"  # of a judge that counts in a text with several
     recompute: bool = False  # compute also what is the same in all orders
     chat_template_kwargs: ChatTemplateKwargs = {}
 
@@ -262,6 +264,7 @@ class RunInfo(Settings):
             "orders": ",".join(self.order_names),
             "metrics": ",".join(name for name, is_measured in metrics.items() if is_measured),
             "max-new-tokens": self.max_new_tokens or "of the task",
+            "verdict": self.verdict,
             "recompute": "yes" if self.recompute else "no",
             "chat-template-kwargs": json.dumps(self.chat_template_kwargs),
             "PINE Explorer": platform.pine_explorer,

@@ -20,6 +20,7 @@ GROUPS = {
     "never_correct": "never correct",
     "changed": "changed",
     "unparsed": "unparsed",
+    "several_verdicts": "several verdicts",
     "read": "parsed",
 }
 """Groups of one estimate, by their JSON keys."""

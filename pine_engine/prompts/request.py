@@ -160,7 +160,7 @@ class DataRow(_WithDocuments):
 
     def with_task(self, task: str) -> Self:
         """Return the row with another task, without an instruction that is the one of the former task."""
-        instruction = TASKS[self.task].instruction
+        instruction = TASKS[self.task].sized(len(self.documents)).instruction
         fields = {name: "" for name in ("system", "prefix") if getattr(self, name) == instruction}
         return self.model_copy(update={**fields, "task": TASKS[task].name})
 

@@ -2,8 +2,22 @@
 
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, get_args
 from unicodedata import normalize
+
+TIE = "tie"  # verdict for no answer
+
+Verdict = Literal["last", "first", "alphabetical"]
+"""Verdict that counts in a text with several; alphabetical: A before B, as in FastChat and RewardBench."""
+
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+_VERDICTS: Mapping[Verdict, Callable[[list[str]], str]] = {
+    "last": lambda found: found[-1],
+    "first": lambda found: found[0],
+    "alphabetical": min,  # capital letters before TIE
+}
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _TO_ASCII = str.maketrans("‘’‚‛ʼ′´“”„‟″‐‑‒–—−", "'" * 7 + '"' * 5 + "-" * 6)
@@ -69,15 +83,30 @@ def _contains_any(text: str, phrases: Sequence[str], *, edge: str = "") -> bool:
     return False
 
 
-def parse_verdict(text: str) -> str | None:
-    """Return A if [[A]] occurs, else B if [[B]] occurs, else None, as RewardBench does."""
-    return next((letter for letter in "AB" if f"[[{letter}]]" in text), None)
+def named_verdicts(text: str, num_answers: int = 2) -> list[str]:
+    """Return the letters of all verdicts such as [[A]], in the order of the text; [[C]] of two is TIE."""
+    letters = string.ascii_uppercase[: max(num_answers, 3)]
+    found: list[str] = re.findall(rf"\[\[([{letters}])\]\]", text)
+    return [TIE if num_answers == 2 and letter == "C" else letter for letter in found]
 
 
-def score_verdict(text: str, answers: Sequence[str]) -> float:
-    """Return 1 if the verdict is accepted, 0 if not, and 0.5 without a verdict, as RewardBench does."""
-    verdict = parse_verdict(text)
-    return 0.5 if verdict is None else float(verdict in answers)
+def parse_verdict(text: str, *, num_answers: int = 2, verdict: Verdict = "last") -> str | None:
+    """Return the letter of the verdict, TIE for [[C]] of two answers as in MT-Bench, None without one."""
+    found = named_verdicts(text, num_answers)
+    return _VERDICTS[verdict](found) if found else None
+
+
+def score_verdict(
+    text: str, answers: Sequence[str], *, num_answers: int = 2, verdict: Verdict = "last"
+) -> float:
+    """Return 1 if the verdict is accepted, else 0; chance, 1 / num_answers, for a tie or without a verdict.
+
+    RewardBench scores a text without a verdict so.
+    """
+    named = parse_verdict(text, num_answers=num_answers, verdict=verdict)
+    if named in answers or named not in (None, TIE):
+        return float(named in answers)
+    return 1 / num_answers
 
 
 def parse_number(text: str) -> str | None:

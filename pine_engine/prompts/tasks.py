@@ -5,15 +5,17 @@ The scores follow docs/specification.md section 9. Text that fills a template is
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pine_engine.input_validation import Registry, as_str
 from pine_engine.prompts import scoring
 from pine_engine.prompts.messages import ChatTemplateKwargs, MessageLike, read_chat, with_date
 from pine_engine.prompts.parse_errors import Problem, ValidationErrors
 from pine_engine.prompts.prompt import CUE, Document, DocumentLike, Prompt, as_documents, build_prompt
+from pine_engine.prompts.scoring import Verdict
 
 
 @dataclass(frozen=True)
@@ -52,18 +54,25 @@ class Task:
 
     name: str
     label: str  # in the page
-    instruction: str  # for requests that have none
     titled_document: str
     untitled_document: str
     suffix: str  # template of the text after the documents
     parse: Callable[[str], str | None]  # returns the answer in a generated text
     score: Callable[[str, Sequence[str]], float]  # 0 to 1 for the generated text and all accepted answers
+    instruction: str = ""  # for requests that have none
     max_new_tokens: int = 64  # limit in evaluations; the specification allows 500
     instruction_role: Literal["user", "system"] = "user"  # whose message the instruction opens
     uses_chat_template: bool = True  # False: plain text, which the answer continues
     prefix: str = "{instruction}\n\n"  # template of the text before the documents
     normalize: Callable[[str], str] = str  # maps answers that count as one answer in a vote to one string
     choices: tuple[str, ...] = ()  # compared by log-probability; of documents with letters, in their order
+    # Templates of a task whose instruction, choices, parser and score depend on the number of documents. The
+    # instruction may contain {count}, {better} and {choice_rules}.
+    sized_instruction: str = ""
+    choice: str = ""  # of the document with a {letter}
+    choice_rule: str = ""  # meaning of a choice
+    min_documents: int = 1
+    max_documents: int | None = None
     nouns: Nouns = Nouns()
     splits: bool = False  # documents may be sentences of one text, see math_premises.py
     model: str = ""  # shipped model that was trained for the task; "" for any model
@@ -83,6 +92,33 @@ class Task:
     def needs_question(self) -> bool:
         """True if the prompt has a place for a question."""
         return "{question}" in self.prefix + self.suffix
+
+    def sized(self, num_documents: int, verdict: Verdict = "last") -> Self:
+        """Return the task for a number of documents: its instruction, choices, parser and score.
+
+        Args:
+            num_documents: Number of documents.
+            verdict: Verdict that counts in a text with several.
+        """
+        if not self.choice:
+            return self
+        last = min(max(num_documents, 2), len(_NUMBERS) - 1)
+        words = {"count": _NUMBERS[last], "better": "better" if last == 2 else "best"}
+        letters = list(map(document_letter, range(last)))
+        choices = [self.choice.format(letter=letter) for letter in letters]
+        *rules, rule = (
+            self.choice_rule.format(letter=letter, choice=choice, **words)
+            for letter, choice in zip(letters, choices, strict=True)
+        )
+        joined = ", ".join([*rules, rule if last == 2 else f"and {rule}"])
+        options: dict[str, Any] = {"num_answers": last, "verdict": verdict}
+        return replace(
+            self,
+            instruction=self.sized_instruction.format(choice_rules=joined, **words),
+            choices=tuple(choices),
+            parse=partial(self.parse, **options),
+            score=partial(self.score, **options),
+        )
 
     def prompt(
         self,
@@ -113,7 +149,7 @@ class Task:
         documents = as_documents(documents)
         chat = read_chat(messages, question=question, system=system)
         question, system = chat.question, chat.system
-        instruction = as_str(instruction, "instruction") or self.instruction
+        instruction = as_str(instruction, "instruction") or self.sized(len(documents)).instruction
         if problems := list(self.problems(question, documents)):
             raise ValidationErrors(problems)
         if self.instruction_role == "system":
@@ -141,12 +177,20 @@ class Task:
             if not document.text.strip():
                 message = f"document {index + 1} is empty; write some text or remove it"
                 yield Problem(message, f"documents.{index}")
+        least, most, count = self.min_documents, self.max_documents, len(documents)
+        if count < least or count > (most or count):
+            expected = f"{least} to {most}" if most else f"at least {least}"
+            message = f"wrong number of {self.nouns.documents}: got {count}, expected {expected}"
+            yield Problem(f"{message}; add or remove some", "documents")
 
     def _fill(self, index: int, document: Document) -> str:
         template = self.titled_document if document.title else self.untitled_document
         return template.format(
             letter=document_letter(index), number=index + 1, title=document.title, text=document.text
         )
+
+
+_NUMBERS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 
 def document_letter(index: int) -> str:
@@ -160,11 +204,11 @@ def _load_tasks() -> Iterator[Task]:
         functions = {
             key: getattr(scoring, entry[key]) for key in ("parse", "score", "normalize") if key in entry
         }
-        nouns, choices = Nouns(**entry.pop("nouns", {})), tuple(entry.pop("choices", ()))
-        yield Task(**entry | functions, nouns=nouns, choices=choices)
+        nouns = Nouns(**entry.pop("nouns", {}))
+        yield Task(**entry | functions, nouns=nouns).sized(2)
 
 
 TASKS: dict[str, Task] = Registry("task", _load_tasks())
-"""Tasks by name, from tasks.toml."""
+"""Tasks by name, from tasks.toml; a task that depends on the number of documents, for two of them."""
 
 USUAL_TASK = "retrieval_qa"  # task of requests that name none

@@ -23,7 +23,7 @@ from tests.browser.driving import (
     wait_for_model,
 )
 
-JUDGE = next(example for example in EXAMPLES if example.task == "judge_pair")
+JUDGE = next(example for example in EXAMPLES if example.task == "judge")
 MOLECULE = next(example for example in EXAMPLES if example.task == "qm9")
 
 

@@ -90,7 +90,7 @@ def test_set_is_converted_once(run: Run, publish: Publish, requested: list[str],
     path = output / "llmbar.jsonl"
     downloads = [output / "downloads" / "llmbar" / file["name"] for file in public.files]
     assert [one.read_text() for one in downloads] == [content] * 5
-    assert (report["set"], report["task"], report["examples"]) == ("llmbar", "judge_pair", 5)
+    assert (report["set"], report["task"], report["examples"]) == ("llmbar", "judge", 5)
     assert (report["file"], report["sha256"]) == (str(path), sha256(path.read_text()))
     assert report["downloads"] == [
         {"file": str(download), "bytes": len(content), "sha256": sha256(content)}

@@ -187,11 +187,11 @@ def test_examples_with_errors_are_counted(case: Case) -> None:
 
 def test_task_option_overrides_task_of_examples(case: Case) -> None:
     write_rows(case.data, [{**PAIRS[1], "task": "retrieval_qa"}])
-    case.options = "--task judge_pair --methods pine --orders swapped --metrics logprob --json"
+    case.options = "--task judge --methods pine --orders swapped --metrics logprob --json"
     case.run()
     (record,) = read_records(case.folder)
-    assert (record.task, record.answers, record.text) == ("judge_pair", ("A",), None)
-    assert record.choice_logprobs is not None and read_run(case.folder).task == "judge_pair"
+    assert (record.task, record.answers, record.text) == ("judge", ("A",), None)
+    assert record.choice_logprobs is not None and read_run(case.folder).task == "judge"
 
 
 def test_auto_is_of_folder(case: Case, loaded: Engine, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def folder(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(times, "peak_memory", lambda *_: 123.4)
     write(tmp_path / "request.json", COMPARISON)
     # The default instruction of the judge is longer than the context of the model.
-    write(tmp_path / "labeled.json", {**COMPARISON, "task": "judge_pair", "instruction": "Judge."})
+    write(tmp_path / "labeled.json", {**COMPARISON, "task": "judge", "instruction": "Judge."})
     write_rows(tmp_path / "data.jsonl", EXAMPLES)
     write_rows(tmp_path / "one.jsonl", EXAMPLES[1:])
     (tmp_path / "data.csv").write_text("question,document1,document2\nWho?,red,green\n", encoding="utf-8")
@@ -339,7 +339,7 @@ def test_self_test_runs_checks_with_every_thread_count(pine: Run, monkeypatch: p
 def test_debias_has_an_answer_for_each_file(
     pine: Run, folder: Path, options: str, num_prompts: int, labels: list[str]
 ) -> None:
-    labeled = {**COMPARISON, "task": "judge_pair", "instruction": "Judge.", "labels": ["A", "B"]}
+    labeled = {**COMPARISON, "task": "judge", "instruction": "Judge.", "labels": ["A", "B"]}
     files = [str(write(folder / name, labeled)) for name in ("one.json", "two.json")]
     report = pine("debias", *files, "--wrapper", *options.split(), "--json").json
     assert (report["prompts"], report["base"]) == (num_prompts, "pcw" if "pcw" in options else "vanilla")

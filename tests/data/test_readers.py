@@ -111,7 +111,7 @@ def test_rewardbench_places_chosen_answer_by_seeded_draws(build: Build) -> None:
     assert texts(examples[0]) == ["The Elbe.", "A river is water."] == texts(examples[1])[::-1]
     assert examples[7].id == "rewardbench-0007"
     assert examples[7].question == "Name a river."
-    assert examples[7].system == TASKS["judge_pair"].instruction
+    assert examples[7].system == TASKS["judge"].instruction
     assert examples[7].meta == {
         "subset": "llmbar-adver-GPTOut", "source_id": 7,
         "chosen_model": "model-1", "rejected_model": "model-2",

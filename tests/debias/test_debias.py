@@ -28,7 +28,7 @@ from tests.support.tokenizers import letter_tokenizer
 
 REQUEST = LabeledRequest(
     question="Why?", documents=[Document("Moon."), Document("Hot tea.", "T"), Document("Blue sky.")],
-    labels=["A", "B", "C"], instruction="Say.", system="Be kind.", task="judge_pair",
+    labels=["A", "B", "C"], instruction="Say.", system="Be kind.", task="judge",
 )  # fmt: skip
 """The task writes the letter of each document's place into the prompt."""
 

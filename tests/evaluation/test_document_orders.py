@@ -19,7 +19,7 @@ from pine_engine.evaluation.records import Record, blank_record
 from pine_engine.evaluation.slots import group_by_slot, is_flat
 from tests.support.errors import has_field
 
-TASKS = ["retrieval_qa", "judge_pair", "retrieval_qa_numbered"]
+TASKS = ["retrieval_qa", "judge", "retrieval_qa_numbered"]
 
 
 def example(
@@ -75,7 +75,7 @@ def test_arrange_documents_with_labels_are_entered_in_order(task: str) -> None:
     moved, as_stored = arrange(one, "gold-first"), (0, 1, 2)
     pair = (as_stored, (2, 0, 1)) if task == "retrieval_qa" else ((2, 0, 1), as_stored)
     assert (moved.input_order, moved.permutation) == pair
-    assert moved.answers(one) == (("B",) if task == "judge_pair" else ("A",))
+    assert moved.answers(one) == (("B",) if task == "judge" else ("A",))
     assert arrange(example(2, task=task), "reversed").gold_slot(example(2)) is None
 
 
@@ -91,7 +91,7 @@ def test_arrange_documents_with_labels_are_entered_in_order(task: str) -> None:
 def test_arrange_slots_and_labels_are_swapped_separately(
     name: str, first: int, entered: tuple[int, int], accepted: str
 ) -> None:
-    judged = example(2, gold=1, task="judge_pair", answers=("B", "the second"))
+    judged = example(2, gold=1, task="judge", answers=("B", "the second"))
     order = arrange(judged, name)
     assert (order.slots[0], order.input_order) == (first, entered)
     assert order.answers(judged) == (accepted, "the second")
@@ -104,7 +104,7 @@ def test_arrange_slots_and_labels_are_swapped_separately(
         ("upside-down", example(2)), ("as-is:", example(2)), ("shuffled", example(2)),
         ("gold-at:x", example(2, gold=0)), ("gold-first", example(2)), ("gold-at:2", example(2, gold=0)),
         ("order:1-1", example(2)), ("order:1-2", example(2)), ("all", example(6)), ("swapped", example(2)),
-        ("labels-swapped", example(3, task="judge_pair")),
+        ("labels-swapped", example(3, task="judge")),
     ],
 )  # fmt: skip
 def test_arrange_order_that_does_not_fit_is_refused(name: str, one: Example) -> None:
@@ -125,7 +125,7 @@ def test_orders_listed_name_is_implemented_and_documented(form: str) -> None:
     text = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
     assert f"`{form}`" in text
     for single in names_of([name], 2):
-        assert arrange(example(2, gold=1, task="judge_pair"), single).name == single
+        assert arrange(example(2, gold=1, task="judge"), single).name == single
 
 
 def slot_example(index: int, gold: int | None, size: int = 10, task: str = "retrieval_qa") -> Example:
@@ -223,7 +223,7 @@ def test_group_by_slot_letters_go_with_the_places() -> None:
     """A place without its letter is no slot, because the letter has an effect, too."""
     spec = ["gold-first", "gold-last", "segments-swapped", "labels-swapped"]
     scores = dict(zip(spec, (1.0, 0.5, 0.0, 0.0), strict=True))
-    pairs = [slot_example(index, index % 2, 2, "judge_pair") for index in range(4)]
+    pairs = [slot_example(index, index % 2, 2, "judge") for index in range(4)]
     table = slots_of([record(one, name, "pine", scores[name]) for one in pairs for name in spec])[2]
     assert (table[0], table[1]) == ([1.0] * 4, [0.5] * 4) and np.isnan(table[None]).all()
     apart = [record(one, name, "pine", 1.0) for one in pairs for name in ("as-is", "segments-swapped")]

@@ -272,7 +272,7 @@ def test_times_are_compared_for_orders_computed_under_both_methods() -> None:
 
 def test_each_task_has_estimates() -> None:
     records = [judged("p", "vanilla", "as-is", "A"), *sweep(1, ["vanilla"], lambda *_: -1.0)]
-    assert [task.task for task in estimate_tasks(records)] == ["judge_pair", "retrieval_qa"]
+    assert [task.task for task in estimate_tasks(records)] == ["judge", "retrieval_qa"]
     for incomplete in ([], [swept("q-0", "vanilla", 0, score=1.0), swept("q-1", "pine", 0, score=1.0)]):
         with pytest.raises(InputError):
             estimate_tasks(incomplete)

@@ -360,10 +360,10 @@ MEAN_ROUNDING = 1e-9
 
 @pytest.fixture
 def parsable(monkeypatch: pytest.MonkeyPatch) -> None:
-    def parse(text: str) -> str | None:
+    def parse(text: str, **_: Any) -> str | None:
         return parse_verdict(text) or [None, "A", "B", "A", "B"][sum(map(ord, text)) % 5]
 
-    monkeypatch.setitem(TASKS, "judge_pair", replace(TASKS["judge_pair"], parse=parse))
+    monkeypatch.setitem(TASKS, "judge", replace(TASKS["judge"], parse=parse))
 
 
 def records(engine: Engine, examples: Sequence[Example], **options: Any) -> dict[Key, Record]:
@@ -492,6 +492,23 @@ def test_full_permutation_is_invariant(tiny_llama: TinyLlama, dtype: torch.dtype
         assert len(meant) == 1
 
 
+def test_judge_of_three_answers_has_three_choices(engine: Engine) -> None:
+    texts = [*PAIR.documents, Document("We.")]
+    example = PAIR.model_copy(update={"documents": texts, "gold_index": 2, "answers": ["C"]})
+    found = records(
+        engine, [example], methods=["pine", "permutation_full"], order_names=["as-is", "reversed"]
+    )
+    for (_, _, name), record in found.items():
+        assert record.answers == (("C",) if name == "as-is" else ("A",))
+        logprobs = record.choice_logprobs or {}
+        assert list(logprobs) == ["[[A]]", "[[B]]", "[[C]]"]
+        likeliest = max(logprobs, key=logprobs.__getitem__)
+        assert record.choice_score == float(likeliest == f"[[{record.answers[0]}]]")
+        assert record.score in (0.0, 1 / 3, 1.0)
+    votes = [found["p", "permutation_full:vanilla", name] for name in ("as-is", "reversed")]
+    assert votes[0].prompts == 6 and votes[0].choice_score == votes[1].choice_score
+
+
 @pytest.mark.parametrize("base", ["vanilla", "pine"])
 def test_calibrated_answers_are_those_of_run_debias(engine: Engine, base: str) -> None:
     names = [f"calibration_{steps}:{base}" for steps in ("first", "every")]
@@ -566,14 +583,14 @@ def test_prior_skips_an_example_beyond_the_context(engine: Engine) -> None:
     assert [record.prompts for record in found.values() if not record.error] == [2, 1]
 
 
-THREE_ANSWERS = PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 3})
+TWO_CHOICES = PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 3, "choices": ["[[A]]", "[[B]]"]})
 
 
 @pytest.mark.parametrize(
     ("example", "method", "options"),
     [
         *((THREE, method, {}) for method in ("pride", "calibration_labels:pine", "pines")),
-        *((example, "permutation_full", {}) for example in (MANY, THREE_ANSWERS)),
+        *((example, "permutation_full", {}) for example in (MANY, TWO_CHOICES)),
         (PAIR, "pride", {"logprobs": False}),
         (LABELED, "pride", {}),
         (PAIR, "calibration_every", {"generate": False}),

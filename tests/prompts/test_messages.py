@@ -124,10 +124,10 @@ def test_no_message_is_markup(name: str) -> None:
 def test_one_question_in_a_chat_is_a_question() -> None:
     tokenizer = byte_tokenizer()
     chat = [CHAT[0], CHAT[-1]]
-    plain = TASKS["judge_pair"].prompt(
+    plain = TASKS["judge"].prompt(
         tokenizer, documents=["one", "two"], question="To which door?", system="Be brief."
     )
-    assert prompt_of(tokenizer, chat, "judge_pair") == plain
+    assert prompt_of(tokenizer, chat, "judge") == plain
     assert prompt_of(byte_tokenizer(chat_template=None), chat) == TASKS["retrieval_qa"].prompt(
         None, documents=["one", "two"], question="To which door?", system="Be brief."
     )

@@ -147,7 +147,7 @@ def text_of(engine: Engine, ids: tuple[int, ...]) -> str:
 
 @pytest.mark.parametrize(
     ("task", "instruction", "system"),
-    [("retrieval_qa", "In a word.", "Be kind."), ("judge_pair", "Be kind.", "")],
+    [("retrieval_qa", "In a word.", "Be kind."), ("judge", "Be kind.", "")],
 )
 def test_row_texts_have_roles_of_task(task: str, instruction: str, system: str, engine: Engine) -> None:
     row = DataRow(**{**ROW, "task": task, "system": "Be kind.", "prefix": "In a word."})
@@ -162,7 +162,7 @@ def test_row_with_another_task_keeps_only_user_instruction() -> None:
     default = TASKS["retrieval_qa"].instruction
     row = DataRow(**{**ROW, "prefix": default, "system": "Be kind."}).with_task("retrieval_qa_numbered")
     assert row == DataRow(**{**ROW, "task": "retrieval_qa_numbered", "system": "Be kind."})
-    judged = DataRow(**{**ROW, "task": "judge_pair", "system": TASKS["judge_pair"].instruction})
+    judged = DataRow(**{**ROW, "task": "judge", "system": TASKS["judge"].instruction})
     assert judged.with_task("kv_retrieval") == DataRow(**{**ROW, "task": "kv_retrieval"})
     custom = DataRow(**{**ROW, "prefix": "In a word."})
     assert custom.with_task("retrieval_qa_numbered").comparison().instruction == "In a word."

@@ -236,7 +236,7 @@ def test_null_is_absent_and_id_may_be_a_number(tmp_path: Path) -> None:
 
 def test_fields_of_requests_apply_to_rows(tmp_path: Path) -> None:
     row = {"id": 1, "question": "Who?", "documents": ["Ann.", "Ben."], "labels": ["A", "B"]}
-    judged = row | {"task": "judge_pair", "system": "Be kind.", "instruction": "Judge."}
+    judged = row | {"task": "judge", "system": "Be kind.", "instruction": "Judge."}
     found = read_requests(write(tmp_path / "a.jsonl", as_lines([row, judged])), LabeledRequest)
     assert [request.labels for _, request in found] == [["A", "B"]] * 2
     assert [(request.instruction, request.system) for _, request in found] == [
@@ -245,11 +245,11 @@ def test_fields_of_requests_apply_to_rows(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("task", ["my-own", 3, ["a"], "judge_pair"])
+@pytest.mark.parametrize("task", ["my-own", 3, ["a"], "judge"])
 def test_given_task_overrides_that_of_row(task: Any, tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", as_lines([ROWS[0] | {"task": task}]))
     assert read_examples(path, task="kv_retrieval")[0].task == "kv_retrieval"
-    if task != "judge_pair":
+    if task != "judge":
         with pytest.raises(ValidationErrors, check=has_field("task")):
             read_examples(path)
     table = write(tmp_path / "rows.csv", "task,question,document1\nqa,,Ann.\n")

@@ -12,6 +12,8 @@ from hypothesis import example, given, strategies as st
 from pine_engine import TASKS, Document, InputError, Prompt
 from pine_engine.prompts.prompt import segment_text
 from pine_engine.prompts.scoring import (
+    TIE,
+    Verdict,
     best_subspan_em,
     contains_value,
     normalize_answer,
@@ -73,7 +75,7 @@ ANSWERS = [
             "\nQuestion: Why?\nAnswer:",
         ),
         (
-            "judge_pair", "Why?",
+            "judge", "Why?",
             f"<|im_start|>system\n{JUDGE}<|im_end|>\n{OPENING}[User Question]\n Why? \n", ANSWERS, "",
         ),
         (
@@ -107,17 +109,17 @@ def prompt_of(task: str, documents: list[Document], question: str = "Why?", **op
 
 @pytest.mark.parametrize(
     ("task", "system", "user"),
-    [("retrieval_qa", "Be kind.", "Go.\n\n"), ("judge_pair", "Be kind.\n\nGo.", "[User Question]\n Why? \n")],
+    [("retrieval_qa", "Be kind.", "Go.\n\n"), ("judge", "Be kind.\n\nGo.", "[User Question]\n Why? \n")],
 )
 def test_user_instruction_replaces_the_one_of_the_task(task: str, system: str, user: str) -> None:
-    prefix, _, _ = texts(prompt_of(task, [Document("d")], instruction="Go.", system="Be kind."))
+    prefix, _, _ = texts(prompt_of(task, TWO, instruction="Go.", system="Be kind."))
     assert prefix == f"<|im_start|>system\n{system}<|im_end|>\n{OPENING}{user}"
 
 
 def test_letters_and_numbers_are_found_in_templates() -> None:
-    assert [name for name, task in TASKS.items() if task.has_letters] == ["judge_pair"]
+    assert [name for name, task in TASKS.items() if task.has_letters] == ["judge"]
     labeled = {name for name, task in TASKS.items() if task.has_labels}
-    assert labeled == {"judge_pair", "retrieval_qa_numbered"}
+    assert labeled == {"judge", "retrieval_qa_numbered"}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_prompt_without_chat_template_ends_with_cue(task: str, ending: str) -> N
     [
         ("retrieval_qa", "Not known.\nOslo?\n", ["oslo"], "Not known.\nOslo?", 1.0),
         ("retrieval_qa_numbered", "Document [2] says Oslo", ["oslo"], "Document [2] says Oslo", 1.0),
-        ("judge_pair", "Both. [[B]]", ["B"], "B", 1.0),
+        ("judge", "Both. [[B]]", ["B"], "B", 1.0),
         ("math_reasoning", "3 + 4 = 7.\nAnswer: 7.0", ["7"], "7.0", 1.0),
         ("molecule_generation", "\nCCO is ethanol", ["CCO"], "CCO", 1.0),
         ("qm9", "CCO", ["CCO"], "CCO", 1.0),
@@ -165,9 +167,48 @@ def test_few_shot_prompt_is_plain_text(tokenizer: Any) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_choices_and_limit_follow_the_specification(task: str) -> None:
     parsed = [TASKS[task].parse(choice) for choice in TASKS[task].choices]
-    assert parsed == (["A", "B"] if task == "judge_pair" else [])
+    assert parsed == (["A", "B"] if task == "judge" else [])
     limit = published(r"^All tasks: greedy decoding, at most (\d+) new tokens")
     assert 0 < TASKS[task].max_new_tokens <= int(limit)
+
+
+JUDGE_OF_FOUR = """
+  output your final verdict by strictly following this format: "[[A]]" if assistant A is best, "[[B]]" if
+  assistant B is best, "[[C]]" if assistant C is best, and "[[D]]" if assistant D is best."""
+"""End of RewardBench 2's prompt."""
+
+
+def test_judge_prompt_follows_number_of_answers() -> None:
+    (prefix, documents, _) = texts(prompt_of("judge", [Document(text) for text in ("x", "y", "z", "u")]))
+    assert " ".join(JUDGE_OF_FOUR.split()) in prefix
+    assert "provided by four AI assistants" in prefix and "comparing the four responses" in prefix
+    assert "two" not in prefix and "better" not in prefix
+    assert [
+        document.count(f"Assistant {letter}'s") for document, letter in zip(documents, "ABCD", strict=True)
+    ] == [2] * 4
+    for count in range(2, 9):
+        task = TASKS["judge"].sized(count)
+        assert [task.parse(choice) for choice in task.choices] == list("ABCDEFGH"[:count])
+        assert task.sized(2).instruction == TASKS["judge"].instruction
+    for count in (1, 9):
+        with pytest.raises(InputError, check=has_field("documents")):
+            prompt_of("judge", [Document("x")] * count)
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "verdict", "parsed", "score"),
+    [
+        ("[[C]]", 3, "last", "C", 1.0), ("[[C]]", 2, "last", TIE, 0.5), ("[[D]]", 3, "last", None, 1 / 3),
+        ("no", 8, "last", None, 1 / 8), ("[[C]], [[A]], [[B]]", 4, "last", "B", 0.0),
+        ("[[C]], [[A]], [[B]]", 4, "first", "C", 1.0), ("[[C]], [[A]], [[B]]", 4, "alphabetical", "A", 0.0),
+        ("[[C]] or [[B]]", 2, "alphabetical", "B", 0.0), ("[[C]] or [[B]]", 2, "first", TIE, 0.5),
+    ],
+)  # fmt: skip
+def test_verdict_follows_number_of_answers_and_rule(
+    text: str, count: int, verdict: Verdict, parsed: str | None, score: float
+) -> None:
+    task = TASKS["judge"].sized(count, verdict)
+    assert (task.parse(text), task.score(text, ["C"])) == (parsed, score)
 
 
 @pytest.mark.parametrize(
@@ -184,12 +225,12 @@ BRACES = st.text(alphabet="{}x0:!.ti letqusondcrp", max_size=12).filter(str.stri
 @given(text=BRACES, title=BRACES, question=BRACES, instruction=BRACES)
 def test_braces_of_user_are_data(task: str, text: str, title: str, question: str, instruction: str) -> None:
     parts: dict[str, Any] = {"question": question, "instruction": instruction}
-    prompt = TASKS[task].prompt(NO_TEMPLATE, documents=[Document(text, title)], **parts)
-    prefix, (document,), suffix = texts(prompt)
+    prompt = TASKS[task].prompt(NO_TEMPLATE, documents=[Document(text, title), "B"], **parts)
+    prefix, (document, _), suffix = texts(prompt)
     assert instruction in prefix
     assert text in document
     assert question in prefix + suffix or not TASKS[task].needs_question
-    assert title in document or task == "judge_pair"
+    assert title in document or task == "judge"
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -238,8 +279,10 @@ def test_answer_is_normalized_as_published(text: str, normal: str) -> None:
         *((score, "In Z\u00fcrich", ["Zu\u0308rich"], 1.0) for score in (best_subspan_em, contains_value)),
         (contains_value, "9d8e", [""], 0.0), (score_label, "Cafe\u0301!", ["caf\u00e9"], 1.0),
         (score_label, "\n+\n\nA tea.", ["+"], 1.0), (score_label, "-", ["+"], 0.0),
-        (score_verdict, "[[A]]", ["A"], 1.0), (score_verdict, "[[A]] [[B]]", ["B"], 0.0),
-        (score_verdict, "A", ["A"], 0.5), (score_number, "Answer: 72", ["72"], 1.0),
+        (score_verdict, "[[A]]", ["A"], 1.0), (score_verdict, "[[A]] [[B]]", ["B"], 1.0),
+        (score_verdict, "A", ["A"], 0.5), 
+        (score_verdict, "[[C]]", ["A"], 0.5), (score_verdict, "[[C]]", [TIE], 1.0),
+        (score_number, "Answer: 72", ["72"], 1.0),
         (score_number, "Answer: 72.50", ["72.5"], 1.0), (score_number, "Answer: 72.5", ["72.50"], 0.0),
         (score_number, "Answer: 1000", ["1,000"], 1.0), (score_number, "Answer: 072", ["72"], 0.0),
         (score_number, "Answer: -3", ["-3"], 0.0), (score_number, "Answer: 72", ["71", "72"], 1.0),
@@ -285,7 +328,8 @@ def test_literal_answer_counts_at_any_place(before: str, answer: str, after: str
 @pytest.mark.parametrize(
     ("parse", "text", "expected"),
     [
-        (parse_verdict, '"[[B]]" it is, not [[A]]', "A"), (parse_verdict, "[[C]]", None),
+        (parse_verdict, '"[[B]]" it is, not [[A]]', "A"), (parse_verdict, "[[C]]", TIE),
+        (parse_verdict, "[[D]]", None),
         (parse_verdict, "Assistant A is better.", None), (parse_verdict, "[[a]]", None),
         (parse_verdict, "[[ A ]]", None), (parse_verdict, "[[[A]]]", "A"),
         (parse_number, "3 + 4 = 7\nAnswer: 7.", "7"), (parse_number, "Answer: $1,234.50", "1234.50"),

@@ -88,7 +88,7 @@ def test_chat_has_answer_of_engine(engine: Engine, method: str, max_active_runs:
 
 
 def test_task_instruction_and_default_method_are_used(engine: Engine) -> None:
-    options: Any = {"task": "judge_pair", "instruction": "Judge."}
+    options: Any = {"task": "judge", "instruction": "Judge."}
     found = post(client_of(engine, method="nia"), CHAT, **BODY, **options)
     run = engine.run(messages=MESSAGES, documents=DOCUMENTS, methods="nia", max_new_tokens=6, **options)
     assert found["choices"][0]["message"]["content"] == run.answers["nia"].text

@@ -24,14 +24,14 @@ QUESTION = Example(
 )  # fmt: skip
 
 PAIR = Example(
-    id="p", task="judge_pair", system="Judge.", question="Who?", gold_index=1, answers=["B"],
+    id="p", task="judge", system="Judge.", question="Who?", gold_index=1, answers=["B"],
     documents=[Document("Me."), Document("You, or he.")], meta={"subset": "llmbar-adver-gptinst"},
 )  # fmt: skip
 
 
 def pairs(count: int) -> list[dict[str, Any]]:
     """Return pairs as in a file; the better answer is A or B in turns."""
-    same = {"task": "judge_pair", "system": "Judge."}
+    same = {"task": "judge", "system": "Judge."}
     return [
         {"id": f"p{number}", **same, "question": f"Who is {number}?",
          "documents": [{"text": f"Me {number}."}, {"text": "You, or he."}],

@@ -30,7 +30,7 @@ def judged(
     entered, order = SWAPS[order_name]
     right = "AB"[entered.index(better)]
     return Record(
-        example=example, task="judge_pair", method=method, order_name=order_name, input_order=entered,
+        example=example, task="judge", method=method, order_name=order_name, input_order=entered,
         permutation=order, gold_slot=[entered[place] for place in order].index(better), num_documents=2,
         answers=(right,), text=f"So: [[{verdict}]]" if verdict else "I cannot say.", parsed=verdict,
         score=0.5 if verdict is None else float(verdict == right),
@@ -82,7 +82,7 @@ def run_info(**changes: object) -> RunInfo:
     )  # fmt: skip
     settings: dict[str, object] = {
         "started": "2026-01-02T03:04:05+00:00", "data": "pairs.jsonl", "data_sha256": "0123456789abcdef" * 4,
-        "task": "judge_pair", "methods": ("vanilla", "pine"), "order_names": ("as-is", "swapped"),
+        "task": "judge", "methods": ("vanilla", "pine"), "order_names": ("as-is", "swapped"),
         "generate": True, "logprobs": True, "max_new_tokens": None, "address": "embedded",
         "platform": platform,
     }  # fmt: skip

@@ -207,7 +207,7 @@ def golden_parts(folder: Path) -> list[Part]:
 
 
 def edge_parts() -> list[Part]:
-    tasks = ("judge_pair", "retrieval_qa", "math_reasoning")
+    tasks = ("judge", "retrieval_qa", "math_reasoning")
     headings = ("Key findings", *map(task_label, tasks))
     return [part for part in report_parts(edge_runs()) if part.heading in headings]
 

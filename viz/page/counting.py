@@ -19,7 +19,7 @@ from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.form.checks import too_long
 from viz.page.form.examples import example_of
-from viz.page.form.form import Form, TokenCount, count_tokens, read_form
+from viz.page.form.form import Form, TokenCount, count_tokens, read_form, shown_instruction
 from viz.page.form.options import number_of_orders, with_controls
 from viz.page.jobs.job_bar import JobBar, Updates
 from viz.page.jobs.sources import Choice, Sources
@@ -93,7 +93,15 @@ def bind_counting(counting: Counting, *, chosen: gr.State, ready: gr.State, runs
     picked: list[Any] = [page.task, page.instruction, page.methods, page.length, page.chat_template_kwargs]
     picked += [page.num_orders, page.controls, ready, page.origin, sweep.origin]
     inputs = [chosen, page.num_orders, page.controls, page.shown, sweep.origin, *page.inputs]
-    outputs = [page.total, page.editor.cards, page.problem, page.bar.run, page.shuffle_bar.run, page.note]
+    outputs = [
+        page.total,
+        page.editor.cards,
+        page.instruction,
+        page.problem,
+        page.bar.run,
+        page.shuffle_bar.run,
+        page.note,
+    ]
     outputs += [*(bar.estimate for bar in counting.bars), page.stale, sweep.stale, counting.stale]
     follow = bind(follow_form, counting)
     gr.on(
@@ -140,6 +148,8 @@ def follow_form(
         counting.stale: note,
         sweep.stale: sweep_note,
     }
+    if (instruction := shown_instruction(form.row, form.instruction)) != form.instruction:
+        updates[page.instruction] = instruction  # of another number of documents
     example = example_of(form)
     if note:
         updates[page.note] = ""  # a remark about the example

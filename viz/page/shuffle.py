@@ -119,7 +119,7 @@ def draw_figures(
     run = view.run
     if run is None or not panel["is_open"]:
         return {figures.drawn: view}
-    is_correct = is_correct_by(run.form.task, accepted_answers(accepted))
+    is_correct = is_correct_by(run.form.row, accepted_answers(accepted))
     methods = [METHODS[card.method] for card in view.cards]
     labels = {method.name: method.label for method in methods}
     positions = [answers.positions for answers in run.orders.values() if answers.positions]

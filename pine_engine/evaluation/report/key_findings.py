@@ -68,7 +68,10 @@ def _unparsed(row: Row) -> Iterator[str]:
     if unparsed is None or not unparsed.mean:
         return
     whose = f"{method_label(row.method)}’s answers"
-    counts = "half a point" if TASKS[row.grid.task].score("", ("any",)) else "nothing"
+    sizes = row.grid.num_documents
+    chances = {TASKS[row.grid.task].sized(size).score("", ("any",)) for size in sizes}
+    points = ({0.0: "nothing", 0.5: "half a point"}.get(one, f"{one:.2g} points") for one in sorted(chances))
+    counts = " or ".join(points)
     if not row.mean.is_parsed:
         yield f"None of {whose} can be parsed, so its accuracy is unknown (each counts {counts})."
         return

@@ -27,7 +27,7 @@ def tasks_of_model(hub_id: str) -> list[str]:
     name = hub_id.rpartition("/")[2]
     named = {row["task"] for row in published("remarks") if row["model"] == name}
     if name in _main_scores():
-        named.add("judge_pair")
+        named.add("judge")
     return [task.label for task in TASKS.values() if task.name in named]
 
 

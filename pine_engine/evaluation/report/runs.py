@@ -76,6 +76,7 @@ def settings_of(run: MeasuredRun) -> dict[str, str]:
         "left out": ", ".join(f"{grid.left_out} examples, {grid.failed} failed records" for grid in grids),
         "methods": ", ".join(info.methods),
         "orders": ", ".join(info.order_names),
+        "verdict": info.verdict if TASKS[info.task].choice else NONE,
         "longest answer": f"{max_new_tokens} tokens" if info.generate else NONE,
         "started": info.started,
         "versions": f"PINE Explorer {platform.pine_explorer}, torch {platform.torch}, "
@@ -101,6 +102,7 @@ def repeat_command(run: MeasuredRun) -> str:
         "orders": ",".join(info.order_names),
         "metrics": ",".join(metrics),
         "max-new-tokens": info.max_new_tokens,
+        "verdict": None if info.verdict == "last" else info.verdict,
     }
     if info.is_on_endpoint:
         extra_body = json.dumps(info.extra_body) if info.extra_body else None

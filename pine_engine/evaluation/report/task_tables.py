@@ -23,7 +23,11 @@ SCENARIO_HEADS: Columns = {**HEADS, "scenario": lambda row: row.part}
 def main_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
     """Return each method over all orders, its worst and best order, and how often its answer changes."""
     rows = metric_rows(task, runs)
-    shares = {"cannot be parsed, %": "unparsed", "end inside their thinking, %": "unfinished"}
+    shares = {
+        "cannot be parsed, %": "unparsed",
+        "several verdicts, %": "several verdicts",
+        "end inside their thinking, %": "unfinished",
+    }
     shown = {
         title: group
         for title, group in shares.items()

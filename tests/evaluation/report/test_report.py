@@ -161,8 +161,8 @@ def test_heads_span_their_rows() -> None:
 def test_labels_of_runs_are_short_and_unique() -> None:
     model = "SmolLM2-135M-Instruct"
     assert run_labels([JUDGE, run_info(data="other.jsonl")]) == [f"{model}, pairs", f"{model}, other"]
-    of_tasks = [run_info(task=task) for task in ("judge_pair", "kv_retrieval")]
-    assert run_labels(of_tasks) == [f"{model}, pairs, judge_pair", f"{model}, pairs, kv_retrieval"]
+    of_tasks = [run_info(task=task) for task in ("judge", "kv_retrieval")]
+    assert run_labels(of_tasks) == [f"{model}, pairs, judge", f"{model}, pairs, kv_retrieval"]
     assert [label[-4:] for label in run_labels([JUDGE, JUDGE])] == [" (1)", " (2)"]
 
 

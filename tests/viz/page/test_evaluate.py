@@ -58,20 +58,20 @@ def test_built_in_rows_are_scored_by_their_task(name: str) -> None:
 
 
 def test_built_in_rows_favor_no_slot() -> None:
-    assert {"retrieval_qa", "judge_pair", "math_reasoning"} <= set(SETS)
-    assert dict(built_in_choices())["Judge two answers (6 examples)"] == "judge_pair"
+    assert {"retrieval_qa", "judge", "math_reasoning"} <= set(SETS)
+    assert dict(built_in_choices())["Judge answers (6 examples)"] == "judge"
     rows = read_built_in("retrieval_qa")
     assert len({example.gold_index for example in rows.examples}) > 2
     for example in rows.examples:
         scores = [rows.task.score(document.text, example.answers) for document in example.documents]
         assert [index for index, score in enumerate(scores) if score] == [example.gold_index]
-    answers = [example.answers for example in read_built_in("judge_pair").examples]
+    answers = [example.answers for example in read_built_in("judge").examples]
     assert sorted(answers) == [["A"]] * 3 + [["B"]] * 3
 
 
 def test_orders_are_those_that_fit_the_rows() -> None:
     question, math, judge = (
-        orders_for(read_built_in(name)) for name in ("retrieval_qa", "math_reasoning", "judge_pair")
+        orders_for(read_built_in(name)) for name in ("retrieval_qa", "math_reasoning", "judge")
     )
     assert {"gold-all", "gold-first", "all"} <= set(question) and "swapped" not in question
     assert "reversed" in math and not [name for name in math if name.startswith("gold")]
@@ -87,7 +87,7 @@ def test_wrappers_are_offered_where_they_apply(monkeypatch: pytest.MonkeyPatch) 
         return set(wrapped_for(read_built_in(name), WRAPPED))
 
     assert {wrapped.base.name for wrapped in WRAPPED} == set(OFFERED)
-    assert offered("judge_pair") == {wrapped.name for wrapped in WRAPPED}
+    assert offered("judge") == {wrapped.name for wrapped in WRAPPED}
     others = {one.name for one in WRAPPED if one.generates}
     full = {f"permutation_full:{base}" for base in OFFERED}
     assert offered("retrieval_qa") == offered("math_reasoning") == others

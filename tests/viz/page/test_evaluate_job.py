@@ -81,7 +81,7 @@ def last_results(engine: Engine, request: MeasureRequest) -> str:
 
 def test_wrapped_method_is_measured_beside_ticked_ones(engine: Engine) -> None:
     picked = ["permutation_full:vanilla", "pride:pine"]
-    read = read_request("judge_pair", None, 1.0, ["pine"], picked, ["as-is", "swapped"], ["logprob"], 16.0)
+    read = read_request("judge", None, 1.0, ["pine"], picked, ["as-is", "swapped"], ["logprob"], 16.0)
     assert read.methods == ("pine", *picked)
     assert work_sentence(read).endswith(" 6 records")
     changed, *_ = read_html(last_results(engine, read)).all("tbody")
@@ -125,7 +125,7 @@ def test_shared_work_is_counted_once(engine: Engine) -> None:
 
     names = ("vanilla", "permutation_full:vanilla", "calibration_every")
     plan = prepare_measure(
-        engine, sent_request("judge_pair", methods=names, orders=("as-is", "swapped"), limit=1)
+        engine, sent_request("judge", methods=names, orders=("as-is", "swapped"), limit=1)
     ).work
     # Both orders and three prompts without content; two answers, and two that go on from four prompts each.
     assert plan.prompts == 5 and plan.new_tokens == 3 * (2 + 2 * 4)

@@ -8,14 +8,14 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, ModelError
+from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import StopFlag
 from tests.support.running import one_run, run_views
 from tests.support.runs import THREE, form_of, swapped
 from viz.page.answers.answering import stopped_cards, waiting_cards
-from viz.page.answers.workspace import instruction_for
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import Entry
-from viz.page.form.form import Form, count_tokens
+from viz.page.form.form import Form, count_tokens, shown_instruction
 from viz.page.jobs.sources import EngineSource
 
 # The form and its tokens
@@ -24,9 +24,9 @@ from viz.page.jobs.sources import EngineSource
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [
-        (form_of((), task="judge_pair"), "No answers to compare"),
+        (form_of((), task="judge"), "No answers to compare"),
         (
-            form_of((Entry(0, "", "x"), Entry(1, "t", " ")), task="judge_pair"),
+            form_of((Entry(0, "", "x"), Entry(1, "t", " ")), task="judge"),
             "Answer of assistant B is empty",
         ),
         (form_of(question=" ", task="kv_retrieval"), "No key"),
@@ -55,10 +55,11 @@ def test_tokens_of_an_incomplete_form_are_counted(engine: Engine) -> None:
 
 
 def test_instruction_follows_task_unless_changed() -> None:
-    usual = instruction_for("math_reasoning", "")
+    usual = shown_instruction(TASKS["math_reasoning"], "")
     assert usual.startswith("Solve this math problem")
-    assert instruction_for("retrieval_qa", usual).startswith("Write a high-quality")
-    assert instruction_for("retrieval_qa", "Mine.") == "Mine."
+    assert shown_instruction(TASKS["retrieval_qa"], usual).startswith("Write a high-quality")
+    assert shown_instruction(TASKS["retrieval_qa"], "Mine.") == "Mine."
+    assert "three AI assistants" in shown_instruction(TASKS["judge"].sized(3), TASKS["judge"].instruction)
 
 
 # The engine behind the page

@@ -11,7 +11,7 @@ import pine_engine as pine
 from pine_engine.engine.events import Event, RunResult
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.tasks import TASKS, Task
+from pine_engine.prompts.tasks import Task
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, planned
 from viz.cards.answers import AnswerCard, Reading, answer_grid, molecule_svg
@@ -97,9 +97,9 @@ def accepted_answers(typed: str | None) -> tuple[str, ...]:
     return tuple(filter(None, (line.strip() for line in (typed or "").splitlines())))
 
 
-def is_correct_by(task: str, accepted: Sequence[str]) -> Callable[[str], bool] | None:
+def is_correct_by(task: Task, accepted: Sequence[str]) -> Callable[[str], bool] | None:
     """Return the check of an answer by the rule of the task; None if no answers are accepted."""
-    return (lambda text: TASKS[task].score(text, accepted) == 1) if accepted else None
+    return (lambda text: task.score(text, accepted) == 1) if accepted else None
 
 
 def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:

@@ -39,7 +39,7 @@ def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
 
 def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
     """Return the state of the table as JSON, scored by the accepted answers."""
-    is_correct, orders = is_correct_by(shown.form.task, accepted), shown.all_orders
+    is_correct, orders = is_correct_by(shown.form.row, accepted), shown.all_orders
     methods = [_method(card, shown, is_correct) for card in shown.cards]
     return json.dumps(
         {

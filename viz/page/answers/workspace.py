@@ -17,7 +17,7 @@ from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.files.reading_files import FileReader
-from viz.page.form.documents import entries_json
+from viz.page.form.documents import entries_json, read_entries
 from viz.page.form.editor import (
     bind_editor,
     build_cards,
@@ -28,7 +28,7 @@ from viz.page.form.editor import (
     words,
 )
 from viz.page.form.examples import NO_EXAMPLE, FormExample, accepted_for, example_of, load_examples
-from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form
+from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form, shown_instruction
 from viz.page.form.options import (
     DEFAULT_METHODS,
     DEFAULT_ORDERS,
@@ -163,12 +163,6 @@ class Workspace:
         return [*prompt, self.methods, self.length, self.editor.cards, self.chat_template_kwargs]
 
 
-def instruction_for(task: str, current: str) -> str:
-    """Return the instruction to show for a task: the default one, unless the user has changed it."""
-    is_a_default = current in {row.instruction for row in TASKS.values()}
-    return TASKS[task].instruction if is_a_default or not current.strip() else current
-
-
 def bind_workspace(
     page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings, reader: FileReader
 ) -> Any:
@@ -283,7 +277,7 @@ def bind_choices(page: Workspace) -> None:
     page.example.select(bind(pick_again, page), [page.picked, *inputs], outputs, **PRIVATE_EVENT)
     page.task.input(
         bind(pick_task, page),
-        [page.task, page.instruction],
+        [page.task, page.instruction, page.editor.cards],
         [page.instruction, page.heading, page.question, page.editor.cards, page.editor.pasted],
         **PRIVATE_EVENT,
     )
@@ -303,9 +297,10 @@ def pick_again(page: Workspace, picked: str | None, name: str | None, task: str)
     return pick_example(page, name, task) if name == picked else gr.skip()
 
 
-def pick_task(page: Workspace, task: str, instruction: str) -> Updates:
+def pick_task(page: Workspace, task: str, instruction: str, documents: str) -> Updates:
     """Return the updates with the labels and the instruction of a task."""
-    return renamed(page, task, {}) | {page.instruction: instruction_for(task, instruction)}
+    sized = TASKS[task].sized(len(read_entries(documents)))
+    return renamed(page, task, {}) | {page.instruction: shown_instruction(sized, instruction)}
 
 
 def filled(page: Workspace, form: Form, *, accepted: str, note: str, named: str | None = None) -> Updates:

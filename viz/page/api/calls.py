@@ -163,7 +163,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
         Args:
             rows: Examples, each {"question", "documents", "answers", "gold_index"?, "id"?, "task"?}, all of
-                one task such as judge_pair or math_reasoning. Default task: retrieval_qa.
+                one task such as judge or math_reasoning. Default task: retrieval_qa.
             methods: Method names, also with a wrapper, such as permutation_full:vanilla. Default: vanilla,
                 nia, pcw, pine.
             orders: Any of as-is, reversed, gold-first, gold-last, gold-all, swapped, shuffled:S, all.

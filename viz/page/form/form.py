@@ -33,13 +33,13 @@ class Form:
 
     @property
     def row(self) -> Task:
-        """Return the task."""
-        return TASKS[self.task]
+        """Return the task for the number of documents."""
+        return TASKS[self.task].sized(len(self.entries))
 
     @property
     def used_instruction(self) -> str:
         """Return the instruction of the prompt: the typed one, else that of the task."""
-        return (self.instruction.strip() or self.row.instruction).strip()
+        return shown_instruction(self.row, self.instruction).strip()
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -107,20 +107,29 @@ class TokenCount:
     max_context_length: int
 
 
+_INSTRUCTIONS = {task.sized(size).instruction for task in TASKS.values() for size in range(2, 9)}
+
+
+def shown_instruction(task: Task, typed: str) -> str:
+    """Return the typed instruction, or that of the sized task for an empty one or a default of any task."""
+    return task.instruction if typed in _INSTRUCTIONS or not typed.strip() else typed
+
+
 def count_tokens(form: Form, engine: "pine.Engine") -> TokenCount:
     """Count the tokens of the prompt, also if it is incomplete or too long for the model.
 
     Raises InputError for texts that are too long to tokenize.
     """
     check_size(form.entries, form.question, form.instruction, form.chat_template_kwargs)
-    filled = tuple(entry for entry in form.entries if entry.text.strip())
     question = form.question if form.question.strip() else "?"
-    complete = replace(form, question=question, entries=filled or (Entry(0, "", "."),))
+    entries = tuple(
+        entry if entry.text.strip() else replace(entry, title="", text=".") for entry in form.entries
+    )
+    complete = replace(form, question=question, entries=entries or (Entry(0, "", "."),))
     layout = form_request(complete).tokenize(engine)
-    letters = sorted(entry.letter for entry in filled)
-    lengths = dict(zip(letters, layout.lengths.tolist(), strict=False))  # without the placeholder
-    documents = tuple(lengths.get(entry.letter) for entry in form.entries)
-    total = layout.num_tokens - (0 if filled else int(layout.lengths.sum()))
+    lengths = dict(zip(sorted(entry.letter for entry in entries), layout.lengths.tolist(), strict=False))
+    documents = tuple(lengths[entry.letter] if entry.text.strip() else None for entry in form.entries)
+    total = layout.num_tokens - int(layout.lengths.sum()) + sum(filter(None, documents))
     return TokenCount(documents, total, engine.max_context_length)
 
 
@@ -130,7 +139,7 @@ def form_request(form: Form) -> "pine.Request":
     return pine.Request(
         question=form.question,
         documents=[pine.Document(entry.text, title=form.title(entry)) for entry in lettered],
-        instruction=form.instruction,
+        instruction=form.used_instruction,
         task=form.task,
         chat_template_kwargs=parse_kwargs(form.chat_template_kwargs),
     )

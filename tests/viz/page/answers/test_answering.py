@@ -39,8 +39,8 @@ def readings(html: str) -> list[str]:
 @pytest.mark.parametrize(
     ("task", "text", "accepted", "reading"),
     [
-        ("judge_pair", "A is right. [[A]]", "B", "Parsed verdict: A ✗ incorrect"),
-        ("judge_pair", "Both are good.", "B", "No verdict found in the answer ◐ 0.5 points"),
+        ("judge", "A is right. [[A]]", "B", "Parsed verdict: A ✗ incorrect"),
+        ("judge", "Both are good.", "B", "No verdict found in the answer ◐ 0.33 points"),
         ("math_reasoning", "35 - 10.\nAnswer: 25.", "25", "Parsed number: 25 ✓ correct"),
         ("retrieval_qa", "It is in Brenholt.", "Oldingen\n\nBrenholt", "✓ correct"),
         ("kv_retrieval", ' "4711",\nand more', "4711", "Parsed value: 4711 ✓ correct"),
@@ -71,7 +71,7 @@ def page() -> Workspace:
 
 
 def test_judge_task_names_answers_of_assistants(page: Workspace) -> None:
-    updates = workspace.renamed(page, "judge_pair", {})
+    updates = workspace.renamed(page, "judge", {})
     words = updates[page.editor.cards]["words"]
     assert updates[page.heading]["value"] == "<h3>Answers to compare</h3>"
     assert updates[page.question]["label"] == "User’s question"
@@ -98,7 +98,7 @@ def test_hidden_title_is_not_used() -> None:
 def test_the_accepted_answers_of_examples_can_be_scored() -> None:
     for example in filter(lambda example: example.answers, load_examples()):
         task = TASKS[example.task]
-        written = {"judge_pair": "[[{}]]", "math_reasoning": "Answer: {}"}.get(example.task, "{}")
+        written = {"judge": "[[{}]]", "math_reasoning": "Answer: {}"}.get(example.task, "{}")
         assert {task.score(written.format(answer), example.answers) for answer in example.answers} == {1.0}
         assert task.score("none of them", example.answers) < 1
 
@@ -147,7 +147,7 @@ def test_task_model_is_loaded_once_on_first_use() -> None:
         return EngineSource(load, name)
 
     sources = sources_of(source("main"), {"molecules": source("own")})
-    assert sources.now("judge_pair") is None and loaded == []  # not started
+    assert sources.now("judge") is None and loaded == []  # not started
     own = sources.now("qm9")
     assert own is not None and own.model_name == "own"
     assert sources.now("qm9") is sources.now("qm9")

@@ -34,7 +34,7 @@ FORM = Form("retrieval_qa", "Which is green?", "", ("vanilla", "pine"), 48, THRE
         ({"instruction": "Be brief."}, ["instruction"]),
         ({"methods": ("pine",)}, ["methods"]),
         ({"chat_template_kwargs": '{"enable_thinking": false}'}, ["chat template arguments"]),
-        ({"task": "judge_pair", "question": "Why?"}, ["task"]),
+        ({"task": "judge", "question": "Why?"}, ["task"]),
     ],
 )
 def test_changes_name_edited_parts(edit: dict[str, Any], changed: list[str]) -> None:

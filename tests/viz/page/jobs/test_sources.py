@@ -16,7 +16,7 @@ from viz.page.jobs import sources as sources_module
 from viz.page.jobs.sources import Choice, EngineSource, Sources, shown
 
 GB = 1_000_000_000
-TASK = "judge_pair"
+TASK = "judge"
 HOST = Choice("host", "float32")
 A, B = (Choice(name, "float32") for name in "ab")
 
