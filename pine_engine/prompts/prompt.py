@@ -130,7 +130,7 @@ TEXT_NAMES = ("text", "page_content", "content")
 """Keys or attributes with the text: in datasets and LlamaIndex, in LangChain, in haystack."""
 
 
-_OUTER_NAMES = ("node", "kwargs", "_source", "payload", "metadata", "meta")
+_NESTED_NAMES = ("node", "kwargs", "_source", "payload", "metadata", "meta")
 """Keys of objects with the text or facts of a document: LlamaIndex, LangChain, hits of search engines."""
 
 DOCUMENT_FORM = f'a text or {{"text": ..., "title": ...}}, the text also as {" or ".join(TEXT_NAMES[1:])}'
@@ -173,7 +173,7 @@ def _plain_document(value: Any) -> Any:
         fields = {name: text for name in TEXT_NAMES if isinstance(text := getattr(value, name, None), str)}
         if fields:
             fields |= {name: getattr(value, name, None) for name in ("metadata", "meta", "score")}
-    for name in _OUTER_NAMES:
+    for name in _NESTED_NAMES:
         if isinstance(inner := fields.get(name), Mapping):
             fields = {**inner, **{key: field for key, field in fields.items() if key != name}}
     fields = {key: field for key, field in fields.items() if not is_null(field)}

@@ -24,7 +24,7 @@ NO_ANSWER = "No Answer Present."
 
 def has_documents(row: Any) -> bool:
     """Check whether a value is an object with documents, and not a document."""
-    return isinstance(row, Mapping) and any(row.get(name) is not None for name in DOCUMENT_NAMES)
+    return isinstance(row, Mapping) and any(not is_null(row.get(name)) for name in DOCUMENT_NAMES)
 
 
 def without_nulls(value: Any) -> Any:

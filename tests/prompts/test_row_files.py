@@ -4,11 +4,13 @@ import csv
 import gzip
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from hypothesis import given, strategies as st
 
 from pine_engine import Document, InputError, LabeledRequest, Request
 from pine_engine.evaluation.examples import read_examples
@@ -18,6 +20,8 @@ from pine_engine.prompts.prompt import as_documents
 from pine_engine.prompts.request import DataRow, read_requests
 from pine_engine.server.schema import ChatBody, parse_body
 from tests.support.errors import has_field
+from tests.support.harm import no_harm
+from tests.support.junk import JUNK
 from tests.support.pdf_files import pdf_of_characters
 
 ROWS: list[dict[str, Any]] = [
@@ -256,6 +260,27 @@ def test_given_task_overrides_that_of_row(task: Any, tmp_path: Path) -> None:
     assert read_examples(table, task="molecule_generation")[0].question == ""
     with pytest.raises(InputError, check=has_field("task")):
         read_examples(path, task="poetry")
+
+
+FIELDS = (
+    *(name for row, *_ in PUBLISHED.values() for name in row),
+    "documents",
+    "gold_index",
+    "task",
+    "meta",
+)
+VALUES = JUNK | st.sampled_from([value for row, *_ in PUBLISHED.values() for value in row.values()])
+
+
+@given(row=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=6))
+def test_any_row_is_read_or_refused(row: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = write(tmp_path_factory.getbasetemp() / "row.json", json.dumps(row | {"question": "Who?"}))
+    readers: list[Callable[[], list[Any]]] = [
+        lambda: read_examples(path), lambda: read_documents([path]), lambda: read_requests(path, Request)
+    ]  # fmt: skip
+    for read in readers:
+        with no_harm(), suppress(InputError):
+            assert len(read()) > 0
 
 
 # limits and damage

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import gzip
 import inspect
 import itertools
 import json
@@ -36,15 +37,17 @@ from viz.page.session import from_file
 
 # files
 
-SUFFIXES = (".txt", ".md", ".pdf", ".csv", ".jsonl", ".json", ".gz", "", ".PDF")
+SUFFIXES = (
+    ".txt", ".md", ".pdf", ".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".jsonl.gz", ".gz", "", ".PDF"
+)  # fmt: skip
 
 
-@given(content=CONTENTS, suffix=st.sampled_from(SUFFIXES))
+@given(content=CONTENTS, suffix=st.sampled_from(SUFFIXES), is_packed=st.booleans())
 def test_any_file_is_read_or_refused(
-    content: bytes, suffix: str, tmp_path_factory: pytest.TempPathFactory
+    content: bytes, suffix: str, is_packed: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.getbasetemp() / f"input{suffix}"
-    path.write_bytes(content)
+    path.write_bytes(gzip.compress(content) if is_packed else content)
     for read in (lambda path: read_documents([path]), read_set, from_file):
         with no_harm():
             try:
