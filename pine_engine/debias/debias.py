@@ -105,15 +105,18 @@ def _vote(
                 texts.append(event.result.answers[plan.base].text)
             else:
                 yield event
-    yield count_votes(request.labels, orders, texts)
+    yield count_votes(plan.wrapper, request.labels, orders, texts)
 
 
-def count_votes(labels: Sequence[str], orders: Sequence[Order], texts: Sequence[str]) -> DebiasResult:
+def count_votes(
+    wrapper: Wrapper, labels: Sequence[str], orders: Sequence[Order], texts: Sequence[str]
+) -> DebiasResult:
     """Return the vote of the answers generated in each order, each for the document whose label it names."""
     places = [named_label(text, labels) for text in texts]
     documents = [None if place is None else order[place] for place, order in zip(places, orders, strict=True)]
     winners = most_voted(documents)
-    answer = TIE if len(winners) > 1 else "".join(labels[document] for document in winners)
+    is_tie = len(winners) > 1 or (wrapper.must_agree and len(set(documents)) > 1)
+    answer = TIE if is_tie else "".join(labels[document] for document in winners)
     votes = {label: float(documents.count(document)) for document, label in enumerate(labels)}
     base_answers = Counter("" if document is None else labels[document] for document in documents)
     return DebiasResult(answer, votes, dict(base_answers))
@@ -162,7 +165,9 @@ def average_labels(
 def _likeliest(labels: Sequence[str], scores: Sequence[float], favorites: Iterable[str]) -> DebiasResult:
     """Return the label with the largest score as the answer; `favorites` are the answers of the base runs."""
     by_label = dict(zip(labels, scores, strict=True))
-    return DebiasResult(labels[_argmax(scores)], by_label, dict(Counter(favorites)))
+    is_tie = 1 < len(scores) == scores.count(scores[0])
+    answer = TIE if is_tie else labels[_argmax(scores)]
+    return DebiasResult(answer, by_label, dict(Counter(favorites)))
 
 
 def _label_logprobs(
@@ -275,7 +280,8 @@ def combine_labels(
     """Return the mean probability of each document over the base runs, or the calibrated scores of labels.
 
     logprobs: of the labels in each run; with calibration, of the prompt and then the content-free prompts.
-    orders: orders[i][p] is the document that label p names in run i. prior: divides the probabilities, before
+    orders: orders[i][p] is the document that label p names in run i. If the runs must agree and do not, all
+    documents have the same probability. prior: divides the probabilities, before
     softmax of ln(observed + EPSILON) - ln(prior + EPSILON).
     """
     if wrapper.calibrated == "labels":
@@ -284,6 +290,10 @@ def combine_labels(
         mean = torch.stack(free).logsumexp(0).log_softmax(0)
         return tuple((own.log_softmax(0) - mean).exp().tolist())
     observed = [softmax(run) for run in logprobs]
+    num_documents = len(orders[0])
+    favorites = set(map(_favorite, observed, orders)) if wrapper.must_agree else set()
+    if len(favorites) > 1:
+        return (1 / num_documents,) * num_documents
     if prior:
         prior_logs = _logs(prior)
         observed = [softmax(list(map(operator.sub, _logs(run), prior_logs))) for run in observed]
@@ -291,8 +301,13 @@ def combine_labels(
     return tuple(
         math.fsum(run[order.index(document)] for order, run in zip(orders, observed, strict=True))
         / len(observed)
-        for document in range(len(orders[0]))
+        for document in range(num_documents)
     )
+
+
+def _favorite(run: Sequence[float], order: Order) -> int | None:
+    """Return the document with the largest probability in a run, None for several."""
+    return None if run.count(max(run)) > 1 else order[_argmax(run)]
 
 
 def pride_prior(logprobs: Sequence[Sequence[float]]) -> tuple[float, ...]:

@@ -54,7 +54,7 @@ def debias_replies(plan: DebiasPlan, index: int, replies: Sequence[Reply]) -> De
     """
     labels, orders = plan.requests[index].labels, plan.orders[index]
     if plan.majority:
-        return count_votes(labels, orders, [reply.found.text for reply in replies])
+        return count_votes(plan.wrapper, labels, orders, [reply.found.text for reply in replies])
     observed = [[_label_logprob(reply, label) for label in labels] for reply in replies]
     return average_labels(plan.wrapper, labels, observed, orders)
 

@@ -49,6 +49,7 @@ class Wrapper:
         False  # True if all orders are run on a few samples only, to learn a prior of the labels
     )
     calibrated: Calibrated = "nothing"
+    must_agree: bool = False  # True if the result is a tie unless all orders name the same document
     # Vanilla runs too; the base method's answer is taken if its confidence is larger by this number or more.
     margin: float | None = None
 

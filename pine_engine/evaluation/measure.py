@@ -313,7 +313,7 @@ def combine(
     written = runs[0] if margin is None else runs[route([run.confidence for run in runs], margin)]
     if written.text is not None:
         if wrapper and wrapper.votes:
-            outcome = _vote(task, example, runs, order)
+            outcome = _vote(task, example, runs, order, must_agree=wrapper.must_agree)
         else:
             outcome = _scored(task, example, written, written.text)
     logprobs = [run.answer_logprob for run in runs if run.answer_logprob is not None]
@@ -353,15 +353,18 @@ def _scored(task: Task, example: Example, run: BaseRun, text: str) -> dict[str, 
     return outcome | {"thinking": found.thinking, "is_finished": found.is_finished} if found else outcome
 
 
-def _vote(task: Task, example: Example, runs: Sequence[BaseRun], order: DocumentOrder) -> dict[str, Any]:
+def _vote(
+    task: Task, example: Example, runs: Sequence[BaseRun], order: DocumentOrder, *, must_agree: bool
+) -> dict[str, Any]:
     """Return the most frequent answer, with a generated text that has it.
 
-    A tie of documents, and runs of which none can be parsed, are scored as an empty text. Of other answers
-    with the same number of votes, the first in alphabetical order wins.
+    A tie of documents, runs that must agree and do not, and runs of which none can be parsed, are scored as
+    an empty text. Of other answers with the same number of votes, the first in alphabetical order wins.
     """
     votes = [_answer_of(task, run) for run in runs]
     winners = most_voted(votes)
     is_tie = task.has_letters and (len(winners) > 1 or winners == [TIE])
+    is_tie = is_tie or (must_agree and len(set(votes)) > 1)
     if is_tie or not winners:
         return _scored(task, example, runs[0], "") | {"parsed": TIE if winners else None}
     voters = [run for run, vote in zip(runs, votes, strict=True) if vote == winners[0]]

@@ -10,8 +10,9 @@ from pine_engine.errors import InputError
 
 Order = tuple[int, ...]
 
-OrderKind = Literal["full", "cyclic", "sampled"]
-"""Orders of k documents that are run: all k!, the k rotations, or a random sample."""
+OrderKind = Literal["full", "cyclic", "sampled", "full_or_sampled"]
+"""Orders of k documents that are run: all k!, the k rotations, a random sample, or all of up to four and a
+sample of more documents."""
 
 ALL_ORDERS_UP_TO = 4  # largest number of documents of which all orders are the default: 4! = 24
 
@@ -49,6 +50,7 @@ def num_orders(
 
     Raises InputError for too many orders.
     """
+    kind = _resolved(kind, num_documents)
     if kind is None:
         return 1
     if kind == "cyclic":
@@ -63,6 +65,12 @@ def num_orders(
     return math.factorial(num_documents)
 
 
+def _resolved(kind: OrderKind | None, num_documents: int) -> OrderKind | None:
+    if kind == "full_or_sampled":
+        return "full" if num_documents <= ALL_ORDERS_UP_TO else "sampled"
+    return kind
+
+
 def document_orders(
     num_documents: int,
     kind: OrderKind | None = "full",
@@ -75,6 +83,7 @@ def document_orders(
 
     Raises InputError for too many orders.
     """
+    kind = _resolved(kind, num_documents)
     count = num_orders(num_documents, kind, samples=samples, max_orders=max_orders)
     places = tuple(range(num_documents))
     if kind is None:

@@ -80,6 +80,12 @@ def test_combined_labels_by_hand() -> None:
     assert debias.mean_prior([(0.75, 0.25), (0.25, 0.75), (0.5, 0.5), (0.1, 0.9)]) == pytest.approx(
         (0.4, 0.6)
     )
+    # Both runs name document 0: the mean. Both name the first label: a tie.
+    agreed, tied = (np.log(runs).tolist() for runs in ([(0.6, 0.4), (0.3, 0.7)], [(0.6, 0.4), (0.7, 0.3)]))
+    reconciled = [
+        debias.combine_labels(DEBIASERS["swap_reconcile"], runs, [(0, 1), (1, 0)]) for runs in (agreed, tied)
+    ]
+    assert reconciled == [pytest.approx((0.65, 0.35)), (0.5, 0.5)]
     divided = debias.combine_labels(DEBIASERS["pride"], np.log([(0.5, 0.5)]).tolist(), [(0, 1)], (0.8, 0.2))
     assert divided == pytest.approx((0.2, 0.8), abs=1e-8)
     # Calibration: the labels have 0.6 and 0.4, and without content 0.75 and 0.25 in the mean.
@@ -156,6 +162,18 @@ def test_permutation_averages_the_probabilities_of_the_labels(engine: Engine, ki
     np.testing.assert_allclose(list(result.scores.values()), expected, rtol=0, atol=ROUNDING)
     assert result.answer == "ABC"[int(expected.argmax())]
     assert result.base_answers == Counter(favorites)
+
+
+@pytest.mark.parametrize("documents", [["Moon.", "Tea."], ["Tea.", "Tea."], ["Sun.", "Blue sky."]])
+def test_swap_reconcile_is_a_tie_unless_both_orders_agree(engine: Engine, documents: list[str]) -> None:
+    two = changed(documents=documents, labels=["A", "B"])
+    (result,) = run(engine, two, wrapper="swap_reconcile")
+    alone = [run(engine, changed(documents=order, labels=["A", "B"]), wrapper="calibration_labels")
+             for order in (documents, documents[::-1])]  # fmt: skip
+    places = ["AB".index(next(iter(answer.base_answers))) for (answer,) in alone]
+    expected = "tie" if places[0] == places[1] else "AB"[places[0]]
+    assert result.answer == expected
+    assert sum(result.scores.values()) == pytest.approx(1)
 
 
 def test_pride_divides_by_the_prior_of_the_samples(engine: Engine) -> None:
@@ -277,6 +295,8 @@ def test_full_orders_are_lexicographic_and_cyclic_orders_rotate() -> None:
     assert document_orders(4, "cyclic") == [(0, 1, 2, 3), (1, 2, 3, 0), (2, 3, 0, 1), (3, 0, 1, 2)]
     assert document_orders(3, None) == [(0, 1, 2)]
     assert [num_orders(4, kind) for kind in ("full", "cyclic", None)] == [24, 4, 1]
+    assert document_orders(4, "full_or_sampled") == document_orders(4, "full")
+    assert document_orders(5, "full_or_sampled", seed=3) == document_orders(5, "sampled", seed=3)
     assert num_orders(7, max_orders=5040) == len(document_orders(7, max_orders=5040)) == 5040
 
 
@@ -343,7 +363,13 @@ def test_plan_invalid_argument_raises_with_field(
 @pytest.mark.parametrize("wrapper", DEBIASERS)
 def test_plan_counts_prompts_and_limits_generated_answers(wrapper: str) -> None:
     plan = table.plan_debias([made_request()] * 3, wrapper=wrapper, samples=4, max_new_tokens=7)
-    counts = {"permutation_full": 18, "permutation_cyclic": 9, "pride": 3 + 2, "routing": 3}
+    counts = {
+        "permutation_full": 18,
+        "swap_reconcile": 18,
+        "permutation_cyclic": 9,
+        "pride": 3 + 2,
+        "routing": 3,
+    }
     assert plan.num_prompts == counts.get(wrapper, 12)
     assert plan.max_new_tokens == (7 if wrapper in ("calibration_first", "calibration_every") else 0)
     other_base = table.plan_debias([made_request()] * 3, wrapper=wrapper, samples=4, base="pine")
@@ -426,4 +452,4 @@ def test_columns_of_each_wrapper_agree(name: str) -> None:
         == (name not in ("pride", "calibration_labels"))
     )
     assert table.measured_method(name).scores_choices == (not is_generated)
-    assert table.measured_method(name).scores_answers == name.startswith("permutation")
+    assert table.measured_method(name).scores_answers == wrapper.votes

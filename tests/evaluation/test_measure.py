@@ -447,6 +447,9 @@ def test_combine_verdicts_vote_for_documents(
     for name, expected in (("as-is", as_is), ("swapped", swapped)):
         found = combine(measured_method("permutation_full"), PAIR, runs, arrange(PAIR, name))
         assert tuple(found[field] for field in ("text", "parsed", "score")) == expected
+        reconciled = combine(measured_method("swap_reconcile"), PAIR, runs, arrange(PAIR, name))
+        alone = "so?" in texts and "well" not in texts  # one verdict agrees with none
+        assert (reconciled["parsed"], reconciled["score"]) == (("tie", 0.5) if alone else expected[1:])
     equal = finished_run(arrange(PAIR, "as-is"), "", {"[[A]]": -1.0, "[[B]]": -1.0})
     assert combine(measured_method("pine"), PAIR, [equal], equal.order)["choice_score"] == 0.5
 
