@@ -154,9 +154,10 @@ def evaluate(
 
         engine, settings, info = _open(output_dir, settings, endpoint or model, data, names)
         started = time.perf_counter()
+        stopping = "stopping the requests" if endpoint else STOPPING
         try:
             with (
-                shards.stop_on_signals(lambda: output.print_note(STOPPING)) as stopped,
+                shards.stop_on_signals(lambda: output.print_note(stopping)) as stopped,
                 stored.write_records(output_dir, part.index) as append,
             ):
                 found = stored.read_records(output_dir)
@@ -298,7 +299,9 @@ def _summarize(
     notes += repeats.notes()
     if info.is_on_endpoint and info.logprobs:
         num_scored = sum(record.choice_logprobs is not None for record in records)
-        notes.append(f"records with the log-probabilities of all choices: {num_scored} of {len(records)}")
+        scored = f"records with the log-probabilities of all choices: {num_scored} of {len(records)}"
+        reason = "; in the others, a choice is none of the likely first tokens"
+        notes.append(scored + reason * (num_scored < len(records)))
     try:
         tasks = estimate_tasks(records)
     except InputError as error:

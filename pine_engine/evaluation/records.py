@@ -201,7 +201,8 @@ class Record(BaseModel):
     decode_s: Seconds = 0.0  # share of the decoding steps
     seconds: Seconds = 0.0  # share of all time spent; the sum over records is the time of the run
     was_computed: bool = True  # False if the outcome is that of another order, because it cannot differ
-    is_repeatable: bool | None = None  # True if an endpoint gave one answer to a repeated request
+    # True if an endpoint gave the same answer to a repeated request, None if it was not repeated.
+    is_repeatable: Annotated[bool | None, Field(exclude_if=lambda value: value is None)] = None
     error: str | None = None  # reason why there is no result
     section: str | None = None  # as in RewardBench, with subset and weight
     subset: str | None = None
