@@ -167,6 +167,7 @@ def test_stopped_run_resumes(
     assert 0 < len(read_records(tmp_path / "resumed")) < NUM_RECORDS
     assert evaluate(on_endpoint, data, tmp_path / "resumed").json["repeated"]["requests"] == 2
     assert records_of(tmp_path / "resumed") == records_of(tmp_path / "whole")
+    assert (tmp_path / "resumed" / "records.0.jsonl").read_bytes().count(b"\n") == NUM_RECORDS
 
 
 def test_arguments_of_the_chat_template_are_sent(on_endpoint: Run, data: Path) -> None:
