@@ -239,11 +239,16 @@
       const current = state.orders.findIndex((order) => isSame(order, entered));
       if (current >= 0) shown = current;
       draw();
+      return window.pineGuess.offer({ element, state, documents: props.documents, select }, playOnce);
+    };
+
+    /* Play the recorded answers of the first example, without being asked. */
+    const playOnce = () => {
+      if (state.source && !isStill.matches) start(shown);
     };
 
     watch("value", read);
-    read();
-    if (state.source && !isStill.matches) start(shown);
+    if (!read()) playOnce();
   };
 
   window.pineOrderTable = { mount };

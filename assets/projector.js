@@ -2,7 +2,8 @@
    Escape exits. A button with data-projector turns it on and off; each step is the live tab. */
 (() => {
   "use strict";
-  const STEPS = ["See it", "Why", "Tutorial"];
+  const STEPS = ["Guess", "See it", "Why", "Tutorial"];
+  const TABS = { Guess: "See it" }; // of steps with another name
   const TIMEOUT_MS = 3000;
   const FITTING = { width: 1067, height: 600 }; // window in CSS pixels that the first step fits into
 
@@ -50,7 +51,9 @@
   const show = (index) => {
     shown = (index + STEPS.length) % STEPS.length;
     const name = STEPS[shown];
-    opening = opening.then(() => name === STEPS[shown] && open(name));
+    opening = opening.then(() => name === STEPS[shown] && open(TABS[name] ?? name));
+    if (name !== "Guess") window.pineGuess.hide();
+    else if (!window.pineGuess.ask()) return show(1); // no answers in two orders
     bar().querySelector("span").textContent = `${shown + 1} of ${STEPS.length}: ${name}`;
     window.scrollTo(0, 0);
   };
@@ -62,6 +65,7 @@
     document.body.classList.toggle("pine-projector", on);
     document.body.classList.toggle("dark", !on && wasDark);
     bar().hidden = !on;
+    if (!on) window.pineGuess.hide();
     // The focused button is hidden with the header, or with the bar.
     (on ? bar() : document.querySelector(".page-header-button[data-projector]")).focus();
     if (on) show(0);
@@ -82,7 +86,7 @@
     if (event.target.closest("input, textarea, select, [role=listbox], [role=tab], .pine-tutorial:not(.page-why), .pine-figure")) return;
     if (event.key === "ArrowRight" || event.key === "PageDown") show(shown + 1);
     else if (event.key === "ArrowLeft" || event.key === "PageUp") show(shown - 1);
-    else if (event.key === " " && !event.target.closest("button")) document.querySelector("#order-table [name=play]")?.click();
+    else if (event.key === " " && !event.target.closest("button") && STEPS[shown] !== "Guess") document.querySelector("#order-table [name=play]")?.click();
     else return;
     event.preventDefault();
   });

@@ -114,5 +114,8 @@
     return [draftCaption()];
   };
 
-  window.pineSharing = { begin, copy, keep, save, opened };
+  /* Check that the page opens with the host's example: without a link and without a draft. */
+  const isFresh = () => !linked() && !draft();
+
+  window.pineSharing = { begin, copy, keep, save, opened, isFresh };
 })();

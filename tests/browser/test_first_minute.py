@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from playwright.sync_api import Page, ViewportSize, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.browser.driving import (
     DEFAULT,
@@ -21,6 +21,7 @@ from tests.browser.driving import (
     violations,
     wait_for_model,
 )
+from tests.support.serving import ServedApp
 
 DESKTOP: ViewportSize = {"width": 1440, "height": 900}
 LAPTOP: ViewportSize = {"width": 1280, "height": 720}
@@ -222,6 +223,7 @@ def test_presentation_fits_every_projector_and_turns_all_steps(page: Page) -> No
         present.click()
         expect(bar).to_be_focused()
         expect(page.locator("#header")).to_be_hidden()
+        page.keyboard.press("PageDown")
         row = page.locator("#order-table [data-method=pine]").bounding_box()
         assert row and row["y"] + row["height"] <= height
         ticks = page.locator("#order-table [data-method=pine] .page-ticks span").evaluate_all(BOXES)
@@ -233,26 +235,60 @@ def test_presentation_fits_every_projector_and_turns_all_steps(page: Page) -> No
 
     present.click()
     place = bar.locator("span")
-    expect(place).to_have_text("1 of 3: See it")
+    expect(place).to_have_text("1 of 4: Guess")
+    expect(page.locator(".page-guess")).to_be_visible()
+    expect(page.locator("#order-table table")).to_be_hidden()
+    page.keyboard.press("ArrowRight")
+    expect(place).to_have_text("2 of 4: See it")
+    expect(page.locator(".page-guess")).to_be_hidden()
     play = page.locator("#order-table [name=play]")
     for label in ("Pause", "Play"):
         page.keyboard.press(" ")
         expect(play).to_contain_text(label)
     page.keyboard.press("ArrowRight")
-    expect(place).to_have_text("2 of 3: Why")
+    expect(place).to_have_text("3 of 4: Why")
     for number in range(1, 4):  # the arrows turn the three steps of Why first
         expect(page.locator("#why [data-step][aria-current]")).to_have_text(str(number))
         expect(page.locator("#why .pine-current .pine-plot .main-svg").first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollHeight") <= 720, number
         assert cut_off(page) == 0
         page.keyboard.press("ArrowRight")
-    expect(place).to_have_text("3 of 3: Tutorial")
+    expect(place).to_have_text("4 of 4: Tutorial")
     count = page.locator("#tutorial .pine-current .pine-tutorial-count")
     expect(count).to_contain_text("Step 1")
     for key, step in (("ArrowRight", "Step 2"), ("ArrowLeft", "Step 1"), ("ArrowLeft", "Step 1")):
         page.keyboard.press(key)
         expect(count).to_contain_text(step)
     page.keyboard.press("PageUp")
-    expect(place).to_have_text("2 of 3: Why")
+    expect(place).to_have_text("3 of 4: Why")
     page.keyboard.press("Escape")
     expect(page.locator("#header")).to_be_visible()
+
+
+def test_first_visit_guesses_before_the_page(browser: Browser, app: ServedApp) -> None:
+    guess, header = ".page-guess", "#header-buttons"
+    with browser.new_context(viewport=LAPTOP, reduced_motion="reduce") as context:
+        page = context.new_page()
+        page.goto(app.url)
+        expect(page.locator(f"{guess} h2")).to_have_text(DEFAULT.question)
+        chips = page.locator(f"{guess} li b")
+        expect(chips).to_have_text(["A", "B", "C"])
+        for hidden in (header, "#question", "#order-table table"):
+            expect(page.locator(hidden)).to_be_hidden()
+        assert page.evaluate(CONTROLS_IN_VIEW) <= 6
+        assert len(page.locator(guess).inner_text().split()) <= 40
+        assert violations(page, guess) == []
+        before = page.locator(f"{guess} ins").inner_text()
+
+        page.locator(f"{guess} [value=different]").click()
+        expect(chips).to_have_text(["B", "A", "C"])
+        expect(page.locator(f"{guess} del")).to_have_text(before)
+        expect(page.locator(f"{guess} ins")).not_to_have_text(before)
+        expect(page.locator("#order-table [role=status]")).to_contain_text("B A C")
+        page.keyboard.press("Enter")  # the focused button goes on
+        expect(page.locator(guess)).to_be_hidden()
+        expect(page.locator(header)).to_be_visible()
+
+        page.reload()
+        expect(page.locator("#question")).to_be_visible()
+        expect(page.locator(guess)).to_be_hidden()

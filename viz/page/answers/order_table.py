@@ -50,6 +50,8 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
             "legend": "" if accepted or len(orders) < 2 else LEGEND,
             "rule": f"accepted: {'; '.join(accepted)}" if accepted else "",
             "source": _source(shown.orders),
+            "question": shown.form.question,
+            "texts": [entry.text for entry in sorted(shown.form.entries, key=lambda entry: entry.letter)],
             "is_busy": any(card.is_busy for card in shown.cards),
         }
     )

@@ -71,6 +71,7 @@ PAGE_SCRIPTS = tuple(
         "answers.js",
         "projector.js",
         "documents.js",
+        "guess.js",
         "order_table.js",
         "why.js",
         "sharing.js",
