@@ -507,3 +507,12 @@ def test_compare_keeps_instruction_of_request_in_jsonl(pine: Run, folder: Path) 
 def test_debias_leaves_out_columns_without_values(pine: Run, folder: Path) -> None:
     printed = run(pine, "debias labeled.json --wrapper calibration_every --max-new-tokens 1").stdout
     assert "answer" in printed and "scores" not in printed and "alone" not in printed
+
+
+def test_debias_names_rows_of_files(pine: Run, folder: Path) -> None:
+    labeled = {**COMPARISON, "task": "judge", "instruction": "Judge."}
+    write_rows(folder / "rows.jsonl", [{**labeled, "id": 7}, labeled])
+    line = "debias rows.jsonl labeled.json --wrapper permutation_full --labels A,B --json"
+    results = run(pine, line).json["results"]
+    assert [result["file"] for result in results] == ["rows.jsonl, 7", "rows.jsonl, line 2", "labeled.json"]
+    assert len({tuple(result["scores"].values()) for result in results}) == 1
