@@ -18,7 +18,7 @@ from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.form.checks import too_long
-from viz.page.form.examples import example_of
+from viz.page.form.examples import example_of, instruction_of
 from viz.page.form.form import Form, TokenCount, count_tokens, read_form, shown_instruction
 from viz.page.form.options import number_of_orders, with_controls
 from viz.page.jobs.job_bar import JobBar, Updates
@@ -103,6 +103,7 @@ def bind_counting(counting: Counting, *, chosen: gr.State, ready: gr.State, runs
         page.note,
     ]
     outputs += [*(bar.estimate for bar in counting.bars), page.stale, sweep.stale, counting.stale]
+    outputs.append(page.instruction)
     follow = bind(follow_form, counting)
     gr.on(
         [paused.click, page.editor.cards.input, *(widget.change for widget in picked)],
@@ -150,6 +151,8 @@ def follow_form(
     }
     if (instruction := shown_instruction(form.row, form.instruction)) != form.instruction:
         updates[page.instruction] = instruction  # of another number of documents
+    if (instruction := instruction_of(form)) != form.instruction:
+        updates[page.instruction] = instruction  # which would change the answers to own documents
     example = example_of(form)
     if note:
         updates[page.note] = ""  # a remark about the example

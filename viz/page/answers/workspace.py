@@ -207,8 +207,11 @@ def start_run(shown: Shown, model: Choice | None, accepted: str | None, values: 
 
 
 def clear_before(page: Workspace, started: Started, other: JobBar) -> Updates:
-    """Return the updates at the start of a run: no example is named beside answers to own documents."""
-    cleared: Updates = {page.stale: "", other.status: notice("")}
+    """Return the updates at the start of a run: no example is named beside answers to own documents.
+
+    Answers to other inputs stay marked as such until the first new one.
+    """
+    cleared: Updates = {other.status: notice("")}
     return cleared if example_of(started.form) else cleared | {page.example: NO_EXAMPLE}
 
 
@@ -217,7 +220,7 @@ def show_view(page: Workspace, started: Started, view: Shown) -> Updates:
     if not view.has_text:
         return {}
     view = keep_earlier(started.before, replace(view, form=started.form, model=started.model))
-    return show(page, view, started.accepted) | {page.origin: view.inputs}
+    return show(page, view, started.accepted) | {page.origin: view.inputs, page.stale: ""}
 
 
 def show_stopped(page: Workspace, started: Started, view: Shown) -> Updates:

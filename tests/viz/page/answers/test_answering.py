@@ -18,12 +18,14 @@ from tests.support.viz_reading import read_html
 from tests.support.widgets import built
 from viz.page.answers import workspace
 from viz.page.answers.answering import accepted_answers, shown_html, stopped_cards, waiting_cards
+from viz.page.answers.recordings import recorded_of
 from viz.page.answers.run import Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.failures import notice
 from viz.page.form.documents import Entry
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
+from viz.page.form.options import DEFAULT_METHODS
 from viz.page.jobs.sources import EngineSource
 
 
@@ -83,6 +85,15 @@ def test_judge_task_names_answers_of_assistants(page: Workspace) -> None:
 def test_another_example_shows_no_status_of_an_earlier_run(page: Workspace) -> None:
     updates = workspace.filled(page, load_examples()[1].form(()), accepted="", note="")
     assert updates[page.bar.status] == updates[page.shuffle_bar.status] == notice("")
+
+
+def test_answers_to_other_inputs_stay_marked_until_the_first_new_one(page: Workspace) -> None:
+    form = load_examples()[0].form(DEFAULT_METHODS)
+    started = workspace.Started(form, None, None, "", "")
+    assert page.stale not in workspace.clear_before(page, started, page.shuffle_bar)
+    answered = recorded_of(form)
+    assert workspace.show_view(page, started, replace(answered, cards=waiting_cards(form.methods))) == {}
+    assert workspace.show_view(page, started, answered)[page.stale] == ""
 
 
 def test_hidden_title_is_not_used() -> None:
