@@ -52,12 +52,15 @@ WEIGHTS: dict[KeyWeighting, str] = {
 TITLES = {
     **{"name": "name", "description": "what it does", "sees": "other documents visible"},
     **{"positions": "positions", "weight": "weight for the suffix", "invariance": "order-invariant"},
-    **{"cost": "cost", "source": "source"},
+    **{"requires": "needs", "cost": "cost", "source": "source"},
 }
 """Titles of the columns by JSON key."""
 
-BEGIN = "<!-- methods: written by `python -m pine_engine methods --into docs/methods.md` -->"
-END = "<!-- end of methods -->"
+BEGIN = "<!-- {name}: written by `python -m pine_engine {command} --into docs/{name}.md` -->"
+END = "<!-- end of {name} -->"
+
+FITTING = {"placement": "all", "passes": "those that need passes", "refused": "none"}
+"""Methods that fit a model type."""
 
 
 def methods(markdown: bool = False, into: Path | None = None) -> CommandResult:
@@ -68,7 +71,7 @@ def methods(markdown: bool = False, into: Path | None = None) -> CommandResult:
         into: Write the tables into this file, between its markers.
     """
     if into is not None:
-        write_into(into)
+        write_into(into, "methods", "methods", markdown_tables())
         return CommandResult({}, [])
     if markdown:
         print(markdown_tables(), end="")
@@ -78,8 +81,21 @@ def methods(markdown: bool = False, into: Path | None = None) -> CommandResult:
     return CommandResult({"methods": method_rows, "wrappers": wrapper_rows}, rows, caption=NAMING)
 
 
-def models() -> CommandResult:
-    """List the models on this machine: which can be loaded, and why others cannot."""
+def models(types: bool = False, into: Path | None = None) -> CommandResult:
+    """List the models on this machine: which can be loaded, and why others cannot.
+
+    Args:
+        types: List the causal model types of transformers instead, and the methods that fit each.
+        into: With --types: write the table into this file, between its markers.
+    """
+    if into is not None and not types:
+        raise InputError("--into belongs to --types; give both")
+    if into is not None:
+        write_into(into, "models", "models --types", markdown_types())
+        return CommandResult({}, [])
+    if types:
+        rows = [dataclasses.asdict(each) for each in listing.list_types()]
+        return CommandResult({"types": rows}, rows)
     rows = [dataclasses.asdict(model) for model in listing.list_models()]
     return CommandResult({"models": rows}, rows)
 
@@ -90,13 +106,26 @@ def markdown_tables() -> str:
     return f"{_markdown_table('method', _method_rows())}\n\nAround any of them:\n\n{wrappers}\n"
 
 
-def write_into(path: Path) -> None:
-    """Write the tables between the markers of a file; raise InputError for a file without them."""
-    before, begin, rest = read_text(path).partition(BEGIN)
-    _, end, after = rest.partition(END)
+def markdown_types() -> str:
+    """Return the table of model types in Markdown, one row for each reason."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for each in listing.list_types():
+        by_reason.setdefault((FITTING[each.fits], each.reason), []).append(f"`{each.name}`")
+    places = list(FITTING.values())
+    lines = [("methods that fit", "reason", "model types"), ("---",) * 3]
+    for (fits, reason), names in sorted(by_reason.items(), key=lambda row: places.index(row[0][0])):
+        lines.append((fits, reason or "-", ", ".join(names)))
+    return _markdown(lines) + "\n"
+
+
+def write_into(path: Path, name: str, command: str, tables: str) -> None:
+    """Write tables between the markers of a file; raise InputError for a file without them."""
+    first, last = BEGIN.format(name=name, command=command), END.format(name=name)
+    before, begin, rest = read_text(path).partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise InputError(f"{path} has no place for the tables: expected a line {BEGIN} and later {END}")
-    path.write_text(f"{before}{BEGIN}\n\n{markdown_tables()}\n{END}{after}", encoding="utf-8")
+        raise InputError(f"{path} has no place for the tables: expected a line {first} and later {last}")
+    path.write_text(f"{before}{first}\n\n{tables}\n{last}{after}", encoding="utf-8")
 
 
 def _method_rows() -> list[dict[str, Any]]:
@@ -106,6 +135,7 @@ def _method_rows() -> list[dict[str, Any]]:
             sees=VISIBLE_DOCUMENTS[method.mask],
             positions=POSITIONS[method.positions],
             weight=WEIGHTS[method.key_weighting],
+            requires=method.requires,
         )
         for method in METHODS.values()
     ]
@@ -118,10 +148,13 @@ def _row(described: Method | Wrapper, **looks: str) -> dict[str, Any]:
 
 
 def _markdown_table(kind: str, rows: Sequence[dict[str, Any]]) -> str:
-    lines = [(kind, "name", "what it does", "order-invariant", "cost", "source"), ("---",) * 6]
-    for row in rows:
-        values = [row[key] for key in ("description", "invariance", "cost", "source")]
-        lines.append((row["label"], f"`{row['name']}`", *values))
+    keys = [key for key in ("description", "invariance", "requires", "cost", "source") if key in rows[0]]
+    lines = [(kind, "name", *(TITLES[key] for key in keys)), ("---",) * (len(keys) + 2)]
+    lines += [(row["label"], f"`{row['name']}`", *(row[key] for key in keys)) for row in rows]
+    return _markdown(lines)
+
+
+def _markdown(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pine_engine.errors import ModelError
+from pine_engine.errors import ModelError, one_line
 from pine_engine.models.adapters import base_of, is_adapter
 from pine_engine.models.dtypes import BYTES, Dtype, stored_dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, INSTALL_ADVICE, find_embedded_gguf
@@ -186,6 +186,42 @@ def _with_config(model: LoadableModel, where: Path | str, **source: Any) -> Load
     if model.family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         reason = f"{model.family} models do not write text one token after another; {ADVICE}"
     return replace(model, reason=reason, placement_problem=problem)
+
+
+@dataclass(frozen=True)
+class ModelType:
+    """Model type of transformers and the methods that fit it, by its default config.
+
+    A model with other options can differ; loading checks properties that a config does not state.
+    """
+
+    name: str
+    fits: Literal["placement", "passes", "refused"]  # all methods, those that need passes alone, or none
+    reason: str = ""  # why not all methods fit
+
+
+def list_types() -> list[ModelType]:
+    """Return the causal model types of transformers. No model is built."""
+    from transformers import AutoConfig
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    from pine_engine.models.checkpoint import quiet_transformers  # imports torch
+
+    types = []
+    for name in sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES):
+        try:
+            with quiet_transformers(warns=False):  # of token ids outside the default vocabulary
+                config = AutoConfig.for_model(name)
+        except Exception as error:  # of transformers, for types without a usable default
+            types.append(ModelType(name, "refused", f"its default config is invalid ({one_line(error)})"))
+            continue
+        refused = refusal(config)
+        reason = refused or placement_problem(config)
+        fits: Literal["placement", "passes", "refused"] = "passes" if reason else "placement"
+        types.append(
+            ModelType(name, "refused" if refused else fits, (reason or "").removesuffix(f"; {ADVICE}"))
+        )
+    return types
 
 
 def state_values(config: "PretrainedConfig") -> int | None:

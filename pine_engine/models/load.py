@@ -3,7 +3,6 @@
 import logging
 import os
 import re
-import sys
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -31,6 +30,7 @@ TENSOR_PARALLEL = "tp"
 HUB_ID_OF_EMBEDDED = "HuggingFaceTB/SmolLM2-135M-Instruct"
 SHIPPED = Path(__file__).with_name("shipped")
 SHIPPED_NAMES = ("molecules",)  # folders in SHIPPED with small models of this project, which tasks name
+UNLIMITED = 2**31 - 1  # context length in tokens of a model without a limit
 NO_CONTEXT = "its config has no max_position_embeddings; use a model that states its context length"
 HUB_ID = re.compile(r"(?P<id>\w[\w.-]*(/\w[\w.-]*)?)(@(?P<revision>[\w./-]+))?", re.ASCII)
 
@@ -229,10 +229,15 @@ def max_context_length(model: "PreTrainedModel") -> int:
     """
     limit = context_limit(model.config)
     if limit is None and placement_problem(model.config):
-        return sys.maxsize
+        return UNLIMITED
     if limit is None:
         raise ModelError(f"this {model.config.model_type} model cannot be used: {NO_CONTEXT}", field="config")
     return limit[0]
+
+
+def context_words(num_tokens: int) -> str:
+    """Return a context length in words."""
+    return "unlimited" if num_tokens == UNLIMITED else f"{num_tokens:,}"
 
 
 def stop_token_ids(

@@ -10,7 +10,7 @@ import numpy as np
 import pine_engine as pine
 from viz.drawing.identity import Segment
 from viz.drawing.markup import format_percent, shorten, visible_text
-from viz.figures.frame import FloatArray, answer_queries, document_segments, require_attention
+from viz.figures.frame import FloatArray, answer_queries, document_segments
 
 MAX_TOKEN_CHARACTERS = 24  # of a token in sentences and rows
 
@@ -25,13 +25,19 @@ class AnswerTokens:
     tokens: tuple[str, ...]
     logprobs: tuple[float, ...]  # in nats
     alternatives: tuple[tuple[tuple[str, float], ...], ...]  # most likely tokens of each step, in nats
-    # float32 (tokens, 1 + D + 1), shares of prefix, documents and suffix, mean over layers and heads
+    # float32 (tokens, 1 + D + 1), shares of prefix, documents and suffix, mean over layers and heads; NaN if
+    # not recorded, as for a model that runs as it is
     attention: FloatArray
     documents: tuple[Segment, ...]  # D, in input order
 
     def __post_init__(self) -> None:
         assert len(self.token_ids) == len(self.tokens) == len(self.logprobs) == len(self.alternatives)
         assert self.attention.shape == (len(self.tokens), len(self.documents) + 2)
+
+    @property
+    def has_attention(self) -> bool:
+        """True if attention was recorded."""
+        return not np.isnan(self.attention).any()
 
     def probability(self, step: int) -> float:
         """Return the probability of the token at a step, from 0."""
@@ -53,7 +59,10 @@ def answer_tokens(
 ) -> AnswerTokens:
     """Return one method's answer of a traced run; `decode` is `Engine.decode_tokens`."""
     answer, trace = result.answers[method], result.traces[method]
-    attention = require_attention(trace)[:, :, answer_queries(result.layout, len(answer.token_ids))]
+    attention: FloatArray = np.full((len(answer.token_ids), len(order) + 2), np.nan, dtype=np.float32)
+    if trace.suffix_attention is not None:
+        of_answer = trace.suffix_attention[:, :, answer_queries(result.layout, len(answer.token_ids))]
+        attention = of_answer.mean(axis=(0, 1), dtype=np.float64).astype(np.float32)
     distinct = sorted({*answer.token_ids, *(other.token_id for step in trace.alternatives for other in step)})
     texts = dict(zip(distinct, decode(distinct), strict=True))
     return AnswerTokens(
@@ -65,7 +74,7 @@ def answer_tokens(
         alternatives=tuple(
             tuple((texts[other.token_id], other.logprob) for other in step) for step in trace.alternatives
         ),
-        attention=attention.mean(axis=(0, 1), dtype=np.float64).astype(np.float32),
+        attention=attention,
         documents=document_segments(len(order), order),
     )
 

@@ -75,6 +75,8 @@ def prepare_attention(engine: "pine.Engine", request: AttentionRequest) -> Prepa
 
     Raises InputError for a prompt beyond the limit, or if the engine is not that of the run.
     """
+    if engine.placement_problem:
+        raise InputError(f"Attention cannot be computed. {engine.placement_problem}.")
     total = request.layout.num_tokens
     if total > MAX_ATTENTION_TOKENS:
         raise InputError(

@@ -22,6 +22,7 @@ from viz.page.evaluate import bind_evaluation, build_evaluation
 from viz.page.files.data_sets import OWN
 from viz.page.files.reading_files import FileReader
 from viz.page.form.checks import NO_FILES, NOTE
+from viz.page.form.fitting import bind_misfits, build_misfits
 from viz.page.gradio_patches.blocks import GuardedBlocks
 from viz.page.internals import (
     COUNT_CLICK,
@@ -72,7 +73,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         ready = gr.State((None, sources.main.status.stage))
         picker = build_picker(toggle, sources)
         bind_picker(picker, sources, ready)
-        chosen = picker.chosen
+        chosen, misfits = picker.chosen, build_misfits()
         if settings.read_only:
             gr.HTML(notice(NOTE, kind="note"), elem_id="read-only")
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as tabs:
@@ -98,6 +99,9 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js
 
         bind_choices(workspace)
+        boxes = [workspace.methods, evaluation.request.methods]
+        triggers = [page.load, ready.change, workspace.task.change]
+        bind_misfits(misfits, boxes, sources, chosen=chosen, task=workspace.task, triggers=triggers)
         run_event = bind_workspace(workspace, sources, chosen, settings, reader)
         bind_scores(workspace)
         counting = Counting(workspace, sweep, stale, sources, settings)

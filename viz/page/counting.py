@@ -9,6 +9,7 @@ import gradio as gr
 import pine_engine as pine
 from pine_engine.errors import PineError
 from pine_engine.methods.table import METHODS
+from pine_engine.models.load import context_words
 from pine_engine.scheduling.work import Work, planned
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import join_words, render
@@ -23,14 +24,16 @@ from viz.page.form.form import Form, TokenCount, count_tokens, read_form, shown_
 from viz.page.form.options import number_of_orders, with_controls
 from viz.page.jobs.job_bar import JobBar, Updates
 from viz.page.jobs.sources import Choice, Sources
-from viz.page.position_sweep import SweepTab, compared_methods
+from viz.page.position_sweep import SweepTab
+from viz.page.position_sweep_job import compared_methods
 
 ONE_ORDER = "One document has one order. Add a document to run others."
 
 
 def total_sentence(count: TokenCount, max_new_tokens: int) -> str:
     """Describe the lengths of prompt and answer, and the context length of the model, in tokens."""
-    return f"{count.total:,} prompt + {max_new_tokens} answer tokens (context: {count.max_context_length:,})"
+    context = context_words(count.max_context_length)
+    return f"{count.total:,} prompt + {max_new_tokens} answer tokens (context: {context})"
 
 
 def too_many_tokens(count: TokenCount, max_new_tokens: int, settings: HostSettings) -> str:
@@ -164,7 +167,7 @@ def follow_form(
 def count_form(
     counting: Counting, form: Form, engine: "pine.Engine", orders: int, controls: bool
 ) -> tuple[Updates, str]:
-    """Return the updates of the lengths and times of a form, and why its prompt does not fit, or ""."""
+    """Return the updates of the lengths and times of a form, and why prompt or method do not fit, or ""."""
     page, settings = counting.page, counting.settings
     counted = count_tokens(form, engine)
     counts = ["" if length is None else f"{length:,} tokens" for length in counted.documents]
@@ -179,7 +182,8 @@ def count_form(
         updates[bar.estimate] = notice(speed.estimate(work, label), kind="count")
     if len(form.entries) < 2:
         updates[page.shuffle_bar.estimate] = ""
-    return updates, too_many_tokens(counted, form.max_new_tokens, settings)
+    misfits = filter(None, (engine.misfit(METHODS[name]) for name in form.methods))
+    return updates, next(misfits, "") or too_many_tokens(counted, form.max_new_tokens, settings)
 
 
 def show_problem(counting: Counting, why: str, num_documents: int) -> Updates:

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 import pine_engine as pine
 import viz
+from pine_engine.methods.table import TUTORIAL_METHODS
 from viz.cards.compare import answers_picture
 from viz.cards.tutorial import CONTENT, paragraphs
 from viz.drawing.identity import order_name
@@ -21,6 +22,7 @@ from viz.page.attention_job import AttentionView, attention_request, recorded_at
 from viz.page.common.failures import notice
 from viz.page.selection import (
     Selection,
+    has_attention,
     has_query,
     plan_of,
     query_of_step,
@@ -55,6 +57,9 @@ NOT_COMPUTED = (
 NOT_RANKED = "None of these methods ranks documents. Select PINE and run again."
 ALONE = "Ranking needs at least two documents."
 NOT_WRITTEN = "The answer is empty."
+NO_ATTENTION = (
+    "This model runs as it is, so its attention is not recorded. Masks and positions are those of vanilla."
+)
 OVER = "This answer ended before the selected token. Select another query or method."
 
 SCALED = {"documents": "documents", "documents_and_prefix": "documents and prefix"}
@@ -94,7 +99,7 @@ def draw_attention(run: Run, selection: Selection, attention: AttentionView | No
     if not is_of_run:
         attention = recorded_attention(run)
     if attention is None:
-        return TabContent(empty_panel(NOT_COMPUTED))
+        return TabContent(empty_panel(NOT_COMPUTED if has_attention(run) else NO_ATTENTION))
     shown = attention.request
     token = token_of(run, selection.query)
     figure = viz.plot_attention(
@@ -121,8 +126,12 @@ def draw_attention(run: Run, selection: Selection, attention: AttentionView | No
 
 
 def draw_masks(run: Run, selection: Selection) -> TabContent:
-    """Draw the prompt token by token, with the methods of the tutorial, run or not: masks need no model."""
-    rows = [row for row in pine.METHODS.values() if row.in_tutorial or row.name in run.result.traces]
+    """Draw the prompt token by token, with the methods of the tutorial, run or not: masks need no model.
+
+    Those that do not fit a model which runs as it is are left out.
+    """
+    added = [row.name for row in TUTORIAL_METHODS] if has_attention(run) else ["vanilla"]
+    rows = [row for row in pine.METHODS.values() if row.name in (*added, *run.result.traces)]
     shown = [row for row in rows if row.has_plan]
     token = token_of(run, selection.query)
     figure = viz.plot_masks(
@@ -191,6 +200,8 @@ def draw_positions(run: Run, selection: Selection) -> TabContent:
 
 def draw_importance(run: Run, selection: Selection) -> TabContent:
     """Draw the heads, the documents, the answer tokens and the attention shares of the selected method."""
+    if not has_attention(run):
+        return TabContent(empty_panel(NO_ATTENTION))
     trace, label = run.result.traces[selection.method], pine.METHODS[selection.method].label
     is_ranked, texts = trace.suffix_importance is not None, traced_answer(run, trace.method)
     place: dict[str, Any] = {"layer": selection.layer, "head": selection.head}
@@ -275,9 +286,13 @@ def draw_change(run: Run, selection: Selection) -> TabContent:
     if not any(record.tokens for record in answers):
         return TabContent(html + empty_panel(NO_TOKENS))
     show = {"with_prefix": selection.with_prefix}
-    figures = {"answer-shares": viz.plot_answer_attention(answers, **show)}
+    figures = {}
     if len(answers) == 2:
         figures["likely-tokens"] = viz.plot_next_token_candidates(*answers)
+    if not all(record.has_attention for record in answers):
+        return TabContent(html + empty_panel(NO_ATTENTION), figures)
+    figures["answer-shares"] = viz.plot_answer_attention(answers, **show)
+    if len(answers) == 2:
         step = comparison_step(*answers)
         figures["token-shares"] = viz.plot_answer_attention(answers, step=step, **show)
     return TabContent(html, figures)

@@ -1,7 +1,7 @@
 """Tab "Position sweep": one document moves through all slots; question and target answer stay."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,11 +27,10 @@ from viz.page.form.options import DEFAULT_METHODS
 from viz.page.internals_figures import how_to_read
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.sources import Choice, Sources
-from viz.page.position_sweep_job import SweepView, prepare_sweep
+from viz.page.position_sweep_job import SweepView, compared_methods, prepare_sweep
 
 LABELS = {row.name: row.label for row in METHODS.values()}
 
-ALWAYS_COMPARED = ("vanilla", "nia")  # explanation of the split of vanilla by NIA
 WHAT_WILL_BE = (
     "Click “Run position sweep” to plot the log-probability of the answer against the document’s slot."
 )
@@ -50,11 +49,6 @@ class SweepTab:
     effects: gr.HTML
     origin: gr.State  # inputs of the sweep; None before
     picked: gr.State  # example, and the document that was selected for it
-
-
-def compared_methods(ticked: Sequence[str]) -> tuple[str, ...]:
-    """Return the ticked methods with vanilla and NIA, in the order of the table of methods."""
-    return tuple(name for name in METHODS if name in (*ticked, *ALWAYS_COMPARED))
 
 
 def work_sentence(num_documents: int, ticked: Sequence[str], nouns: Nouns = DOCUMENTS) -> str:
@@ -181,10 +175,9 @@ def begin_sweep(
     if document is None:
         raise InputError("No document selected. Select the document to move.")
     form = read_form(*values)
-    compared = replace(form, methods=compared_methods(form.methods))
-    arguments = {"form": compared, "document": document, "answer": answer or "", "settings": settings}
+    arguments = {"form": form, "document": document, "answer": answer or "", "settings": settings}
     return ButtonJob(
-        job=Job("sweep", compared.methods, prepare_sweep, arguments),
+        job=Job("sweep", compared_methods(form.methods), prepare_sweep, arguments),
         show=partial(show_sweep, tab, (form, model)),
         task=form.task,
         cleared={tab.stale: ""},

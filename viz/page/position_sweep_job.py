@@ -4,13 +4,14 @@ Nothing is cached between slots.
 """
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pine_engine as pine
 from pine_engine.errors import InputError
+from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, planned
@@ -21,7 +22,16 @@ from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import check_reference, form_layout
 from viz.page.form.form import Form
 
-REFERENCE_METHOD = "pine"  # method whose answer is the default target: it favors no slot
+ALWAYS_COMPARED = ("vanilla", "nia")  # explanation of the split of vanilla by NIA, where they fit
+
+
+def compared_methods(ticked: Sequence[str], fitting: "Iterable[pine.Method]" = ()) -> tuple[str, ...]:
+    """Return the ticked methods with vanilla and NIA, in the order of the table of methods.
+
+    Of vanilla and NIA, only those among the `fitting` ones, if these are known.
+    """
+    names = {method.name for method in fitting} or METHODS.keys()
+    return tuple(name for name in METHODS if name in ticked or (name in ALWAYS_COMPARED and name in names))
 
 
 @dataclass(frozen=True)
@@ -32,7 +42,7 @@ class SweepView:
         steps: Scores so far.
         slots: Planned number of slots.
         finding: Range of each method, in words.
-        effects: Split of vanilla, at the end.
+        effects: Split of vanilla, at the end; None if NIA does not fit the model.
     """
 
     sentence: str = field(compare=False)
@@ -45,7 +55,7 @@ class SweepView:
     @property
     def is_complete(self) -> bool:
         """Return True if all results are there."""
-        return self.effects is not None
+        return len(self.steps) == self.slots
 
 
 def prepare_sweep(
@@ -53,10 +63,11 @@ def prepare_sweep(
 ) -> PreparedJob[SweepView]:
     """Tokenize a form, and plan the scores of an answer in all slots of a document.
 
-    The methods of the form include vanilla and NIA; an empty answer is replaced by that of PINE. Raises
-    InputError for an invalid form.
+    Vanilla and NIA are added to the methods of the form; an empty answer is replaced by that of the default
+    method, which is PINE where it fits. Raises InputError for an invalid form.
     """
     layout, answer = form_layout(form, engine, settings), answer.strip()
+    form = replace(form, methods=compared_methods(form.methods, engine.methods))
     if settings.read_only:
         check_reference(answer, form)
     if layout.num_documents < 2:
@@ -83,19 +94,19 @@ def sweep(
     meter = Meter(layout.num_tokens)
     view = SweepView("", layout.num_documents)
     if not answer:
-        events = engine.generate(layout, methods=[REFERENCE_METHOD], max_new_tokens=form.max_new_tokens)
+        reference = engine.default_method  # favors no slot
+        events = engine.generate(layout, methods=[reference], max_new_tokens=form.max_new_tokens)
         with closing(events):
             for event in events:
                 meter.see(event)
                 if isinstance(event, pine.RunFinished):
                     meter.finish(event.result)
-                    answer = event.result.answers[REFERENCE_METHOD].text.strip()
+                    answer = event.result.answers[reference.name].text.strip()
                 elif time.monotonic() - drawn >= REDRAW_S:
                     drawn = time.monotonic()
                     yield replace(view, sentence=f"Target answer: {progress_sentence(event)}")
     if not answer:
-        label = pine.METHODS[REFERENCE_METHOD].label
-        raise InputError(f"{label}’s answer is empty. Enter a target answer.")
+        raise InputError(f"{reference.label}’s answer is empty. Enter a target answer.")
 
     done, scoring = replace(meter.work, orders=0), time.monotonic()
     results = pine.sweep_document(
@@ -122,10 +133,13 @@ def sweep(
                 drawn = time.monotonic()
                 slot = f"Slot {len(view.steps) + 1} of {view.slots}"
                 yield replace(view, sentence=f"{slot}: {progress_sentence(item)}")
-    vanilla, nia = ([step.scores[name].total for step in view.steps] for name in ("vanilla", "nia"))
+    effects = None
+    if set(ALWAYS_COMPARED) <= set(form.methods):
+        totals = ([step.scores[name].total for step in view.steps] for name in ALWAYS_COMPARED)
+        effects = pine.order_effects(*totals)
     seconds = time.monotonic() - began
     yield replace(
         view,
         sentence=f"Done: {view.slots} slots in {seconds:.1f} s. Target answer: “{answer}”",
-        effects=pine.order_effects(vanilla, nia),
+        effects=effects,
     )

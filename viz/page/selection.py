@@ -107,10 +107,15 @@ def run_documents(run: Run) -> tuple[Segment, ...]:
 
 
 def layers_and_heads(run: Run) -> tuple[int, int]:
-    """Return the number of layers and of heads."""
-    attention = next(iter(run.result.traces.values())).suffix_attention
-    assert attention is not None
-    return attention.shape[0], attention.shape[1]
+    """Return the number of layers and of heads; 1 of each without attention."""
+    trace = next(iter(run.result.traces.values()))
+    recorded = trace.suffix_starts if trace.suffix_attention is None else trace.suffix_attention
+    return recorded.shape[0], recorded.shape[1]
+
+
+def has_attention(run: Run) -> bool:
+    """Check whether attention was recorded, unlike for a model that runs as it is."""
+    return all(trace.suffix_attention is not None for trace in run.result.traces.values())
 
 
 def ranked_trace(run: Run, method: str = "") -> "pine.Trace | None":

@@ -56,7 +56,7 @@ def prepare_shuffle(
     request = form_request(form).with_date(engine)
     layout = form_layout(form, engine, settings, request=request)
     if controls:
-        form = replace(form, methods=with_controls(form.methods))
+        form = replace(form, methods=with_controls(form.methods, engine.methods))
     slots = orders_for(layout.num_documents, count, seed)
     num_bytes = engine.run_bytes(
         layout, form.methods, form.max_new_tokens, num_orders=len(slots), return_logits=True

@@ -19,7 +19,7 @@ from pydantic import ValidationError, validate_call
 
 from pine_engine.debias.table import measured_methods
 from pine_engine.errors import InputError, PineError
-from pine_engine.methods.table import get_methods
+from pine_engine.methods.table import Method, get_methods
 from pine_engine.prompts.parse_errors import MAX_SHOWN, format_validation_errors
 from pine_engine.prompts.prompt import Document, DocumentInput
 from pine_engine.prompts.tasks import USUAL_TASK
@@ -87,7 +87,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         Returns:
             Model, dtype, and for each method the text of its answer, its correctness, tokens and times.
         """
-        form = _form(question, documents, methods, max_new_tokens, instruction)
+        form = _form(sources, question, documents, methods, max_new_tokens, instruction)
         report = partial(compared, accepted=tuple(answers or ()))
         run = {"form": form, "settings": settings, "trace": False}
         return _answer(sources, Job("api compare", form.methods, prepare_answers, run), report)
@@ -120,7 +120,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             For each method the distinct answers, the number of correct orders, the maximum logit difference
             and bitwise identity; and each order with the answer of every method.
         """
-        form = _form(question, documents, methods, max_new_tokens, instruction)
+        form = _form(sources, question, documents, methods, max_new_tokens, instruction)
         run = {"form": form, "settings": settings, "trace": False}
         run |= {"count": orders, "seed": seed, "controls": False}
         report = partial(shuffled, accepted=tuple(answers or ()))
@@ -149,7 +149,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             methods without ranking) and attention share, over all layers and heads; with arrays, also
             `starts` and `importance` [layer][head][document] and `attention` [layer][head][segment].
         """
-        form = _form(question, documents, methods, max_new_tokens, instruction)
+        form = _form(sources, question, documents, methods, max_new_tokens, instruction)
         report, run = partial(traced, arrays=arrays), {"form": form, "settings": settings}
         return _answer(sources, Job("api trace", form.methods, prepare_answers, run), report)
 
@@ -175,7 +175,8 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         """
         data = _data_set(reader, rows)
         with _argument("methods"):
-            chosen = tuple(method.name for method in measured_methods(methods))
+            named = measured_methods(methods) if methods else _select(sources, None)
+            chosen = tuple(method.name for method in named)
         request = MeasureRequest(
             rows=data,
             limit=len(data.examples),
@@ -223,7 +224,14 @@ def _argument(name: str) -> Iterator[None]:
         raise gr.Error(f"Invalid argument {name}: {explain(error)}", print_exception=False) from error
 
 
+def _select(sources: Sources, methods: list[str] | None) -> tuple[Method, ...]:
+    """Return the named methods, or the default ones that fit the model of the host, if it is loaded."""
+    engine = sources.now(USUAL_TASK) if sources.main.status.stage == "ready" else None
+    return engine.select_methods(methods or None) if engine else get_methods(methods or None)
+
+
 def _form(
+    sources: Sources,
     question: str,
     documents: list[Document],
     methods: list[str] | None,
@@ -241,7 +249,7 @@ def _form(
             if not document.text.strip():
                 raise InputError("text is empty. Add text or omit it.")
     with _argument("methods"):
-        chosen = tuple(method.name for method in get_methods(methods or None))
+        chosen = tuple(method.name for method in _select(sources, methods))
     with _argument("max_new_tokens"):
         check_answer_length(max_new_tokens)
     entries = entries_from([(document.title, document.text) for document in documents])

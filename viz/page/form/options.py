@@ -1,12 +1,12 @@
 """Options of a run: methods, debiasing wrappers, and the document orders of a shuffle test."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import gradio as gr
 
 from pine_engine.debias.table import DEBIASERS, MeasuredMethod
-from pine_engine.methods.table import METHODS, get_methods
+from pine_engine.methods.table import METHODS, Method, get_methods
 from pine_engine.prompts.orders import ALL_ORDERS_UP_TO
 
 DEFAULT_METHODS = [row.name for row in get_methods()]
@@ -97,11 +97,14 @@ def orders_label(num_documents: int, count: int) -> str:
     return f"Run all {orders} orders" if tries_all(num_documents) else f"Run {orders} orders"
 
 
-def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
-    """Return the methods and the missing controls: those of the table, and order-dependent defaults."""
+def with_controls(methods: Sequence[str], fitting: Iterable[Method] = ()) -> tuple[str, ...]:
+    """Return the methods and the missing controls: those of the table, and order-dependent defaults.
+
+    Of the controls, only those among the `fitting` methods, if these are known.
+    """
     controls = [
         row.name
-        for row in METHODS.values()
+        for row in tuple(fitting) or METHODS.values()
         if not row.is_order_invariant and (row.is_default or row.role == "control")
     ]
     return (*methods, *(name for name in controls if name not in methods))

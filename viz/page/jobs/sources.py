@@ -17,7 +17,7 @@ from pine_engine.debias.table import find_measured
 from pine_engine.errors import Cancelled, InputError, ModelError, PineError, is_out_of_memory, one_line
 from pine_engine.models.dtypes import Dtype, RequestedDtype, known_dtype, resolve_dtype
 from pine_engine.models.listing import LoadableModel, describe
-from pine_engine.models.load import fetch
+from pine_engine.models.load import context_words, fetch
 from pine_engine.models.resources import free_memory, in_words, release_memory
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import Job, Runs, RunState, StopFlag
@@ -120,7 +120,8 @@ class EngineSource:
             # In this thread, because in others the device on ZeroGPU is not a GPU.
             self._described = (
                 f"{engine.model_name} · {engine.dtype} · {engine.device} · "
-                f"{engine.max_context_length:,} tokens"
+                f"{context_words(engine.max_context_length)} tokens"
+                + (" · only methods that need passes fit" if engine.placement_problem else "")
                 + (" · not bitwise order-invariant on this machine" if engine.invariance_warning else "")
             )
             if engine.invariance_warning:

@@ -152,7 +152,12 @@ def test_task_model_is_loaded_once_on_first_use() -> None:
         def load() -> Any:
             loaded.append(name)
             return SimpleNamespace(
-                model_name=name, dtype="float32", device="cpu", max_context_length=9, invariance_warning=None
+                model_name=name,
+                dtype="float32",
+                device="cpu",
+                max_context_length=9,
+                invariance_warning=None,
+                placement_problem=None,
             )
 
         return EngineSource(load, name)

@@ -38,8 +38,9 @@ def test_health_and_metrics_count_runs() -> None:
 
     def load() -> Any:
         gate.wait(5)
-        facts = {"dtype": "float32", "device": "cpu", "max_context_length": 10, "invariance_warning": None}
-        return SimpleNamespace(model_name="tiny", **facts)
+        facts = {"dtype": "float32", "device": "cpu", "max_context_length": 10}
+        limits = dict.fromkeys(("invariance_warning", "placement_problem"))
+        return SimpleNamespace(model_name="tiny", **facts, **limits)
 
     sources, client = served(load)
     runs = sources.runs
