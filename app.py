@@ -149,7 +149,8 @@ def log_to_stderr() -> None:
     log.addHandler(logging.StreamHandler())
     log.propagate = False
     # The package behind the tools for assistants quotes what it is sent.
-    logging.getLogger("viz").setLevel(logging.WARNING)
+    for name in ("viz", "pine_engine"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger().setLevel(logging.ERROR)
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
 

@@ -8,18 +8,18 @@
         const label = box.closest("label");
         const reason = reasons[box.name];
         if (reason || label.dataset.misfit) {
-          box.disabled = Boolean(reason);
-          label.title = label.dataset.misfit = reason ?? "";
+          if (box.disabled !== Boolean(reason)) box.disabled = Boolean(reason);
+          if (label.title !== (reason ?? "")) label.title = label.dataset.misfit = reason ?? "";
         }
       }
     };
     watch("value", draw);
-    // Groups are created when their tab is opened, and labels when they change.
+    // Groups are created when their tab is opened; gradio enables all boxes of a group that changes.
     let waiting = 0;
     new MutationObserver(() => {
       cancelAnimationFrame(waiting);
       waiting = requestAnimationFrame(draw);
-    }).observe(document.body, { childList: true, subtree: true });
+    }).observe(document.body, { attributeFilter: ["disabled"], childList: true, subtree: true });
     draw();
   };
   window.pineMisfits = { mount };

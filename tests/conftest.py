@@ -130,6 +130,21 @@ def tiny(tmp_path_factory: pytest.TempPathFactory, tiny_llama: "Callable[..., Ll
 
 
 @pytest.fixture(scope="session")
+def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a tiny model of letters that runs as it is: a convolution, then attention."""
+    from tests.support.families import make
+    from tests.support.tokenizers import letter_tokenizer
+
+    folder = tmp_path_factory.mktemp("models") / "hybrid"
+    tokenizer = letter_tokenizer()
+    layer_types = ["conv", "full_attention"]
+    model = make("lfm2", layer_types=layer_types, vocab_size=len(tokenizer), max_position_embeddings=900)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def engine(tiny_llama: "Callable[..., LlamaForCausalLM]") -> "Engine":
     """Return a tiny model of letters, with a context of 900 and no stop token. Tests must not change it."""
     from pine_engine.engine.engine import Engine

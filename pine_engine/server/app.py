@@ -223,7 +223,8 @@ class Server:
         if method and not num_documents:
             raise InputError(f"method {method} needs documents; {HOW_TO_GIVE_DOCUMENTS}", field="documents")
         name = get_method(method or self._method).name if num_documents else PLAIN_METHOD
-        self.engine.check_method(get_method(name))
+        if reason := self.engine.misfit(get_method(name)):
+            raise InputError(f"{reason}. Choose another method.", field="method")
         limit = self.settings.max_new_tokens
         requested = body.max_completion_tokens if isinstance(body, ChatBody) else None
         requested = requested or body.max_tokens

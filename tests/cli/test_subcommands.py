@@ -91,6 +91,7 @@ RUNS = [
         marks=pytest.mark.slow),
     ("methods", "methods wrappers", "permutation_full"),
     ("models", "models", "unsupported"),
+    ("models --types", "types", "nemotron_h"),
     ("download-data", "sets", "29856825"),
 ]  # fmt: skip
 
@@ -169,6 +170,7 @@ REFUSALS = {
     "reproduce-paper squad --output-dir papers": "'squad'",
     "molecules absent.jsonl --predictor-data absent.jsonl": "absent.jsonl",
     "molecules train.jsonl --predictor-data train.jsonl": "m-CO", "methods --into absent.md": "absent.md",
+    "models --into absent.md": "--types", "models --types --into absent.md": "absent.md",
 }  # fmt: skip
 
 LOADS_MODEL = ("compare long.json", "--labels one,two")
@@ -353,11 +355,12 @@ def test_debias_has_an_answer_for_each_file(
 def test_methods_writes_tables_between_markers(pine: Run, tmp_path: Path) -> None:
     from pine_engine.cli.methods import BEGIN, END
 
-    file = write(tmp_path / "page.md", f"# Before\n\n{BEGIN}\nold\n{END}\n\nAfter.\n")
+    begin, end = BEGIN.format(name="methods", command="methods"), END.format(name="methods")
+    file = write(tmp_path / "page.md", f"# Before\n\n{begin}\nold\n{end}\n\nAfter.\n")
     assert pine("methods", "--into", file).status == pine("methods", "--into", file).status == 0
     tables = pine("methods", "--markdown").stdout
-    assert file.read_text() == f"# Before\n\n{BEGIN}\n\n{tables}\n{END}\n\nAfter.\n"
-    for content in ("no markers", f"{END}\n{BEGIN}\n"):
+    assert file.read_text() == f"# Before\n\n{begin}\n\n{tables}\n{end}\n\nAfter.\n"
+    for content in ("no markers", f"{end}\n{begin}\n"):
         file.write_text(content)
         assert pine("methods", "--into", file).status == 2 and file.read_text() == content
     by_name = {one["name"]: one for one in pine("methods", "--json").json["methods"]}

@@ -21,7 +21,7 @@ import viz
 from pine_engine import DEBIASERS, METHODS, TASKS, Engine, Method
 from pine_engine.benchmark import times
 from pine_engine.cli import main as cli
-from pine_engine.cli.methods import write_into
+from pine_engine.cli.methods import markdown_tables, markdown_types, write_into
 from pine_engine.data.registry import PUBLIC_SETS
 from pine_engine.debias.table import Wrapper
 from pine_engine.errors import VERSIONS
@@ -130,7 +130,7 @@ def test_library_blocks_run_in_order(tiny_llama: TinyLlama, monkeypatch: pytest.
     assert "unknown task 'qa'" in lines
     assert "{'vanilla': None, 'pine': True}\n" in lines
     assert "pine: 1 different answers, logits differ by 0\n" in lines
-    assert lines.endswith("True\n")
+    assert re.search(r"\}\nTrue\nNone\n\['vanilla', .*'ensemble'\]\nNone\n$", lines)
 
 
 def test_faq_blocks_and_registered_method_run(
@@ -219,14 +219,22 @@ def test_docs_have_current_method_tables(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
     copy = tmp_path / "methods.md"
     copy.write_text(page, encoding="utf-8")
-    write_into(copy)
+    write_into(copy, "methods", "methods", markdown_tables())
     assert copy.read_text(encoding="utf-8") == page
     rows: list[Method | Wrapper] = [*METHODS.values(), *DEBIASERS.values()]
     for row in rows:
-        assert (
-            f"| {row.label} | `{row.name}` | {row.description} | {row.invariance} | {row.cost} | "
-            f"{row.source} |" in page
-        )
+        facts = f"{row.description} | {row.invariance} | "
+        facts += f"{row.requires} | " if isinstance(row, Method) else ""
+        assert f"| {row.label} | `{row.name}` | {facts}{row.cost} | {row.source} |" in page
+
+
+def test_docs_have_current_model_types(tmp_path: Path) -> None:
+    """If not: python -m pine_engine models --types --into docs/models.md."""
+    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    copy = tmp_path / "models.md"
+    copy.write_text(page, encoding="utf-8")
+    write_into(copy, "models", "models --types", markdown_types())
+    assert copy.read_text(encoding="utf-8") == page
 
 
 def test_images_and_linked_files_exist() -> None:

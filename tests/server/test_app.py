@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,7 +16,7 @@ from hypothesis import example, given, strategies as st
 from starlette.testclient import TestClient
 
 import pine_engine as pine
-from pine_engine import Engine, PineError, Prompt
+from pine_engine import Engine, ModelError, PineError, Prompt
 from pine_engine.engine.events import TokenGenerated
 from pine_engine.prompts.thinking import find_markers, split_thinking
 from pine_engine.scheduling.queue import Client
@@ -122,6 +123,19 @@ def test_model_name_selects_method(client: TestClient) -> None:
     assert post(client, CHAT, **BODY, model="tiny:pcw", method="nia")["pine_engine"]["method"] == "nia"
     assert post(client, CHAT, **BODY, model="default")["pine_engine"]["method"] == "pine"
     assert client.get("/v1/models/gpt").status_code == 404
+
+
+def test_default_method_fits_the_model(hybrid: Path) -> None:
+    engine = Engine.load(hybrid)
+    client = client_of(engine)
+    names = [card["id"] for card in client.get("/v1/models").json()["data"]]
+    assert names[1:] == [f"hybrid:{method.name}" for method in engine.methods]
+    found = post(client, CHAT, **BODY)
+    assert found["pine_engine"]["method"] == "reorder_content"
+    refused = client.post(CHAT, json={**BODY, "method": "pine"})
+    assert refused.status_code == 400 and "recurrent" in refused.json()["error"]["message"]
+    with pytest.raises(ModelError, match="recurrent"):
+        client_of(engine, method="pine")
 
 
 def generated(engine: Engine, ids: list[int]) -> str:

@@ -43,10 +43,15 @@ def too_many_tokens(count: TokenCount, max_new_tokens: int, settings: HostSettin
     return f"Prompt too long: {total_sentence(count, max_new_tokens)}. Shorten or remove documents."
 
 
-def planned_jobs(form: Form, tokens: int, *, orders: int, controls: bool) -> tuple[Work, Work, Work]:
-    """Plan a run of one order, a shuffle test and a position sweep of the form, without a model."""
+def planned_jobs(
+    form: Form, tokens: int, *, orders: int, controls: bool, fitting: "Sequence[pine.Method]" = ()
+) -> tuple[Work, Work, Work]:
+    """Plan a run of one order, a shuffle test and a position sweep of the form, without a model.
+
+    `fitting` are the methods that fit the model, if it is known.
+    """
     documents = len(form.entries)
-    shuffled = with_controls(form.methods) if controls else form.methods
+    shuffled = with_controls(form.methods, fitting) if controls else form.methods
     return (
         planned(tokens=tokens, methods=len(form.methods), new_tokens=form.max_new_tokens),
         planned(
@@ -55,7 +60,7 @@ def planned_jobs(form: Form, tokens: int, *, orders: int, controls: bool) -> tup
             orders=number_of_orders(documents, orders),
             new_tokens=form.max_new_tokens,
         ),
-        planned(tokens=tokens, methods=len(compared_methods(form.methods)), orders=documents),
+        planned(tokens=tokens, methods=len(compared_methods(form.methods, fitting)), orders=documents),
     )
 
 
@@ -171,7 +176,7 @@ def count_form(
     page, settings = counting.page, counting.settings
     counted = count_tokens(form, engine)
     counts = ["" if length is None else f"{length:,} tokens" for length in counted.documents]
-    works = planned_jobs(form, counted.total, orders=orders, controls=controls)
+    works = planned_jobs(form, counted.total, orders=orders, controls=controls, fitting=engine.methods)
     speed = counting.sources.runs.speed(engine.model_name)
     updates: Updates = {
         page.total: notice(total_sentence(counted, form.max_new_tokens), kind="count"),

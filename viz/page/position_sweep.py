@@ -92,7 +92,7 @@ def build_sweep() -> SweepTab:
             answer = gr.Textbox(
                 "",
                 label="Target answer",
-                info="Default: PINE’s answer, which is the same for every order.",
+                info="Default: an answer that is the same for every order, PINE’s where it fits.",
                 lines=1,
                 max_lines=3,
                 elem_id="sweep-answer",
