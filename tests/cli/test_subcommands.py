@@ -175,7 +175,7 @@ REFUSALS = {
 
 LOADS_MODEL = ("compare long.json", "--labels one,two")
 CHECKED_BY_LOADER = ("--dtype", "--model", *LOADS_MODEL)
-LOADS_PACKAGES = ("molecules train.jsonl", *LOADS_MODEL)
+LOADS_PACKAGES = ("molecules train.jsonl", "models --types", *LOADS_MODEL)
 
 
 @pytest.mark.parametrize("line", REFUSALS)
