@@ -17,7 +17,8 @@ from pine_engine.prompts.messages import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.orders import Order
 
 if TYPE_CHECKING:  # imports torch
-    from pine_engine.endpoint.client import Endpoint, Reply, TextRequest
+    from pine_engine.endpoint.client import Endpoint, TextRequest
+    from pine_engine.endpoint.replies import Reply
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import torch
 
 from pine_engine.debias.debias import DebiasResult, average_labels, count_votes, in_order
 from pine_engine.debias.table import DEBIASERS, DebiasPlan, MeasuredMethod, Wrapper
-from pine_engine.endpoint.client import Endpoint, Reply, TextRequest
+from pine_engine.endpoint.client import Endpoint, TextRequest
+from pine_engine.endpoint.replies import Reply
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_method
 

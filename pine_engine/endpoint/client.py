@@ -6,29 +6,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from pine_engine.endpoint import ENDPOINT
+from pine_engine.endpoint.replies import Reply, read_completion
 from pine_engine.endpoint.text_layout import TextTokenizer, as_text
 from pine_engine.engine.reordering import FirstPass, reorder_documents
 from pine_engine.errors import EndpointError, InputError, import_extra, one_line
 from pine_engine.methods.table import METHODS, Method, default_methods, get_methods
 from pine_engine.prompts.layout import TokenLayout, tokenize, tokenize_text
 from pine_engine.prompts.prompt import Prompt
-from pine_engine.prompts.thinking import NOTHING_GENERATED, THINKING_MARKERS, SplitAnswer, split_thinking
 
 if TYPE_CHECKING:
     import openai
 
 SEED = 0  # of every request
 NUM_ALTERNATIVES = 20  # likely tokens that a server may be asked for, in the OpenAI API
-MAX_RETRIES = (
-    4  # of a request, by the client, after a lost connection, a full queue or an error of the server
-)
+MAX_RETRIES = 4  # of a request after a lost connection, a rate limit or an error of the server
 TIMEOUT_S = 600.0  # seconds without a byte of the answer
 POLL_S = 0.1  # seconds between two checks whether the run was stopped
 BYTES_PER_TOKEN = 4  # of English text, for estimates
+MAX_MESSAGE = 200  # characters of a message of the server that are quoted
 NO_KEY = "none"  # sent to servers that need no key
 
 
@@ -49,31 +48,6 @@ class TextRequest:
     max_new_tokens: int
     has_logprobs: bool = False
     is_repeated: bool = False
-
-
-@dataclass(frozen=True)
-class Reply:
-    """Answer of a server, or the reason why there is none.
-
-    Attributes:
-        found: Generated answer, and its thinking part.
-        num_tokens: Number of tokens of the answer, as the server counts them.
-        num_prompt_tokens: Number of tokens of the prompt, as the server counts them.
-        seconds: Time from the request to the answer.
-        first_logprobs: Log-probabilities of the likely first tokens, in nats, by their text; None if the
-            server returned none.
-        is_repeatable: True if the repeated request had the same answer; None if it was not repeated.
-        error: Reason why there is no answer, such as a prompt that is too long.
-    """
-
-    found: SplitAnswer = NOTHING_GENERATED
-    num_tokens: int = 0
-    num_prompt_tokens: int = 0
-    seconds: float = 0.0
-    first_logprobs: dict[str, float] | None = None
-    is_repeatable: bool | None = None
-    error: str = ""
-    logprobs: Sequence[float] = ()  # of the tokens, which are not requested
 
 
 class Endpoint:
@@ -106,14 +80,19 @@ class Endpoint:
         Raises:
             InputError: For an address that is not one of the web, or that contains a password or a query.
         """
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        self._openai: Any = import_extra("openai", "openai")
+        import httpx  # a dependency of openai
+
+        try:
+            parts = httpx.URL(url)
+        except httpx.InvalidURL:
+            parts = httpx.URL()
+        if parts.scheme not in ("http", "https") or not parts.host:
             expected = "expected one such as http://127.0.0.1:8000/v1"
             raise InputError(f"invalid endpoint: got {url!r:.80}, {expected}", field="endpoint")
-        if parts.username or parts.password or parts.query or parts.fragment:
+        if parts.userinfo or parts.query or parts.fragment:
             message = "invalid endpoint: the address contains a user, a password or a query"
             raise InputError(f"{message}; give the key in OPENAI_API_KEY", field="endpoint")
-        self._openai: Any = import_extra("openai", "openai")
         self.model_ref = url.rstrip("/")
         self.model_name = model
         self.max_concurrency = max_concurrency
@@ -220,9 +199,8 @@ class Endpoint:
         else:
             create, options["messages"] = client.chat.completions.create, prompt
             options |= {"logprobs": True, "top_logprobs": NUM_ALTERNATIVES} if request.has_logprobs else {}
-        completion = await create(**options)
         try:
-            reply = replace(_read(completion), seconds=time.perf_counter() - began)
+            reply = replace(read_completion(await create(**options)), seconds=time.perf_counter() - began)
         except (AttributeError, IndexError, TypeError, ValueError) as error:
             message = f"{self.model_ref} does not answer as the OpenAI API does ({one_line(error)})"
             advice = "check the address, which usually ends with /v1"
@@ -234,9 +212,11 @@ class Endpoint:
 
     def _problem(self, error: Any) -> InputError | EndpointError:
         """Return an error of the client as a sentence, InputError if it concerns a single prompt."""
-        stated = _message(error)
+        body = getattr(error, "body", None)
+        stated = str(body.get("message", error) if isinstance(body, dict) else error)
         if self._api_key != NO_KEY:  # some servers repeat the key
             stated = stated.replace(self._api_key, "...")
+        stated = shorten(stated, MAX_MESSAGE, placeholder=" ...")
         match error:
             case self._openai.BadRequestError() if "context" in f"{error.code} {stated}".lower():
                 return InputError(f"the prompt is too long for {self.model_name}: {stated}", field="prompt")
@@ -268,46 +248,6 @@ async def _cancel(tasks: Iterable[asyncio.Task[Reply]], client: "openai.AsyncOpe
 
 async def _wait(tasks: Iterable[asyncio.Task[Reply]]) -> tuple[set[asyncio.Task[Reply]], Any]:
     return await asyncio.wait(tasks, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
-
-
-def _read(completion: Any) -> Reply:
-    """Return the reply in a completion of a chat or of a text."""
-    choice, usage = completion.choices[0], completion.usage
-    is_chat = hasattr(choice, "message")
-    message = choice.message if is_chat else choice
-    num_tokens, num_prompt_tokens = (usage.completion_tokens, usage.prompt_tokens) if usage else (0, 0)
-    return Reply(
-        found=_split(message, (message.content if is_chat else message.text) or "", choice.finish_reason),
-        num_tokens=num_tokens,
-        num_prompt_tokens=num_prompt_tokens,
-        first_logprobs=_first_logprobs(choice.logprobs),
-    )
-
-
-def _split(message: Any, text: str, finish_reason: str) -> SplitAnswer:
-    """Return the thinking part, which is a field of the message or between markers, and the answer."""
-    if thinking := getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None):
-        return SplitAnswer(str(thinking), text, bool(text) or finish_reason != "length")
-    start = text.lstrip()
-    marked = (each for each in THINKING_MARKERS if start.startswith(each.start) or each.end in text)
-    return split_thinking(text, next(marked, None))
-
-
-def _first_logprobs(logprobs: Any) -> dict[str, float] | None:
-    """Return the likely first tokens, empty for an empty answer; None if the server returned none."""
-    if not logprobs:
-        return None
-    if not hasattr(logprobs, "content"):
-        return dict((logprobs.top_logprobs or [{}])[0])
-    firsts = [(token, *token.top_logprobs) for token in (logprobs.content or ())[:1]]
-    return {token.token: token.logprob for tokens in firsts for token in tokens}
-
-
-def _message(error: Any) -> str:
-    """Return the message of a server in one line."""
-    body = getattr(error, "body", None)
-    text = body.get("message") if isinstance(body, dict) else None
-    return one_line(ValueError(text)).partition(": ")[2] if text else one_line(error)
 
 
 def _run_no_pass(*_: Any) -> Any:

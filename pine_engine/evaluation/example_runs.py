@@ -15,7 +15,8 @@ from torch import Tensor
 from pine_engine.attention.state import SequenceState
 from pine_engine.debias.debias import mean_probability, num_continued
 from pine_engine.debias.table import DEFAULT_BASE, MeasuredMethod, Steps, content_free_prompts
-from pine_engine.endpoint.client import Endpoint, Reply
+from pine_engine.endpoint.client import Endpoint
+from pine_engine.endpoint.replies import Reply
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import ActiveGeneration, prefill_progress, synchronize

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from pine_engine.debias.on_endpoint import check_measured
-from pine_engine.endpoint.client import Endpoint, Reply, TextRequest
+from pine_engine.endpoint.client import Endpoint, TextRequest
+from pine_engine.endpoint.replies import Reply
 from pine_engine.errors import InputError
 from pine_engine.evaluation.example_runs import Generation, PlannedResult, Prefill, distinct_parts
 from pine_engine.evaluation.examples import Example

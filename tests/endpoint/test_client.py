@@ -14,7 +14,8 @@ from starlette.routing import Route
 
 from pine_engine import METHODS, TASKS, InputError, Prompt
 from pine_engine.endpoint import client as client_module
-from pine_engine.endpoint.client import Endpoint, Reply, TextRequest, describe_requests
+from pine_engine.endpoint.client import Endpoint, TextRequest, describe_requests
+from pine_engine.endpoint.replies import Reply
 from pine_engine.endpoint.text_layout import TextTokenizer
 from pine_engine.errors import Cancelled, EndpointError
 from tests.support.api_server import running_app
@@ -187,6 +188,9 @@ def test_thinking_part_is_no_answer(
         (failure(500, "broken"), "broken"),
         (PlainTextResponse("<html>"), "/v1"),
         (JSONResponse({"choices": []}), "/v1"),
+        (JSONResponse([]), "/v1"),
+        (Response("<html>", media_type="application/json"), "/v1"),
+        (Response(b"\xff", media_type="application/json"), "/v1"),
     ],
 )
 def test_failure_is_one_sentence_without_the_key(
@@ -233,7 +237,17 @@ def test_stopped_requests_are_cancelled(server: ScriptedServer, endpoint: Endpoi
 
 
 @pytest.mark.parametrize(
-    "url", ["127.0.0.1:8000", "ftp://host/v1", "http://", "https://name:key@host/v1", "https://host/v1?key=1"]
+    "url",
+    [
+        "127.0.0.1:8000",
+        "ftp://host/v1",
+        "http://",
+        "http://[::1/v1",
+        "http://host:x/v1",
+        "http://\u200b/v1",
+        "https://name:key@host/v1",
+        "https://host/v1?key=1",
+    ],
 )
 def test_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(InputError) as raised:

@@ -1,0 +1,67 @@
+"""Replies of a server, read from the completions of the OpenAI API."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pine_engine.prompts.thinking import NOTHING_GENERATED, THINKING_MARKERS, SplitAnswer, split_thinking
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Answer of a server, or the reason why there is none.
+
+    Attributes:
+        found: Generated answer, and its thinking part.
+        num_tokens: Number of tokens of the answer, as the server counts them.
+        num_prompt_tokens: Number of tokens of the prompt, as the server counts them.
+        seconds: Time from the request to the answer.
+        first_logprobs: Log-probabilities of the likely first tokens, in nats, by their text; None if the
+            server returned none.
+        is_repeatable: True if the repeated request had the same answer; None if it was not repeated.
+        error: Reason why there is no answer, such as a prompt that is too long.
+    """
+
+    found: SplitAnswer = NOTHING_GENERATED
+    num_tokens: int = 0
+    num_prompt_tokens: int = 0
+    seconds: float = 0.0
+    first_logprobs: dict[str, float] | None = None
+    is_repeatable: bool | None = None
+    error: str = ""
+    logprobs: Sequence[float] = ()  # of the tokens, which are not requested
+
+
+def read_completion(completion: Any) -> Reply:
+    """Return the reply in a completion of a chat or of a text.
+
+    Raises AttributeError, IndexError, TypeError or ValueError for other content, which clients do not check.
+    """
+    choice, usage = completion.choices[0], completion.usage
+    is_chat = hasattr(choice, "message")
+    message = choice.message if is_chat else choice
+    return Reply(
+        found=_split(message, (message.content if is_chat else message.text) or "", choice.finish_reason),
+        num_tokens=getattr(usage, "completion_tokens", None) or 0,
+        num_prompt_tokens=getattr(usage, "prompt_tokens", None) or 0,
+        first_logprobs=_first_logprobs(choice.logprobs),
+    )
+
+
+def _split(message: Any, text: str, finish_reason: str) -> SplitAnswer:
+    """Return the thinking part, which is a field of the message or between markers, and the answer."""
+    if thinking := getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None):
+        return SplitAnswer(str(thinking), text, bool(text) or finish_reason != "length")
+    start = text.lstrip()
+    marked = (each for each in THINKING_MARKERS if start.startswith(each.start) or each.end in text)
+    return split_thinking(text, next(marked, None))
+
+
+def _first_logprobs(logprobs: Any) -> dict[str, float] | None:
+    """Return the likely first tokens, empty for an empty answer; None if the server returned none."""
+    if not logprobs:
+        return None
+    if not hasattr(logprobs, "content"):
+        return dict((logprobs.top_logprobs or [{}])[0])
+    firsts = [(token, *token.top_logprobs) for token in (logprobs.content or ())[:1]]
+    return {token.token: token.logprob for tokens in firsts for token in tokens}
