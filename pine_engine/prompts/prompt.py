@@ -23,7 +23,7 @@ from pine_engine.prompts.messages import (
     render_chat_template,
 )
 from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, name_keys
-from pine_engine.prompts.published_rows import is_null
+from pine_engine.prompts.published_rows import TEXT_NAMES, is_null
 from pine_engine.reprs import short_repr
 
 _FIRST_SLOT = 0xE000  # private-use characters replace the messages while the chat template is rendered
@@ -125,10 +125,6 @@ search engines, and rows of pandas or datasets are accepted.
 """
 
 DOCUMENT_TYPES = (Document, str, Mapping)
-
-TEXT_NAMES = ("text", "page_content", "content")
-"""Keys or attributes with the text: in datasets and LlamaIndex, in LangChain, in haystack."""
-
 
 _NESTED_NAMES = ("node", "kwargs", "_source", "payload", "metadata", "meta")
 """Keys of objects with the text or facts of a document: LlamaIndex, LangChain, hits of search engines."""

@@ -6,6 +6,9 @@ Lost in the Middle and DPR (`ctxs`), HotpotQA and SQuAD (`context`), MS MARCO (`
 from collections.abc import Mapping
 from typing import Any
 
+TEXT_NAMES = ("text", "page_content", "content")
+"""Keys or attributes with the text of a document: in datasets and LlamaIndex, in LangChain, in haystack."""
+
 DOCUMENT_NAMES = ("documents", "ctxs", "passages", "context")
 _NAMES = {
     "documents": DOCUMENT_NAMES,
@@ -23,8 +26,11 @@ NO_ANSWER = "No Answer Present."
 
 
 def has_documents(row: Any) -> bool:
-    """Check whether a value is an object with documents, and not a document."""
-    return isinstance(row, Mapping) and any(not is_null(row.get(name)) for name in DOCUMENT_NAMES)
+    """Check whether a value is an object with documents. Metadata of a document may have these names."""
+    if not isinstance(row, Mapping):
+        return False
+    names = {name for name, field in row.items() if not is_null(field)}
+    return "documents" in names or (names.isdisjoint(TEXT_NAMES) and not names.isdisjoint(DOCUMENT_NAMES))
 
 
 def without_nulls(value: Any) -> Any:

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pine_engine.errors import InputError, import_extra, one_line
 from pine_engine.prompts.parse_errors import Problem, ValidationErrors, rows_or_mistakes
-from pine_engine.prompts.prompt import TEXT_NAMES
-from pine_engine.prompts.published_rows import has_documents
+from pine_engine.prompts.published_rows import TEXT_NAMES, has_documents
 
 STDIN = Path("-")
 

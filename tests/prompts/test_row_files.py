@@ -194,6 +194,8 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "Elasticsearch": ({"_id": "3", "_score": 7, "_source": {"text": "Ann."}}, {"_id": "3", "_score": 7}),
     "Qdrant": ({"id": 3, "score": 0.7, "payload": {"content": "Ann."}}, {"id": 3, "score": 0.7}),
     "pandas": ({"title": float("nan"), "text": "Ann.", "url": float("nan")}, {}),
+    "facts of any name": (
+        {"text": "Ann.", "context": "chapter 1", "passages": 3}, {"context": "chapter 1", "passages": 3}),
     "null text": ({"text": None, "title": None, "page_content": "Ann."}, {}),
 }  # fmt: skip
 
