@@ -49,7 +49,7 @@ class Settings(BaseModel):
     max_new_tokens: int | None = Field(None, ge=1)  # None for the limit of the task
     verdict: Verdict = "last"  # of a judge that counts in a text with several
     recompute: bool = False  # compute also what is the same in all orders
-    chat_template_kwargs: ChatTemplateKwargs = {}
+    chat_template_kwargs: Annotated[ChatTemplateKwargs, Field(exclude_if=lambda kwargs: not kwargs)] = {}
 
     @property
     def measured(self) -> tuple[MeasuredMethod, ...]:
@@ -183,10 +183,8 @@ class Record(BaseModel):
     gold_slot: int | None = None  # slot of the document with the answer
     num_documents: int
     answers: tuple[str, ...] = ()  # accepted answers in this order
-    thinking: Annotated[str, Field(exclude_if=lambda thinking: not thinking)] = ""
-    is_finished: Annotated[bool, Field(exclude_if=bool)] = (
-        True  # False if the tokens end in the thinking part
-    )
+    thinking: str = ""  # generated before the text
+    is_finished: bool = True  # False if the tokens end inside the thinking part
     text: str | None = None
     parsed: str | None = None  # answer that the task parses from the text, None also if the text has none
     score: float | None = None  # of the text

@@ -56,3 +56,4 @@ def test_evaluate_scores_what_follows_the_thinking(
     (metric,) = method["measures"]
     assert metric["unfinished"]["mean"] == 1 - score
     assert ("thinking" in outcome.stderr) is not bool(score)
+    assert ("thinking" in pine("evaluate", rows, *options).stdout) is not bool(score), "a column of the table"

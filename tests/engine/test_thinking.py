@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
-from pine_engine import Engine, Request, TokenGenerated
+from pine_engine import Engine, PrefixCache, Request, TokenGenerated
 from pine_engine.engine.events import GenerationFinished
+from pine_engine.prompts.messages import CLOCK
+from tests.support.families import TinyLlama
 from tests.support.scripted import scripted_llama, thinking_model
-from tests.support.tokenizers import byte_tokenizer
+from tests.support.tokenizers import DATED, byte_tokenizer, letter_tokenizer
 
 REQUEST: dict[str, Any] = {"question": "Who?", "documents": ["Ana.", "Dario."]}
 
@@ -73,6 +75,23 @@ def test_answers_with_other_thinking_are_equal(engine: Engine) -> None:
     assert answer.content == "Ana"
     plain = Engine(*thinking_model("hm")).run(**REQUEST, methods="pine").answers["pine"]
     assert plain.content == plain.token_ids  # unfinished: no answer to compare
+
+
+def test_prefix_cache_of_another_date_is_not_reused(tiny_llama: TinyLlama) -> None:
+    """The cache compares token ids, so that a prompt never continues that of another day."""
+    engine = Engine(tiny_llama(), letter_tokenizer(chat_template=DATED))
+    options: Any = {**REQUEST, "methods": "pine", "max_new_tokens": 2}
+
+    def logprobs(day: str, cache: PrefixCache) -> tuple[float, ...]:
+        kwargs = {CLOCK: day}
+        run = engine.run(**options, chat_template_kwargs=kwargs, prefix_cache=cache)
+        return run.answers["pine"].logprobs
+
+    cache = PrefixCache()
+    first = logprobs("2026-11-26", cache)
+    second = logprobs("2026-11-27", cache)
+    assert second == pytest.approx(logprobs("2026-11-27", PrefixCache()), abs=1e-6)
+    assert second != pytest.approx(first, abs=1e-6)
 
 
 def test_template_arguments_change_the_prompt(engine: Engine) -> None:
