@@ -36,14 +36,20 @@ from pine_engine.evaluation.task_estimates import nested
 from pine_engine.methods.table import ALL, default_methods
 from pine_engine.models.load import resolve
 from pine_engine.prompts.messages import parse_kwargs
+from pine_engine.prompts.prompt import segment_text
 from pine_engine.prompts.row_files import STDIN
 from pine_engine.prompts.scoring import Verdict
+from pine_engine.prompts.thinking import find_markers
 from pine_engine.scheduling.worker import RunControl, raise_if_cancelled
 
 if TYPE_CHECKING:  # imports torch
     from pine_engine.endpoint.client import Endpoint
 
 METRICS = ("generate", "logprob")
+LOGPROBS_OF_THINKING = (
+    "log-probabilities are those directly after the prompt, before the model thinks: turn thinking off with "
+    "--chat-template-kwargs, or give --metrics generate"
+)
 STOPPING = "stopping after this layer; press Ctrl-C again to stop at once"
 
 
@@ -153,6 +159,8 @@ def evaluate(
         from pine_engine.scheduling.scheduler import run_shared  # only now: these import torch
 
         engine, settings, info = _open(output_dir, settings, endpoint or model, data, names)
+        if isinstance(engine, pine.Engine) and settings.logprobs and _thinks_first(engine, examples[0], info):
+            output.print_note(LOGPROBS_OF_THINKING)
         started = time.perf_counter()
         stopping = "stopping the requests" if endpoint else STOPPING
         try:
@@ -201,6 +209,14 @@ def evaluate(
         return CommandResult({}, [])
     seconds = time.perf_counter() - started
     return _summarize(output_dir, info, *_planned(output_dir, reported, settings), seconds)
+
+
+def _thinks_first(engine: "pine.Engine", example: Example, settings: Settings) -> bool:
+    """Check whether the model may think after a prompt, because the chat template does not prevent it."""
+    if (markers := find_markers(engine.tokenizer)) is None:
+        return False
+    prompt = example.comparison().with_kwargs(settings.chat_template_kwargs).prompt(engine)
+    return not segment_text(prompt.suffix).rstrip().endswith(markers.end)
 
 
 def _with_methods_of_run(output_dir: Path, settings: Settings) -> Settings:

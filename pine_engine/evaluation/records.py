@@ -49,7 +49,7 @@ class Settings(BaseModel):
     max_new_tokens: int | None = Field(None, ge=1)  # None for the limit of the task
     verdict: Verdict = "last"  # of a judge that counts in a text with several
     recompute: bool = False  # compute also what is the same in all orders
-    chat_template_kwargs: Annotated[ChatTemplateKwargs, Field(exclude_if=lambda kwargs: not kwargs)] = {}
+    chat_template_kwargs: ChatTemplateKwargs = {}
 
     @property
     def measured(self) -> tuple[MeasuredMethod, ...]:

@@ -12,6 +12,7 @@ from tests.support.commands import Run
 from tests.support.molecule_rows import write_rows
 from tests.support.scripted import thinking_model
 
+OFF = '{"enable_thinking":false}'
 REQUEST = {"question": "Who?", "documents": ["Ana.", "Dario."]}
 
 
@@ -38,6 +39,16 @@ def test_compare_shows_the_answer_and_counts_unfinished(
     table = pine(*command)
     assert "to Ds" not in table.stdout
     assert ("thinking" in table.stderr) is not is_finished
+
+
+@pytest.mark.parametrize(("options", "is_noted"), [("", True), (f"--chat-template-kwargs {OFF}", False)])
+def test_log_probabilities_before_the_thinking_are_noted(
+    pine: Run, tmp_path: Path, options: str, is_noted: bool
+) -> None:
+    rows = write_rows(tmp_path / "data.jsonl", [{**REQUEST, "answers": ["Ana"]}])
+    command = f"--output-dir {tmp_path / 'run'} --methods vanilla --max-new-tokens 16 {options}".split()
+    outcome = pine("evaluate", rows, *command)
+    assert outcome.status == 0 and ("log-probabilities" in outcome.stderr) is is_noted
 
 
 @pytest.mark.parametrize(("length", "score"), [(16, 1.0), (4, 0.0)])
