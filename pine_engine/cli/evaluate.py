@@ -26,13 +26,14 @@ from pine_engine.engine.events import Event
 from pine_engine.errors import Cancelled, EndpointError, InputError, WriteError
 from pine_engine.evaluation import records as stored, shards
 from pine_engine.evaluation.document_orders import AS_IS, ORDERS
-from pine_engine.evaluation.estimates import estimate_tasks
+from pine_engine.evaluation.estimates import BASELINE, estimate_tasks
 from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.records import Record, Settings, choose, count_repeats
+from pine_engine.evaluation.report.key_findings import hard_to_detect
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import estimated, metric_rows
 from pine_engine.evaluation.report.task_tables import main_results
-from pine_engine.evaluation.task_estimates import nested
+from pine_engine.evaluation.task_estimates import method_rows, nested
 from pine_engine.methods.table import ALL, default_methods
 from pine_engine.models.load import resolve
 from pine_engine.prompts.messages import parse_kwargs
@@ -340,6 +341,10 @@ def _summarize(
     rows = [row for task in tasks for row in _rows(MeasuredRun(output_dir.name, info, (task,)))]
     if not rows and not reasons:
         notes.append(f"{output_dir} has records, but no metrics; add answers, or further --orders")
+    baselines = [
+        one for task in tasks for one in method_rows(task, ["generated", "chosen"]) if one.method == BASELINE
+    ]
+    notes += [sentence for one in baselines for sentence in hard_to_detect(one)]
     return CommandResult(report, rows, notes + reasons, output.FAILED if reasons else 0)
 
 

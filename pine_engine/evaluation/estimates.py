@@ -7,6 +7,8 @@ An estimate has a task, a method, a metric, a group and a name:
 | a score | mean, worst case, best case, always correct, never correct, changed | |
 | a score | unparsed, several verdicts, parsed | |
 | a score | unfinished, of answers with a thinking part | |
+| a score | first slot, first slot excess, consistent, order gap, of judges (see position_bias.py) | |
+| a score | cramers v | number of documents |
 | a score | order, order changed, order unparsed, says A, says first | order |
 | a score | slot | number of documents > slot from 0 |
 | a score | shuffled | number of documents |
@@ -35,6 +37,7 @@ from pine_engine.evaluation.grid import (
     METRICS,
     Column,
     Grid,
+    Labeled,
     Metric,
     Scores,
     Values,
@@ -44,15 +47,13 @@ from pine_engine.evaluation.grid import (
     parsed_answer,
 )
 from pine_engine.evaluation.intervals import Estimate, Flags, Floats
+from pine_engine.evaluation.position_bias import bias_estimates
 from pine_engine.evaluation.records import Record
 from pine_engine.evaluation.slots import OVER_ORDERS, group_by_slot, scenario_values
 from pine_engine.evaluation.task_estimates import TIMES, TOKENS
 from pine_engine.prompts.tasks import TASKS
 
 BASELINE = "vanilla"  # method with which times are compared
-
-Labeled = tuple[str, tuple[str, ...], Estimate | None]
-"""Group, parts of the name, and the estimate, None if nothing was measured."""
 
 
 def estimate_tasks(records: Sequence[Record]) -> tuple[Grid, ...]:
@@ -100,6 +101,8 @@ def _score_estimates(scores: Scores) -> Iterator[Labeled]:
         yield "order", (name,), scores.mean(scores.of(scores.in_order(name)))
     if scores.metric != "logprob":
         yield from _answer_estimates(scores)
+        if TASKS[scores.grid.task].has_letters:
+            yield from bias_estimates(scores)
     for size, table in group_by_slot(scores.columns, scores.metric).items():
         for slot, groups in table.items():
             names = (str(size),) if slot is None else (str(size), str(slot))

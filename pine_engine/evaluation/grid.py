@@ -34,6 +34,9 @@ Values = tuple[Floats, Flags | None]
 """One number per example, NaN for none; and True for each if an answer behind the number can be parsed, None
 for numbers that are no scores."""
 
+Labeled = tuple[str, tuple[str, ...], Estimate | None]
+"""Group, parts of the name, and the estimate, None if nothing was measured."""
+
 BETWEEN = " > "  # text between the parts of the name of an estimate
 
 

@@ -25,6 +25,18 @@ GROUPS = {
 }
 """Groups of one estimate, by their JSON keys."""
 
+BIAS_GROUPS = {
+    "first_slot": "first slot",
+    "first_slot_excess": "first slot excess",
+    "consistent": "consistent",
+    "order_gap": "order gap",
+}
+"""Groups of the position bias of a judge, by their JSON keys."""
+
+DETECTABLE = (0.6, 0.95)
+"""Accuracies between which position bias can be detected ("Position Bias is Hidden Behind Ceiling Effects",
+arXiv 2607.20864)."""
+
 ORDER_GROUPS = {
     "value": "order",
     "changed": "order changed",
@@ -111,6 +123,7 @@ class Row:
             "best": best,
             **{key: _json(self.get(group)) for key, group in GROUPS.items()},
             **({"unfinished": _json(one)} if (one := self.get("unfinished")) else {}),
+            **self.bias_json(),
             "slots": [
                 {"num_documents": size, "slot": slot, "value": _json(one)}
                 for (size, slot), one in slots.items()
@@ -125,6 +138,25 @@ class Row:
                 {"name": name, "value": _json(value), **replace(self, part=name).sections_json()}
                 for name, value in self.means("scenario", SCENARIOS).items()
             ],
+        }
+
+    @property
+    def is_bias_detectable(self) -> bool:
+        """True if the accuracy is in the range in which position bias can be detected."""
+        return DETECTABLE[0] <= self.mean.mean <= DETECTABLE[1]
+
+    def bias_json(self) -> dict[str, Any]:
+        """Return the position bias of a judge, nothing for other tasks and log-probabilities."""
+        if not self.get("consistent") and not self.get("first slot"):
+            return {}
+        return {
+            **{key: _json(self.get(group)) for key, group in BIAS_GROUPS.items()},
+            "cramers_v": [
+                {"num_documents": size, "value": _json(one)}
+                for size in self.grid.num_documents
+                if (one := self.get("cramers v", str(size)))
+            ],
+            "is_bias_detectable": self.is_bias_detectable,
         }
 
     def sections_json(self) -> dict[str, Any]:

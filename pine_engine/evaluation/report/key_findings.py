@@ -8,7 +8,7 @@ from pine_engine.evaluation.grid import METRICS
 from pine_engine.evaluation.intervals import MIN_EXAMPLES, Estimate
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import METRIC_LABELS, estimated, metric_rows, quantity
-from pine_engine.evaluation.task_estimates import Row
+from pine_engine.evaluation.task_estimates import DETECTABLE, Row
 from pine_engine.prompts.tasks import TASKS
 
 SUBJECT = "pine"  # method whose losses are named
@@ -39,6 +39,8 @@ def _sentences(rows: Mapping[str, Row]) -> Iterator[str]:
             yield from _unparsed(rows[name])
             if _is_mostly_parsed(rows[name]):
                 yield _over_orders(rows[name])
+    if BASELINE in rows:
+        yield from hard_to_detect(rows[BASELINE])
     if SUBJECT not in rows:
         return
     subject, differences = method_label(SUBJECT), rows[SUBJECT].differences()
@@ -81,6 +83,14 @@ def _unparsed(row: Row) -> Iterator[str]:
             f", too many to estimate its accuracy; of the others {estimated(row.get('parsed'))} % are right"
         )
     yield f"{sentence}."
+
+
+def hard_to_detect(row: Row) -> Iterator[str]:
+    """Yield the accuracy of a judge if position bias is hard to detect there."""
+    if row.bias_json() and row.mean.is_parsed and not row.is_bias_detectable:
+        low, high = (f"{100 * end:.0f}" for end in DETECTABLE)
+        accuracy = f"{method_label(row.method)}’s accuracy is {estimated(row.mean)} %"
+        yield f"{accuracy}, not {low} to {high} %: position bias is hard to detect there (arXiv 2607.20864)."
 
 
 def _over_orders(row: Row) -> str:

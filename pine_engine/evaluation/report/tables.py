@@ -23,6 +23,8 @@ METRIC_LABELS = {
     "logprob": "log-probability of the answer, nats",
 }
 
+SIGNED = ("minus", "first slot excess", "order gap")  # groups of differences
+
 COST_UNITS = {"seconds": " s", "prefill_s": " s", "decode_s": " s", "prefill_ratio": "x", "ratio": "x"}
 
 
@@ -171,6 +173,7 @@ def estimated(estimate: Estimate | None) -> str:
     if estimate is None or not estimate.is_parsed:
         return UNPARSED if estimate else NONE
     values = (estimate.mean, *(estimate.interval or ()))
-    mean, *ends = (quantity(value, estimate.metric, is_signed=estimate.group == "minus") for value in values)
+    metric = "cost" if estimate.group == "cramers v" else estimate.metric
+    mean, *ends = (quantity(value, metric, is_signed=estimate.group in SIGNED) for value in values)
     unit = COST_UNITS.get(estimate.group, "") if estimate.metric == "cost" else ""
     return f"{mean}{unit} ({' to '.join(ends) or TOO_FEW})"

@@ -164,6 +164,24 @@ def subset_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
         yield pivot("subsets", of_section, columns, heads=4, section=section, weights=listed)
 
 
+def bias_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
+    """Yield the position bias of each judge as one line, nothing without several orders."""
+    rows = [row for row in metric_rows(task, runs, ["generated", "chosen"]) if row.bias_json()]
+    sizes = sorted({size for row in rows for size in row.grid.num_documents})
+    columns: Columns = {
+        **HEADS,
+        **NUM_EXAMPLES,
+        "accuracy, %": "mean",
+        "names the first slot, %": "first slot",
+        "more than chance": "first slot excess",
+        "consistent, %": "consistent",
+        "better answer first less last": "order gap",
+        **{f"Cramér’s V, {size} answers": ("cramers v", str(size)) for size in sizes},
+    }
+    if rows:
+        yield pivot("bias_results", rows, columns)
+
+
 def position_bias(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
     """Yield the effect of each order on a judge's verdicts, nothing for a task without letters."""
     columns: Columns = {
