@@ -111,8 +111,7 @@ class EngineSource:
             return Status("ready", self._described)
         seconds = int(time.monotonic() - self._started)
         step = f": {self._step}" if self._step else ""
-        sentence = f"Loading {self._name}{step} ({seconds} s). You can already start a run."
-        return Status("loading", sentence)
+        return Status("loading", f"Loading {self._name}{step} ({seconds} s)")
 
     def _run(self) -> None:
         try:
