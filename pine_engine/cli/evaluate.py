@@ -154,9 +154,8 @@ def evaluate(
             if not missing:
                 is_silent = part.is_launched and part.index
                 return CommandResult({}, []) if is_silent else _summarize(output_dir, finished, records, 0, 0)
-        from pine_engine.endpoint.client import describe_requests
         from pine_engine.evaluation.measure import run_evaluation
-        from pine_engine.evaluation.measure_endpoint import planned_requests, run_on_endpoint
+        from pine_engine.evaluation.measure_endpoint import run_on_endpoint
         from pine_engine.scheduling.scheduler import run_shared  # only now: these import torch
 
         engine, settings, info = _open(output_dir, settings, endpoint or model, data, names)
@@ -173,8 +172,7 @@ def evaluate(
                 planned = settings.keys(share)
                 num_done = len(planned.keys() & {record.key for record in found})
                 if not isinstance(engine, pine.Engine) and num_done < len(planned):
-                    requests = planned_requests(engine, share, settings, found=found)
-                    output.print_note(describe_requests(requests))
+                    _print_estimate(engine, share, info, found)
                 with output.progress(len(planned), num_done) as advance:
 
                     def keep(item: Event | Record) -> None:
@@ -291,6 +289,19 @@ def _finished(output_dir: Path, settings: Settings, model: ModelOptions, data: P
         "platform": platform,
     }
     return info if is_same and not info.differences(info.model_copy(update=update)) else None
+
+
+def _print_estimate(
+    endpoint: "Endpoint", examples: Sequence[Example], settings: Settings, found: Sequence[Record]
+) -> None:
+    """Print the number of requests that are not answered yet, and of their tokens."""
+    from pine_engine.endpoint.client import describe_requests
+    from pine_engine.evaluation.measure_endpoint import planned_requests
+
+    with output.progress(0) as advance:
+        advance("counting requests", 0)
+        sentence = describe_requests(planned_requests(endpoint, examples, settings, found=found))
+    output.print_note(sentence)
 
 
 def _planned(output_dir: Path, examples: Sequence[Example], settings: Settings) -> tuple[list[Record], int]:

@@ -10,7 +10,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from pine_engine.endpoint import ENDPOINT
-from pine_engine.endpoint.replies import Reply, read_completion
+from pine_engine.endpoint.replies import UNREADABLE, Reply, read_completion
 from pine_engine.endpoint.text_layout import TextTokenizer, as_text
 from pine_engine.engine.reordering import FirstPass, reorder_documents
 from pine_engine.errors import EndpointError, InputError, import_extra, one_line
@@ -201,7 +201,7 @@ class Endpoint:
             options |= {"logprobs": True, "top_logprobs": NUM_ALTERNATIVES} if request.has_logprobs else {}
         try:
             reply = replace(read_completion(await create(**options)), seconds=time.perf_counter() - began)
-        except (AttributeError, IndexError, TypeError, ValueError) as error:
+        except UNREADABLE as error:
             message = f"{self.model_ref} does not answer as the OpenAI API does ({one_line(error)})"
             advice = "check the address, which usually ends with /v1"
             raise EndpointError(f"{message}; {advice}", field="endpoint") from error

@@ -6,6 +6,9 @@ from typing import Any
 
 from pine_engine.prompts.thinking import NOTHING_GENERATED, THINKING_MARKERS, SplitAnswer, split_thinking
 
+UNREADABLE = (AttributeError, IndexError, OverflowError, TypeError, ValueError)
+"""Errors for content that is no completion, which the client does not check."""
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -33,17 +36,14 @@ class Reply:
 
 
 def read_completion(completion: Any) -> Reply:
-    """Return the reply in a completion of a chat or of a text.
-
-    Raises AttributeError, IndexError, TypeError or ValueError for other content, which clients do not check.
-    """
+    """Return the reply in a completion of a chat or of a text. Raises UNREADABLE for other content."""
     choice, usage = completion.choices[0], completion.usage
     is_chat = hasattr(choice, "message")
     message = choice.message if is_chat else choice
     return Reply(
         found=_split(message, (message.content if is_chat else message.text) or "", choice.finish_reason),
-        num_tokens=getattr(usage, "completion_tokens", None) or 0,
-        num_prompt_tokens=getattr(usage, "prompt_tokens", None) or 0,
+        num_tokens=int(getattr(usage, "completion_tokens", None) or 0),
+        num_prompt_tokens=int(getattr(usage, "prompt_tokens", None) or 0),
         first_logprobs=_first_logprobs(choice.logprobs),
     )
 
@@ -62,6 +62,7 @@ def _first_logprobs(logprobs: Any) -> dict[str, float] | None:
     if not logprobs:
         return None
     if not hasattr(logprobs, "content"):
-        return dict((logprobs.top_logprobs or [{}])[0])
+        tops = dict((logprobs.top_logprobs or [{}])[0])
+        return {str(token): float(logprob) for token, logprob in tops.items()}
     firsts = [(token, *token.top_logprobs) for token in (logprobs.content or ())[:1]]
-    return {token.token: token.logprob for tokens in firsts for token in tokens}
+    return {str(token.token): float(token.logprob) for tokens in firsts for token in tokens}

@@ -3,10 +3,14 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
+from openai.types import Completion
+from openai.types.chat import ChatCompletion
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -15,7 +19,7 @@ from starlette.routing import Route
 from pine_engine import METHODS, TASKS, InputError, Prompt
 from pine_engine.endpoint import client as client_module
 from pine_engine.endpoint.client import Endpoint, TextRequest, describe_requests
-from pine_engine.endpoint.replies import Reply
+from pine_engine.endpoint.replies import UNREADABLE, Reply, read_completion
 from pine_engine.endpoint.text_layout import TextTokenizer
 from pine_engine.errors import Cancelled, EndpointError
 from tests.support.api_server import running_app
@@ -175,6 +179,29 @@ def test_thinking_part_is_no_answer(
 ) -> None:
     server.respond = lambda _: content
     assert reply_to(endpoint, prompt=prompt).found == found
+
+
+JUNK: Any = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda parts: st.lists(parts, max_size=2) | st.dictionaries(st.text(max_size=5), parts, max_size=2),
+)
+TOKEN_FIELDS = dict.fromkeys(("token", "logprob", "top_logprobs"), JUNK)
+TOKENS: Any = st.lists(st.fixed_dictionaries({}, optional=TOKEN_FIELDS))
+LOGPROBS: Any = JUNK | st.fixed_dictionaries({}, optional={"content": JUNK | TOKENS, "top_logprobs": JUNK})
+MESSAGES: Any = st.fixed_dictionaries({}, optional={"content": JUNK, "reasoning": JUNK})
+CHOICES: Any = st.fixed_dictionaries(
+    {}, optional={"message": JUNK | MESSAGES, "text": JUNK, "logprobs": LOGPROBS, "finish_reason": JUNK}
+)
+COUNTS: Any = JUNK | st.fixed_dictionaries({}, optional={"completion_tokens": JUNK, "prompt_tokens": JUNK})
+
+
+@given(st.sampled_from([ChatCompletion, Completion]), st.lists(JUNK | CHOICES, max_size=2), COUNTS)
+def test_junk_is_a_reply_or_refused(kind: Any, choices: list[Any], usage: Any) -> None:
+    completion = kind.construct(choices=choices, usage=usage)  # as the client does, without a check
+    with suppress(*UNREADABLE):
+        reply = read_completion(completion)
+        assert isinstance(reply.found.text, str) and isinstance(reply.found.thinking, str)
+        assert isinstance(reply.num_tokens, int) and isinstance(reply.num_prompt_tokens, int)
 
 
 @pytest.mark.parametrize(
