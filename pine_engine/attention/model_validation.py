@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from pine_engine.attention.forward import prefill_attention
 from pine_engine.attention.kv_cache import KVCache
 from pine_engine.attention.state import SequenceState, input_device, new_state
-from pine_engine.errors import ModelError, one_line
+from pine_engine.errors import ModelError, is_out_of_memory, one_line
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS
 from pine_engine.models.packed import PackedWeight
@@ -268,5 +268,7 @@ def _forward(model: PreTrainedModel, ids: Tensor, positions: Tensor, attend: Att
     except ModelError as error:  # raised by the attention function
         raise _unsupported(model, str(error)) from error
     except Exception as error:  # raised by the model's code for an unexpected attention function
+        if is_out_of_memory(error):
+            raise
         reason = f"it cannot be run with PINE's attention function ({one_line(error)})"
         raise _unsupported(model, reason) from error

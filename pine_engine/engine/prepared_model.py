@@ -257,6 +257,7 @@ class PreparedModel:
         if not self.shares_steps:
             return math.inf
         num_values = state_values(self.model.config) or self.vocab_size
+        num_values *= 2 if self.placement_problem else 1  # that of the prompt is kept
         num_logits = (layout.suffix_length + max_new_tokens) * self.vocab_size if return_logits else 0
         total = 0.0
         for method in get_methods(methods):

@@ -17,7 +17,7 @@ from transformers import GenerationMixin, PreTrainedConfig, PreTrainedModel
 from pine_engine.errors import ModelError, one_line
 from pine_engine.models.checkpoint import quiet_transformers
 from pine_engine.models.packed import PackedWeight
-from pine_engine.models.support import ADVICE, CHANGING_ROPE_TYPE
+from pine_engine.models.support import ADVICE, CHANGING_ROPE_TYPE, PLACEMENT
 from pine_engine.network.batch_invariant_ops import patch_linear_layers
 from pine_engine.network.parallel import reattach_hooks
 from pine_engine.network.registration import NAME, run_fused_calls, run_own_attention
@@ -117,7 +117,7 @@ def _freeze(module: Any, length: int, layer_type: str | None) -> None:
     module.rope_type = {**module.rope_type, layer_type: "default"} if layer_type else "default"
     if not torch.equal(cosines(1, 2**20)[:, :1], cosines(1)):  # beyond every length of a change
         problem = "changes its rotation with the prompt length by itself, which is not supported"
-        raise ModelError(f"{type(module).__name__} {problem}; {ADVICE}")
+        raise ModelError(f"{type(module).__name__} {problem}; {ADVICE}", field=PLACEMENT)
 
 
 def patch_attention(network: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight]) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pine_engine.errors import ModelError
-from pine_engine.models.support import ADVICE
+from pine_engine.models.support import ADVICE, PLACEMENT
 
 Pairing = Literal["half", "interleaved"]
 """Pairs of dimensions that rotate together: i and i + d/2 (half), or 2i and 2i + 1. Families differ."""
@@ -127,7 +127,8 @@ def possible_ropes(model: nn.Module) -> list[Rope]:
             signed = frequencies, -frequencies
             found += [Rope(one, pairing, scale) for one in signed for pairing in get_args(Pairing)]
     if not found:
-        raise ModelError(f"the model has no rotary position embedding, which PINE needs; {ADVICE}")
+        problem = "the model has no rotary position embedding, which PINE needs"
+        raise ModelError(f"{problem}; {ADVICE}", field=PLACEMENT)
     # A layer without RoPE (NoPE) rotates by nothing, with any pairing.
     return [*found, Rope(torch.zeros_like(found[0].inverse_frequencies[:1]), "interleaved", 1.0)]
 

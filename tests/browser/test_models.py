@@ -1,5 +1,6 @@
 """Choosing a model on the page."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,31 @@ def test_model_of_a_folder_is_loaded_and_named_in_the_status(page: Page, tiny: P
     assert cut_off(page) <= 0
     page.locator("#choose-model").click()
     expect(page.locator("#model-picker")).to_be_hidden()
+
+
+@pytest.mark.slow
+def test_methods_that_do_not_fit_are_disabled_with_the_reason(page: Page, hybrid: Path) -> None:
+    wait_for_model(page)
+    set_length(page, 8)
+    page.locator("#choose-model").click()
+    control(page, "Model").fill(str(hybrid))
+    control(page, "Model").press("Enter")
+    expect(page.locator("#model-facts")).to_contain_text("recurrent, state-space or convolution")
+    page.locator("#load-model").click()
+    expect(page.locator("#model-status")).to_contain_text("only methods that need passes fit")
+    boxes = page.locator("#methods")
+    expect(boxes.locator("input[name=pine]")).to_be_disabled()
+    expect(boxes.locator("label", has=page.locator("input[name=pine]"))).to_have_attribute(
+        "title", re.compile("pine places documents")
+    )
+    for name in ("vanilla", "reorder_content"):
+        expect(boxes.locator(f"input[name={name}]")).to_be_checked()
+    run(page)
+    expect(page.locator("#run-status")).to_contain_text("(hybrid)")
+    expect(boxes.locator("input[name=pine]")).to_be_disabled()
+
+    control(page, "Model").fill("SmolLM2-135M-Instruct")
+    control(page, "Model").press("Enter")
+    page.locator("#load-model").click()
+    expect(boxes.locator("input[name=pine]")).to_be_checked()
+    expect(boxes.locator("input[name=pine]")).to_be_enabled()

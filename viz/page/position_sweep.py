@@ -56,7 +56,11 @@ def work_sentence(num_documents: int, ticked: Sequence[str], nouns: Nouns = DOCU
     if num_documents < 2:
         return f"Add {nouns.a_document} to run a sweep: there is only one slot."
     methods = compared_methods(ticked)
-    added = [METHODS[name].label for name in methods if name not in ticked]
+    added = [
+        METHODS[name].label + ("" if METHODS[name].fits("passes") else ", where it fits")
+        for name in methods
+        if name not in ticked
+    ]
     note = f" (plus {' and '.join(added)})" if added else ""
     return f"{num_documents} slots × {len(methods)} methods{note}."
 
