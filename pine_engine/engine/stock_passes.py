@@ -14,12 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from pine_engine.attention.kv_cache import KVCache
-from pine_engine.attention.model_validation import (
-    TOLERANCE,
-    check_adapters,
-    check_finite,
-    logit_deviation,
-)
+from pine_engine.attention.model_validation import TOLERANCE, check_adapters, check_finite, logit_deviation
 from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.attention.strategy import PromptState
 from pine_engine.errors import ModelError, one_line
@@ -108,7 +103,7 @@ def extend_stock(
     outputs = {
         slot: row.cache.feed(model, ids[slot], on_layer)
         for slot, row in enumerate(rows)
-        if row and isinstance(row.cache, StockCache)
+        if row and row.state.patched_model is model and isinstance(row.cache, StockCache)
     }
     zeros = torch.zeros_like(next(iter(outputs.values())))
     return torch.stack([outputs.get(slot, zeros) for slot in range(len(rows))])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,7 @@ from pine_engine import (
     patch_generate,
 )
 from pine_engine.engine.generation import generate_batch
+from pine_engine.engine.passes import PassOptions, extend, prefill
 from pine_engine.network.stock_model import StockModel
 from tests.support.errors import has_field
 from tests.support.families import LATENT_EXPERTS, LAYOUT, make
@@ -157,6 +159,16 @@ def test_runs_of_several_threads_equal_runs_alone(engine: Engine) -> None:
         together = pool.map(lambda layout: engine.run(layout, methods=methods, **OPTIONS).logits, layouts)
     for one, other in zip(alone, together, strict=True):
         assert all(torch.equal(one[method], other[method]) for method in methods)
+
+
+@torch.inference_mode()
+def test_each_row_is_fed_once_by_its_model(engine: Engine) -> None:
+    """A run that began before a change of the weights keeps its model."""
+    models = engine.patched_models, tuple(map(replace, engine.patched_models))
+    rows = [prefill(LAYOUT, METHODS["vanilla"], PassOptions(one))[0] for one in (*models, models[0])]
+    alone = extend(rows[2:], [[7]])
+    assert torch.equal(extend(rows[:2], [[7], [7]]), alone.repeat(2, 1, 1))
+    assert [row.cache.length for row in rows] == [LAYOUT.num_tokens + 1] * 3
 
 
 def test_generate_of_transformers_runs_the_method(engine: Engine) -> None:
