@@ -1,4 +1,4 @@
-"""Wrappers around a model behind an address: permutation, whose runs need answers to texts only."""
+"""Wrappers around a model behind an address: those that combine the answers to texts in several orders."""
 
 from collections.abc import Sequence
 from functools import partial
