@@ -113,6 +113,25 @@ def test_choices_have_the_log_probabilities_of_the_model(
     assert "1 of 2" in outcome.stderr
 
 
+def test_task_without_chat_template_equals_the_model(
+    on_model: Run, on_endpoint: Run, engine: Engine, tmp_path: Path
+) -> None:
+    parts: Any = {
+        "question": "warm",
+        "documents": [{"title": "x", "text": "hot"}, {"title": "y", "text": "icy"}],
+    }
+    letters = [chr(code) for code in range(33, 123)]
+    scores = engine.score(task="few_shot", **parts, continuations=letters, methods="vanilla")["vanilla"]
+    choices = [score.text for score in sorted(scores, key=lambda score: -score.total)[:2]]
+    row = {"id": "f", "task": "few_shot", **parts, "choices": choices, "answers": choices[:1]}
+    data = write_rows(tmp_path / "few.jsonl", [row])
+    for run, name in ((on_model, "model"), (on_endpoint, "endpoint")):
+        evaluate(run, data, tmp_path / name, "--methods vanilla --metrics generate,logprob --json")
+    (expected,), (found,) = (read_records(tmp_path / name) for name in ("model", "endpoint"))
+    assert (found.text, found.prompt_tokens) == (expected.text, expected.prompt_tokens)
+    assert found.choice_logprobs == pytest.approx(expected.choice_logprobs, abs=1e-4)
+
+
 def test_answers_and_labels_are_those_of_the_model(
     on_model: Run, on_endpoint: Run, data: Path, tmp_path: Path, engine: Engine
 ) -> None:
