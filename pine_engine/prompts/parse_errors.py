@@ -42,10 +42,10 @@ class ValidationErrors(InputError):  # noqa: N818 - plural: it has all errors of
     def __init__(self, problems: Sequence[Problem], source: str = "") -> None:
         self.problems, self.source = tuple(problems), source
         count, most = len(self.problems), MAX_SHOWN if source else MAX_JOINED
-        shown = list(map(str, self.problems[:most]))
+        shown = list(_merged(self.problems[:most]) if source else map(str, self.problems[:most]))
         if not source:
             message = "; ".join([*shown, *[f"and {count - most} more"] * (count > most)])
-        elif count == 1:
+        elif len(shown) == 1:
             message = f"{source}{': ' if problems[0].line is None else ', '}{shown[0]}"
         else:
             number = str(count) if count <= MAX_SHOWN else f"more than {MAX_SHOWN}"
@@ -54,6 +54,17 @@ class ValidationErrors(InputError):  # noqa: N818 - plural: it has all errors of
 
     def __reduce__(self) -> tuple[type["ValidationErrors"], tuple[tuple[Problem, ...], str]]:
         return type(self), (self.problems, self.source)
+
+
+def _merged(problems: Sequence[Problem]) -> Iterator[str]:
+    """Yield each message once, with the numbers of all lines that have it."""
+    alike: dict[str, list[Problem]] = {}
+    for problem in problems:
+        alike.setdefault(problem.message, []).append(problem)
+    for message, several in alike.items():
+        numbers = ", ".join(str(problem.line) for problem in several)
+        is_one = len(several) == 1 or several[0].line is None
+        yield str(several[0]) if is_one else f"{several[0].unit}s {numbers}: {message}"
 
 
 def rows_or_mistakes(

@@ -101,7 +101,7 @@ def test_all_problems_are_reported_at_once(file: Path) -> None:
     with pytest.raises(ValidationErrors) as raised:
         rows_of(file)
     assert len(raised.value.problems) == MAX_SHOWN + 1
-    assert len(str(raised.value).splitlines()) == MAX_SHOWN + 1  # the file, and problems
+    assert str(raised.value).splitlines()[-1].startswith("lines 6, 7, 8, 9, ")  # the same problem
     copy = pickle.loads(pickle.dumps(raised.value))
     assert (copy.problems, str(copy)) == (raised.value.problems, str(raised.value))
 
