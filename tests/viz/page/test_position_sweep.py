@@ -17,8 +17,8 @@ from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_json
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
-from viz.page.position_sweep import compared_methods, moved_at_first, work_sentence
-from viz.page.position_sweep_job import prepare_sweep
+from viz.page.position_sweep import moved_at_first, work_sentence
+from viz.page.position_sweep_job import compared_methods, prepare_sweep
 
 
 def form(*methods: str) -> Form:

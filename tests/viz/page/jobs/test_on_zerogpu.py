@@ -14,6 +14,7 @@ from gradio_client import Client
 from pine_engine.engine.engine import Engine
 from pine_engine.evaluation.examples import Example
 from pine_engine.prompts.prompt import as_documents
+from pine_engine.prompts.tasks import USUAL_TASK
 from tests.support.api_server import wait_until
 from tests.support.page_client import PageSession, Question
 from tests.support.running import views_of
@@ -21,11 +22,13 @@ from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.visiting import visiting
 from viz.page.answers.answering import prepare_answers
-from viz.page.api.calls import USUAL_ORDERS, _form
+from viz.page.api.calls import USUAL_ORDERS
 from viz.page.api.results import compared, shuffled
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.files.data_sets import DataSet
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form
 from viz.page.shuffle_job import prepare_shuffle
 
 STAND_IN = Path(__file__).parents[3] / "support" / "zerogpu"
@@ -92,7 +95,8 @@ def texts(report: dict[str, Any]) -> list[tuple[str, str, int]]:
 
 
 def test_api_results_match_other_hosts(app: ServedApp, client: Client, engine: Engine) -> None:
-    form = _form(QUESTION, as_documents(DOCUMENTS), METHODS, 4, "")
+    entries = entries_from([(document.title, document.text) for document in as_documents(DOCUMENTS)])
+    form = Form(USUAL_TASK, QUESTION, "", tuple(METHODS), 4, entries)
     answers = client.predict(**ARGUMENTS, api_name="/compare")
     *_, run = views_of(prepare_answers, engine, form, DEFAULTS, trace=False)
     expected = compared(run, ())
