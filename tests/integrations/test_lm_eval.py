@@ -60,6 +60,14 @@ for method in ("vanilla", "pine"):
         assert model.generate_until([request(chat, {**options, "until": ["###", stop]})]) == [expected]
         ((_, is_greedy),) = model.loglikelihood([request(chat, answer.text)])
         assert is_greedy
+engine.tokenizer.chat_template += "{{ tone }}"
+kwargs = {"tone": "kind"}
+model = PineLM(engine=engine, chat_template_kwargs=kwargs)
+chat = model.apply_chat_template([{"role": "user", "content": context.strip()}])
+prompt = build_prompt(engine.tokenizer, **dict(zip(names, parts)), chat_template_kwargs=kwargs)
+layout = engine.tokenize(prompt)
+answer = engine.run(layout, methods="pine", max_new_tokens=8).answers["pine"]
+assert model.generate_until([request(chat, {"max_gen_toks": 8})]) == [answer.text]
 plain = engine.run(engine.tokenize(Prompt((), ["Who"], "?")), methods="vanilla", max_new_tokens=4)
 assert model.generate_until([request("Who?", {"max_gen_toks": 4})]) == [plain.answers["vanilla"].text]
 try:
