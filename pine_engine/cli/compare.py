@@ -20,7 +20,7 @@ from pine_engine.cli.options import (
 )
 from pine_engine.cli.output import CommandResult
 from pine_engine.methods.table import Method
-from pine_engine.prompts.messages import parse_kwargs
+from pine_engine.prompts.chat_templates import parse_kwargs
 from pine_engine.prompts.orders import MAX_ORDERS
 from pine_engine.prompts.request import read_requests
 

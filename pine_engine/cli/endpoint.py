@@ -12,8 +12,8 @@ from pine_engine.cli.options import ModelOptions, Positive
 from pine_engine.endpoint.repeats import Repeats
 from pine_engine.errors import InputError
 from pine_engine.methods.table import Method
+from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.messages import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.orders import Order
 
 if TYPE_CHECKING:  # imports torch

@@ -36,7 +36,7 @@ from pine_engine.evaluation.report.task_tables import main_results
 from pine_engine.evaluation.task_estimates import method_rows, nested
 from pine_engine.methods.table import ALL, default_methods
 from pine_engine.models.load import resolve
-from pine_engine.prompts.messages import parse_kwargs
+from pine_engine.prompts.chat_templates import parse_kwargs
 from pine_engine.prompts.prompt import segment_text
 from pine_engine.prompts.row_files import STDIN
 from pine_engine.prompts.scoring import Verdict

@@ -18,7 +18,7 @@ from pine_engine.cli.options import (
 )
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError, import_extra
-from pine_engine.prompts.messages import parse_kwargs
+from pine_engine.prompts.chat_templates import parse_kwargs
 from pine_engine.prompts.row_files import read_text
 
 

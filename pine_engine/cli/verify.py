@@ -26,7 +26,7 @@ from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
 from pine_engine.invariance.certificate import read_certificate
 from pine_engine.methods.table import METHODS, Method
-from pine_engine.prompts.messages import parse_kwargs
+from pine_engine.prompts.chat_templates import parse_kwargs
 
 if TYPE_CHECKING:
     from pine_engine.endpoint.client import Endpoint

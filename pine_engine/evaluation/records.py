@@ -23,7 +23,7 @@ from pine_engine.errors import InputError, WriteError
 from pine_engine.evaluation.document_orders import AS_IS, DocumentOrder, check_orders, names_of
 from pine_engine.evaluation.examples import Example, check_some
 from pine_engine.invariance.platform_facts import Platform, platform_of
-from pine_engine.prompts.messages import CLOCK, KWARGS, ChatTemplateKwargs
+from pine_engine.prompts.chat_templates import CLOCK, KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.orders import num_orders
 from pine_engine.prompts.parse_errors import format_validation_errors
 from pine_engine.prompts.request import parse_json

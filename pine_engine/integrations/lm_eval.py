@@ -21,9 +21,10 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import GenerationFinished, TokenGenerated
 from pine_engine.errors import InputError
 from pine_engine.methods.table import get_method
+from pine_engine.prompts.chat_templates import read_kwargs
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.marked import MARK, chat_prompt, tokenize_marked
-from pine_engine.prompts.messages import read_chat, read_kwargs
+from pine_engine.prompts.messages import read_chat
 from pine_engine.prompts.orders import ALL_ORDERS_UP_TO, sample_orders
 from pine_engine.prompts.prompt import Piece, Prompt
 

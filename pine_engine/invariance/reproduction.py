@@ -10,7 +10,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.orders import OrderComparison, OrderResult, compare_orders
 from pine_engine.invariance.certificate import Certificate, MethodResult, create_certificate, hash_logits
 from pine_engine.invariance.platform_facts import ASPECTS
-from pine_engine.prompts.messages import CLOCK
+from pine_engine.prompts.chat_templates import CLOCK
 from pine_engine.prompts.orders import sample_orders
 
 Tolerance = dict[Literal["logit_diff", "logprob"], float]

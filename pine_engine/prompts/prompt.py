@@ -15,13 +15,8 @@ from pydantic_core import PydanticCustomError
 
 from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import MAX_SHOWN, as_str, as_tuple_of, describe, sequence
-from pine_engine.prompts.messages import (
-    KWARGS,
-    ChatTemplateKwargs,
-    Message,
-    read_kwargs,
-    render_chat_template,
-)
+from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs, read_kwargs, render_chat_template
+from pine_engine.prompts.messages import Message
 from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, name_keys
 from pine_engine.prompts.published_rows import TEXT_NAMES, is_null
 from pine_engine.reprs import short_repr

@@ -13,7 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import PydanticSerializationError
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.messages import KWARGS, ChatTemplateKwargs, MessagesInput, read_chat
+from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
+from pine_engine.prompts.messages import MessagesInput, read_chat
 from pine_engine.prompts.parse_errors import (
     Problem,
     ValidationErrors,

@@ -30,7 +30,7 @@ from pine_engine.engine.events import PrefillDone, TokenGenerated
 from pine_engine.errors import Cancelled, InputError, PineError
 from pine_engine.methods.table import get_method
 from pine_engine.models.resources import free_memory
-from pine_engine.prompts.messages import ChatTemplateKwargs
+from pine_engine.prompts.chat_templates import ChatTemplateKwargs
 from pine_engine.scheduling.queue import Client, FairQueue
 from pine_engine.scheduling.runs import End, Runs
 from pine_engine.server.jobs import (

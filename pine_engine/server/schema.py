@@ -17,7 +17,8 @@ from pydantic import (
 
 from pine_engine.errors import InputError, PineError
 from pine_engine.input_validation import describe
-from pine_engine.prompts.messages import ChatTemplateKwargs, MessagesInput
+from pine_engine.prompts.chat_templates import ChatTemplateKwargs
+from pine_engine.prompts.messages import MessagesInput
 from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, unexpected
 from pine_engine.prompts.prompt import DocumentInput
 from pine_engine.prompts.row_files import MAX_DOCUMENTS

@@ -21,7 +21,7 @@ from pine_engine.engine import passes
 from pine_engine.evaluation import measure, shards
 from pine_engine.evaluation.records import Key, read_records, read_run
 from pine_engine.evaluation.shards import Shard, lock_shard
-from pine_engine.prompts.messages import CLOCK
+from pine_engine.prompts.chat_templates import CLOCK
 from tests.support.commands import Outcome, Run, Steps, max_file_size
 from tests.support.measured_rows import QUESTION, TIMES, pairs
 from tests.support.molecule_rows import write_rows

@@ -6,7 +6,7 @@ import pytest
 
 from pine_engine import Engine, PrefixCache, Request, TokenGenerated
 from pine_engine.engine.events import GenerationFinished
-from pine_engine.prompts.messages import CLOCK
+from pine_engine.prompts.chat_templates import CLOCK
 from tests.support.families import TinyLlama
 from tests.support.scripted import scripted_llama, thinking_model
 from tests.support.tokenizers import DATED, byte_tokenizer, letter_tokenizer

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pine_engine import TASKS, InputError, ModelError, Prompt
-from pine_engine.prompts.messages import CLOCK, KWARGS, with_date
+from pine_engine.prompts.chat_templates import CLOCK, KWARGS, with_date
 from pine_engine.prompts.prompt import segment_text
 from tests.support.errors import has_field
 from tests.support.tokenizers import CHAT_TEMPLATE, DATED, IN_PARTS, THINKING, byte_tokenizer
@@ -110,3 +110,5 @@ def test_request_gets_a_date_only_if_the_template_prints_it() -> None:
 def test_template_that_does_not_compile_is_an_error() -> None:
     with pytest.raises(ModelError):
         prompt_of("{% for %}")
+    with pytest.raises(ModelError):
+        with_date(byte_tokenizer(chat_template="{% for %}"), {})

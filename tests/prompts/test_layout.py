@@ -14,7 +14,7 @@ from hypothesis import example, given, strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from pine_engine import InputError, ModelError, Prompt, TokenLayout
-from pine_engine.prompts import messages as chat_messages
+from pine_engine.prompts import chat_templates
 from pine_engine.prompts.layout import tokenize, tokenize_text
 from pine_engine.prompts.orders import moved_order
 from pine_engine.prompts.prompt import Piece, build_prompt, segment_text
@@ -321,7 +321,7 @@ def test_segments_together_are_the_templates_rendering(template: str, system: st
     ],
 )  # fmt: skip
 def test_hostile_template_is_rejected_in_bounded_time(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_messages, "RENDER_S", 0.05)
+    monkeypatch.setattr(chat_templates, "RENDER_S", 0.05)
     start = time.monotonic()
     for system in ("", "Be brief."):
         with pytest.raises(ModelError):

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from pine_engine.prompts import messages
+from pine_engine.prompts import chat_templates
 
 CONTROL = ["<pad>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"]
 
@@ -38,7 +38,7 @@ IN_PARTS = CHAT_TEMPLATE.replace(
 def on_day(day: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set the date of today, in ISO format, for chat templates."""
     today = type("date", (date,), {"today": staticmethod(lambda: date.fromisoformat(day))})
-    monkeypatch.setattr(messages, "date", today)
+    monkeypatch.setattr(chat_templates, "date", today)
 
 
 def _fast(tokenizer: Tokenizer, chat_template: str | None, **options: Any) -> PreTrainedTokenizerFast:

@@ -22,7 +22,7 @@ from pine_engine.evaluation.report.key_findings import key_findings
 from pine_engine.evaluation.report.parts import reading_part, report_parts, task_part
 from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
 from pine_engine.evaluation.report.tables import Curve, Table
-from pine_engine.prompts.messages import parse_kwargs
+from pine_engine.prompts.chat_templates import parse_kwargs
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, format_seconds

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pine_engine as pine
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.messages import parse_kwargs
+from pine_engine.prompts.chat_templates import parse_kwargs
 from pine_engine.prompts.tasks import TASKS, Task
 from viz.drawing.identity import document_letter
 from viz.page.common.failures import check_limit

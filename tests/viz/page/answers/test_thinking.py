@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pine_engine import Engine, InputError
-from pine_engine.prompts.messages import CLOCK
+from pine_engine.prompts.chat_templates import CLOCK
 from tests.support.running import views_of
 from tests.support.scripted import thinking_model
 from tests.support.tokenizers import DATED

@@ -1,0 +1,201 @@
+"""Rendering of chats by chat templates, with arguments.
+
+Templates are untrusted code: they are rendered in a sandbox and in bounded time.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from datetime import date, datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, Template, TemplateRuntimeError, TemplateSyntaxError, meta, nodes
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from pine_engine.errors import InputError, ModelError, PineError, one_line
+from pine_engine.input_validation import describe
+from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors
+
+KWARGS = "chat_template_kwargs"  # name of the arguments of a chat template in requests, options and errors
+TEMPLATE_NAME = "chat_template"
+"""Argument with the name of one of several chat templates, as in `apply_chat_template`."""
+CLOCK = "strftime_now"
+"""Function with which a chat template prints the date. Its argument is a date in ISO format."""
+GIVEN = {"messages", "tools", "documents", "add_generation_prompt"}  # variables that are no arguments
+
+ChatTemplateKwargs = dict[str, JsonValue]
+"""Arguments of a chat template, such as {"enable_thinking": False}."""
+
+_KWARGS_ADAPTER = TypeAdapter(dict[str, ChatTemplateKwargs])
+
+RENDER_S = 2.0  # limit of rendering in seconds; templates of models need milliseconds
+
+MAX_RESULT = 1_000_000
+"""Maximum result of one multiplication or power, in items of a sequence or bits of an integer."""
+
+_deadline: ContextVar[float] = ContextVar("deadline of the rendering", default=float("inf"))
+
+
+def read_kwargs(kwargs: Mapping[str, Any] | None) -> ChatTemplateKwargs:
+    """Return arguments of a chat template. Raises InputError unless they are an object of JSON."""
+    try:
+        return _KWARGS_ADAPTER.validate_python({KWARGS: {} if kwargs is None else kwargs})[KWARGS]
+    except ValidationError as error:
+        raise ValidationErrors(format_validation_errors(error)) from error
+
+
+def parse_kwargs(text: str | None) -> ChatTemplateKwargs:
+    """Return arguments of a chat template from JSON, none for an empty text. Raises InputError."""
+    try:
+        return read_kwargs(json.loads(text) if text and text.strip() else None)
+    except (ValueError, RecursionError) as error:
+        expected = 'expected JSON such as {"enable_thinking": false}'
+        raise InputError(f"invalid {KWARGS}: got {text!r:.60}, {expected}", field=KWARGS) from error
+
+
+def render_chat_template(
+    tokenizer: Any, messages: Sequence[Mapping[str, Any]], kwargs: Mapping[str, Any]
+) -> str:
+    """Return the text of the messages and the beginning of the answer, as `apply_chat_template` does.
+
+    Raises InputError for an argument that the template does not have, and ModelError if the template fails,
+    is not safe, or does not end in RENDER_S seconds.
+    """
+    token = _deadline.set(time.monotonic() + RENDER_S)
+    try:
+        template, _ = _find_template(tokenizer, kwargs)
+        values = {**tokenizer.special_tokens_map, **kwargs}
+        if CLOCK in kwargs:
+            values[CLOCK] = _read_date(kwargs[CLOCK]).strftime
+        options = {"tools": None, "documents": None, "add_generation_prompt": True}
+        return template.render(messages=messages, **options, **values)
+    except PineError:
+        raise
+    except Exception as error:  # a template may raise anything that Python does
+        raise _unusable(error) from error
+    finally:
+        _deadline.reset(token)
+
+
+def with_date(tokenizer: Any, kwargs: ChatTemplateKwargs) -> ChatTemplateKwargs:
+    """Return the arguments with the date of today, if the chat template prints the date and they have none.
+
+    With these arguments, the prompt is the same on other days. Raises errors as `render_chat_template`.
+    """
+    if not getattr(tokenizer, "chat_template", None):
+        return kwargs
+    _, arguments = _find_template(tokenizer, kwargs)
+    return {CLOCK: date.today().isoformat(), **kwargs} if CLOCK in arguments else kwargs
+
+
+def _find_template(tokenizer: Any, kwargs: Mapping[str, Any]) -> "_CompiledTemplate":
+    """Return the chat template for these arguments.
+
+    Raises InputError if it does not have one of them, and ModelError if it cannot be compiled.
+    """
+    try:
+        found = _compile(_select_template(tokenizer, kwargs))
+    except TemplateSyntaxError as error:
+        raise _unusable(error) from error
+    if unknown := sorted(kwargs.keys() - found.arguments - {TEMPLATE_NAME}):
+        names = ", ".join(sorted(found.arguments))
+        expected = f"expected one of {names}" if names else "it has none"
+        problem = f"unknown argument of the chat template: got {unknown[0]!r:.60}, {expected}"
+        raise InputError(f"{problem}. Remove it from {KWARGS}.", field=KWARGS)
+    return found
+
+
+def _unusable(error: Exception) -> ModelError:
+    message = f"the chat template cannot be rendered ({one_line(error)}); use another model"
+    return ModelError(message, field="chat_template")
+
+
+def _select_template(tokenizer: Any, kwargs: Mapping[str, Any]) -> str:
+    """Return the chat template, or that of several which the arguments name. Raises InputError."""
+    name, templates = kwargs.get(TEMPLATE_NAME), tokenizer.chat_template
+    if isinstance(templates, str):
+        if name is not None:
+            message = f"the model has one chat template: got the name {name!r:.60}. Remove it from {KWARGS}."
+            raise InputError(message, field=KWARGS)
+        return templates
+    name = "default" if name is None and "default" in templates else name
+    if not isinstance(name, str) or name not in templates:
+        choices, got = sorted(templates), "no name" if name is None else describe(name)
+        problem = f"the model has several chat templates: got {got}, expected one of {', '.join(choices)}"
+        how = f'Set {KWARGS} to {{"{TEMPLATE_NAME}": "{choices[0]}"}}.'
+        raise InputError(f"{problem}. {how}", field=KWARGS)
+    return str(templates[name])
+
+
+def _read_date(value: Any) -> datetime:
+    try:
+        return datetime.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        message = f"invalid {CLOCK}: got {describe(value)}, expected a date such as 2026-11-27"
+        raise InputError(f"{message}. Correct it in {KWARGS}.", field=KWARGS) from error
+
+
+class _CompiledTemplate(NamedTuple):
+    template: Template
+    arguments: frozenset[str]  # names that the template may use and that are not always given
+
+
+@lru_cache(maxsize=16)
+def _compile(source: str) -> _CompiledTemplate:
+    """Compile a template so that each loop and macro checks the deadline.
+
+    The sandbox of jinja2 limits one `range`, but not loops within loops.
+    """
+    from transformers.utils.chat_template_utils import _compile_jinja_template
+
+    environment: Any = _compile_jinja_template("").environment.overlay()
+    environment.check_deadline = _check_deadline
+    environment.intercepted_binops = frozenset(("*", "**"))
+    environment.binop_table = environment.binop_table | {"*": _multiply, "**": _raise_to_power}
+    tree = environment.parse(source)
+    variables = meta.find_undeclared_variables(tree) - GIVEN  # without functions, such as the clock
+    variables |= {node.name for node in tree.find_all(nodes.Name)} & {CLOCK}
+    arguments = frozenset(name for name in variables if not name.endswith("_token"))
+    for block in list(tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock))):
+        block.body.insert(0, nodes.ExprStmt(_call_check()))
+        if isinstance(block, nodes.For) and block.test is not None:
+            block.test = nodes.And(_call_check(), block.test)
+    assert isinstance(environment, Environment)
+    return _CompiledTemplate(environment.from_string(tree), arguments)
+
+
+def _call_check() -> nodes.Call:
+    return nodes.Call(nodes.EnvironmentAttribute("check_deadline"), [], [], None, None)
+
+
+def _check_deadline() -> bool:
+    if time.monotonic() > _deadline.get():
+        raise TemplateRuntimeError(f"it takes more than {RENDER_S:g} s")
+    return True
+
+
+def _multiply(left: Any, right: Any) -> Any:
+    if isinstance(left, int) and isinstance(right, int):
+        _check_size(left.bit_length() + right.bit_length())
+    else:  # a sequence and a number of repetitions, or fractions
+        _check_size(_length(left) * _length(right))
+    return left * right
+
+
+def _raise_to_power(base: Any, exponent: Any) -> Any:
+    if isinstance(base, int) and isinstance(exponent, int):
+        _check_size(base.bit_length() * abs(exponent))
+    return base**exponent
+
+
+def _length(value: Any) -> int:
+    if isinstance(value, int):
+        return abs(value)
+    return len(value) if hasattr(value, "__len__") else 1
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_RESULT:
+        raise TemplateRuntimeError(f"it computes a value of more than {MAX_RESULT:,} items")
