@@ -15,6 +15,7 @@ from typing import Any
 from pine_engine.data import readers
 from pine_engine.data.facts import generate_facts
 from pine_engine.data.few_shot import generate_few_shot
+from pine_engine.data.judge_sums import generate_judge_sums
 from pine_engine.errors import InputError, import_extra, one_line
 from pine_engine.input_validation import Registry
 
@@ -26,6 +27,7 @@ UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, OSError, EOFEr
 GENERATORS: Mapping[str, Callable[..., Iterator[readers.Row]]] = {
     "facts": generate_facts,
     "few_shot": generate_few_shot,
+    "judge_sums": generate_judge_sums,
 }
 """Functions that generate sets, by name in sets.toml."""
 

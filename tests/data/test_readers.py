@@ -18,6 +18,7 @@ from pyarrow import parquet
 from pine_engine import TASKS, Document, InputError
 from pine_engine.data.facts import KINDS, generate_facts
 from pine_engine.data.few_shot import LABEL_SETS, generate_few_shot
+from pine_engine.data.judge_sums import generate_judge_sums
 from pine_engine.data.registry import PUBLIC_SETS, convert
 from pine_engine.evaluation.examples import Example, read_examples
 from tests.support.errors import has_field
@@ -242,12 +243,13 @@ def test_facts_name_their_value_in_one_document(num_documents: int) -> None:
         ]
 
 
-@pytest.mark.parametrize("generate", [generate_facts, generate_few_shot])
+@pytest.mark.parametrize("generate", [generate_facts, generate_few_shot, generate_judge_sums])
 def test_generated_rows_are_equal_for_equal_seeds(generate: Callable[..., Iterator[Any]]) -> None:
     first, second = (list(islice(generate(4, seed=5), count)) for count in (12, 30))
     assert first == second[:12]
     assert first != list(islice(generate(4, seed=6), 12))
-    name = "facts-3" if generate is generate_facts else "few-shot-4"
+    names = {generate_facts: "facts-3", generate_few_shot: "few-shot-4", generate_judge_sums: "judge-4"}
+    name = names[generate]
     rows = list(PUBLIC_SETS[name].convert(()))
     assert len({row["id"] for row in rows}) == len(rows) == PUBLIC_SETS[name].records
 
@@ -283,6 +285,18 @@ def test_demonstrations_are_balanced_without_the_tested_text(num_documents: int,
     assert tested == Counter(list(label_of))
 
 
+@pytest.mark.parametrize("num_documents", [2, 4, 8])
+def test_one_answer_to_a_sum_is_right(num_documents: int) -> None:
+    slots = set()
+    for row in map(Example.model_validate, islice(generate_judge_sums(num_documents), 60)):
+        terms = map(int, row.question.removeprefix("What is ").removesuffix("?").split(" + "))
+        totals = [int(document.text.rstrip(".").split()[-1]) for document in row.documents]
+        assert len(set(totals)) == num_documents and row.gold_index == totals.index(sum(terms))
+        assert row.answers == ["ABCDEFGH"[row.gold_index]]
+        slots.add(row.gold_index)
+    assert slots == set(range(num_documents))
+
+
 def test_answer_with_rejected_value_scores_zero() -> None:
     row = Example.model_validate(next(generate_facts(3)))
     (accepted,), rejected = row.answers, row.rejected_answers[0]
@@ -294,7 +308,14 @@ def test_answer_with_rejected_value_scores_zero() -> None:
 
 @pytest.mark.parametrize(
     ("generate", "num_documents"),
-    [(generate_facts, 1), (generate_facts, 21), (generate_few_shot, 3), (generate_few_shot, 17)],
+    [
+        (generate_facts, 1),
+        (generate_facts, 21),
+        (generate_few_shot, 3),
+        (generate_few_shot, 17),
+        (generate_judge_sums, 1),
+        (generate_judge_sums, 9),
+    ],
 )
 def test_generator_rejects_number_of_documents(
     generate: Callable[[int], Iterator[Any]], num_documents: int
