@@ -1,8 +1,10 @@
 """Rows in the forms in which data sets are published, as fields of a data row.
 
-Lost in the Middle and DPR (`ctxs`), HotpotQA and SQuAD (`context`), MS MARCO (`passages`).
+Lost in the Middle and DPR (`ctxs`), HotpotQA and SQuAD (`context`), MS MARCO (`passages`); and for judges
+JudgeBench (`response_A`), RewardBench and RewardBench 2 (`chosen`), MT-Bench (`conversation_a`).
 """
 
+import string
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +23,9 @@ _NAMES = {
 _GOLD_NAMES = ("isgold", "is_selected")
 """Fields of a document that are true or 1 if it has the answer."""
 
+_JUDGED_NAMES = (("response_A", "response_B"), ("chosen", "rejected"), ("conversation_a", "conversation_b"))
+"""Fields with the answers that a judge compares."""
+
 NO_ANSWER = "No Answer Present."
 """Answer of MS MARCO where no passage has one."""
 
@@ -30,7 +35,8 @@ def has_documents(row: Any) -> bool:
     if not isinstance(row, Mapping):
         return False
     names = {name for name, field in row.items() if not is_null(field)}
-    return "documents" in names or (names.isdisjoint(TEXT_NAMES) and not names.isdisjoint(DOCUMENT_NAMES))
+    is_row = not names.isdisjoint(DOCUMENT_NAMES) or any(names.issuperset(pair) for pair in _JUDGED_NAMES)
+    return "documents" in names or (names.isdisjoint(TEXT_NAMES) and is_row)
 
 
 def without_nulls(value: Any) -> Any:
@@ -53,6 +59,7 @@ def as_whole(value: Any) -> Any:
 def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a row under the names of this project, without nulls; others stay as they are."""
     fields: dict[str, Any] = without_nulls(row)
+    fields |= _judged_fields(fields)
     for name, names in _NAMES.items():
         found = next((one for one in names if one in fields), None)
         if found is not None:
@@ -70,6 +77,50 @@ def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
         texts = [answers] if isinstance(answers, str) else answers
         fields["answers"] = [] if texts == [NO_ANSWER] else texts
     return fields
+
+
+def _judged_fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a row with answers to compare, none for another row."""
+    names = next((pair for pair in _JUDGED_NAMES if row.keys() >= set(pair)), None)
+    if names is None or "documents" in row:
+        return {}
+    first, second = (row[name] for name in names)
+    question, models = row.get("question", row.get("prompt", "")), row.get("models")
+    if names[0] == "response_A":  # JudgeBench
+        texts = [first, second]
+        good = {"A>B": ["A"], "B>A": ["B"]}.get(str(row.get("label")), [])
+    elif names[0] == "chosen":  # RewardBench has one of each, RewardBench 2 lists
+        chosen, rejected = (one if isinstance(one, list) else [one] for one in (first, second))
+        texts = [*chosen, *rejected]
+        good = list(string.ascii_uppercase[: len(chosen)])
+    else:  # MT-Bench
+        winner = str(row.get("winner"))
+        good = {"model_a": ["A"], "model_b": ["B"]}.get(winner, ["tie"] if winner.startswith("tie") else [])
+        (question, *texts), (_, other) = (_turns(one, row.get("turn")) for one in (first, second))
+        texts, models = [*texts, other], [row.get("model_a"), row.get("model_b")]
+    meta = {"subset": row.get("subset"), "models": models}
+    fields: dict[str, Any] = {
+        "task": row.get("task", "judge"),
+        "question": question,
+        "documents": texts,
+        "answers": good,
+        "meta": without_nulls({**meta, **row["meta"]} if isinstance(row.get("meta"), Mapping) else meta),
+    }
+    if len(good) == 1 and good[0] in string.ascii_uppercase:
+        fields["gold_index"] = string.ascii_uppercase.index(good[0])
+    return fields | ({"id": row["pair_id"]} if "pair_id" in row else {})
+
+
+def _turns(conversation: Any, turn: Any) -> tuple[str, str]:
+    """Return the texts of the user and of the assistant, up to a turn counted from 1."""
+    several = conversation if isinstance(conversation, list) else []
+    messages = [one for one in several if isinstance(one, Mapping)]
+    messages = messages[: 2 * turn] if isinstance(turn, int) else messages
+    user, assistant = (
+        "\n\n".join(str(one.get("content", "")) for one in messages if one.get("role") == role)
+        for role in ("user", "assistant")
+    )
+    return user, assistant
 
 
 def _documents(value: Any) -> tuple[Any, list[bool]]:

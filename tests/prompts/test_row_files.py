@@ -148,6 +148,61 @@ def test_row_of_published_data_set_is_recognized(name: str, tmp_path: Path) -> N
     assert read_examples(array) == read_examples(path)
 
 
+def conversation(*answers: str) -> list[dict[str, str]]:
+    questions = ("Who?", "Why?")
+    turns = zip(questions, answers, strict=False)
+    pairs = [(("user", question), ("assistant", answer)) for question, answer in turns]
+    return [{"role": role, "content": text} for pair in pairs for role, text in pair]
+
+
+MT_BENCH: dict[str, Any] = {
+    "question_id": 81, "model_a": "m", "model_b": "n", "winner": "model_b", "judge": "author_2", "turn": 1,
+    "conversation_a": conversation("Ben.", "x"), "conversation_b": conversation("Ann.", "y"),
+}  # fmt: skip
+JUDGED: dict[str, tuple[dict[str, Any], str, list[str], list[str], int | None]] = {
+    "JudgeBench": (
+        {"pair_id": "81ec", "original_id": "1", "source": "mmlu-pro", "question": "Who?",
+         "response_model": "gpt-4o", "response_A": "Ben.", "response_B": "Ann.", "label": "B>A"},
+        "81ec", ["Ben.", "Ann."], ["B"], 1),
+    "RewardBench": (
+        {"prompt": "Who?", "chosen": "Ann.", "chosen_model": "m", "rejected": "Ben.", "rejected_model": "n",
+         "subset": "llmbar-natural", "id": 3},
+        "3", ["Ann.", "Ben."], ["A"], 0),
+    "RewardBench 2": (
+        {"id": "7", "prompt": "Who?", "chosen": ["Ann."], "rejected": ["Ben.", "Cy.", "Dee."],
+         "num_correct": 1, "num_incorrect": 3, "total_completions": 4, "models": ["m", "n", "o", "p"],
+         "subset": "Factuality", "additional_metadata": None},
+        "7", ["Ann.", "Ben.", "Cy.", "Dee."], ["A"], 0),
+    "RewardBench 2, ties": (
+        {"id": "8", "prompt": "Who?", "chosen": ["Ann.", "She."], "rejected": ["Ben."], "subset": "Ties"},
+        "8", ["Ann.", "She.", "Ben."], ["A", "B"], None),
+    "MT-Bench": (MT_BENCH, "line 1", ["Ben.", "Ann."], ["B"], 1),
+    "MT-Bench, tie": (
+        MT_BENCH | {"winner": "tie (inconsistent)"}, "line 1", ["Ben.", "Ann."], ["tie"], None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_row_of_published_judge_set_is_recognized(name: str, tmp_path: Path) -> None:
+    row, id, texts, answers, gold_index = JUDGED[name]
+    path = write(tmp_path / "rows.jsonl", as_lines([row]))
+    (example,) = read_examples(path)
+    assert (example.id, example.task, example.question) == (id, "judge", "Who?")
+    assert (example.documents, example.answers) == (list(map(Document, texts)), answers)
+    assert example.gold_index == gold_index
+    assert example.meta.get("subset") == row.get("subset")
+    pd.DataFrame([row]).to_parquet(table := tmp_path / "rows.parquet")
+    assert read_examples(table)[0].documents == example.documents
+    array = write(tmp_path / "rows.json", json.dumps([row, row | {"pair_id": "2", "id": "2"}]))
+    assert len(read_examples(array)) == 2
+
+
+def test_second_turn_of_mt_bench_has_both_turns(tmp_path: Path) -> None:
+    (example,) = read_examples(write(tmp_path / "rows.jsonl", as_lines([MT_BENCH | {"turn": 2}])))
+    assert example.question == "Who?\n\nWhy?"
+    assert example.documents[0] == Document("Ben.\n\nx") and example.meta["models"] == ["m", "n"]
+
+
 def test_row_without_answer_or_gold_document_has_none(tmp_path: Path) -> None:
     row = PUBLISHED["MS MARCO"][0]
     none = row | {"answers": ["No Answer Present."], "passages": PASSAGES[:1]}
