@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,11 @@ class EndpointOptions:
         Raises InputError for options that do not fit.
         """
         if self.endpoint is None:
+            if self != EndpointOptions():
+                message = (
+                    "--max-concurrency and --extra-body belong to --endpoint; leave them out, or give it"
+                )
+                raise InputError(message, field="endpoint")
             return None
         if not model.model:
             message = "--endpoint needs --model, the name of the model on the server"
@@ -99,8 +105,8 @@ def send(
 
     output.print_note(describe_requests(requests))
     replies: dict[TextRequest, Reply] = {}
-    with output.progress(len(requests)) as advance:
-        for request, reply in endpoint.send(requests):
+    with output.progress(len(requests)) as advance, closing(endpoint.send(requests)) as pairs:
+        for request, reply in pairs:
             if reply.error:
                 raise InputError(reply.error, field="prompt")
             replies[request] = reply

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -137,10 +137,10 @@ class Endpoint:
 
     def send(
         self, requests: Iterable[TextRequest], check: Callable[[], None] = lambda: None
-    ) -> Iterator[tuple[TextRequest, Reply]]:
+    ) -> Generator[tuple[TextRequest, Reply], None, None]:
         """Yield the requests with their replies, in the order in which they arrive.
 
-        At most `max_concurrency` requests are active; closing the iterator cancels them.
+        At most `max_concurrency` requests are active; closing the generator cancels them.
 
         Args:
             requests: Requests, which are taken when they can be sent.

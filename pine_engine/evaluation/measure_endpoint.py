@@ -1,6 +1,7 @@
 """Evaluation of examples by a model behind an address: its requests, and their replies as records."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 
 from pine_engine.debias.on_endpoint import check_measured
 from pine_engine.endpoint.client import Endpoint, TextRequest
@@ -47,10 +48,11 @@ def run_on_endpoint(
                 sent[request] = run, part
                 yield request
 
-    for request, reply in endpoint.send(requests(), control.check):
-        run, part = sent.pop(request)
-        _take(reply, *part)
-        run.emit_finished()
+    with closing(endpoint.send(requests(), control.check)) as pairs:
+        for request, reply in pairs:
+            run, part = sent.pop(request)
+            _take(reply, *part)
+            run.emit_finished()
 
 
 def planned_requests(

@@ -223,6 +223,12 @@ def test_refusal_states_the_reason(pine: Run, data: Path, line: str, words: str)
     assert outcome.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("option", ["--max-concurrency 2", "--extra-body {}x"])
+def test_options_without_an_endpoint_are_refused(pine: Run, data: Path, option: str) -> None:
+    outcome = pine("compare", data, *option.split())
+    assert outcome.status == BAD_INPUT and "--endpoint" in outcome.stderr
+
+
 def test_model_name_is_required(pine: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PINE_MODEL", raising=False)
     outcome = pine("compare", data, "--endpoint", "http://127.0.0.1:1/v1")
