@@ -88,7 +88,8 @@ def test_wrappers_are_offered_where_they_apply(monkeypatch: pytest.MonkeyPatch) 
 
     assert {wrapped.base.name for wrapped in WRAPPED} == set(OFFERED)
     assert offered("judge") == {wrapped.name for wrapped in WRAPPED}
-    others = {one.name for one in WRAPPED if one.generates}
+    agreeing = {one.name for one in WRAPPED if one.wrapper and one.wrapper.must_agree}  # of judges only
+    others = {one.name for one in WRAPPED if one.generates} - agreeing
     full = {f"permutation_full:{base}" for base in OFFERED}
     assert offered("retrieval_qa") == offered("math_reasoning") == others
     assert others - offered("qm9") == full
