@@ -107,6 +107,7 @@ class PreparedModel:
             raise InputError(message, field="tokenizer")
         self.model = cast("GenerativeModel", checked)
         self.tokenizer: Any = tokenizer  # may be None; the types of transformers leave much unknown
+        self._added_tokens = frozenset(tokenizer.get_added_vocab() if tokenizer is not None else ())
         self.num_heads = num_local_heads(model)
         self.model_name = name
         self.revision = revision
@@ -340,7 +341,7 @@ class PreparedModel:
 
     def decode_answer(self, ids: Sequence[int], suffix: Sequence[int]) -> SplitAnswer:
         """Return thinking part and answer in the text of generated tokens; suffix: end of their prompt."""
-        markers = find_markers(self.tokenizer)
+        markers = find_markers(self.tokenizer, self._added_tokens)
         if markers is None:
             return SplitAnswer("", self.decode_text(ids))
         decode = partial(self.tokenizer.decode, skip_special_tokens=False)  # markers may be special tokens

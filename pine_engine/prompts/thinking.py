@@ -1,6 +1,7 @@
 """Thinking part of an answer: the text between two markers, before the answer; see specification 9.7."""
 
 import re
+from collections.abc import Container
 from typing import Any, NamedTuple
 
 
@@ -25,7 +26,7 @@ THINKING_MARKERS = (
     Markers("<|START_THINKING|>", "<|END_THINKING|>"),  # Command A Reasoning
     Markers("◁think▷", "◁/think▷"),  # Kimi
 )
-"""Markers of model families. Those of a model are the first that its chat template contains."""
+"""Markers of model families. Those of a model are the first that its chat template or vocabulary has."""
 
 
 class SplitAnswer(NamedTuple):
@@ -39,12 +40,13 @@ class SplitAnswer(NamedTuple):
 NOTHING_GENERATED = SplitAnswer("", "")
 
 
-def find_markers(tokenizer: Any) -> Markers | None:
-    """Return the markers of the thinking part, None for a model whose chat template has none."""
+def find_markers(tokenizer: Any, added_tokens: Container[str] = ()) -> Markers | None:
+    """Return the markers in the chat template, or else those among the added tokens, None without any."""
     templates = getattr(tokenizer, "chat_template", None) or ""
     source = templates if isinstance(templates, str) else "".join(map(str, templates.values()))
-    found = (each for each in THINKING_MARKERS if each.start in source or each.end in source)
-    return next(found, None)
+    places = (source, added_tokens)
+    pairs = ((each, place) for place in places for each in THINKING_MARKERS)
+    return next((each for each, place in pairs if each.start in place or each.end in place), None)
 
 
 def split_thinking(text: str, markers: Markers | None, *, begins_inside: bool = False) -> SplitAnswer:

@@ -9,7 +9,7 @@ from pine_engine.engine.events import GenerationFinished
 from pine_engine.prompts.chat_templates import CLOCK
 from tests.support.families import TinyLlama
 from tests.support.scripted import scripted_llama, thinking_model
-from tests.support.tokenizers import DATED, byte_tokenizer, letter_tokenizer
+from tests.support.tokenizers import CHAT_TEMPLATE, DATED, byte_tokenizer, letter_tokenizer
 
 REQUEST: dict[str, Any] = {"question": "Who?", "documents": ["Ana.", "Dario."]}
 
@@ -65,6 +65,14 @@ def test_markers_may_be_special_tokens() -> None:
     assert "<|" not in engine.decode_text(ids)
     assert engine.decode_answer(ids, ()) == ("Q", "A", True)
     assert engine.decode_answer(ids[:-2], ())[1:] == ("", False)
+
+
+def test_markers_may_be_tokens_without_a_template() -> None:
+    """Another chat template, such as that of `serve --chat-template`, may not have the markers."""
+    model, tokenizer = thinking_model()
+    tokenizer.chat_template = CHAT_TEMPLATE
+    answer = Engine(model, tokenizer).run(**REQUEST, methods="pine").answers["pine"]
+    assert (answer.thinking, answer.text) == ("hm", "Ana")
 
 
 def test_answers_with_other_thinking_are_equal(engine: Engine) -> None:
