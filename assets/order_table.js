@@ -62,13 +62,16 @@
       }
     };
 
+    const valueOf = ({ verdict, text }) => verdict ?? text; // judges are compared by their verdicts
+
     const isChanged = (answer, { answers }) =>
-      answer.is_comparable && answer.text !== answers.find((other) => other?.is_comparable).text;
+      answer.is_comparable && valueOf(answer) !== valueOf(answers.find((other) => other?.is_comparable));
 
     const markOf = (answer, method) => {
       if (!answer) return "·";
       if (!answer.is_done) return "…";
-      return MARKS[answer.is_correct] ?? (isChanged(answer, method) ? "≠" : "=");
+      const letter = answer.verdict?.length === 1 ? answer.verdict : null;
+      return MARKS[answer.is_correct] ?? letter ?? (isChanged(answer, method) ? "≠" : "=");
     };
 
     const kindOf = (answer, method) => {
@@ -90,7 +93,7 @@
         tick.dataset.kind = kind;
         tick.dataset.index = index;
         tick.toggleAttribute("data-shown", index === shown);
-        tick.title = `${nameOf(order)}: ${answer ? answer.text : "not computed"}`;
+        tick.title = `${nameOf(order)}: ${answer ? [answer.verdict, answer.text].filter(Boolean).join(": ") : "not computed"}`;
         tick.setAttribute("aria-label", `Order ${nameOf(order)}: ${kind === "open" ? "not computed" : kind}`);
       });
     };
@@ -99,7 +102,8 @@
       const done = answers.filter((answer) => answer?.is_done);
       if (!done.length) return "";
       const comparable = done.filter((answer) => answer.is_comparable);
-      const kinds = plural(new Set(comparable.map(({ text }) => text)).size, "answer");
+      const noun = done[0].verdict ? "verdict" : "answer";
+      const kinds = plural(new Set(comparable.map(valueOf)).size, noun);
       if (done[0].is_correct === null) return kinds;
       return `${done.filter((answer) => answer.is_correct).length} of ${done.length} correct · ${kinds}`;
     };

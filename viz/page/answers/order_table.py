@@ -11,6 +11,7 @@ import gradio as gr
 import numpy as np
 
 from pine_engine.methods.table import METHODS
+from pine_engine.prompts.tasks import Task, document_letter
 from viz.cards.answers import AnswerCard
 from viz.drawing.identity import document_segment, order_name
 from viz.drawing.markup import join_words, render
@@ -21,6 +22,7 @@ from viz.page.answers.recordings import base_rate_sentence
 from viz.page.answers.run import Order, OrderAnswers, Shown
 from viz.page.common.failures import MAX_DOCUMENTS
 
+JUDGE_LEGEND = "letter of the verdict; = ≠ same or another verdict as in the first order"
 LEGEND = "= same answer as in the first order, ≠ another answer"  # of marks without accepted answers
 
 
@@ -41,13 +43,14 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
     """Return the state of the table as JSON, scored by the accepted answers."""
     is_correct, orders = is_correct_by(shown.form.row, accepted), shown.all_orders
     methods = [_method(card, shown, is_correct) for card in shown.cards]
+    legend = JUDGE_LEGEND if shown.form.row.has_letters else LEGEND
     return json.dumps(
         {
             "methods": methods,
             "orders": orders,
             "shown": orders.index(shown.form.order) if shown.form.order in orders else 0,
             "finding": finding(methods),
-            "legend": "" if accepted or len(orders) < 2 else LEGEND,
+            "legend": "" if accepted or len(orders) < 2 else legend,
             "rule": f"accepted: {'; '.join(accepted)}" if accepted else "",
             "source": _source(shown.orders),
             "question": shown.form.question,
@@ -67,7 +70,8 @@ def _source(orders: Mapping[Order, OrderAnswers]) -> str:
 
 
 def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | None) -> dict[str, Any]:
-    orders, cells = shown.orders, []
+    orders = shown.orders
+    cells: list[dict[str, Any] | None] = []
     is_recorded = any(answers.recorded for answers in orders.values())
     for order in shown.all_orders:
         answers = orders.get(order)
@@ -75,7 +79,11 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
         if order == shown.form.order and (card.text or card.thinking):
             text, is_done = card.text, card.state in ("finished", "stopped")
         is_comparable = not (is_recorded and answers and card.method in answers.replaced)
-        cells.append(None if text is None else _answer(text, is_done, is_comparable, is_correct))
+        if text is None:
+            cells.append(None)
+            continue
+        verdict = _verdict(shown.form.row, order, text) if is_done else {}
+        cells.append(_answer(text, is_done, is_comparable, is_correct) | verdict)
     return {
         "name": card.method,
         "label": card.row.label,
@@ -98,6 +106,14 @@ def _answer(
         "is_comparable": is_comparable,
         "is_correct": is_correct(text) if is_correct and is_done else None,
     }
+
+
+def _verdict(task: Task, order: Order, text: str) -> dict[str, Any]:
+    """Return the verdict of a judge, and if it names the first answer; nothing for other tasks."""
+    if not task.has_letters:
+        return {}
+    verdict = task.parse(text)
+    return {"verdict": verdict or "no verdict", "is_first": verdict == document_letter(order[0])}
 
 
 def document_bars(positions: DocumentPositions, method: str) -> list[dict[str, float]]:
@@ -136,7 +152,11 @@ def _count(method: Mapping[str, Any]) -> str:
     done = [answer for answer in method["answers"] if answer and answer["is_done"]]
     if len(done) < 2:
         return ""
-    count = len({answer["text"] for answer in done if answer["is_comparable"]})
+    count = len({answer.get("verdict", answer["text"]) for answer in done if answer["is_comparable"]})
     correct = [answer["is_correct"] for answer in done]
     scored = "" if None in correct else f", correct in {sum(correct)} of {len(done)} orders"
-    return f"{method['label']} gave {count} answer{'s' * (count != 1)}{scored}."
+    noun = "answer"
+    if "verdict" in done[0]:
+        noun, named = "verdict", sum(answer["is_first"] for answer in done)
+        scored += f", for the first answer in {named} of {len(done)} orders"
+    return f"{method['label']} gave {count} {noun}{'s' * (count != 1)}{scored}."

@@ -54,6 +54,22 @@ def test_order_table_of_computed_orders_scores_each_answer_and_leaves_the_others
     )
 
 
+def test_order_table_of_a_judge_compares_verdicts() -> None:
+    """Vanilla names the first answer in both orders, with other words; PINE names B."""
+    texts = {ENTERED: ("It is [[A]]", "[[B]]"), OTHER: ("So: [[C]]", "B, [[B]]")}
+    answers = {
+        order: OrderAnswers({"vanilla": vanilla, "pine": pine}) for order, (vanilla, pine) in texts.items()
+    }
+    view = shown(form=replace(form_in(ENTERED), task="judge"), earlier=answers)
+    vanilla, pine = json.loads(order_table_json(view))["methods"]
+    assert [answer and answer["verdict"] for answer in vanilla["answers"]] == ["A", "C", None]
+    assert [answer and answer["is_first"] for answer in pine["answers"]] == [False, False, None]
+    assert json.loads(order_table_json(view))["finding"] == (
+        "Vanilla gave 2 verdicts, for the first answer in 2 of 2 orders. "
+        "PINE gave 1 verdict, for the first answer in 0 of 2 orders."
+    )
+
+
 def test_order_table_during_a_run_shows_the_text_so_far_in_its_order_without_a_score() -> None:
     cards = tuple(replace(card, state="writing", text="gre") for card in waiting_cards(["vanilla", "pine"]))
     state = table(cards=cards, form=form_in(THIRD))
