@@ -4,6 +4,7 @@ Templates are untrusted code: they are rendered in a sandbox and in bounded time
 """
 
 import json
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
@@ -11,7 +12,15 @@ from datetime import date, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, Template, TemplateRuntimeError, TemplateSyntaxError, meta, nodes
+from jinja2 import (
+    Environment,
+    Template,
+    TemplateError,
+    TemplateRuntimeError,
+    TemplateSyntaxError,
+    meta,
+    nodes,
+)
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from pine_engine.errors import InputError, ModelError, PineError, one_line
@@ -61,7 +70,7 @@ def render_chat_template(
     """Return the text of the messages and the beginning of the answer, as `apply_chat_template` does.
 
     Raises InputError for an argument that the template does not have, and ModelError if the template fails,
-    is not safe, or does not end in RENDER_S seconds.
+    is not safe, or does not end in RENDER_S seconds, with the field "messages" if it rejects the messages.
     """
     token = _deadline.set(time.monotonic() + RENDER_S)
     try:
@@ -74,6 +83,10 @@ def render_chat_template(
     except PineError:
         raise
     except Exception as error:  # a template may raise anything that Python does
+        if type(error) is TemplateError:  # raised by the template itself; failures are subclasses
+            reason = textwrap.shorten(str(error), 160, placeholder=" ...")
+            message = f"the chat template rejects the messages: {reason.rstrip('.')}. Change their roles."
+            raise ModelError(message, field="messages") from error
         raise _unusable(error) from error
     finally:
         _deadline.reset(token)

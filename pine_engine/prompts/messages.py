@@ -12,18 +12,23 @@ from pine_engine.reprs import short_repr
 
 MAX_MESSAGES = 1000  # each is one private-use character in the chat template, of which Unicode has 6,400
 
+TEXT_PARTS = ("text", "input_text", "output_text")
+"""Types of the parts of a content in /v1/chat/completions and, the last two, in /v1/responses."""
+
+UNUSED_FIELDS = {"id", "status", "name", "reasoning_content", "refusal", "annotations"}
+"""Fields of messages that clients send back with earlier answers, and that the prompt does not have."""
+
 
 def _joined_parts(content: Any) -> Any:
     """Return the text of a content in parts, as OpenAI clients send it; other values as they are."""
     if not isinstance(content, list | tuple):
         return content
     for part in content:
-        if (
-            not isinstance(part, Mapping)
-            or part.get("type") != "text"
-            or not isinstance(part.get("text"), str)
-        ):
-            raise unexpected(part, 'text, or parts {"type": "text", "text": ...}')
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind not in TEXT_PARTS or not isinstance(part.get("text"), str):
+            raise unexpected(
+                part if kind in (None, *TEXT_PARTS) else kind, 'text, or parts {"type": "text", "text": ...}'
+            )
     return "\n".join(part["text"] for part in content)
 
 
@@ -46,10 +51,12 @@ def _message_fields(value: Any) -> Any:
         return value
     if not isinstance(value, Mapping):
         raise unexpected(value, '{"role": "user", "content": ...}')
-    # A message of a response has further fields, which are empty unless it calls a tool.
     fields = {key: field for key, field in value.items() if key in ("role", "content") or field}
+    if (kind := fields.pop("type", "message")) != "message":
+        raise unexpected(kind, 'the type "message"')
+    fields = {key: field for key, field in fields.items() if key not in UNUSED_FIELDS}
     if other := sorted(map(str, fields.keys() - {"role", "content"})):
-        raise unexpected(other[0], "the fields role and content only")
+        raise unexpected(other[0], "the fields role and content: there are no tools, and content is text")
     return {**fields, "role": "system"} if fields.get("role") == "developer" else fields
 
 

@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillDone, TokenGenerated
-from pine_engine.errors import Cancelled, InputError, PineError
+from pine_engine.errors import Cancelled, InputError
 from pine_engine.methods.table import get_method
 from pine_engine.models.resources import free_memory
 from pine_engine.prompts.chat_templates import ChatTemplateKwargs
@@ -150,7 +150,7 @@ class Server:
             assert isinstance(job, ServerJob)
             reply = Reply(self.engine, job, text, is_chat=isinstance(body, ChatBody))
             if body.stream:
-                parts = reply.stream(events, include_usage=body.stream_options.include_usage)
+                parts = reply.stream(events, include_usage=bool(body.stream_options.include_usage))
                 return StreamingResponse(self._closing(parts, events), headers=STREAM_HEADERS)
             async with aclosing(events):
                 return JSONResponse(await reply.read(events))
@@ -191,18 +191,20 @@ class Server:
                 yield server_sent(self._error_body(error)[1])
 
     def _error_body(self, error: Exception) -> tuple[int, dict[str, Any]]:
-        """Return status and body of an error; log an unexpected one."""
-        if not isinstance(error, PineError):
+        """Return status and body of an error; log those of the server."""
+        status, content = error_body(error)
+        if status == HTTPStatus.INTERNAL_SERVER_ERROR:
             log.error("request failed", exc_info=error)
-        return error_body(error)
+        return status, content
 
     def _check_key(self, header: str) -> str:
         """Return the name of the client's key, "" without keys. Compares with all keys in constant time."""
         if not self._keys:
             return ""
-        digest = _digest(header.removeprefix("Bearer ").strip())
-        matches = [hmac.compare_digest(digest, key) for key in self._keys]
-        if not any(matches):
+        scheme, _, key = header.partition(" ")
+        digest = _digest(key.strip())
+        matches = [hmac.compare_digest(digest, accepted) for accepted in self._keys]
+        if scheme.lower() != "bearer" or not any(matches):
             message = "invalid API key; send one as the header Authorization: Bearer KEY"
             raise ApiError(401, message, kind="authentication_error", code="invalid_api_key")
         return digest[:16]

@@ -15,7 +15,7 @@ from pydantic import (
     ValidationError,
 )
 
-from pine_engine.errors import InputError, PineError
+from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.input_validation import describe
 from pine_engine.prompts.chat_templates import ChatTemplateKwargs
 from pine_engine.prompts.messages import MessagesInput
@@ -73,7 +73,7 @@ def error_body(error: Exception) -> tuple[int, dict[str, Any]]:
             status, kind, code = error.status, error.kind, error.code
         case QueueFullError():
             status, kind, code = 429, "rate_limit_error", "rate_limit_exceeded"
-        case InputError():
+        case InputError() | ModelError(field="messages"):  # also those that the chat template rejects
             status, kind, code = 400, "invalid_request_error", "invalid_value"
         case _:
             status, kind, code = 500, "server_error", "internal_error"
@@ -86,7 +86,7 @@ def error_body(error: Exception) -> tuple[int, dict[str, Any]]:
 class StreamOptions(BaseModel):
     """Options of a stream; others are ignored."""
 
-    include_usage: StrictBool = False
+    include_usage: StrictBool | None = False
 
 
 def _as_stops(value: Any) -> Any:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import httpx
 import pytest
@@ -28,7 +29,7 @@ from pine_engine.server.schema import IGNORED, SUPPORTED, ChatBody, CompletionBo
 from tests.support.api_server import running_server, wait_until
 from tests.support.families import TinyLlama
 from tests.support.scripted import thinking_model
-from tests.support.tokenizers import THINKING, letter_tokenizer
+from tests.support.tokenizers import CHAT_TEMPLATE, THINKING, letter_tokenizer
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 DOCUMENTS: Any = ["Ann has it.", {"title": "B", "text": "Ben."}]
@@ -378,7 +379,8 @@ def test_api_key_is_required_and_names_the_client(engine: Engine) -> None:
         response = client.get("/v1/models", headers={"authorization": f"Bearer {key}"})
         assert (response.status_code, response.json()["error"]["code"]) == (401, "invalid_api_key")
         assert client.post(CHAT, json=BODY, headers={"authorization": key}).status_code == 401
-    assert client.get("/v1/models", headers={"authorization": "Bearer first"}).status_code == 200
+    for header in ("Bearer first", "bearer  first"):
+        assert client.get("/v1/models", headers={"authorization": header}).status_code == 200
 
 
 def test_full_queue_and_long_answers_are_rejected(engine: Engine) -> None:
@@ -399,13 +401,59 @@ def test_full_queue_and_long_answers_are_rejected(engine: Engine) -> None:
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "timeout"
 
 
-def test_failure_has_no_details(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> None:
-        raise ZeroDivisionError("secret")
-
-    monkeypatch.setattr(server_app, "tokenize_body", fail)
+@pytest.mark.parametrize("error", [ZeroDivisionError("secret"), ModelError("The head is missing.")])
+def test_fault_of_server_is_logged(
+    engine: Engine, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server_app, "tokenize_body", MagicMock(side_effect=error))
     response = client_of(engine).post(CHAT, json=BODY)
     assert response.status_code == 500 and "secret" not in response.text
+    (record,) = caplog.records
+    assert record.exc_info and record.exc_info[1] is error
+
+
+REASON = "roles must alternate user/assistant"
+ALTERNATING = (
+    "{% for message in messages %}{% if loop.index0 % 2 and message['role'] == 'user' %}"
+    f"{{{{ raise_exception('{REASON}') }}}}{{% endif %}}{{% endfor %}}{CHAT_TEMPLATE}"
+)
+
+
+@pytest.mark.parametrize("more", [{}, {"stream": True}, {"documents": []}])
+def test_rejected_roles_are_an_error_of_the_request(
+    engine: Engine, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(engine.tokenizer, "chat_template", ALTERNATING)
+    response = client_of(engine).post(CHAT, json=BODY | more | {"messages": [*MESSAGES, USER]})
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, "messages")
+    assert REASON in error["message"] and not caplog.records
+
+
+def test_messages_of_clients_are_accepted(client: TestClient) -> None:
+    more: dict[str, Any] = {"type": "message", "name": "ann", "tool_calls": None, "audio": None}
+    parts = [{"type": "output_text", "text": "Ann.", "annotations": []}]
+    answer: dict[str, Any] = {"role": "assistant", "content": parts}
+    answer |= {"reasoning_content": "Who?", "refusal": "No.", "annotations": [{}], "function_call": None}
+    plain = post(client, CHAT, messages=[USER, {"role": "assistant", "content": "Ann."}, USER], max_tokens=3)
+    options: Any = {"max_tokens": 3, "stop": None, "stream_options": {"include_usage": None}}
+    found = post(client, CHAT, messages=[{**USER, **more}, {**answer, **more}, USER], **options)
+    names = ("choices", "usage")
+    assert [found[name] for name in names] == [plain[name] for name in names]
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [({"tool_calls": [{"id": "1"}]}, "tool_calls"), ({"function_call": {"name": "f"}}, "function_call"),
+     ({"role": "tool", "tool_call_id": "1"}, "tool_call_id"), ({"type": "reasoning"}, "reasoning"),
+     ({"content": [{"type": "image_url", "image_url": {"url": "a"}}]}, "image_url"),
+     ({"content": [{"type": "input_image"}]}, "input_image")],
+)  # fmt: skip
+def test_tools_and_images_are_refused_by_name(client: TestClient, more: dict[str, Any], name: str) -> None:
+    response = client.post(CHAT, json=BODY | {"messages": [{**USER, **more}, USER]})
+    error = response.json()["error"]
+    assert response.status_code == 400 and error["param"].startswith("messages.0")
+    assert name in error["message"]
 
 
 @pytest.fixture
