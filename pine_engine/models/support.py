@@ -33,6 +33,9 @@ CHANGING_ROPE_TYPE = "longrope"  # rope type with two sets of frequencies, the s
 PLACEMENT = "placement"
 """Need of a method that computes attention itself, and field of a ModelError for a model without that."""
 
+BIDIRECTIONAL = ("bert-generation", "cpmant", "xlnet")
+"""Model types whose tokens attend to later ones, besides those of masked language models."""
+
 CONTEXT_NAMES = ("max_position_embeddings", "max_seq_len", "context_length")
 """Names of the context length in configs; the second is that of MPT, the third that of RWKV."""
 
@@ -108,13 +111,11 @@ def refusal(config: "PretrainedConfig") -> str | None:
         text_config = config.get_text_config()
     except ValueError:  # raised by transformers
         return f"it has several text models, and PINE needs one; {ADVICE}"
-    is_masked = text_config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    is_encoder = is_masked and getattr(text_config, "is_decoder", False) is False
-    is_encoder |= shared_value(text_config, "attn_type") == "bi"  # XLNet
+    is_bidirectional = text_config.model_type in {*MODEL_FOR_MASKED_LM_MAPPING_NAMES, *BIDIRECTIONAL}
     reason = None
     if text_config.is_encoder_decoder:
         reason = "it is an encoder-decoder model, and PINE places documents in the one stream of a decoder"
-    elif is_encoder:
+    elif is_bidirectional and not getattr(text_config, "is_decoder", False):
         reason = "its tokens attend to later ones, and PINE needs a decoder"
     return reason and f"{reason}; {ADVICE}"
 

@@ -25,7 +25,7 @@ from transformers.utils import logging as transformers_logging
 from pine_engine import Engine, ModelError
 from pine_engine.models import checkpoint, dtypes, hub, packed, resources
 from pine_engine.models.dtypes import Dtype, resolve_dtype
-from pine_engine.models.listing import LoadableModel, describe, list_models
+from pine_engine.models.listing import LoadableModel, describe, list_models, list_types
 from pine_engine.models.load import LoadedModel, ModelSource, load, resolve
 from pine_engine.models.resources import free_disk, free_memory, in_words
 from tests.support.errors import has_field
@@ -475,6 +475,20 @@ def test_describe_truncated_weights_is_unsupported(size: int, tmp_path: Path, ti
     os.truncate(tmp_path / "model.safetensors", size)
     found = describe(str(tmp_path))
     assert not found.supported and "damaged" in found.reason
+
+
+def test_model_that_runs_as_it_is_is_described_with_the_reason(hybrid: Path) -> None:
+    found = describe(str(hybrid))
+    assert found.supported and found.context == 900
+    assert "recurrent, state-space or convolution" in found.placement_problem
+
+
+def test_types_are_listed_with_what_fits() -> None:
+    types = {each.name: each for each in list_types()}
+    fits = {"llama": "placement", "bloom": "passes", "mamba": "passes", "bert": "refused", "bart": "refused"}
+    assert {name: types[name].fits for name in fits} == fits
+    assert all(bool(each.reason) == (each.fits != "placement") for each in types.values())
+    assert "ALiBi" in types["bloom"].reason and not any("use a plain" in one.reason for one in types.values())
 
 
 def test_describe_gguf_reads_its_header(tmp_path: Path) -> None:
