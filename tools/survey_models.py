@@ -3,10 +3,10 @@
     python -m tools.survey_models                 # all types, or those given: gemma4_text smollm3
 
 Models have float64 weights and small sizes; other options are the defaults of their config. Each accepted
-model is compared with the reference of the tests under five methods, and shuffled in four orders. Models that
-methods which place documents do not fit are shuffled under the methods that need passes alone. Prints the
-types of each outcome with reasons, and exits with status 1 for a deviation, an unexpected exception or an
-answer that is not bitwise identical.
+model is compared with the reference of the tests under five methods, and shuffled in four orders. A model
+that runs as it is is shuffled in two orders under its default methods. Prints the types of each outcome with
+reasons, and exits with status 1 for a deviation, an unexpected exception or an answer that is not bitwise
+identical.
 """
 
 import signal
@@ -47,15 +47,19 @@ SIZES: dict[str, Any] = {
     "d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 512, "rope_theta": 1e4, "kv_n_heads": 2,
     "ffn_hidden_size": 32, "expert_ffn_hidden_size": 16, "zero_expert_num": 2, "moe_topk": 2,
     "image_size": 32, "crop_size": 32, "mlp_dim": 32, "output_channels": 32, "num_blocks": 1,
-    "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_ssm": 64, "mamba_num_heads": 4, "mamba_head_dim": 16,
+    "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_ssm": 64, "mamba_num_heads": 8, "mamba_head_dim": 8,
     "mamba_d_state": 8, "state_size": 8, "ssm_state_size": 8, "n_mamba_heads": 1, "chunk_size": 16,
-    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
+    "linear_num_key_heads": 4, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
     "linear_value_head_dim": 8,
     "ext_pw_out_channel": 32, "depthwise_separable_out_channel": 32, "nemo_conv_channels": 32,
 }  # fmt: skip
 """Options by name, for the configs that have them."""
 
 PLAIN_ROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}
+
+ONE_GROUP = {"num_experts": 4, "num_experts_per_token": 1, "num_expert_group": 1, "topk_group": 1}
+
+TWO_KINDS = {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2}
 
 LEFT_OUT: tuple[tuple[str, ...], ...] = (
     (),
@@ -72,9 +76,11 @@ OTHER_OPTIONS: dict[str, dict[str, Any]] = {
     "cohere_compass_text": {"rope_parameters": {"full_attention": PLAIN_ROPE}},
     "dbrx": {"attn_config": {"rope_theta": 1e4, "kv_n_heads": 2, "clip_qkv": 8.0}},
     "longcat_flash": {"head_dim": 4},
-    "mamba2": {"num_heads": 4, "head_dim": 16},
-    "lfm2": {"layer_types": ["conv", "full_attention"]},
-    "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
+    "mamba2": {"hidden_size": 32, "num_heads": 8, "head_dim": 8, "n_groups": 2},
+    "lfm2": TWO_KINDS,
+    "lfm2_moe": TWO_KINDS | {"num_dense_layers": 1},
+    "kimi_linear": ONE_GROUP,
+    "bailing_hybrid": ONE_GROUP,
 }
 """Options of types whose default config states no RoPE, or builds no model."""
 
@@ -164,7 +170,8 @@ def outcome(kind: str) -> tuple[str, str]:
     if not max(deviations.values(), default=0.0) <= TOLERANCE:
         return "deviating", ", ".join(f"{method} {found:.1e}" for method, found in deviations.items())
     methods = None if problem else COMPARED
-    shuffled = engine.shuffle(LAYOUT, count=4, methods=methods, max_new_tokens=2, stop_at_eos=False)
+    count = 2 if problem else 4  # a pass can be slow without special kernels
+    shuffled = engine.shuffle(LAYOUT, count=count, methods=methods, max_new_tokens=2, stop_at_eos=False)
     changed = [method for method, holds in shuffled.invariance_held.items() if holds is False]
     if changed:
         return "changed", ", ".join(changed)
