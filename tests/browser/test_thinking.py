@@ -3,20 +3,22 @@
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import BrowserContext, expect
 
+from tests.browser.conftest import visit
 from tests.support.scripted import save_thinking_model
 from tests.support.serving import Serve
 
 
 @pytest.mark.slow  # it serves a model of its own
-def test_thinking_is_folded_and_can_be_turned_off(serve: Serve, browser: Browser, tmp_path: Path) -> None:
+def test_thinking_is_folded_and_can_be_turned_off(
+    serve: Serve, second_window: BrowserContext, tmp_path: Path
+) -> None:
     save_thinking_model(tmp_path / "model")
     with (
         serve(tmp_path / "app.log", "--model", str(tmp_path / "model")) as served,
-        browser.new_page() as page,
+        visit(second_window, served) as page,
     ):
-        page.goto(served.url)
         page.get_by_role("button", name="Paste, upload, settings").click()
         arguments, problem = page.locator("#chat-template-kwargs textarea"), page.locator("#form-problem")
         arguments.fill('{"enable_thinkin": true}')
