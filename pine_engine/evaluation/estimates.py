@@ -9,6 +9,7 @@ An estimate has a task, a method, a metric, a group and a name:
 | a score | unfinished, of answers with a thinking part | |
 | a score | first slot, first slot excess, consistent, order gap, of judges (see position_bias.py) | |
 | a score | cramers v | number of documents |
+| a score | rating, in Elo points (see bradley_terry.py) | system |
 | a score | order, order changed, order unparsed, says A, says first | order |
 | a score | slot | number of documents > slot from 0 |
 | a score | shuffled | number of documents |
@@ -32,6 +33,7 @@ import numpy as np
 
 from pine_engine.errors import InputError
 from pine_engine.evaluation.bootstrap import ratio
+from pine_engine.evaluation.bradley_terry import rating_estimates
 from pine_engine.evaluation.grid import (
     BETWEEN,
     METRICS,
@@ -103,6 +105,7 @@ def _score_estimates(scores: Scores) -> Iterator[Labeled]:
         yield from _answer_estimates(scores)
         if TASKS[scores.grid.task].has_letters:
             yield from bias_estimates(scores)
+            yield from rating_estimates(scores)
     for size, table in group_by_slot(scores.columns, scores.metric).items():
         for slot, groups in table.items():
             names = (str(size),) if slot is None else (str(size), str(slot))

@@ -182,6 +182,7 @@ class Record(BaseModel):
     permutation: tuple[int, ...]
     gold_slot: int | None = None  # slot of the document with the answer
     num_documents: int
+    models: tuple[str, ...] = ()  # systems whose answers are the stored documents, if known
     answers: tuple[str, ...] = ()  # accepted answers in this order
     thinking: str = ""  # generated before the text
     is_finished: bool = True  # False if the tokens end inside the thinking part
@@ -307,11 +308,19 @@ def blank_record(example: Example, method: str, order: DocumentOrder) -> Record:
         permutation=order.permutation,
         gold_slot=order.gold_slot(example),
         num_documents=len(example.documents),
+        models=_models(example),
         answers=order.answers(example),
         section=section,
         subset=subset or named,
         weight=WEIGHTS[section, subset] if section and subset else None,
     )
+
+
+def _models(example: Example) -> tuple[str, ...]:
+    """Return the systems of `meta.models`, one per document; nothing for another number of them."""
+    models = example.meta.get("models")
+    is_complete = isinstance(models, list) and len(models) == len(example.documents)
+    return tuple(map(str, models)) if isinstance(models, list) and is_complete else ()
 
 
 @contextmanager

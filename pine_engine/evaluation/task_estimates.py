@@ -124,6 +124,7 @@ class Row:
             **{key: _json(self.get(group)) for key, group in GROUPS.items()},
             **({"unfinished": _json(one)} if (one := self.get("unfinished")) else {}),
             **self.bias_json(),
+            **({"ratings": ratings} if (ratings := self.ratings_json()) else {}),
             "slots": [
                 {"num_documents": size, "slot": slot, "value": _json(one)}
                 for (size, slot), one in slots.items()
@@ -158,6 +159,17 @@ class Row:
             ],
             "is_bias_detectable": self.is_bias_detectable,
         }
+
+    @property
+    def rated_models(self) -> list[str]:
+        """Systems with a rating, the best first."""
+        models = {model for record in self.grid.some_records for model in record.models}
+        found = self.means("rating", sorted(models))
+        return sorted(found, key=lambda model: -found[model].mean)
+
+    def ratings_json(self) -> list[dict[str, Any]]:
+        """Return the rating of each system, the best first."""
+        return [{"model": model, "value": _json(self.get("rating", model))} for model in self.rated_models]
 
     def sections_json(self) -> dict[str, Any]:
         """Return sections, subsets and total in the scenario of this row, with both sets of weights."""

@@ -92,6 +92,7 @@ def _judged_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     elif names[0] == "chosen":  # RewardBench has one of each, RewardBench 2 lists
         chosen, rejected = (one if isinstance(one, list) else [one] for one in (first, second))
         texts = [*chosen, *rejected]
+        models = models or [row[name] for name in ("chosen_model", "rejected_model") if name in row]
         good = list(string.ascii_uppercase[: len(chosen)])
     else:  # MT-Bench
         winner = str(row.get("winner"))

@@ -25,6 +25,8 @@ METRIC_LABELS = {
 
 SIGNED = ("minus", "first slot excess", "order gap")  # groups of differences
 
+PLAIN = ("cramers v", "rating")  # groups of numbers that are no shares
+
 COST_UNITS = {"seconds": " s", "prefill_s": " s", "decode_s": " s", "prefill_ratio": "x", "ratio": "x"}
 
 
@@ -156,8 +158,10 @@ def quantity(value: float | None, metric: str = "", *, is_signed: bool = False) 
 
     "0" and "100" are exact: a share just below one is ">99". The sign is that of a difference.
     """
-    if value is None or metric == "cost":
+    if value is None or metric in ("cost", "cramers v"):
         return NONE if value is None else f"{value:.3g}"
+    if metric == "rating":
+        return f"{value:+z.0f}"
     value = round(value, 6)  # without rounding errors of its computation
     percent = 100 * value
     number = f"{percent:#.2g}" if 0 < abs(percent) < 9.95 else f"{percent:z.0f}"
@@ -173,7 +177,7 @@ def estimated(estimate: Estimate | None) -> str:
     if estimate is None or not estimate.is_parsed:
         return UNPARSED if estimate else NONE
     values = (estimate.mean, *(estimate.interval or ()))
-    metric = "cost" if estimate.group == "cramers v" else estimate.metric
+    metric = estimate.group if estimate.group in PLAIN else estimate.metric
     mean, *ends = (quantity(value, metric, is_signed=estimate.group in SIGNED) for value in values)
     unit = COST_UNITS.get(estimate.group, "") if estimate.metric == "cost" else ""
     return f"{mean}{unit} ({' to '.join(ends) or TOO_FEW})"

@@ -182,6 +182,23 @@ def bias_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
         yield pivot("bias_results", rows, columns)
 
 
+def rating_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
+    """Yield the ratings of the systems that each judge compares, nothing without their names."""
+    rows = [
+        replace(row, part=model)
+        for row in metric_rows(task, runs, ["generated", "chosen"])
+        for model in row.rated_models
+    ]
+    columns: Columns = {
+        **HEADS,
+        "system": lambda row: row.part,
+        "n": lambda row: str(one.num_examples) if (one := row.get("rating")) else "",
+        "rating, Elo points": "rating",
+    }
+    if rows:
+        yield pivot("rating_results", rows, columns, heads=4)
+
+
 def position_bias(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
     """Yield the effect of each order on a judge's verdicts, nothing for a task without letters."""
     columns: Columns = {
