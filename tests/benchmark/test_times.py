@@ -9,7 +9,7 @@ import psutil
 import pytest
 import torch
 
-from pine_engine import METHODS, Engine, InputError, ModelError, TokenLayout
+from pine_engine import METHODS, Engine, InputError, ModelError, TokenLayout, get_methods
 from pine_engine.benchmark import shapes, times
 from pine_engine.benchmark.shapes import Sweep, Workload, sweep_over
 from pine_engine.benchmark.times import (
@@ -151,7 +151,8 @@ def test_jobs_are_those_of_page_beside_busy_process(monkeypatch: pytest.MonkeyPa
 
     names = ("run", "generate", "shuffle")
     jobs = {name: call(name) for name in names}
-    engine: Any = SimpleNamespace(model=None, model_name="m", dtype="float32", **jobs)
+    methods = {"methods": tuple(METHODS.values()), "select_methods": get_methods}
+    engine: Any = SimpleNamespace(model=None, model_name="m", dtype="float32", **jobs, **methods)
     seconds = iter([1.0, 2.0, 4.0])
     monkeypatch.setattr(times, "time_stock", lambda *_: Timing(0, 0, next(seconds)))
     layout = TokenLayout((1,), ((2,), (3,), (4,)), (5,))

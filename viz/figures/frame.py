@@ -64,7 +64,8 @@ def require_attention(trace: "pine.Trace") -> FloatArray:
     """Return the attention of the suffix. Raises InputError for a trace that has none."""
     if trace.suffix_attention is None:
         message = f"the trace of {trace.method} has no attention: got None, expected one of a finished run."
-        raise pine.InputError(f"{message} Run Engine.run(..., trace=True).", field="trace")
+        advice = "Run Engine.run(..., trace=True); a model that runs as it is records none."
+        raise pine.InputError(f"{message} {advice}", field="trace")
     return trace.suffix_attention
 
 

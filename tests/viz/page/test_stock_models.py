@@ -1,6 +1,8 @@
 """The page on a model that runs as it is: methods that fit, and figures without attention."""
 
+import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ from tests.support.runs import THREE, form_of
 from tests.support.widgets import built
 from viz.page.answers.answering import prepare_answers
 from viz.page.answers.order_table import order_table_json
+from viz.page.answers.recordings import tutorial_recording
 from viz.page.answers.run import Run
 from viz.page.api.results import traced
 from viz.page.attention_job import attention_request, prepare_attention
+from viz.page.bundle import bundle
 from viz.page.form.fitting import show_misfits
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.internals_figures import DRAWING, NO_ATTENTION, draw_attention
@@ -23,7 +27,8 @@ from viz.page.jobs.sources import Choice, EngineSource, Sources
 from viz.page.position_sweep_job import prepare_sweep
 from viz.page.selection import first_selection
 from viz.page.shuffle_job import prepare_shuffle
-from viz.page.why import can_explain
+from viz.page.tutorial import tutorial_steps
+from viz.page.why import can_explain, why_html
 
 FITTING = ["vanilla", "reorder_content"]
 
@@ -35,7 +40,7 @@ def stock(hybrid: Path) -> Engine:
 
 @pytest.fixture(scope="module")
 def view(stock: Engine) -> Any:
-    *_, last = views_of(prepare_answers, stock, form_of(THREE, methods=(*FITTING, "nbce")))
+    *_, last = views_of(prepare_answers, stock, form_of(THREE, methods=(*FITTING, "nbce"), max_new_tokens=8))
     return last
 
 
@@ -55,6 +60,16 @@ def test_internals_show_positions_of_vanilla_and_no_attention(view: Any) -> None
     report = traced(view, arrays=True)
     assert report and report.results[0].attention is None
     assert report.results[0].documents[0].starts[0] == run.result.layout.prefix_length
+
+
+def test_downloads_and_tutorial_are_complete(view: Any) -> None:
+    run: Run = view.run
+    with zipfile.ZipFile(io.BytesIO(bundle(run, first_selection(run), accepted=""))) as files:
+        report = json.loads(files.read("report.json"))
+        assert {"answers.json", "pictures.html"} <= set(files.namelist())
+    assert [one["attention"] for one in report["results"]] == [None] * 3
+    assert len(tutorial_steps(tutorial_recording(), run)) == len(tutorial_steps(tutorial_recording()))
+    assert "Precomputed" in why_html(run)
 
 
 def test_attention_of_tokens_is_refused_with_the_reason(view: Any, stock: Engine) -> None:
