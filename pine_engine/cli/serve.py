@@ -32,6 +32,7 @@ def serve(
     max_active_runs: Positive = 4,
     max_runs_per_client: Positive = 16,
     api_keys: Annotated[str | None, typer.Option(envvar="PINE_API_KEYS", show_envvar=True)] = None,
+    allowed_origins: str | None = None,
     chat_template: Path | None = None,
     chat_template_kwargs: TemplateKwargs = None,
     model: ModelOptions = ModelOptions(),
@@ -51,6 +52,8 @@ def serve(
         max_runs_per_client: Maximum number of queued and active requests per API key, or per address; at most
             half of queue_size.
         api_keys: Accepted API keys, separated by commas. Default: no authentication.
+        allowed_origins: Origins of web pages whose scripts may use the server, separated by commas, such as
+            https://app.example; * for any. Default: none.
         chat_template: File with a chat template (Jinja) in place of that of the model.
         chat_template_kwargs: Arguments of the chat template, as JSON, unless a request has others.
         model: Model that answers.
@@ -64,8 +67,17 @@ def serve(
     if api_keys is not None and not keys:
         raise InputError("api_keys is empty: give one or more keys, or no option", field="api_keys")
     template = None if chat_template is None else read_text(chat_template)
-    from pine_engine.server.app import LOCAL_NAMES, MAX_SECONDS, ServerSettings, open_port, serve
+    from pine_engine.server.app import (
+        LOCAL_NAMES,
+        MAX_SECONDS,
+        ServerSettings,
+        check_origins,
+        open_port,
+        serve,
+    )
 
+    origins = tuple(split_names(allowed_origins) or ())
+    check_origins(origins)
     is_local = host in LOCAL_NAMES
     if not is_local and not keys:
         output.print_note(f"{host} may be reached by others, and there are no API keys; see PINE_API_KEYS")
@@ -79,6 +91,7 @@ def serve(
         chat_template_kwargs=parse_kwargs(chat_template_kwargs),
         api_keys=keys,
         allowed_hosts=LOCAL_NAMES if is_local and not keys else ("*",),
+        allowed_origins=origins,
     )
     with open_port(host, port) as listener:
         engine = model.load(needs_tokenizer=True)

@@ -35,6 +35,7 @@ from pine_engine.network.stock_model import StockModel
 from pine_engine.prompts.layout import TOKEN_IDS, TokenLayout, check_vocabulary, tokenize, tokenize_text
 from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
 from pine_engine.prompts.thinking import SplitAnswer, find_markers, split_thinking
+from pine_engine.prompts.token_bytes import token_bytes
 from pine_engine.scheduling.worker import compute_on
 
 if TYPE_CHECKING:
@@ -350,10 +351,23 @@ class PreparedModel:
         special = re.compile("|".join(map(re.escape, self.tokenizer.all_special_tokens)) or "(?!)")
         return found._replace(thinking=special.sub("", found.thinking), text=special.sub("", found.text))
 
-    def decode_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return the text of each token. Raises InputError without a tokenizer."""
+    def token_bytes(self, ids: Sequence[int]) -> list[bytes | None]:
+        """Return the bytes of each token in UTF-8, None for special tokens.
+
+        Raises InputError without a tokenizer.
+        """
         tokenizer = self._require_tokenizer()
-        return [tokenizer.decode([token]) for token in self._check_ids(ids)]
+        return [token_bytes(tokenizer, token) for token in self._check_ids(ids)]
+
+    def decode_tokens(self, ids: Sequence[int]) -> list[str]:
+        r"""Return the text of each token, with its blanks; parts of characters as \xe2\x82.
+
+        Raises InputError without a tokenizer.
+        """
+        return [
+            self.tokenizer.decode([token]) if value is None else value.decode(errors="backslashreplace")
+            for token, value in zip(ids, self.token_bytes(ids), strict=True)
+        ]
 
     def _require_tokenizer(self) -> Any:
         if self.tokenizer is None:

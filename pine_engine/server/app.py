@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import re
 import socket
 import time
 from collections import Counter
@@ -20,6 +21,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -64,6 +66,7 @@ MAX_SECONDS = 300.0  # of an answer for clients on other machines, if no limit i
 SHUTDOWN_S = 5  # seconds for active requests to end
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 LOCAL_NETWORKS = (ip_network("127.0.0.0/8"), ip_network("::1"))  # of reverse proxies on this machine
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\sA-Z]+")
 DEFAULT_MODEL = "default"  # another name of the model, for clients that require one
 PLAIN_METHOD = "vanilla"  # of requests without documents
 CLIENT_CLOSED_REQUEST = 499  # status, in logs only, of nginx for a client that has disconnected
@@ -89,6 +92,8 @@ class ServerSettings:
         chat_template_kwargs: Arguments of the chat template, unless a request has others.
         api_keys: Accepted keys. If empty, authentication is disabled.
         allowed_hosts: Accepted Host headers; * for any.
+        allowed_origins: Origins whose pages may use the server in a browser, such as https://app.example; *
+            for any.
     """
 
     method: str | None = None
@@ -100,6 +105,7 @@ class ServerSettings:
     chat_template_kwargs: ChatTemplateKwargs = field(default_factory=dict)
     api_keys: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = LOCAL_NAMES
+    allowed_origins: tuple[str, ...] = ()
 
 
 class Server:
@@ -132,9 +138,15 @@ class Server:
             Route("/health", self._health),
             Route("/metrics", self._metrics),
         ]
+        middleware = [Middleware(http_middleware(filter_hosts(self.settings.allowed_hosts)))]
+        if origins := self.settings.allowed_origins:
+            methods = ["GET", "POST"]
+            middleware.append(
+                Middleware(CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=["*"])
+            )
         return Starlette(
             routes=routes,
-            middleware=[Middleware(http_middleware(filter_hosts(self.settings.allowed_hosts)))],
+            middleware=middleware,
             exception_handlers={HTTPException: _http_error},
         )
 
@@ -326,6 +338,14 @@ def filter_hosts(names: Sequence[str]) -> Handler:
         await JSONResponse(content, status)(scope, receive, send)
 
     return handle
+
+
+def check_origins(origins: Sequence[str]) -> None:
+    """Raise InputError unless each origin is * or has the form in which browsers send it."""
+    for origin in origins:
+        if origin != "*" and not ORIGIN.fullmatch(origin):
+            message = f"invalid origin: got {origin!r:.60}, expected * or such as https://app.example:8080"
+            raise InputError(f"{message}. Correct it in --allowed-origins.", field="allowed_origins")
 
 
 def open_port(host: str, port: int) -> socket.socket:

@@ -1,11 +1,12 @@
 """Responses of the OpenAI API: complete ones and chunks of a stream, for both endpoints."""
 
+import codecs
 import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from functools import partial
 from typing import Any
 
 from pine_engine.engine.engine import Engine
@@ -77,6 +78,10 @@ class Reply:
     is_chat: bool
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     created: int = field(default_factory=lambda: int(time.time()))
+    _characters: codecs.IncrementalDecoder = field(
+        default_factory=partial(codecs.getincrementaldecoder("utf-8"), "replace")
+    )  # of the tokens whose offsets are taken
+    _num_characters: int | None = None
 
     async def read(self, events: AsyncIterator[JobEvent]) -> dict[str, Any]:
         """Return the response to all events."""
@@ -128,7 +133,7 @@ class Reply:
         state: dict[str, Any] = {"index": 0, "finish_reason": self.text.finish_reason, "logprobs": None}
         if self.job.choices:
             read = self._chat_logprobs if self.is_chat else self._text_logprobs
-            state["logprobs"] = read(self.job.choices[: self.text.num_tokens], num_sent)
+            state["logprobs"] = read(self.job.choices[num_sent : self.text.num_tokens])
         return state
 
     def _usage(self) -> dict[str, int]:
@@ -136,27 +141,40 @@ class Reply:
         return {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
 
     def _token(self, token: int, logprob: float) -> dict[str, Any]:
-        (text,) = self.engine.decode_tokens([token])
-        return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+        (text,), (value,) = self.engine.decode_tokens([token]), self.engine.token_bytes([token])
+        return {"token": text, "logprob": logprob, "bytes": None if value is None else list(value)}
 
-    def _chat_logprobs(self, choices: Sequence[TokenChoice], start: int) -> dict[str, Any]:
+    def _chat_logprobs(self, choices: Sequence[TokenChoice]) -> dict[str, Any]:
         content = [
             self._token(choice.token_id, choice.logprob)
             | {"top_logprobs": [self._token(*alternative) for alternative in choice.alternatives]}
-            for choice in choices[start:]
+            for choice in choices
         ]
         return {"content": content, "refusal": None}
 
-    def _text_logprobs(self, choices: Sequence[TokenChoice], start: int) -> dict[str, Any]:
-        tokens = self.engine.decode_tokens([choice.token_id for choice in choices])
-        offsets = list(accumulate(map(len, tokens), initial=0))
-        tops = [
-            {self._token(token, logprob)["token"]: logprob for token, logprob in choice.alternatives}
-            for choice in choices
-        ]
-        values: dict[str, list[Any]] = {
-            "tokens": tokens,
+    def _text_logprobs(self, choices: Sequence[TokenChoice]) -> dict[str, Any]:
+        ids = [choice.token_id for choice in choices]
+        return {
+            "tokens": self.engine.decode_tokens(ids),
             "token_logprobs": [choice.logprob for choice in choices],
+            "top_logprobs": [self._by_text(choice.alternatives) for choice in choices],
+            "text_offset": list(map(self._take_offset, ids)),
         }
-        values |= {"top_logprobs": tops, "text_offset": offsets[:-1]}
-        return {name: listed[start:] for name, listed in values.items()}
+
+    def _by_text(self, alternatives: Sequence[tuple[int, float]]) -> dict[str, float]:
+        """Return log-probabilities by text; a further token of equal text has its name in the vocabulary."""
+        found: dict[str, float] = {}
+        for token, logprob in alternatives:
+            (text,) = self.engine.decode_tokens([token])
+            found[self.engine.tokenizer.convert_ids_to_tokens(token) if text in found else text] = logprob
+        return found
+
+    def _take_offset(self, token: int) -> int:
+        """Return the index of the next token's first character in the text."""
+        (value,) = self.engine.token_bytes([token])
+        new = self._characters.decode(value or b"")
+        if self._num_characters is None and not self.engine.decode_text([token]).startswith(" "):
+            new = new.removeprefix(" ")  # which the text of an answer does not have
+        offset = self._num_characters or 0
+        self._num_characters = offset + len(new)
+        return offset

@@ -15,6 +15,7 @@ import httpx
 import pytest
 from hypothesis import example, given, strategies as st
 from starlette.testclient import TestClient
+from tokenizers import decoders
 
 import pine_engine as pine
 from pine_engine import Engine, ModelError, PineError, Prompt
@@ -28,8 +29,14 @@ from pine_engine.server.responses import ResponseText
 from pine_engine.server.schema import IGNORED, SUPPORTED, ChatBody, CompletionBody, load_json, parse_body
 from tests.support.api_server import running_server, wait_until
 from tests.support.families import TinyLlama
-from tests.support.scripted import thinking_model
-from tests.support.tokenizers import CHAT_TEMPLATE, THINKING, letter_tokenizer
+from tests.support.scripted import scripted_llama, thinking_model
+from tests.support.tokenizers import (
+    CHAT_TEMPLATE,
+    THINKING,
+    byte_tokenizer,
+    letter_tokenizer,
+    sentencepiece_tokenizer,
+)
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 DOCUMENTS: Any = ["Ann has it.", {"title": "B", "text": "Ben."}]
@@ -207,6 +214,42 @@ def test_stream_has_the_parts_of_the_response(
         assert len(expected["logprobs"][key]) == whole["usage"]["completion_tokens"]
 
 
+def blank_tokenizer() -> Any:
+    tokenizer = sentencepiece_tokenizer("prepend")
+    parts = [tokenizer.backend_tokenizer.decoder, decoders.Strip(" ", 1, 0)]
+    tokenizer.backend_tokenizer.decoder = decoders.Sequence(parts)  # as that of Llama 2
+    return tokenizer
+
+
+EURO = ["\\xe2", "\\x82", "\\xac"]
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "names", "tokens", "text", "offsets"),
+    [
+        (byte_tokenizer(), "\u00e2 \u0124 \u00ac \u0120 a", [*EURO, " ", "a"], "\u20ac a", [0, 0, 0, 1, 2]),
+        (blank_tokenizer(), "\u2581the <0xE2> <0x82> <0xAC> \u2581a b", [" the", *EURO, " a", "b"],
+         "the\u20ac ab", [0, 3, 3, 3, 4, 6]),
+    ],
+)  # fmt: skip
+def test_logprobs_have_bytes_and_places_of_tokens(
+    tokenizer: Any, names: str, tokens: list[str], text: str, offsets: list[int]
+) -> None:
+    tokenizer.chat_template = "{{ messages[0]['content'] }}?"
+    ids = tokenizer.convert_tokens_to_ids(["?", *names.split()])
+    client = client_of(Engine(scripted_llama(ids, len(tokenizer), 512), tokenizer, name="tiny"))
+    options: Any = {"max_tokens": len(tokens)}
+    (choice,) = post(client, TEXT, prompt="who?", logprobs=20, **options)["choices"]
+    found = choice["logprobs"]
+    assert (choice["text"], found["tokens"], found["text_offset"]) == (text, tokens, offsets)
+    assert all(len(top) == 20 for top in found["top_logprobs"])
+    chat = {"messages": [{"role": "user", "content": "who?"}], "logprobs": True, "top_logprobs": 20}
+    content = post(client, CHAT, **chat, **options)["choices"][0]["logprobs"]["content"]
+    assert [token["token"] for token in content] == tokens
+    assert bytes(chain(*(token["bytes"] for token in content))).decode().lstrip() == text
+    assert all(len({bytes(one["bytes"] or []) for one in token["top_logprobs"]}) > 15 for token in content)
+
+
 @pytest.mark.parametrize("path", [CHAT, TEXT])
 @pytest.mark.parametrize("stop", [[], ["n"]])
 def test_thinking_is_apart_from_the_text(path: str, stop: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,6 +424,18 @@ def test_api_key_is_required_and_names_the_client(engine: Engine) -> None:
         assert client.post(CHAT, json=BODY, headers={"authorization": key}).status_code == 401
     for header in ("Bearer first", "bearer  first"):
         assert client.get("/v1/models", headers={"authorization": header}).status_code == 200
+
+
+def test_browsers_of_allowed_origins_may_read(engine: Engine) -> None:
+    origin, header = "https://app.example", "access-control-allow-origin"
+    asked = {"origin": origin, "access-control-request-method": "POST"}
+    asked["access-control-request-headers"] = "authorization,content-type,x-stainless-lang"
+    client = client_of(engine, allowed_origins=(origin,), api_keys=("a",))
+    preflight = client.options(CHAT, headers=asked)
+    assert preflight.is_success and preflight.headers[header] == origin
+    assert client.post(CHAT, json=BODY, headers={"origin": origin}).headers[header] == origin  # an error
+    assert header not in client.options(CHAT, headers=asked | {"origin": "https://b.example"}).headers
+    assert header not in client_of(engine).post(CHAT, json=BODY, headers={"origin": origin}).headers
 
 
 def test_full_queue_and_long_answers_are_rejected(engine: Engine) -> None:

@@ -42,7 +42,9 @@ def client_of(server: uvicorn.Server) -> TestClient:
 
 def test_served_model_answers(pine: Run, served: list[uvicorn.Server]) -> None:
     port = free_port()
-    outcome = pine("serve", "--port", port, "--method", "pcw", "--max-new-tokens", 4)
+    outcome = pine(
+        "serve", "--port", port, "--method", "pcw", "--max-new-tokens", 4, "--allowed-origins", "*"
+    )
     assert outcome.status == 0 and outcome.stdout == ""
     assert f"http://127.0.0.1:{port}/v1" in outcome.stderr
     (server,) = served
@@ -51,6 +53,8 @@ def test_served_model_answers(pine: Run, served: list[uvicorn.Server]) -> None:
     assert answer["pine_engine"]["method"] == "pcw"
     assert client.post("/v1/chat/completions", json=BODY | {"max_tokens": 5}).status_code == 400
     assert client.get("/health", headers={"host": "pine.example"}).status_code == 400
+    headers = client.get("/health", headers={"origin": "https://a.example"}).headers
+    assert headers["access-control-allow-origin"] == "*"
 
 
 def test_keys_and_template_are_used(
@@ -88,7 +92,8 @@ def test_answers_for_other_machines_have_a_time_limit(
     ("options", "word"),
     [(["--method", "gpt"], "gpt"), (["--method", "pine,nia"], "one method"), (["--port", 0], "port"),
      (["--api-keys", " , "], "api_keys"), (["--chat-template", "none.jinja"], "none.jinja"),
-     (["--queue-size", 0], "queue")],
+     (["--queue-size", 0], "queue"), (["--allowed-origins", "a.example"], "a.example"),
+     (["--allowed-origins", "*,https://a.example/"], "https://a.example/")],
 )  # fmt: skip
 def test_wrong_option_is_rejected(pine: Run, options: list[Any], word: str) -> None:
     outcome = pine("serve", *options)
