@@ -161,13 +161,12 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
     ) -> dict[str, Any]:
         """Evaluate a small dataset: scores, 95% confidence intervals and answer-change rates.
 
+        The default task of rows is retrieval_qa; the default orders are as-is and reversed.
+
         Args:
-            rows: Examples, each {"question", "documents", "answers", "gold_index"?, "id"?, "task"?}, all of
-                one task such as judge or math_reasoning. Default task: retrieval_qa.
-            methods: Method names, also with a wrapper, such as permutation_full:vanilla. Default: vanilla,
-                nia, pcw, pine.
+            rows: Examples of one task: {"question", "documents", "answers", "gold_index"?, "id"?, "task"?}.
+            methods: Methods, also wrapped as permutation_full:vanilla. Default: vanilla, nia, pcw, pine.
             orders: Any of as-is, reversed, gold-first, gold-last, gold-all, swapped, shuffled:S, all.
-                Default: as-is and reversed.
             max_new_tokens: Maximum number of new tokens.
 
         Returns:

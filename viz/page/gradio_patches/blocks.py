@@ -201,6 +201,7 @@ def describe_results(page: gr.Blocks, results: Mapping[str, type[BaseModel]]) ->
         listed = await list_tools(request)
         for tool in listed.root.tools:
             tool.outputSchema = next(schemas[name] for name in schemas if tool.name.endswith(name))
+            tool.inputSchema = _as_strict(tool.inputSchema)
         return listed
 
     async def call_with_structure(request: Any) -> Any:
@@ -217,6 +218,17 @@ def describe_results(page: gr.Blocks, results: Mapping[str, type[BaseModel]]) ->
 
     handlers[types.ListToolsRequest] = list_with_schemas
     handlers[types.CallToolRequest] = call_with_structure
+
+
+def _as_strict(schema: Any) -> Any:
+    """Return a schema of gradio as strict clients accept it: `anyOf`, not `oneOf`, and typed choices."""
+    if isinstance(schema, list):
+        return list(map(_as_strict, schema))
+    if not isinstance(schema, dict):
+        return schema
+    typed = {"type": "string"} if isinstance(schema.get("enum"), list) else {}
+    renamed = {"anyOf" if key == "oneOf" else key: _as_strict(value) for key, value in schema.items()}
+    return typed | renamed
 
 
 def _as_json(data: Any, root_url: str) -> list[types.TextContent]:

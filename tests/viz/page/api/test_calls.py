@@ -219,8 +219,30 @@ def test_an_assistant_finds_the_four_tools_with_schemas(app: ServedApp) -> None:
         schema = tool.outputSchema
         assert schema["type"] == "object" and {"model", "dtype"} <= set(schema["required"]), name
         if name != "measure":
-            assert tool.inputSchema["properties"]["methods"]["oneOf"][1]["items"]["enum"] == list(METHODS)
+            assert tool.inputSchema["properties"]["methods"]["anyOf"][1]["items"]["enum"] == list(METHODS)
     assert "order[i] is the index" in json.dumps(tools["shuffle"].outputSchema)
+
+
+def untyped(schema: dict[str, Any], path: str) -> Iterator[str]:
+    """Yield the paths of parts of a schema that have not exactly one of a type, choices and a reference."""
+    if len({"type", "anyOf", "$ref"} & schema.keys()) != 1 or "oneOf" in schema:
+        yield path
+    inner = dict(enumerate(schema.get("anyOf", []))) | schema.get("properties", {}) | schema.get("$defs", {})
+    inner |= {"items": schema["items"]} if "items" in schema else {}
+    for name, part in inner.items():
+        yield from untyped(part, f"{path}.{name}")
+
+
+def test_tools_have_schemas_for_strict_clients(app: ServedApp) -> None:
+    tools, _ = call_tools(app)
+    for name, tool in tools.items():
+        for schema in (tool.inputSchema, tool.outputSchema):
+            assert schema["type"] == "object" and list(untyped(schema, name)) == []
+            assert isinstance(schema["required"], list) and schema["properties"].keys() >= {
+                *schema["required"]
+            }
+        descriptions = [part["description"] for part in tool.inputSchema["properties"].values()]
+        assert all(text.endswith(".") for text in descriptions), descriptions  # gradio keeps one line of each
 
 
 def test_mcp_call_answers_and_reports_mistakes(app: ServedApp) -> None:
