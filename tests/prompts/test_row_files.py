@@ -357,7 +357,9 @@ def test_other_columns_of_documents_are_metadata(tmp_path: Path) -> None:
     assert [one.metadata for one in read_documents([path])] == [{"url": "u"}, {}]
 
 
-@pytest.mark.parametrize("content", [b"Ann.", gzip.compress(b"Ann." * 99)[:20], b""])
+@pytest.mark.parametrize(
+    "content", [b"Ann.", gzip.compress(b"Ann." * 99)[:20], b""], ids=["text", "cut off", "empty"]
+)
 def test_damaged_gzip_file_is_rejected(content: bytes, tmp_path: Path) -> None:
     (path := tmp_path / "a.jsonl.gz").write_bytes(content)
     for read in (lambda: read_examples(path), lambda: read_documents([path])):
