@@ -32,7 +32,6 @@ STOCK: dict[str, tuple[dict[str, Any], str | None]] = {
     "recurrent_gemma": ({}, None),  # its state is in modules, which another sequence would overwrite
     "gpt2": ({}, "past_key_values"),
     "bloom": ({}, "past_key_values"),
-    "diffllama": ({}, "past_key_values"),
     "deepseek_v32": (LATENT_EXPERTS | {"index_topk": 4}, "past_key_values"),
     "rwkv": ({"attention_hidden_size": 32}, "state"),
 }
