@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from lm_eval.api.model import LM
 from lm_eval.api.registry import model_registry
+from lm_eval.models.utils import normalize_gen_kwargs
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from pine_engine.engine.engine import Engine
@@ -23,12 +24,13 @@ from pine_engine.errors import InputError
 from pine_engine.methods.table import get_method
 from pine_engine.prompts.chat_templates import read_kwargs
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.marked import MARK, chat_prompt, tokenize_marked
+from pine_engine.prompts.marked import MARK, chat_prompt, tokenize_marked, tokenize_plain
 from pine_engine.prompts.messages import read_chat
 from pine_engine.prompts.orders import ALL_ORDERS_UP_TO, sample_orders
 from pine_engine.prompts.prompt import Piece, Prompt
 
 MAX_NEW_TOKENS = 256  # limit of tasks that set none, as in lm-evaluation-harness
+MIN_TOKENS = 2  # of a prompt with a method; shorter ones are the same under all methods
 CHAT = "\ue000chat"  # begins a context that is a chat in JSON
 
 
@@ -93,32 +95,50 @@ class PineLM(LM):  # type: ignore[misc]  # lm_eval has no types
             same = list(group)
             text = context.rstrip()  # blanks at the end belong to the continuation
             continuations = [context[len(text) :] + request.args[1] for request in same]
-            scores = self.engine.score(self._layout(text), continuations, methods=self.method)[self.method]
-            for request, score in zip(same, scores, strict=True):
-                found.append((score.total, score.is_greedy))
+            for request, score in zip(same, self._score(text, continuations), strict=True):
+                found.append(score)
                 self.cache_hook.add_partial("loglikelihood", request.args, found[-1])
         return found
+
+    def _score(self, context: str, continuations: Sequence[str]) -> list[tuple[float, bool]]:
+        if not context.startswith(CHAT) and len(ids := tokenize_plain(self.engine, context)) < MIN_TOKENS:
+            context_ids = ids or [self._first_token]
+            return [
+                self._score_tokens(context_ids, self.engine.tokenize_answer(text)) for text in continuations
+            ]
+        scores = self.engine.score(self._layout(context), continuations, methods=self.method)[self.method]
+        return [(score.total, score.is_greedy) for score in scores]
+
+    @property
+    def _first_token(self) -> int:
+        """Token before a text without context, as in lm-evaluation-harness."""
+        tokenizer = self.engine.tokenizer
+        first = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+        return int(first)
+
+    def _score_tokens(self, context: Sequence[int], scored: Sequence[int]) -> tuple[float, bool]:
+        """Return log-probability of tokens after a context under the stock model, and if they are greedy."""
+        import torch
+
+        model = self.engine.model
+        tokens = torch.tensor([*context, *scored], device=model.device)
+        expected = tokens[-len(scored) :]
+        with torch.inference_mode():
+            logprobs = model(tokens[None, :-1]).logits[0, -len(scored) :].float().log_softmax(-1)
+        total = float(logprobs.gather(-1, expected[:, None]).sum())
+        return total, bool((logprobs.argmax(-1) == expected).all())
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
         """Return the log-probability of each text under the stock model, in nats.
 
         The text has no documents. Beyond the context of the model, it is split into disjoint windows.
         """
-        import torch
-
-        model, tokenizer = self.engine.model, self.engine.tokenizer
-        first = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+        tokenizer, length = self.engine.tokenizer, self.engine.max_context_length
         found: list[float] = []
         for request in requests:
             ids = tokenizer.encode(request.args[0], add_special_tokens=False)
-            total = 0.0
-            for window in get_rolling_token_windows(ids, first, self.engine.max_context_length, 1):
-                context, scored = make_disjoint_window(window)
-                tokens = torch.tensor([*context, *scored], device=model.device)
-                with torch.inference_mode():
-                    logits = model(tokens[None, :-1]).logits[0, -len(scored) :]
-                logprobs = logits.float().log_softmax(-1).gather(-1, tokens[-len(scored) :, None])
-                total += float(logprobs.sum())
+            windows = get_rolling_token_windows(ids, self._first_token, length, 1)
+            total = sum(self._score_tokens(*make_disjoint_window(window))[0] for window in windows)
             found.append(total)
             self.cache_hook.add_partial("loglikelihood_rolling", request.args, total)
         return found
@@ -133,13 +153,12 @@ class PineLM(LM):  # type: ignore[misc]  # lm_eval has no types
         return found
 
     def _generate(self, layout: TokenLayout, options: dict[str, Any]) -> str:
-        if options.get("do_sample") or options.get("temperature"):
+        options = normalize_gen_kwargs(options, MAX_NEW_TOKENS)
+        if options["do_sample"]:
             raise InputError(
                 "answers are greedy: set do_sample to false and temperature to 0", field="do_sample"
             )
-        until = options.get("until") or []
-        stops = [until] if isinstance(until, str) else list(until)
-        limit = options.get("max_gen_toks") or options.get("max_new_tokens") or MAX_NEW_TOKENS
+        stops, limit = options["until"], options["max_gen_toks"]
         free = self.engine.max_context_length - layout.num_tokens
         text = ""
         events = self.engine.generate(layout, methods=self.method, max_new_tokens=max(1, min(limit, free)))

@@ -81,9 +81,17 @@ def tokenize_marked(engine: Any, text: str, *, ignores_earlier: bool = False) ->
         segments = tuple((Piece(document),) for document in marked.documents)
         prompt = Prompt((Piece(marked.prefix),), segments, (Piece(marked.suffix),))
         return engine.tokenize(prompt), len(segments)
-    # The text is one document, whose last token is the suffix instead of this letter.
-    whole = engine.tokenize(Prompt((), ((Piece(text or "a"),),), (Piece("a"),)))
-    ids = whole.prefix + whole.documents[0]
-    if len(ids) < 2 or not text:
+    ids = tokenize_plain(engine, text)
+    if len(ids) < 2:
         raise InputError(f"prompt is too short: got {text!r:.60}, expected 2 tokens or more", field="prompt")
-    return TokenLayout((), (ids[:-1],), ids[-1:]), 0
+    return TokenLayout((), (ids[:-1],), ids[-1:]), 0  # all but the last token are one document
+
+
+def tokenize_plain(engine: Any, text: str) -> tuple[int, ...]:
+    """Return the tokens of a text without documents, none for an empty text."""
+    if not text:
+        return ()
+    # The text is one document, and the letter after it the suffix, which each layout has.
+    whole = engine.tokenize(Prompt((), ((Piece(text),),), (Piece("a"),)))
+    ids: tuple[int, ...] = whole.prefix + whole.documents[0]
+    return ids

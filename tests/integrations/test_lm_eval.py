@@ -76,9 +76,15 @@ except InputError as error:
     assert error.field == "do_sample"
 else:
     raise AssertionError
+options = {"max_gen_toks": 4, "do_sample": False, "temperature": 0.7}
+assert model.generate_until([request("Who?", options)]) == [plain.answers["vanilla"].text]
 text = "Ann has it. " * 90  # longer than the context
 hf = HFLM(pretrained=engine.model, tokenizer=engine.tokenizer, max_length=engine.max_context_length)
 assert len(engine.tokenizer.encode(text)) > engine.max_context_length
+short = [request(*pair) for pair in [("", "Ann"), ("", " Ann has"), ("W", "ho?")]]
+pairs = zip(*(each.loglikelihood(short) for each in (hf, model)), strict=True)
+assert all(abs(expected[0] - found[0]) < 1e-3 and expected[1] == found[1] for expected, found in pairs)
+assert model.loglikelihood([request(" ", "Who")]) == model.loglikelihood([request("", " Who")])
 (expected,), (found,) = (each.loglikelihood_rolling([request(text)]) for each in (hf, model))
 assert abs(found - expected) < 1e-3 * abs(expected)
 """
@@ -94,7 +100,7 @@ TASKS = {
     "keys": "task: keys\noutput_type: generate_until\ndoc_to_target: '{{ answers[gold] }}'\n"
     "generation_kwargs: {until: ['.'], max_gen_toks: 4}\nmetric_list: [{metric: exact_match}]",
     "keys_choice": "task: keys_choice\noutput_type: multiple_choice\ndoc_to_target: gold\n"
-    "doc_to_choice: '{{ answers }}'\nmetric_list: [{metric: acc}]",
+    "doc_to_choice: '{{ answers }}'\nmetric_list: [{metric: acc}, {metric: acc_mutual_info}]",
 }
 EXAMPLES: list[dict[str, Any]] = [
     {"documents": ["Ann 1.", "Ben 2.", "Cy 3."], "question": f"{n}?", "answers": ["A", "B"], "gold": n % 2}
@@ -105,7 +111,14 @@ EXAMPLES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("scores", [[0.5, math.nan], [math.nan, 0.5]])
 def test_numbers_over_orders_are_nan_with_a_nan(scores: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     harness = MagicMock()
-    for name in ("lm_eval", "lm_eval.api", "lm_eval.api.model", "lm_eval.api.registry", "lm_eval.utils"):
+    for name in (
+        "lm_eval",
+        "lm_eval.api",
+        "lm_eval.api.model",
+        "lm_eval.api.registry",
+        "lm_eval.models.utils",
+        "lm_eval.utils",
+    ):
         monkeypatch.setitem(sys.modules, name, harness)
     harness.LM = object
     results = [{"results": {"task": {"acc,none": score, "acc_stderr,none": 0.0}}} for score in scores]
