@@ -43,8 +43,17 @@ from pine_engine.server.jobs import (
     compute_events,
     tokenize_body,
 )
-from pine_engine.server.responses import Reply, ResponseText, server_sent
-from pine_engine.server.schema import ApiError, ChatBody, CompletionBody, error_body, load_json, parse_body
+from pine_engine.server.responses import Reply, ResponseText, as_response, server_sent
+from pine_engine.server.schema import (
+    ApiError,
+    ChatBody,
+    CompletionBody,
+    MessagesBody,
+    ResponsesBody,
+    error_body,
+    load_json,
+    parse_body,
+)
 from pine_engine.server.web import (
     Handler,
     http_middleware,
@@ -133,6 +142,7 @@ class Server:
         routes = [
             Route("/v1/chat/completions", self._answers(ChatBody), methods=["POST"]),
             Route("/v1/completions", self._answers(CompletionBody), methods=["POST"]),
+            Route("/v1/responses", self._answers(ResponsesBody), methods=["POST"]),
             Route("/v1/models", self._guarded(self._models)),
             Route("/v1/models/{name:path}", self._guarded(self._model)),
             Route("/health", self._health),
@@ -151,7 +161,7 @@ class Server:
         )
 
     def _answers(
-        self, model: type[ChatBody] | type[CompletionBody]
+        self, model: type[MessagesBody] | type[CompletionBody]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             body = await asyncio.to_thread(self._parse, await _read_body(request), model)
@@ -160,12 +170,13 @@ class Server:
             while (job := await anext(events)) is None:
                 pass  # errors before the job, such as a full queue, have their own status
             assert isinstance(job, ServerJob)
-            reply = Reply(self.engine, job, text, is_chat=isinstance(body, ChatBody))
+            reply = Reply(self.engine, job, text, is_chat=isinstance(body, MessagesBody))
             if body.stream:
                 parts = reply.stream(events, include_usage=bool(body.stream_options.include_usage))
                 return StreamingResponse(self._closing(parts, events), headers=STREAM_HEADERS)
             async with aclosing(events):
-                return JSONResponse(await reply.read(events))
+                answer = await reply.read(events)
+            return JSONResponse(as_response(answer, body) if isinstance(body, ResponsesBody) else answer)
 
         return self._guarded(endpoint)
 
@@ -221,15 +232,17 @@ class Server:
             raise ApiError(401, message, kind="authentication_error", code="invalid_api_key")
         return digest[:16]
 
-    def _parse(self, text: bytes, model: type[ChatBody] | type[CompletionBody]) -> ChatBody | CompletionBody:
+    def _parse(
+        self, text: bytes, model: type[MessagesBody] | type[CompletionBody]
+    ) -> MessagesBody | CompletionBody:
         """Return the body of a request. Raises InputError."""
         body = parse_body(load_json(text), model)
-        if isinstance(body, ChatBody):
+        if isinstance(body, MessagesBody):
             body.chat_template_kwargs = self.settings.chat_template_kwargs | body.chat_template_kwargs
         check_characters(self.engine, body)
         return body
 
-    def _prepare(self, body: ChatBody | CompletionBody) -> ServerJob:
+    def _prepare(self, body: MessagesBody | CompletionBody) -> ServerJob:
         """Tokenize a request and return its job. Raises InputError."""
         method_of_model = self._method_of_model(body.model)
         method = body.method or method_of_model
@@ -243,10 +256,9 @@ class Server:
         requested = body.max_completion_tokens if isinstance(body, ChatBody) else None
         requested = requested or body.max_tokens
         if requested is not None and requested > limit:
-            message = (
-                f"max_tokens is too large: got {requested!s:.60}, but this server generates up to {limit}"
-            )
-            raise InputError(message, field="max_tokens")
+            field = "max_output_tokens" if isinstance(body, ResponsesBody) else "max_tokens"
+            message = f"{field} is too large: got {requested!s:.60}, but this server generates up to {limit}"
+            raise InputError(message, field=field)
         free = self.engine.max_context_length - layout.num_tokens
         max_new_tokens = requested or max(1, min(limit, free))
         try:
@@ -275,7 +287,7 @@ class Server:
         return [name, *(f"{name}:{method.name}" for method in self.engine.methods)]
 
     async def _events(
-        self, request: Request, body: ChatBody | CompletionBody, text: ResponseText
+        self, request: Request, body: MessagesBody | CompletionBody, text: ResponseText
     ) -> AsyncGenerator[JobEvent, None]:
         """Yield the job of a request and its events until the client disconnects; count outcome and tokens.
 

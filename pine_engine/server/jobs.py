@@ -25,7 +25,7 @@ from pine_engine.scheduling.runs import Caller, Job, PreparedJob, Runs, RunState
 from pine_engine.scheduling.scheduler import Coroutine, stream_shared
 from pine_engine.scheduling.work import Work
 from pine_engine.scheduling.worker import RunControl, raise_if_cancelled
-from pine_engine.server.schema import ApiError, ChatBody, CompletionBody
+from pine_engine.server.schema import ApiError, CompletionBody, MessagesBody
 
 MAX_CHARACTERS_PER_TOKEN = 30  # of a prompt; even code with deep indents has fewer
 
@@ -35,10 +35,10 @@ HOW_TO_GIVE_DOCUMENTS = (
 )
 
 
-def check_characters(engine: Engine, body: ChatBody | CompletionBody) -> None:
+def check_characters(engine: Engine, body: MessagesBody | CompletionBody) -> None:
     """Raise ApiError for a prompt that is too long for the model, without tokenizing it."""
     texts = [text for document in body.documents for text in (document.title, document.text)]
-    if isinstance(body, ChatBody):
+    if isinstance(body, MessagesBody):
         texts += [body.instruction, str(body.chat_template_kwargs)]
         texts += [message.content for message in body.messages]
     else:
@@ -49,17 +49,17 @@ def check_characters(engine: Engine, body: ChatBody | CompletionBody) -> None:
         raise ApiError(400, message, code="context_length_exceeded", field=body.prompt_field)
 
 
-def tokenize_body(engine: Engine, body: ChatBody | CompletionBody) -> tuple[TokenLayout, int]:
+def tokenize_body(engine: Engine, body: MessagesBody | CompletionBody) -> tuple[TokenLayout, int]:
     """Return the tokens of a prompt, and the number of its documents, 0 for a plain prompt.
 
     The layout of a plain prompt has one document, under which every method equals vanilla. Raises InputError.
     """
-    if isinstance(body, ChatBody):
+    if isinstance(body, MessagesBody):
         return _tokenize_chat(engine, body)
     return _tokenize_text(engine, body)
 
 
-def _tokenize_chat(engine: Engine, body: ChatBody) -> tuple[TokenLayout, int]:
+def _tokenize_chat(engine: Engine, body: MessagesBody) -> tuple[TokenLayout, int]:
     kwargs = body.chat_template_kwargs
     if body.documents:
         prompt = TASKS[body.task].prompt(

@@ -1,4 +1,4 @@
-"""Responses of the OpenAI API: complete ones and chunks of a stream, for both endpoints."""
+"""Responses of the OpenAI API: complete ones and chunks of a stream."""
 
 import codecs
 import json
@@ -13,6 +13,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import RunFinished, TokenGenerated
 from pine_engine.prompts.thinking import THINKING_MARKERS
 from pine_engine.server.jobs import JobEvent, ServerJob, TokenChoice
+from pine_engine.server.schema import ResponsesBody
 
 HELD_OF_THINKING = max(len(markers.end) for markers in THINKING_MARKERS)  # characters
 DONE = "data: [DONE]\n\n"
@@ -178,3 +179,48 @@ class Reply:
         offset = self._num_characters or 0
         self._num_characters = offset + len(new)
         return offset
+
+
+def as_response(completion: dict[str, Any], body: ResponsesBody) -> dict[str, Any]:
+    """Return a chat completion as the object of /v1/responses; the thinking part is an item of its own."""
+    (choice,), usage = completion["choices"], completion["usage"]
+    message, number = choice["message"], completion["id"].partition("-")[2]
+    is_cut = choice["finish_reason"] == "length"
+    status = "incomplete" if is_cut else "completed"
+    part = {"type": "output_text", "text": message["content"], "annotations": []}
+    item = {
+        "type": "message",
+        "id": f"msg_{number}",
+        "role": "assistant",
+        "status": status,
+        "content": [part],
+    }
+    thinking = [{"type": "reasoning_text", "text": message.get("reasoning_content", "")}]
+    reasoning = {"type": "reasoning", "id": f"rs_{number}", "summary": [], "content": thinking}
+    return {
+        "id": f"resp_{number}",
+        "object": "response",
+        "created_at": completion["created"],
+        "status": status,
+        "error": None,
+        "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
+        "instructions": body.instructions or None,
+        "max_output_tokens": body.max_tokens,
+        "model": completion["model"],
+        "output": [reasoning, item] if thinking[0]["text"] else [item],
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "text": {"format": {"type": "text"}},
+        "tools": [],
+        "tool_choice": "none",
+        "parallel_tool_calls": False,
+        "truncation": "disabled",
+        "usage": {
+            "input_tokens": usage["prompt_tokens"],
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": usage["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": usage["total_tokens"],
+        },
+        "pine_engine": completion["pine_engine"],
+    }

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -13,12 +13,13 @@ from pydantic import (
     StrictBool,
     StrictInt,
     ValidationError,
+    model_validator,
 )
 
 from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.input_validation import describe
 from pine_engine.prompts.chat_templates import ChatTemplateKwargs
-from pine_engine.prompts.messages import MessagesInput
+from pine_engine.prompts.messages import Message, MessagesInput
 from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, unexpected
 from pine_engine.prompts.prompt import DocumentInput
 from pine_engine.prompts.row_files import MAX_DOCUMENTS
@@ -94,10 +95,11 @@ def _as_stops(value: Any) -> Any:
 
 
 class Body(BaseModel):
-    """Fields of both endpoints. `documents` and `method` are extensions of the OpenAI API."""
+    """Fields of all endpoints. `documents` and `method` are extensions of the OpenAI API."""
 
     model_config = ConfigDict(extra="forbid")
     prompt_field: ClassVar[str]
+    supported: ClassVar[Mapping[str, tuple[tuple[Any, ...], str]]] = SUPPORTED
 
     model: str = ""
     documents: Annotated[list[DocumentInput], FailFast()] = Field(default=[], max_length=MAX_DOCUMENTS)
@@ -109,9 +111,14 @@ class Body(BaseModel):
     stream: StrictBool = False
     stream_options: StreamOptions = StreamOptions()
 
+    @property
+    def num_alternatives(self) -> int | None:
+        """Number of alternatives for each token, None if no log-probabilities are requested."""
+        return None
 
-class ChatBody(Body):
-    """Body of /v1/chat/completions.
+
+class MessagesBody(Body):
+    """Fields of the endpoints for chats.
 
     `task` and `instruction` are extensions of the OpenAI API, and `chat_template_kwargs` as in vLLM.
     """
@@ -122,6 +129,11 @@ class ChatBody(Body):
     task: str = USUAL_TASK
     instruction: str = ""
     chat_template_kwargs: ChatTemplateKwargs = {}
+
+
+class ChatBody(MessagesBody):
+    """Body of /v1/chat/completions."""
+
     max_completion_tokens: StrictInt | None = Field(default=None, ge=1)
     logprobs: StrictBool = False
     top_logprobs: StrictInt = Field(default=0, ge=0, le=MAX_ALTERNATIVES)
@@ -130,6 +142,41 @@ class ChatBody(Body):
     def num_alternatives(self) -> int | None:
         """Number of alternatives for each token, None if no log-probabilities are requested."""
         return self.top_logprobs if self.logprobs else None
+
+
+def _as_messages(value: Any) -> Any:
+    """Return the messages of an input, without the thinking parts of earlier answers."""
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    if not isinstance(value, list):
+        return value
+    return [item for item in value if not isinstance(item, Mapping) or item.get("type") != "reasoning"]
+
+
+class ResponsesBody(MessagesBody):
+    """Body of /v1/responses."""
+
+    prompt_field = "input"
+    supported = SUPPORTED | {
+        "stream": ((False,), "responses are complete; /v1/chat/completions streams"),
+        "background": ((False,), "the answer is the response"),
+        "text": (({"format": {"type": "text"}},), PLAIN),
+        "truncation": (("disabled",), "prompts are not shortened"),
+        "include": (([],), "/v1/chat/completions has log-probabilities"),
+        "top_logprobs": ((0,), "/v1/chat/completions has log-probabilities"),
+    }
+
+    messages: Annotated[
+        MessagesInput, BeforeValidator(_as_messages), Field(min_length=1, validation_alias="input")
+    ]
+    max_tokens: StrictInt | None = Field(default=None, ge=1, validation_alias="max_output_tokens")
+    instructions: str = ""
+
+    @model_validator(mode="after")
+    def _add_instructions(self) -> Self:
+        if self.instructions:
+            self.messages = [Message("system", self.instructions), *self.messages]
+        return self
 
 
 def _one_prompt(prompt: Any) -> Any:
@@ -175,8 +222,8 @@ def parse_body(body: Any, model: type[AnyBody]) -> AnyBody:
     if not isinstance(body, Mapping):
         raise InputError(f"invalid body: got {describe(body)}, expected a JSON object")
     fields = {name: value for name, value in body.items() if value is not None and name not in IGNORED}
-    for name in fields.keys() & SUPPORTED.keys():
-        values, reason = SUPPORTED[name]
+    for name in fields.keys() & model.supported.keys():
+        values, reason = model.supported[name]
         value = fields.pop(name)
         # In Python, True equals 1.
         if not any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values):

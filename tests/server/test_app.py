@@ -14,6 +14,7 @@ from unittest.mock import MagicMock
 import httpx
 import pytest
 from hypothesis import example, given, strategies as st
+from openai.types.responses import Response
 from starlette.testclient import TestClient
 from tokenizers import decoders
 
@@ -26,7 +27,15 @@ from pine_engine.server import app as server_app, web
 from pine_engine.server.app import Server, ServerSettings
 from pine_engine.server.jobs import MAX_CHARACTERS_PER_TOKEN, tokenize_body
 from pine_engine.server.responses import ResponseText
-from pine_engine.server.schema import IGNORED, SUPPORTED, ChatBody, CompletionBody, load_json, parse_body
+from pine_engine.server.schema import (
+    IGNORED,
+    SUPPORTED,
+    ChatBody,
+    CompletionBody,
+    ResponsesBody,
+    load_json,
+    parse_body,
+)
 from tests.support.api_server import running_server, wait_until
 from tests.support.families import TinyLlama
 from tests.support.scripted import scripted_llama, thinking_model
@@ -38,9 +47,10 @@ from tests.support.tokenizers import (
     sentencepiece_tokenizer,
 )
 
-CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+CHAT, TEXT, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 DOCUMENTS: Any = ["Ann has it.", {"title": "B", "text": "Ben."}]
 MESSAGES = [{"role": "system", "content": "Brief."}, {"role": "user", "content": "Who?"}]
+USER = {"role": "user", "content": "Who?"}
 BODY: dict[str, Any] = {"messages": MESSAGES, "documents": DOCUMENTS, "max_tokens": 6}
 PROMPT: dict[str, Any] = {"prompt": "Who has it?", "max_tokens": 6}
 
@@ -214,6 +224,27 @@ def test_stream_has_the_parts_of_the_response(
         assert len(expected["logprobs"][key]) == whole["usage"]["completion_tokens"]
 
 
+@pytest.mark.parametrize("given", ["Who?", [{"type": "reasoning", "id": "a", "summary": []}, USER]])
+def test_response_has_the_answer_of_the_chat(client: TestClient, given: Any) -> None:
+    options: Any = {"documents": DOCUMENTS, "method": "nia"}
+    chat = post(client, CHAT, messages=MESSAGES, max_tokens=6, **options)
+    body = {"input": given, "instructions": "Brief.", "max_output_tokens": 6, "text": None, **options}
+    found = Response.model_validate(post(client, RESPONSES, **body), strict=True)
+    assert found.output_text == chat["choices"][0]["message"]["content"]
+    assert found.usage and found.usage.total_tokens == chat["usage"]["total_tokens"]
+    assert (found.status, found.model_extra) == ("incomplete", {"pine_engine": chat["pine_engine"]})
+
+
+def test_response_has_thinking_apart() -> None:
+    client = client_of(Engine(*thinking_model(), name="tiny"))
+    found = Response.model_validate(post(client, RESPONSES, input="Who?", max_output_tokens=30))
+    (reasoning, message), thought = found.output, "hm"
+    assert reasoning.type == "reasoning" and reasoning.content and reasoning.content[0].text == thought
+    assert (message.type, found.output_text, found.status) == ("message", "Ana", "completed")
+    given = [USER, *found.to_dict()["output"], USER]  # type: ignore[misc]
+    assert client.post(RESPONSES, json={"input": given, "max_output_tokens": 2}).is_success
+
+
 def blank_tokenizer() -> Any:
     tokenizer = sentencepiece_tokenizer("prepend")
     parts = [tokenizer.backend_tokenizer.decoder, decoders.Strip(" ", 1, 0)]
@@ -317,7 +348,6 @@ def test_field_that_changes_answers_is_refused(client: TestClient, name: str) ->
 
 
 LONG = "a" * 4000
-USER = {"role": "user", "content": "Who?"}
 
 
 @pytest.mark.parametrize(
@@ -348,6 +378,11 @@ USER = {"role": "user", "content": "Who?"}
         (CHAT, {"messages": [USER], "instruction": "Say."}, 400, "documents", "invalid_value"),
         (CHAT, {**BODY, "documents": [LONG, LONG]}, 400, "messages", "context_length_exceeded"),
         (CHAT, {**BODY, "instruction": 40 * LONG}, 400, "messages", "context_length_exceeded"),
+        (RESPONSES, {"input": LONG + LONG}, 400, "input", "context_length_exceeded"),
+        (RESPONSES, {"input": [{**USER, "role": "tool"}]}, 400, "input.0.role", "invalid_value"),
+        (RESPONSES, {"input": "a", "max_output_tokens": 513}, 400, "max_output_tokens", "invalid_value"),
+        (RESPONSES, {"input": "a", "stream": True}, 400, "stream", "unsupported_parameter"),
+        (RESPONSES, {"input": "a", "conversation": "b"}, 400, "conversation", "invalid_value"),
         (TEXT, {"prompt": LONG + LONG}, 400, "prompt", "context_length_exceeded"),
         (TEXT, {"prompt": ["a", "b"]}, 400, "prompt", "invalid_value"),
         (TEXT, {"prompt": [5, 6]}, 400, "prompt", "invalid_value"),
@@ -375,7 +410,7 @@ FIELDS = sorted({*SUPPORTED, *IGNORED, *ChatBody.model_fields, *CompletionBody.m
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=6) | JSON)
 def test_any_body_is_parsed_or_rejected(body: Any) -> None:
-    for model in (ChatBody, CompletionBody):
+    for model in (ChatBody, CompletionBody, ResponsesBody):
         try:
             parse_body(load_json(json.dumps(body).encode()), model)
         except PineError as error:
