@@ -52,7 +52,7 @@ def _message_fields(value: Any) -> Any:
     if not isinstance(value, Mapping):
         raise unexpected(value, '{"role": "user", "content": ...}')
     fields = {key: field for key, field in value.items() if key in ("role", "content") or field}
-    if (kind := fields.pop("type", "message")) != "message":
+    if (kind := fields.pop("type", "message")) not in ("message", "text"):  # of OpenAI and lm-eval
         raise unexpected(kind, 'the type "message"')
     fields = {key: field for key, field in fields.items() if key not in UNUSED_FIELDS}
     if other := sorted(map(str, fields.keys() - {"role", "content"})):

@@ -520,8 +520,9 @@ def test_rejected_roles_are_an_error_of_the_request(
     assert REASON in error["message"] and not caplog.records
 
 
-def test_messages_of_clients_are_accepted(client: TestClient) -> None:
-    more: dict[str, Any] = {"type": "message", "name": "ann", "tool_calls": None, "audio": None}
+@pytest.mark.parametrize("kind", ["message", "text"])
+def test_messages_of_clients_are_accepted(client: TestClient, kind: str) -> None:
+    more: dict[str, Any] = {"type": kind, "name": "ann", "tool_calls": None, "audio": None}
     parts = [{"type": "output_text", "text": "Ann.", "annotations": []}]
     answer: dict[str, Any] = {"role": "assistant", "content": parts}
     answer |= {"reasoning_content": "Who?", "refusal": "No.", "annotations": [{}], "function_call": None}
