@@ -158,7 +158,7 @@ def outcome(kind: str) -> tuple[str, str]:
             return "refused", reason
         model = build(kind)
     except TooSlowError:
-        return "not built", f"it takes more than {MAX_S} s"
+        raise
     except Exception as error:
         return "not built", one_line(error)
     try:
@@ -186,6 +186,8 @@ def main(kinds: Annotated[list[str] | None, typer.Argument()] = None) -> None:
         try:
             with time_limit():
                 name, reason = outcome(kind)
+        except TooSlowError:
+            name, reason = "stopped", f"it takes more than {MAX_S} s"
         except Exception as error:
             name, reason = "failed", one_line(error)
         found[name].append(f"{kind}: {reason}" if reason else kind)
