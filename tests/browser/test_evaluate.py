@@ -48,16 +48,16 @@ def assert_verdict_is_parsed_and_scored(page: Page) -> None:
     expect(page.locator("#add-document")).to_have_text("Add an answer")
     unfold(page)
     select_options(page, "#methods", "Vanilla", "PINE")
-    set_length(page, 16)
-    page.locator("#accepted textarea").fill("A")
+    set_length(page, 32)
+    page.locator("#accepted textarea").fill("B")
     run(page)
     unfold(page, "#answers-in-full")
     readings = page.locator("#answers .pine-reading")
     expect(readings).to_have_count(2)
     for reading in readings.all():
-        expect(reading).to_contain_text("Parsed verdict: A ✓ correct")
-    page.locator("#accepted textarea").fill("B")
-    expect(readings.first).to_contain_text("Parsed verdict: A ✗ incorrect")
+        expect(reading).to_contain_text("Parsed verdict: B ✓ correct")
+    page.locator("#accepted textarea").fill("A")
+    expect(readings.first).to_contain_text("Parsed verdict: B ✗ incorrect")
 
 
 def assert_dataset_is_evaluated_and_stopped(page: Page, folder: Path) -> None:

@@ -20,7 +20,7 @@ from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.form.checks import too_long
 from viz.page.form.examples import example_of, instruction_of
-from viz.page.form.form import Form, TokenCount, count_tokens, read_form, shown_instruction
+from viz.page.form.form import Form, TokenCount, count_tokens, read_form, sized_instructions
 from viz.page.form.options import number_of_orders, with_controls
 from viz.page.jobs.job_bar import JobBar, Updates
 from viz.page.jobs.sources import Choice, Sources
@@ -157,8 +157,10 @@ def follow_form(
         counting.stale: note,
         sweep.stale: sweep_note,
     }
-    if (instruction := shown_instruction(form.row, form.instruction)) != form.instruction:
-        updates[page.instruction] = instruction  # of another number of documents
+    default = form.row.instruction
+    # Not that of another task, which the form has until a picked example has filled it.
+    if form.instruction != default and form.instruction in sized_instructions(form.task):
+        updates[page.instruction] = default
     if (instruction := instruction_of(form)) != form.instruction:
         updates[page.instruction] = instruction  # which would change the answers to own documents
     example = example_of(form)

@@ -107,7 +107,12 @@ class TokenCount:
     max_context_length: int
 
 
-_INSTRUCTIONS = {task.sized(size).instruction for task in TASKS.values() for size in range(2, 9)}
+def sized_instructions(task: str) -> set[str]:
+    """Return the default instructions of a task for all numbers of documents."""
+    return {TASKS[task].sized(size).instruction for size in range(2, 9)}
+
+
+_INSTRUCTIONS = set().union(*map(sized_instructions, TASKS))
 
 
 def shown_instruction(task: Task, typed: str) -> str:
