@@ -19,7 +19,7 @@ from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.form.checks import too_long
-from viz.page.form.examples import example_of, instruction_of
+from viz.page.form.examples import example_of
 from viz.page.form.form import Form, TokenCount, count_tokens, read_form, sized_instructions
 from viz.page.form.options import number_of_orders, with_controls
 from viz.page.jobs.job_bar import JobBar, Updates
@@ -161,8 +161,6 @@ def follow_form(
     # Not that of another task, which the form has until a picked example has filled it.
     if form.instruction != default and form.instruction in sized_instructions(form.task):
         updates[page.instruction] = default
-    if (instruction := instruction_of(form)) != form.instruction:
-        updates[page.instruction] = instruction  # which would change the answers to own documents
     example = example_of(form)
     if note:
         updates[page.note] = ""  # a remark about the example

@@ -95,15 +95,6 @@ def accepted_for(form: Form, accepted: str) -> str:
     return "" if answered else accepted
 
 
-def instruction_of(form: Form) -> str:
-    """Return the instruction; that of the task for one of an example whose documents were all replaced."""
-    texts = {entry.text for entry in form.entries}
-    written = form.instruction.strip()
-    examples = [example for example in load_examples() if written and example.instruction.strip() == written]
-    is_held = any(document.text in texts for example in examples for document in example.documents)
-    return form.row.instruction if examples and any(texts) and not is_held else form.instruction
-
-
 def are_of_example(entries: Entries) -> bool:
     """Check whether documents are those of an example, in any order."""
     return any(_lettered(entries) == example.form(()).entries for example in load_examples())

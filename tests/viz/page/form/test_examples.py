@@ -9,7 +9,7 @@ import pytest
 
 from pine_engine import METHODS
 from viz.page.form.documents import entries_from
-from viz.page.form.examples import accepted_for, instruction_of, load_examples
+from viz.page.form.examples import accepted_for, load_examples
 from viz.page.form.options import DEFAULT_METHODS, OFFERED
 
 STYLE = Path(__file__).parents[4] / "assets" / "style.css"
@@ -41,14 +41,3 @@ def test_other_methods_are_those_that_the_stylesheet_hides() -> None:
     (first_hidden,) = re.findall(r"nth-of-type\(n \+ (\d+)\)", rule)
     assert int(first_hidden) == others.index(True) + 1
     assert set(DEFAULT_METHODS) <= set(list(OFFERED)[: others.index(True)])
-
-
-def test_instruction_of_an_example_ends_with_its_documents() -> None:
-    example = next(one for one in load_examples() if one.instruction)
-    form = example.form(())
-    assert instruction_of(form) == form.instruction
-    emptied = replace(form, entries=entries_from([("", "")] * 2))
-    assert instruction_of(emptied) == form.instruction, "Undo restores the documents"
-    own = replace(form, entries=entries_from([("", "Mine."), ("", "Yours.")]))
-    assert instruction_of(own) == form.row.instruction
-    assert instruction_of(replace(own, instruction="Typed.")) == "Typed."
