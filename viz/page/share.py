@@ -126,7 +126,7 @@ def bind_share(
     bar.save.click(bind(save_session, bar), inputs, [bar.handed, bar.message], **PRIVATE_EVENT).success(
         None, bar.handed, None, js=CALL.format("save"), **PRIVATE_EVENT
     )
-    filling = [page.example, *filled_widgets(page), page.methods, page.length]
+    filling = [page.example, *filled_widgets(page), page.methods, page.length, page.chat_template_kwargs]
     filling += [bar.internals.wanted, bar.internals.tabs, bar.again, bar.message]
     loaded = blocks.load(
         bind(restore, bar, settings),
