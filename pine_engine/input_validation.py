@@ -101,13 +101,20 @@ def _as_int(value: Any) -> int | None:
 
 
 class Registry(dict[str, Entry]):
-    """Entries by their `name`, in any case; an unknown name raises UnknownNameError with the known ones."""
+    """Entries by their `name`, in any case; an unknown name raises UnknownNameError with the known ones.
+
+    `former_names` of an entry, if it has some, are found too, so that older files and links stay valid.
+    """
 
     def __init__(self, kind: str, entries: Iterable[Any]) -> None:
+        entries = list(entries)
         super().__init__((entry.name, entry) for entry in entries)
         self.kind = kind
+        self._renamed = {old: one.name for one in entries for old in getattr(one, "former_names", ())}
 
     def __missing__(self, name: Any) -> Entry:
-        if isinstance(name, str) and (entry := self.get(name.lower())) is not None:
-            return entry
+        if isinstance(name, str):
+            known = self._renamed.get(name.lower(), name.lower())
+            if (entry := self.get(known)) is not None:
+                return entry
         raise UnknownNameError(self.kind, name, self)

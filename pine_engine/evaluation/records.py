@@ -26,7 +26,7 @@ from pine_engine.invariance.platform_facts import Platform, platform_of
 from pine_engine.prompts.chat_templates import CLOCK, KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.orders import num_orders
 from pine_engine.prompts.parse_errors import format_validation_errors
-from pine_engine.prompts.request import parse_json
+from pine_engine.prompts.request import TaskName, parse_json
 from pine_engine.prompts.row_files import read_text
 from pine_engine.prompts.scoring import Verdict
 from pine_engine.prompts.tasks import TASKS
@@ -40,7 +40,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    task: str = ""
+    task: TaskName = ""
     sample: int | None = None  # seed with which the examples were drawn, None for the first ones
     methods: tuple[str, ...]  # with or without wrappers
     order_names: tuple[str, ...] = (AS_IS,)
@@ -175,7 +175,7 @@ class Record(BaseModel):
     _rename_keys = model_validator(mode="before")(rename_keys)
 
     example: str
-    task: str
+    task: TaskName
     method: str
     order_name: str
     input_order: tuple[int, ...]  # as in DocumentOrder

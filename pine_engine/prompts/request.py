@@ -9,10 +9,18 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import PydanticSerializationError
 
-from pine_engine.errors import InputError
+from pine_engine.errors import InputError, UnknownNameError
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.messages import MessagesInput, read_chat
 from pine_engine.prompts.parse_errors import (
@@ -30,13 +38,25 @@ if TYPE_CHECKING:
     from pine_engine.prompts.layout import TokenLayout
 
 
+def _current_name(task: str) -> str:
+    """Return the present name of a task; an unknown one is reported with the other mistakes of its row."""
+    try:
+        return TASKS[task].name
+    except UnknownNameError:
+        return task
+
+
+TaskName = Annotated[str, AfterValidator(_current_name)]
+"""Name of a task, in any case, or a name that it had before."""
+
+
 class _WithDocuments(BaseModel):
     """Fields that requests and rows share."""
 
     question: str = ""
     documents: list[DocumentInput] = Field(min_length=1, max_length=MAX_DOCUMENTS)
     system: str = ""
-    task: str = USUAL_TASK
+    task: TaskName = USUAL_TASK
 
     @model_validator(mode="before")
     @classmethod

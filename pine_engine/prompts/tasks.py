@@ -60,6 +60,7 @@ class Task:
     suffix: str  # template of the text after the documents
     parse: Callable[[str], str | None]  # returns the answer in a generated text
     score: Callable[[str, Sequence[str]], float]  # 0 to 1 for the generated text and all accepted answers
+    former_names: tuple[str, ...] = ()  # in files and links of earlier versions
     instruction: str = ""  # for requests that have none
     max_new_tokens: int = 64  # limit in evaluations; the specification allows 500
     instruction_role: Literal["user", "system"] = "user"  # whose message the instruction opens

@@ -16,6 +16,7 @@ from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
 from pine_engine import TASKS, Document, Engine, InputError, Request
 from pine_engine.evaluation.examples import read_examples
+from pine_engine.evaluation.records import Settings
 from pine_engine.prompts import document_files
 from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.parse_errors import MAX_SHOWN, ValidationErrors
@@ -354,3 +355,10 @@ def test_rows_after_the_limit_are_not_parsed(tmp_path: Path, rows: str) -> None:
     assert [document.text for document in read_documents([file], 2)] == ["a", "b"]
     with pytest.raises(InputError):
         read_documents([file])
+
+
+def test_former_name_of_a_task_is_read_as_the_present_one() -> None:
+    content = {"question": "Who?", "documents": ["Ann.", "Ben."], "task": "judge_pair"}
+    assert Request.model_validate(content).task == "judge"
+    assert Settings.model_validate({"task": "judge_pair", "methods": ["pine"]}).task == "judge"
+    assert TASKS["Judge_Pair"] is TASKS["judge"]
