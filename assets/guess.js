@@ -13,12 +13,12 @@
 
   const part = (selector) => table.element.querySelector(`.page-guess ${selector}`);
 
-  /* Access to the storage can be denied: then a visit counts as a first one. */
-  const withStorage = (work) => {
+  /* Without access to the storage, each visit would be a first one: then it asks never. */
+  const wasAsked = () => {
     try {
-      return work(localStorage);
+      return localStorage.getItem(SEEN) !== null;
     } catch {
-      return null;
+      return true;
     }
   };
 
@@ -101,7 +101,7 @@
   /* Show the page, and do not ask on the next visit. */
   const end = () => {
     setStage("over");
-    withStorage((storage) => storage.setItem(SEEN, "1"));
+    if (!wasAsked()) localStorage.setItem(SEEN, "1");
     isOver();
     isOver = () => {};
   };
@@ -111,7 +111,7 @@
     const isFirst = !table;
     table = shown;
     if (!isFirst || !table.state.source || !window.pineSharing.isFresh()) return false;
-    if (withStorage((storage) => storage.getItem(SEEN)) || !ask()) return false;
+    if (wasAsked() || !ask()) return false;
     isOver = over;
     return true;
   };
