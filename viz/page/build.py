@@ -73,7 +73,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         ready = gr.State((None, sources.main.status.stage))
         picker = build_picker(toggle, sources)
         bind_picker(picker, sources, ready)
-        chosen, misfits = picker.chosen, build_misfits()
+        chosen = picker.chosen
         if settings.read_only:
             gr.HTML(notice(NOTE, kind="note"), elem_id="read-only")
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as tabs:
@@ -95,7 +95,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             with gr.Tab(TUTORIAL):
                 tutorial = build_tutorial(workspace.finished)
         gr.HTML(explanations_html())
-        timer = gr.Timer(1.0)
+        timer, misfits = gr.Timer(1.0), build_misfits()
         stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js
 
         bind_choices(workspace)

@@ -111,7 +111,6 @@ def bind_counting(counting: Counting, *, chosen: gr.State, ready: gr.State, runs
         page.note,
     ]
     outputs += [*(bar.estimate for bar in counting.bars), page.stale, sweep.stale, counting.stale]
-    outputs.append(page.instruction)
     follow = bind(follow_form, counting)
     gr.on(
         [paused.click, page.editor.cards.input, *(widget.change for widget in picked)],
