@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from pine_engine import Engine
@@ -20,7 +19,7 @@ from pine_engine.endpoint.client import Endpoint
 from pine_engine.errors import EndpointError
 from pine_engine.evaluation.records import Key, read_records
 from tests.server.test_serve import free_port
-from tests.support.api_server import running_server, wait_until
+from tests.support.api_server import running_server, server_process
 from tests.support.commands import Outcome, Run, Steps, write
 from tests.support.measured_rows import TIMES
 from tests.support.molecule_rows import write_rows
@@ -141,8 +140,8 @@ def test_answers_and_labels_are_those_of_the_model(
     assert answers == expected and len(answers) == 4
 
     letters = [chr(code) for code in range(33, 123)]
-    request = {"question": "Who?", "documents": DOCUMENTS[:2], "instruction": "Read."}
-    scores = engine.score(**request, continuations=letters, methods="vanilla")["vanilla"]  # type: ignore[arg-type]
+    request: dict[str, Any] = {"question": "Who?", "documents": DOCUMENTS[:2], "instruction": "Read."}
+    scores = engine.score(**request, continuations=letters, methods="vanilla")["vanilla"]
     labels = [score.text for score in sorted(scores, key=lambda score: -score.total)[:2]]
     file = write(tmp_path / "labeled.json", {**request, "labels": labels})
     for options in (["--wrapper", "permutation_full"], ["--wrapper", "permutation_cyclic", "--majority"]):
@@ -247,23 +246,9 @@ def llama_cpp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, P
     model, port = write_tiny_gguf(folder / "tiny.gguf"), free_port()
     options = "--n_ctx 2048 --n_threads 1 --logits_all true --type_k 0 --type_v 0"  # float32 KV cache
     command = [python, "-m", "llama_cpp.server", "--model", model, "--port", port, *options.split()]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log)
-    try:
-        url = f"http://127.0.0.1:{port}/v1"
-        wait_until(lambda: process.poll() is not None or _is_ready(url), seconds=60)
-        assert process.poll() is None, (folder / "log").read_text()
+    url = f"http://127.0.0.1:{port}/v1"
+    with server_process(command, f"{url}/models", folder):
         yield url, model
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/models", timeout=5).is_success
-    except httpx.TransportError:
-        return False
 
 
 @pytest.mark.slow

@@ -1,16 +1,13 @@
 """The scripts of docs/serving.md, each in an environment that has only the wheel and its client."""
 
 import re
-import signal
 import socket
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
-from tests.support.api_server import wait_until
+from tests.support.api_server import server_process
 from tests.support.commands import write
 from tests.support.environments import clean_variables, run_apart
 from tests.support.pages import PAGES, blocks
@@ -35,24 +32,9 @@ def address(
     folder = tmp_path_factory.mktemp("server")
     python = published("pine-explorer[serve]")
     command = [python, "-m", "pine_engine", "serve", "--port", port, "--model", embedded_folder]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            list(map(str, command)), cwd=folder, env=clean_variables(), stdout=log, stderr=log
-        )
-    try:
-        wait_until(lambda: is_ready(port) or process.poll() is not None, seconds=300)
-        assert process.poll() is None, (folder / "log").read_text()
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(timeout=60)
-
-
-def is_ready(port: int) -> bool:
-    try:
-        return httpx.get(f"http://127.0.0.1:{port}/health", timeout=5).is_success
-    except httpx.TransportError:
-        return False
+    url = f"http://127.0.0.1:{port}"
+    with server_process(command, f"{url}/health", folder, seconds=300, cwd=folder, env=clean_variables()):
+        yield f"{url}/v1"
 
 
 @pytest.mark.parametrize("client", SCRIPTS)

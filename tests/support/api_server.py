@@ -1,12 +1,16 @@
 """The API server of an engine, on a port of this machine while a block runs."""
 
+import signal
 import socket
+import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import httpx
 from starlette.applications import Starlette
 
 from pine_engine import Engine
@@ -34,6 +38,29 @@ def running_app(app: Starlette) -> Iterator[str]:
         running.should_exit = True
         thread.join()
         listener.close()
+
+
+@contextmanager
+def server_process(
+    command: Sequence[object], url: str, folder: Path, *, seconds: float = 60.0, **options: Any
+) -> Iterator[None]:
+    """Run a server during a block, which begins when `url` is answered; its log is in `folder`."""
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log, **options)
+    try:
+        wait_until(lambda: process.poll() is not None or _is_answered(url), seconds)
+        assert process.poll() is None, (folder / "log").read_text()
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+
+
+def _is_answered(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=5).is_success
+    except httpx.TransportError:
+        return False
 
 
 def wait_until(condition: Any, seconds: float = 20.0) -> None:
