@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -217,27 +218,26 @@ def test_options_and_names_of_specification_exist() -> None:
         assert re.search(rf"\bdef {name}\b|^    {name}: ", sources, re.MULTILINE), name
 
 
-def test_docs_have_current_method_tables(tmp_path: Path) -> None:
-    """If not: python -m pine_engine methods --into docs/methods.md."""
-    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
-    copy = tmp_path / "methods.md"
+@pytest.mark.parametrize(
+    ("name", "command", "tables"),
+    [("methods", "methods", markdown_tables), ("models", "models --types", markdown_types)],
+)
+def test_docs_have_current_tables(name: str, command: str, tables: Callable[[], str], tmp_path: Path) -> None:
+    """If not: python -m pine_engine COMMAND --into docs/NAME.md."""
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    copy = tmp_path / f"{name}.md"
     copy.write_text(page, encoding="utf-8")
-    write_into(copy, "methods", "methods", markdown_tables())
+    write_into(copy, name, command, tables())
     assert copy.read_text(encoding="utf-8") == page
+
+
+def test_table_of_methods_has_all_facts() -> None:
+    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
     rows: list[Method | Wrapper] = [*METHODS.values(), *DEBIASERS.values()]
     for row in rows:
         facts = f"{row.description} | {row.invariance} | "
         facts += f"{row.requires} | " if isinstance(row, Method) else ""
         assert f"| {row.label} | `{row.name}` | {facts}{row.cost} | {row.source} |" in page
-
-
-def test_docs_have_current_model_types(tmp_path: Path) -> None:
-    """If not: python -m pine_engine models --types --into docs/models.md."""
-    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
-    copy = tmp_path / "models.md"
-    copy.write_text(page, encoding="utf-8")
-    write_into(copy, "models", "models --types", markdown_types())
-    assert copy.read_text(encoding="utf-8") == page
 
 
 def test_images_and_linked_files_exist() -> None:
