@@ -246,7 +246,7 @@
       return window.pineGuess.offer({ element, state, documents: props.documents, select }, playOnce);
     };
 
-    /* Play the recorded answers of the first example, without being asked. */
+    /* Play the recorded answers of the first example, when the page opens. */
     const playOnce = () => {
       if (state.source && !isStill.matches) start(shown);
     };

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import openai
 
 SEED = 0  # of every request
-NUM_ALTERNATIVES = 20  # likely tokens that a server may be asked for, in the OpenAI API
+NUM_ALTERNATIVES = 20  # maximum number of likely tokens in a request of the OpenAI API
 MAX_RETRIES = 4  # of a request after a lost connection, a rate limit or an error of the server
 TIMEOUT_S = 600.0  # seconds without a byte of the answer
 POLL_S = 0.1  # seconds between two checks whether the run was stopped

@@ -77,7 +77,7 @@ class Answer:
 
     @property
     def content(self) -> str | tuple[int, ...]:
-        """What counts as the answer in comparisons: the tokens, or the text after a thinking part."""
+        """Part of the answer that is compared: the tokens, or the text after a thinking part."""
         return self.text if self.thinking and self.is_finished else self.token_ids
 
     def _repr_html_(self) -> str:

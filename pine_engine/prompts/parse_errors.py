@@ -58,10 +58,10 @@ class ValidationErrors(InputError):  # noqa: N818 - plural: it has all errors of
 
 def _merged(problems: Sequence[Problem]) -> Iterator[str]:
     """Yield each message once, with the numbers of all lines that have it."""
-    alike: dict[str, list[Problem]] = {}
+    by_message: dict[str, list[Problem]] = {}
     for problem in problems:
-        alike.setdefault(problem.message, []).append(problem)
-    for message, several in alike.items():
+        by_message.setdefault(problem.message, []).append(problem)
+    for message, several in by_message.items():
         numbers = ", ".join(str(problem.line) for problem in several)
         is_one = len(several) == 1 or several[0].line is None
         yield str(several[0]) if is_one else f"{several[0].unit}s {numbers}: {message}"

@@ -1,5 +1,6 @@
 """Prompts as bytes: no text is lost, no data is a control token, and documents move as wholes."""
 
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -17,9 +18,9 @@ TEXTS = st.one_of(st.text(min_size=1), st.sampled_from([f"<|{role}|>" for role i
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4), TEXTS, TEXTS, st.randoms(use_true_random=False))
-def test_messages_are_those_of_the_task(texts: list[str], question: str, system: str, random: object) -> None:
+def test_messages_are_those_of_the_task(texts: list[str], question: str, system: str, random: Random) -> None:
     order = list(range(len(texts)))
-    random.shuffle(order)  # type: ignore[attr-defined]
+    random.shuffle(order)
     request = Request(question=question, documents=list(map(Document, texts)), system=system)
     layout = tokenize(request.prompt(ENDPOINT), ENDPOINT.tokenizer).reorder(order)
     task = TASKS[request.task]
@@ -34,7 +35,8 @@ def test_earlier_turns_keep_their_roles() -> None:
     turns = [Message("user", "Hi."), Message("assistant", "Yes?"), Message("user", "Who?")]
     prompt = Request(documents=[Document("Ann.")], messages=turns).prompt(ENDPOINT)
     messages = as_text(tokenize(prompt, ENDPOINT.tokenizer))
-    assert [message["role"] for message in messages] == ["user", "assistant", "user"]  # type: ignore[index]
+    assert isinstance(messages, list)
+    assert [message["role"] for message in messages] == ["user", "assistant", "user"]
     assert messages[:2] == [{"role": turn.role, "content": turn.content} for turn in turns[:2]]
 
 

@@ -32,7 +32,7 @@ def test_ratings_have_the_largest_likelihood() -> None:
 
 
 def test_judge_that_prefers_one_system_rates_it_higher() -> None:
-    """The better stored answer is of a and wins; a judge that says A in both orders rates both alike."""
+    """The better stored answer is of a and wins; a judge that says A in both orders gives equal ratings."""
     records = [
         judged(f"p-{number}", method, name, verdict, models=("a", "b"))
         for number in range(12)

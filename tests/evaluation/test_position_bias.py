@@ -20,10 +20,21 @@ from tests.support.records import run_info
 Judge = Callable[[Order, int], int | None]
 """Slot that is named for the documents in the slots and the number of the example, None for a tie."""
 
-FIRST: Judge = lambda slots, number: 0  # noqa: E731
-BEST: Judge = lambda slots, number: slots.index(1)  # noqa: E731
-TIES: Judge = lambda slots, number: None if number % 2 else slots.index(1)  # noqa: E731
-SOMETIMES_FIRST: Judge = lambda slots, number: 0 if number % 3 == 0 else slots.index(1)  # noqa: E731
+
+def always_first(slots: Order, number: int) -> int:
+    return 0
+
+
+def best(slots: Order, number: int) -> int:
+    return slots.index(1)
+
+
+def sometimes_tied(slots: Order, number: int) -> int | None:
+    return None if number % 2 else slots.index(1)
+
+
+def sometimes_first(slots: Order, number: int) -> int:
+    return slots.index(1) if number % 3 else 0
 
 
 def record(number: int, slots: Order, judge: Judge) -> Record:
@@ -52,10 +63,14 @@ def bias(judge: Judge, size: int = 2, count: int = 12, orders: list[Order] | Non
 @pytest.mark.parametrize(
     ("judge", "size", "first", "consistent", "gap", "v"),
     [
-        (FIRST, 2, 1, 0, 1, 1), (BEST, 2, 1 / 2, 1, 0, 0), (TIES, 2, 1 / 2, 1, 0, 0), (FIRST, 3, 1, 0, 1, 1),
-        (BEST, 4, 1 / 4, 1, 0, 0), (SOMETIMES_FIRST, 3, 5 / 9, 2 / 3, 1 / 3, 1 / 3),
+        (always_first, 2, 1, 0, 1, 1),
+        (always_first, 3, 1, 0, 1, 1),
+        (best, 2, 1 / 2, 1, 0, 0),
+        (best, 4, 1 / 4, 1, 0, 0),
+        (sometimes_tied, 2, 1 / 2, 1, 0, 0),
+        (sometimes_first, 3, 5 / 9, 2 / 3, 1 / 3, 1 / 3),
     ],
-)  # fmt: skip
+)
 def test_bias_of_hand_made_judge(
     judge: Judge, size: int, first: float, consistent: float, gap: float, v: float
 ) -> None:
@@ -72,18 +87,21 @@ def test_cramers_v_is_that_of_counted_slots() -> None:
     counts = [named.count(slot) for slot in range(3)]
     chi_squared = sum((count - 20) ** 2 / 20 for count in counts)  # 60 verdicts, 3 slots
     expected = math.sqrt(chi_squared / (60 * (3 - 1)))
-    judge: Judge = lambda one, number: named[number * 6 + slots.index(one)]  # noqa: E731
+
+    def judge(one: Order, number: int) -> int:
+        return named[number * 6 + slots.index(one)]
+
     assert bias(judge, 3, 10)["cramers_v"] == [pytest.approx(expected)]
 
 
 def test_slots_are_counted_only_in_balanced_orders() -> None:
-    assert bias(FIRST, 2, orders=[(0, 1)]).get("first_slot") is None
-    cyclic = bias(FIRST, 3, orders=[(0, 1, 2), (1, 2, 0), (2, 0, 1)])
+    assert bias(always_first, 2, orders=[(0, 1)]).get("first_slot") is None
+    cyclic = bias(always_first, 3, orders=[(0, 1, 2), (1, 2, 0), (2, 0, 1)])
     assert cyclic["first_slot"] == 1 and cyclic["cramers_v"] == [], "V needs all orders"
 
 
 def test_report_has_one_line_per_judge_and_names_accuracy_beyond_range() -> None:
-    records = [record(number, slots, FIRST) for number in range(12) for slots in ((0, 1), (1, 0))]
+    records = [record(number, slots, always_first) for number in range(12) for slots in ((0, 1), (1, 0))]
     run = MeasuredRun("run", run_info(), estimate_tasks(records))
     (table,) = bias_results("judge", [run])
     cells = dict(zip(table.columns, table.rows[0], strict=True))

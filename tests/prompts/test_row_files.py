@@ -256,7 +256,7 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_document_of_other_tool_is_read_alike_everywhere(name: str, tmp_path: Path) -> None:
+def test_document_of_other_tool_is_equal_in_every_reader(name: str, tmp_path: Path) -> None:
     document, metadata = DOCUMENTS[name]
     body = parse_body({"messages": [{"role": "user", "content": "Who?"}], "documents": [document]}, ChatBody)
     request = Request.model_validate({"question": "Who?", "documents": [document]})

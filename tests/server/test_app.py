@@ -241,7 +241,8 @@ def test_response_has_thinking_apart() -> None:
     (reasoning, message), thought = found.output, "hm"
     assert reasoning.type == "reasoning" and reasoning.content and reasoning.content[0].text == thought
     assert (message.type, found.output_text, found.status) == ("message", "Ana", "completed")
-    given = [USER, *found.to_dict()["output"], USER]  # type: ignore[misc]
+    output: Any = found.to_dict()["output"]
+    given = [USER, *output, USER]
     assert client.post(RESPONSES, json={"input": given, "max_output_tokens": 2}).is_success
 
 
@@ -463,13 +464,13 @@ def test_api_key_is_required_and_names_the_client(engine: Engine) -> None:
 
 def test_browsers_of_allowed_origins_may_read(engine: Engine) -> None:
     origin, header = "https://app.example", "access-control-allow-origin"
-    asked = {"origin": origin, "access-control-request-method": "POST"}
-    asked["access-control-request-headers"] = "authorization,content-type,x-stainless-lang"
+    headers = {"origin": origin, "access-control-request-method": "POST"}
+    headers["access-control-request-headers"] = "authorization,content-type,x-stainless-lang"
     client = client_of(engine, allowed_origins=(origin,), api_keys=("a",))
-    preflight = client.options(CHAT, headers=asked)
+    preflight = client.options(CHAT, headers=headers)
     assert preflight.is_success and preflight.headers[header] == origin
     assert client.post(CHAT, json=BODY, headers={"origin": origin}).headers[header] == origin  # an error
-    assert header not in client.options(CHAT, headers=asked | {"origin": "https://b.example"}).headers
+    assert header not in client.options(CHAT, headers=headers | {"origin": "https://b.example"}).headers
     assert header not in client_of(engine).post(CHAT, json=BODY, headers={"origin": origin}).headers
 
 
