@@ -7,6 +7,9 @@
   const isStill = matchMedia("(prefers-reduced-motion: reduce)");
   const MARKS = { true: "✓", false: "✗" };
   const WORDS = { true: "correct", false: "incorrect" };
+  const SHORT_VERDICTS = { tie: "=", "no verdict": "–" };
+  const SHORT_STRIP = 12; // orders on one line
+  const NUM_SHADES = 6; // of distinct answers, in the stylesheet
 
   const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
@@ -14,9 +17,13 @@
     const part = (selector) => element.querySelector(selector);
     const play = part("[name=play]");
     const slider = part("[name=order]");
+    const sort = part("[name=sort]");
     const rows = new Map(); // by method
     let state = { methods: [], orders: [] };
     let shown = 0; // index of the order; -1 for one that was not computed
+    let sortedBy = -1; // document whose slot sorts the orders; -1 for none
+    let sequence = []; // indices of the orders, as they are shown and played
+    let numbers = new Map(); // number of each distinct answer
     let entered = []; // order of the documents in the form
     let timer = null;
     let first = -1; // index of the order before an animation that started by itself
@@ -64,37 +71,55 @@
 
     const valueOf = ({ verdict, text }) => verdict ?? text; // judges are compared by their verdicts
 
-    const isChanged = (answer, { answers }) =>
-      answer.is_comparable && valueOf(answer) !== valueOf(answers.find((other) => other?.is_comparable));
+    const slotOf = (index) => state.orders[index].indexOf(sortedBy);
 
-    const markOf = (answer, method) => {
-      if (!answer) return "·";
-      if (!answer.is_done) return "…";
-      const letter = answer.verdict?.length === 1 ? answer.verdict : null;
-      return MARKS[answer.is_correct] ?? letter ?? (isChanged(answer, method) ? "≠" : "=");
+    const readAnswers = () => {
+      const done = state.methods.flatMap(({ answers }) => answers).filter((answer) => answer?.is_done);
+      numbers = new Map([...new Set(done.map(valueOf))].map((value, place) => [value, place + 1]));
+      sequence = [...state.orders.keys()].sort((left, right) => slotOf(left) - slotOf(right));
     };
 
-    const kindOf = (answer, method) => {
-      if (!answer?.is_done) return "open";
-      return WORDS[answer.is_correct] ?? (isChanged(answer, method) ? "changed" : "same");
+    const kindOf = (answer) => (answer?.is_done ? (WORDS[answer.is_correct] ?? "done") : "open");
+
+    /* Draw the distinct answer, and as a second mark whether it is correct; return a description. */
+    const drawMark = (node, answer) => {
+      const kind = kindOf(answer);
+      const [name, mark] = node.children.length ? node.children : ["b", "i"].map((tag) => node.appendChild(document.createElement(tag)));
+      node.dataset.kind = kind;
+      mark.textContent = MARKS[answer?.is_correct] ?? "";
+      name.removeAttribute("style");
+      delete name.dataset.shade;
+      if (kind === "open") {
+        name.textContent = answer ? "…" : "·";
+        return answer ? "not finished" : "not computed";
+      }
+      const { verdict } = answer;
+      const number = numbers.get(valueOf(answer));
+      const badge = props.documents.find((one) => one.letter === verdict);
+      if (badge) Object.assign(name.style, { background: badge.color, color: badge.ink });
+      else name.dataset.shade = (number - 1) % NUM_SHADES;
+      name.textContent = `${badge ? verdict : (SHORT_VERDICTS[verdict] ?? number)}${answer.is_comparable ? "" : "*"}`;
+      const words = [verdict ? `verdict ${verdict}` : `answer ${number}`, WORDS[answer.is_correct]];
+      if (!answer.is_comparable) words.push("computed with another dtype than the other orders");
+      return words.filter(Boolean).join(", ");
     };
 
     const drawTicks = (place, method) => {
-      while (place.children.length > state.orders.length) place.lastChild.remove();
-      while (place.children.length < state.orders.length) {
+      while (place.children.length > sequence.length) place.lastChild.remove();
+      while (place.children.length < sequence.length) {
         const tick = place.appendChild(document.createElement("span"));
         tick.setAttribute("role", "img");
       }
-      state.orders.forEach((order, index) => {
-        const tick = place.children[index];
+      place.toggleAttribute("data-lines", sortedBy >= 0 && sequence.length > SHORT_STRIP);
+      sequence.forEach((index, position) => {
+        const tick = place.children[position];
         const answer = method.answers[index];
-        const kind = kindOf(answer, method);
-        tick.textContent = markOf(answer, method);
-        tick.dataset.kind = kind;
+        const name = `Order ${nameOf(state.orders[index])}: ${drawMark(tick, answer)}`;
         tick.dataset.index = index;
         tick.toggleAttribute("data-shown", index === shown);
-        tick.title = `${nameOf(order)}: ${answer ? [answer.verdict, answer.text].filter(Boolean).join(": ") : "not computed"}`;
-        tick.setAttribute("aria-label", `Order ${nameOf(order)}: ${kind === "open" ? "not computed" : kind}`);
+        tick.toggleAttribute("data-next-slot", position > 0 && slotOf(index) !== slotOf(sequence[position - 1]));
+        tick.title = answer ? `${name}\n${answer.text}` : name;
+        tick.setAttribute("aria-label", name);
       });
     };
 
@@ -108,13 +133,11 @@
       return `${done.filter((answer) => answer.is_correct).length} of ${done.length} correct · ${kinds}`;
     };
 
-    const drawAnswer = (cell, answer, method) => {
+    const drawAnswer = (cell, answer) => {
       const [mark, text] = cell.children;
-      const kind = kindOf(answer, method);
-      mark.textContent = answer?.is_done ? markOf(answer, method) : "";
-      mark.dataset.kind = kind;
+      mark.setAttribute("aria-label", drawMark(mark, answer));
+      mark.hidden = !answer?.is_done;
       mark.title = answer?.is_correct === null ? "" : state.rule;
-      mark.setAttribute("aria-label", kind);
       text.textContent = answer?.text ?? (state.is_busy ? "…" : "not computed in this order");
       text.className = answer ? "" : "pine-muted";
       cell.title = answer?.text ?? "";
@@ -124,7 +147,7 @@
       const row = rows.get(method.name);
       const [, lane, answer, ticks] = row.children;
       drawBars(lane.firstElementChild, method.positions[shown] ?? []);
-      drawAnswer(answer.firstElementChild, method.answers[shown], method);
+      drawAnswer(answer.firstElementChild, method.answers[shown]);
       drawTicks(ticks.firstElementChild, method);
       ticks.lastElementChild.textContent = countOf(method);
     };
@@ -132,7 +155,27 @@
     const statusText = () => {
       if (!state.orders.length) return "No results yet.";
       if (shown < 0) return "This order is not computed.";
-      return `Order ${shown + 1} of ${state.orders.length}: ${nameOf(state.orders[shown])}`;
+      return `Order ${sequence.indexOf(shown) + 1} of ${state.orders.length}: ${nameOf(state.orders[shown])}`;
+    };
+
+    /* Name the orders in the strip: all, or some of all. */
+    const ordersText = () => {
+      const count = state.orders.length;
+      const size = state.orders[0]?.length ?? 0;
+      const all = Array.from({ length: size }, (_, place) => place + 1).reduce((left, right) => left * right, 1);
+      const some = size > props.all_up_to ? `${count} of ${all.toLocaleString("en")} orders (sample)` : `${count} of ${all} orders`;
+      const orders = count === all ? `All ${all} orders` : some;
+      return sortedBy < 0 ? orders : `${orders}, ${letter(sortedBy)} in slot 1 → ${size}`;
+    };
+
+    const drawSort = () => {
+      const letters = [...(state.orders[0] ?? [])].sort((left, right) => left - right);
+      if (!letters.includes(sortedBy)) sortedBy = -1;
+      const options = [[-1, "run"], ...letters.map((document) => [document, `slot of ${letter(document)}`])];
+      if (sort.options.length !== options.length)
+        sort.replaceChildren(...options.map(([document, text]) => new Option(text, document)));
+      sort.value = sortedBy;
+      sort.parentElement.hidden = state.orders.length < 2;
     };
 
     const draw = () => {
@@ -145,14 +188,16 @@
       for (const method of state.methods) {
         if (!rows.has(method.name)) rows.set(method.name, newRow(method));
       }
+      drawSort();
+      readAnswers();
       const nodes = state.methods.map(({ name }) => rows.get(name));
       if (nodes.some((node, place) => node !== body.children[place])) body.append(...nodes);
       state.methods.forEach(drawRow);
       const several = state.orders.length > 1;
-      part("[data-orders]").textContent = several ? `All ${state.orders.length} orders` : "Order";
+      part("[data-orders]").textContent = state.orders.length ? ordersText() : "Orders";
       play.hidden = slider.hidden = !several;
       slider.max = state.orders.length - 1;
-      slider.value = shown;
+      slider.value = sequence.indexOf(shown);
       slider.setAttribute("aria-valuetext", statusText());
       play.textContent = timer ? "❚❚ Pause" : `▶ Play ${plural(state.orders.length, "order")}`;
       part(".page-order-foot strong").textContent = state.finding;
@@ -182,7 +227,7 @@
       timer = setInterval(() => {
         left -= 1;
         if (left < 0 || state.is_busy) return pause();
-        select((shown + 1) % state.orders.length);
+        select(sequence[(sequence.indexOf(shown) + 1) % sequence.length]);
       }, STEP_MS);
       draw();
     };
@@ -203,9 +248,14 @@
     });
 
     slider.addEventListener("input", () => {
-      const index = Number(slider.value);
+      const index = sequence[slider.value];
       pause();
       select(index);
+    });
+
+    sort.addEventListener("change", () => {
+      sortedBy = Number(sort.value);
+      draw();
     });
 
     document.addEventListener("pine:ordered", ({ detail }) => {

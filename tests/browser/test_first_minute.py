@@ -133,7 +133,12 @@ def test_first_minute_shows_every_order_and_each_example_its_answers(page: Page)
     assert texts(page) == ["own text", "another"]
     expect(page.locator(".page-stale")).to_contain_text("You changed: number of documents")
     marks = page.locator("#order-table [data-method=vanilla] .page-ticks span")
-    expect(marks).to_have_text(["✗", "✓", "✓", "✓", "✓", "✗"])  # of answers to the example
+    expect(marks).to_have_text(["1✗", "2✓", "2✓", "2✓", "2✓", "3✗"])  # of answers to the example
+    sort = page.get_by_label("Sort orders by")
+    sort.select_option("slot of B")
+    expect(marks).to_have_text(["2✓", "2✓", "1✗", "3✗", "2✓", "2✓"])  # vanilla fails with B between
+    expect(page.locator("[data-orders]")).to_have_text("All 6 orders, B in slot 1 → 3")
+    sort.select_option("run")
     page.locator("#undo-documents").click()
     expect(page.locator(".page-stale")).to_have_count(0)
     assert texts(page) == entered

@@ -11,6 +11,7 @@ import gradio as gr
 import numpy as np
 
 from pine_engine.methods.table import METHODS
+from pine_engine.prompts.orders import ALL_ORDERS_UP_TO
 from pine_engine.prompts.tasks import Task, document_letter
 from viz.cards.answers import AnswerCard
 from viz.drawing.identity import document_segment, order_name
@@ -22,8 +23,8 @@ from viz.page.answers.recordings import base_rate_sentence
 from viz.page.answers.run import Order, OrderAnswers, Shown
 from viz.page.common.failures import MAX_DOCUMENTS
 
-JUDGE_LEGEND = "letter of the verdict; = ≠ same or another verdict as in the first order"
-LEGEND = "= same answer as in the first order, ≠ another answer"  # of marks without accepted answers
+JUDGE_LEGEND = "Letter: document of the verdict."
+LEGEND = "Same number: same answer."
 
 
 def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
@@ -35,6 +36,7 @@ def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
         js_on_load="window.pineOrderTable.mount({ element, props, watch });",
         apply_default_css=False,
         elem_id="order-table",
+        all_up_to=ALL_ORDERS_UP_TO,
         documents=[{"letter": one.label, "color": one.color, "ink": one.ink} for one in letters],
     )
 
@@ -50,7 +52,7 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
             "orders": orders,
             "shown": orders.index(shown.form.order) if shown.form.order in orders else 0,
             "finding": finding(methods),
-            "legend": "" if accepted or len(orders) < 2 else legend,
+            "legend": legend if len(orders) > 1 else "",
             "rule": f"accepted: {'; '.join(accepted)}" if accepted else "",
             "source": _source(shown.orders),
             "question": shown.form.question,
