@@ -11,8 +11,53 @@ import pine_engine as pine
 from viz.drawing.identity import Segment
 from viz.drawing.markup import format_percent, shorten, visible_text
 from viz.figures.frame import FloatArray, answer_queries, document_segments
+from viz.figures.positions import IntArray, at_place
 
 MAX_TOKEN_CHARACTERS = 24  # of a token in sentences and rows
+
+
+@dataclass(frozen=True)
+class HeadAttention:
+    """View of one head on the documents, as entered, while it decodes each token of an answer.
+
+    Attributes:
+        layer: Layer, from 0.
+        head: Query head, from 0.
+        shares: float32 (tokens, D), attention on each document.
+        starts: int32 (tokens, D), first position of each document; -1 for methods without positions.
+        importance: float32 (tokens, D), importance of each document; None for methods that rank none.
+    """
+
+    layer: int
+    head: int
+    shares: FloatArray
+    starts: IntArray
+    importance: FloatArray | None = None
+
+
+def head_attention(
+    trace: "pine.Trace", num_tokens: int, order: Sequence[int], layer: int, head: int
+) -> HeadAttention | None:
+    """Return the view of a head on the documents; None if no attention was recorded.
+
+    Args:
+        trace: Trace of the answer.
+        num_tokens: Length of the answer in tokens.
+        order: Document, as entered, in each slot.
+        layer: Layer, from 0.
+        head: Query head, from 0.
+    """
+    if trace.suffix_attention is None:
+        return None
+    queries, slots = answer_queries(trace.layout, num_tokens), np.argsort(order)
+    importance = trace.suffix_importance
+    return HeadAttention(
+        layer,
+        head,
+        shares=trace.suffix_attention[layer, head, queries, 1:-1][:, slots],
+        starts=at_place(trace.suffix_starts, layer, head)[queries][:, slots],
+        importance=None if importance is None else importance[layer, head, queries][:, slots],
+    )
 
 
 @dataclass(frozen=True)
@@ -29,6 +74,7 @@ class AnswerTokens:
     # not recorded, as for a model that runs as it is
     attention: FloatArray
     documents: tuple[Segment, ...]  # D, in input order
+    head: HeadAttention | None = None  # attention of the head that decides most; None if not recorded
 
     def __post_init__(self) -> None:
         assert len(self.token_ids) == len(self.tokens) == len(self.logprobs) == len(self.alternatives)
@@ -56,8 +102,18 @@ def answer_tokens(
     method: str,
     order: Sequence[int],
     label: str,
+    head: tuple[int, int] = (0, 0),
 ) -> AnswerTokens:
-    """Return one method's answer of a traced run; `decode` is `Engine.decode_tokens`."""
+    """Return one method's answer of a traced run.
+
+    Args:
+        decode: `Engine.decode_tokens`.
+        result: Result of the run.
+        method: Name of the method.
+        order: Document, as entered, in each slot.
+        label: Label in figures.
+        head: Layer and head of `AnswerTokens.head`.
+    """
     answer, trace = result.answers[method], result.traces[method]
     attention: FloatArray = np.full((len(answer.token_ids), len(order) + 2), np.nan, dtype=np.float32)
     if trace.suffix_attention is not None:
@@ -76,6 +132,7 @@ def answer_tokens(
         ),
         attention=attention,
         documents=document_segments(len(order), order),
+        head=head_attention(trace, len(answer.token_ids), order, *head),
     )
 
 

@@ -24,12 +24,12 @@ from pine_engine.prompts.layout import TokenLayout
 from viz.cards.answers import AnswerCard
 from viz.drawing.identity import Segment
 from viz.drawing.markup import render
-from viz.figures.answer_tokens import AnswerTokens
+from viz.figures.answer_tokens import AnswerTokens, HeadAttention
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.answering import waiting_cards
 from viz.page.answers.run import Order, OrderAnswers, Run, Shown
 from viz.page.form.documents import Entry
-from viz.page.form.examples import FormExample, example_of, load_examples
+from viz.page.form.examples import FormExample, example_of
 from viz.page.form.form import Form
 
 RECORDED = Path(__file__).parents[3] / "assets" / "recorded"
@@ -215,7 +215,6 @@ def _run(
     order: Order,
     answer_records: Mapping[str, AnswerTokens],
     tried: Sequence[Mapping[str, Any]],
-    titles: tuple[str, ...] = (),  # in the recording of the app, which has no form
     **named: Any,
 ) -> Run:
     """Return the run with these contents in a file."""
@@ -227,24 +226,11 @@ def _run(
     return Run(orders=orders, **named)
 
 
-def _recording(*, example: str, run: Run, exchanged: Run, question: str = "") -> Recording:
-    """Return the recording with these contents in a file; runs without a form have that of the example."""
-    return Recording(example, *(one if one.form else _with_form(one, example) for one in (run, exchanged)))
-
-
-def _with_form(run: Run, name: str) -> Run:
-    form = next(example for example in load_examples() if example.name == name).form(
-        tuple(run.result.answers)
-    )
-    order = next(iter(run.orders))
-    return replace(run, form=replace(form, entries=tuple(form.entries[letter] for letter in order)))
-
-
-_RECORDS: dict[str, Any] = {"FinishedRun": _run, "Recording": _recording, "TriedOrder": dict} | {
+_RECORDS: dict[str, Any] = {"FinishedRun": _run, "Recording": Recording, "TriedOrder": dict} | {
     record.__name__: record
     for record in (
         *(RunResult, Answer, TokenLayout, Form, Entry),
-        *(Trace, TokenWeights, TokenRange, Alternative, AnswerTokens, Segment),
+        *(Trace, TokenWeights, TokenRange, Alternative, AnswerTokens, HeadAttention, Segment),
     )
 }
 """Functions that make the records of a file, by name."""

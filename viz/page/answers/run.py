@@ -138,7 +138,7 @@ def order_answers(
     return OrderAnswers(
         texts={method: answer.text for method, answer in result.answers.items()},
         records={
-            method: answer_tokens(engine.decode_tokens, result, method, order, METHODS[method].label)
+            method: answer_tokens(engine.decode_tokens, result, method, order, METHODS[method].label, head)
             for method in traces
         },
         positions=document_positions(order, traces, *head) if traces else None,

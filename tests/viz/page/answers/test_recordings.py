@@ -29,7 +29,7 @@ from viz.page.answers.recordings import (
 )
 from viz.page.form.documents import entries_from
 from viz.page.form.examples import load_examples
-from viz.page.form.form import MAX_NEW_TOKENS, Form
+from viz.page.form.form import Form
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.internals_figures import draw_attention
 from viz.page.selection import first_selection
@@ -101,8 +101,8 @@ def test_tutorial_recording_has_the_form_of_its_example() -> None:
     form = example_form(recording.example)
     assert recording.example == record_command.EXAMPLE
     assert [one.form for one in (recording.run, recording.exchanged)] == [
-        replace(form, max_new_tokens=MAX_NEW_TOKENS),
-        replace(form, methods=("pine",), max_new_tokens=MAX_NEW_TOKENS, entries=form.entries[::-1]),
+        form,
+        replace(form, methods=("pine",), entries=form.entries[::-1]),
     ]
     layout = recording.run.result.layout
     for slot, entry in enumerate(form.entries):
