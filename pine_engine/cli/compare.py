@@ -124,17 +124,18 @@ def debias(
     model: ModelOptions = ModelOptions(),
     server: EndpointOptions = EndpointOptions(),
 ) -> CommandResult:
-    """Answer questions with a wrapper around one method: permutation, PriDe, calibration or routing.
+    """Answer questions with a wrapper around a method: permutation, PriDe, calibration or routing.
 
     Args:
-        files: Files as for compare, optionally with "labels". The wrapper pride needs several questions.
+        files: Files as for compare, optionally with "labels". The wrappers pride and calibraeval need several
+            questions.
         wrapper: Name of the wrapper; `methods` lists all.
         base: Method that the wrapper runs.
         labels: Allowed answers, separated by commas. Overrides the labels of the files.
         majority: Take the most frequent generated answer instead of averaging probabilities of labels.
         max_new_tokens: Maximum length of a generated answer, in tokens.
         samples: Number of orders of permutation_sampled.
-        seed: Seed of the sampled orders, and of the questions from which pride estimates its prior.
+        seed: Seed of the sampled orders, and of the questions from which pride and calibraeval learn.
         max_orders: Maximum number of orders of permutation_full.
         chat_template_kwargs: Arguments of the chat template, as JSON.
         model: Model that answers.

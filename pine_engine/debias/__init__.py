@@ -1,1 +1,1 @@
-"""Wrappers around any method: permutation, PriDe, contextual calibration and routing."""
+"""Wrappers around any method: permutation, PriDe, CalibraEval, contextual calibration and routing."""

@@ -1,11 +1,10 @@
-"""Permutation, PriDe, calibration and routing: their arithmetic, and run_debias (specification, section 8).
+"""Permutation, calibration and routing: their arithmetic, and run_debias (specification, section 8).
 
 Sources: Zheng et al. 2024, chujiezheng/LLM-MCQ-Bias; Zhao et al. 2021, tonyzhaozh/few-shot-learning;
 Yoon et al. 2025, soyoung97/RoToR (routing). Calibration of every token is a definition of this project.
 """
 
 import math
-import operator
 import re
 import time
 from collections import Counter
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 
 from pine_engine.attention.state import SequenceState
+from pine_engine.debias.estimators import Correction, softmax
 from pine_engine.debias.table import DEFAULT_BASE, DebiasPlan, Steps, Wrapper, content_free_prompts
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, RunFinished
@@ -46,7 +46,6 @@ from pine_engine.scheduling.scheduler import Coroutine, PendingPrefill, stream_s
 from pine_engine.scheduling.worker import RunControl
 
 CANDIDATES = 100  # number of the most likely first tokens that are calibrated; the others cannot be chosen
-EPSILON = 1e-10  # added to probabilities before their logarithm, as in the released code
 
 Vote = TypeVar("Vote", int, str)
 
@@ -129,9 +128,9 @@ def _score_labels(engine: Engine, plan: DebiasPlan, control: RunControl) -> Coro
     ids = [label_ids(engine, request.labels) for request in plan.requests]
     observed: list[list[list[float]]] = []
 
-    def combine(index: int, prior: Sequence[float] | None = None) -> None:
+    def combine(index: int, correction: Correction | None = None) -> None:
         labels, orders = plan.requests[index].labels, plan.orders[index]
-        control.report(average_labels(wrapper, labels, observed[index], orders, prior))
+        control.report(average_labels(wrapper, labels, observed[index], orders, correction))
 
     for index, (request, orders) in enumerate(zip(plan.requests, plan.orders, strict=True)):
         prompts = [in_order(request, order).prompt(engine) for order in orders]
@@ -140,12 +139,13 @@ def _score_labels(engine: Engine, plan: DebiasPlan, control: RunControl) -> Coro
         observed.append([])
         for prompt in prompts:
             observed[-1].append((yield from _label_logprobs(engine, prompt, method, ids[index], control)))
-        if not wrapper.has_prior:
+        if not wrapper.learns:
             combine(index)
-    if wrapper.has_prior:
-        prior = mean_prior([pride_prior(observed[index]) for index in sorted(plan.prior_samples)])
+    if estimator := wrapper.estimator:
+        learned = [observed[index] for index in sorted(plan.learned_samples)]
+        correction = estimator.fit([estimator.learn(list(map(softmax, runs))) for runs in learned])
         for index in range(len(observed)):
-            combine(index, None if index in plan.prior_samples else prior)
+            combine(index, None if index in plan.learned_samples else correction)
 
 
 def average_labels(
@@ -153,10 +153,10 @@ def average_labels(
     labels: Sequence[str],
     logprobs: Sequence[Sequence[float]],
     orders: Sequence[Order],
-    prior: Sequence[float] | None = None,
+    correction: Correction | None = None,
 ) -> DebiasResult:
     """Return the likeliest label by `combine_labels`, with the favorite of each run."""
-    scores = combine_labels(wrapper, logprobs, orders, prior)
+    scores = combine_labels(wrapper, logprobs, orders, correction)
     # The runs behind those of the orders are content-free.
     favorites = (labels[order[_argmax(run)]] for order, run in zip(orders, logprobs, strict=False))
     return _likeliest(labels, scores, favorites)
@@ -275,14 +275,13 @@ def combine_labels(
     wrapper: Wrapper,
     logprobs: Sequence[Sequence[float]],
     orders: Sequence[Order],
-    prior: Sequence[float] | None = None,
+    correction: Correction | None = None,
 ) -> tuple[float, ...]:
     """Return the mean probability of each document over the base runs, or the calibrated scores of labels.
 
     logprobs: of the labels in each run; with calibration, of the prompt and then the content-free prompts.
     orders: orders[i][p] is the document that label p names in run i. If the runs must agree and do not, all
-    documents have the same probability. prior: divides the probabilities, before
-    softmax of ln(observed + EPSILON) - ln(prior + EPSILON).
+    documents have the same probability. correction: of the probabilities in each run.
     """
     if wrapper.calibrated == "labels":
         # Probability of the prompt over the mean of the content-free prompts, both with sum 1.
@@ -294,9 +293,8 @@ def combine_labels(
     favorites = set(map(_favorite, observed, orders)) if wrapper.must_agree else set()
     if len(favorites) > 1:
         return (1 / num_documents,) * num_documents
-    if prior:
-        prior_logs = _logs(prior)
-        observed = [softmax(list(map(operator.sub, _logs(run), prior_logs))) for run in observed]
+    if correction:
+        observed = list(map(correction.correct, observed))
     # Sums are exactly rounded, so full permutation is bitwise identical for every input order.
     return tuple(
         math.fsum(run[order.index(document)] for order, run in zip(orders, observed, strict=True))
@@ -308,28 +306,6 @@ def combine_labels(
 def _favorite(run: Sequence[float], order: Order) -> int | None:
     """Return the document with the largest probability in a run, None for several."""
     return None if run.count(max(run)) > 1 else order[_argmax(run)]
-
-
-def pride_prior(logprobs: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """Return the prior of one sample: softmax of the mean over its runs of ln(observed + EPSILON)."""
-    observed = [_logs(softmax(run)) for run in logprobs]
-    return softmax([math.fsum(place) / len(observed) for place in zip(*observed, strict=True)])
-
-
-def _logs(probabilities: Iterable[float]) -> list[float]:
-    return [math.log(value + EPSILON) for value in probabilities]
-
-
-def mean_prior(priors: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """Return the mean of the priors of several samples; empty without samples."""
-    return tuple(math.fsum(place) / len(priors) for place in zip(*priors, strict=True))
-
-
-def softmax(logs: Sequence[float]) -> tuple[float, ...]:
-    """Return probabilities with sum 1 from unnormalized log-probabilities."""
-    largest = max(logs)
-    weights = [math.exp(value - largest) for value in logs]
-    return tuple(weight / math.fsum(weights) for weight in weights)
 
 
 def log_mean(logs: Sequence[float]) -> float:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from pine_engine.debias.estimators import ESTIMATORS, Estimator
 from pine_engine.errors import InputError
 from pine_engine.input_validation import Registry
 from pine_engine.methods.table import ALL, METHODS, Method, get_method, get_methods
@@ -45,18 +46,24 @@ class Wrapper:
     cost: str  # number of runs of the base method, in words
     source: str
     orders: OrderKind | None = None  # None for the input order alone
-    has_prior: bool = (
-        False  # True if all orders are run on a few samples only, to learn a prior of the labels
-    )
+    # Name of the estimator of a correction; all orders are run on a share of the samples only, to learn it.
+    learns: str | None = None
+    learned_share: float = 0.0
+    num_labels: int | None = None  # None for any number
     calibrated: Calibrated = "nothing"
     must_agree: bool = False  # True if the result is a tie unless all orders name the same document
     # Vanilla runs too; the base method's answer is taken if its confidence is larger by this number or more.
     margin: float | None = None
 
     @property
+    def estimator(self) -> Estimator | None:
+        """Estimator of the correction that is learned, None if none is."""
+        return ESTIMATORS[self.learns] if self.learns else None
+
+    @property
     def votes(self) -> bool:
         """True if the answers generated in several orders vote."""
-        return self.orders is not None and not self.has_prior
+        return self.orders is not None and not self.learns
 
     @property
     def steps(self) -> Steps | None:
@@ -193,20 +200,19 @@ def is_order_invariant(name: str) -> bool:
 
 # Plans
 
-PRIOR_FRACTION = 0.05  # share of the samples from which PriDe learns its prior
-SEED = 0  # seed of the hash that selects the examples of an evaluation from which PriDe learns its prior
+SEED = 0  # seed of the hash that selects the examples of an evaluation from which a wrapper learns
 _PLACEHOLDER = "\ue002"  # private-use character in place of a document's content while a prompt is built
 
 
-def prior_samples(count: int, seed: int = 0) -> set[int]:
-    """Return the indices of the requests from which PriDe learns: a random share, at least one."""
-    return set(random.Random(seed).sample(range(count), max(1, int(count * PRIOR_FRACTION))))
+def learned_samples(count: int, share: float, seed: int = 0) -> set[int]:
+    """Return the indices of the requests from which a wrapper learns: a random share, at least one."""
+    return set(random.Random(seed).sample(range(count), max(1, int(count * share))))
 
 
-def is_prior_example(example: str) -> bool:
-    """Check whether PriDe learns from the example of an id, in every dataset and every part of a dataset."""
+def is_learned_example(example: str, share: float) -> bool:
+    """Check whether a wrapper learns from the example of an id, in every dataset and every part of one."""
     digest = hashlib.sha256(f"{SEED}:{example}".encode()).digest()
-    return int.from_bytes(digest[:8]) < PRIOR_FRACTION * 2**64
+    return int.from_bytes(digest[:8]) < share * 2**64
 
 
 def content_free_prompts(engine: Any, request: Request) -> list[Prompt]:
@@ -234,7 +240,7 @@ class DebiasPlan:
     orders: tuple[tuple[Order, ...], ...]  # in which the base method is run, for each request
     majority: bool
     max_new_tokens: int  # limit of a generated answer, 0 if none is generated
-    prior_samples: frozenset[int]  # indices of the requests from which a prior is learned
+    learned_samples: frozenset[int]  # indices of the requests from which a correction is learned
 
     @property
     def num_prompts(self) -> int:
@@ -265,7 +271,7 @@ def plan_debias(
         majority: True for a vote of generated answers; otherwise, probabilities of the labels are averaged.
         max_new_tokens: Limit of a generated answer.
         samples: Orders of `permutation_sampled`.
-        seed: Seed of the sampled orders and of the samples of `pride`.
+        seed: Seed of the sampled orders, and of the requests from which a wrapper learns.
         max_orders: Limit of `permutation_full`.
 
     Raises:
@@ -279,11 +285,11 @@ def plan_debias(
         names = ", ".join(other.name for other in DEBIASERS.values() if other.votes)
         raise InputError(f"{wrapper} takes no majority of answers; choose from: {names}", field="majority")
     _check_labels(row, requests)
-    learned = prior_samples(len(requests), seed) if row.has_prior else set()
+    learned = learned_samples(len(requests), row.learned_share, seed) if row.learns else set()
     is_text = row.margin is not None and not all(request.labels for request in requests)
     orders = []
     for index, request in enumerate(requests):
-        kind = None if row.has_prior and index not in learned else row.orders
+        kind = None if row.learns and index not in learned else row.orders
         options = {"samples": samples, "seed": seed, "max_orders": max_orders}
         orders.append(tuple(document_orders(len(request.documents), kind, **options)))
     return DebiasPlan(
@@ -293,7 +299,7 @@ def plan_debias(
         orders=tuple(orders),
         majority=majority,
         max_new_tokens=max_new_tokens if majority or row.steps or is_text else 0,
-        prior_samples=frozenset(learned),
+        learned_samples=frozenset(learned),
     )
 
 
@@ -305,7 +311,9 @@ def _check_labels(wrapper: Wrapper, requests: Sequence[LabeledRequest]) -> None:
             message = f"{wrapper.name} needs labels: got none, expected some, such as A and B"
         elif wrapper.orders and num_labels != num_documents:
             message = f"labels do not fit: got {num_labels}, expected {num_documents}, one per document"
-        elif wrapper.has_prior and request.labels != requests[0].labels:
+        elif wrapper.num_labels not in (None, num_labels):
+            message = f"{wrapper.name} needs {wrapper.num_labels} labels: got {num_labels}"
+        elif wrapper.learns and request.labels != requests[0].labels:
             message = f"{wrapper.name} has requests with different labels; give the same labels throughout"
         if message:
             raise InputError(message, field="labels")

@@ -194,7 +194,7 @@ class ExamplePlan:
         wrapper, settings = method.wrapper, self._settings
         orders = [order]
         if wrapper and wrapper.orders:  # documents change their slots, and labels stay
-            is_permuted = not wrapper.has_prior or method.name in self._learning
+            is_permuted = not wrapper.learns or method.name in self._learning
             permutations = document_orders(len(order.slots), wrapper.orders if is_permuted else None)
             visited = sorted(tuple(order.slots[place] for place in one) for one in permutations)
             orders = [in_slots(self._example, order.name, slots) for slots in visited]

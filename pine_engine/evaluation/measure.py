@@ -16,13 +16,11 @@ from pine_engine.debias.debias import (
     calibrated_prompt,
     combine_labels,
     log_mean,
-    mean_prior,
     most_voted,
-    pride_prior,
     route,
-    softmax,
 )
-from pine_engine.debias.table import MeasuredMethod, is_prior_example
+from pine_engine.debias.estimators import Correction, Estimator, softmax
+from pine_engine.debias.table import MeasuredMethod, is_learned_example
 from pine_engine.endpoint.client import Endpoint
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
@@ -54,7 +52,8 @@ BATCH_SIZE = 2 * BATCH_ROWS
 """Batch size of decoding. Fixed, because a GEMM of another size may round differently, and the answers of
 other methods must not change a record."""
 
-Prior = tuple[float, ...]  # probability of each choice of a task, independent of the documents, with sum 1
+
+Learned = Correction | None  # None for an example from which a wrapper learns
 
 
 @torch.inference_mode()
@@ -76,7 +75,7 @@ def run_evaluation(
     """
     found = list(found)
     done = {record.key for record in found}
-    known: dict[tuple[str, str], Prior | None] = {}
+    known: dict[tuple[str, str], tuple[float, ...] | None] = {}  # numbers learned from each example
 
     def learn(item: Event | Record, *, is_planned: bool = False) -> None:
         if isinstance(item, Record) and item.prior:
@@ -84,39 +83,43 @@ def run_evaluation(
         if is_planned or not isinstance(item, Record):
             control.report(item)
 
-    def prior_before(example: Example, method: MeasuredMethod) -> Coroutine[Prior | None]:
-        """Return the prior of PriDe for an example, None if it is learned from this example.
+    def learn_before(
+        example: Example, method: MeasuredMethod, estimator: Estimator, share: float
+    ) -> Coroutine[Learned]:
+        """Return the correction of a wrapper for an example, None if the wrapper learns from this example.
 
-        A prior is learned from the first example that can be measured, and from a share of the others,
-        selected by their ids. All other examples are divided by the mean prior of those before them. So
+        A wrapper learns from the first example that can be measured, and from a share of the others,
+        selected by their ids. The correction of all other examples is learned from those before them, so
         it is independent of shards, of a limit of the examples, and of interruptions.
         """
-        learned: list[Prior] = []
+        learned: list[tuple[float, ...]] = []
         for row in dataset or examples:
-            is_learned = not learned or is_prior_example(row.id)
+            is_learned = not learned or is_learned_example(row.id, share)
             if row.id == example.id:
-                return None if is_learned else mean_prior(learned)
+                return None if is_learned else estimator.fit(learned)
             if is_learned and (method.name, row.id) not in known:  # an example of another shard
                 known[method.name, row.id] = None
                 changes = {"methods": (method.name,), "order_names": (AS_IS,), "generate": False}
                 alone = settings.model_copy(update=changes)
                 no_records = RunControl(learn, control.cancelled)
                 yield from _ComputedRun(engine, row, alone, set(), {method.name: None}, no_records).run()
-            if is_learned and (prior := known[method.name, row.id]):
-                learned.append(prior)
+            if is_learned and (numbers := known[method.name, row.id]):
+                learned.append(numbers)
         raise AssertionError(f"{example.id} is not an example of the run")
 
     for record in found:
         learn(record)
     for example in examples:
         control.check()
-        priors: dict[str, Prior | None] = {}
+        corrections: dict[str, Learned] = {}
         for method in settings.measured:
-            has_prior = method.wrapper and method.wrapper.has_prior
-            if has_prior and not settings.keys([example], [method]).keys() <= done:
-                priors[method.name] = yield from prior_before(example, method)
+            wrapper = method.wrapper
+            if not wrapper or not wrapper.estimator or settings.keys([example], [method]).keys() <= done:
+                continue
+            learning = learn_before(example, method, wrapper.estimator, wrapper.learned_share)
+            corrections[method.name] = yield from learning
         all_events = RunControl(partial(learn, is_planned=True), control.cancelled)
-        yield from _ComputedRun(engine, example, settings, done, priors, all_events).run()
+        yield from _ComputedRun(engine, example, settings, done, corrections, all_events).run()
 
 
 class ExampleRun:
@@ -128,13 +131,14 @@ class ExampleRun:
         example: Example,
         settings: Settings,
         done: set[Key],
-        priors: dict[str, Prior | None],
+        corrections: dict[str, Learned],
         control: RunControl,
     ) -> None:
-        self._engine, self._example, self._priors, self._control = engine, example, priors, control
+        self._engine, self._example, self._control = engine, example, control
+        self._corrections = corrections
         self._verdict = settings.verdict
         self._max_new_tokens = settings.max_new_tokens or TASKS[example.task].max_new_tokens
-        learning = {name for name, prior in priors.items() if prior is None}
+        learning = {name for name, correction in corrections.items() if correction is None}
         self._plan = ExamplePlan(engine, example, settings, done=done, learning=learning)
         self._tokens = cache(engine.tokenize_answer)
 
@@ -183,7 +187,7 @@ class ExampleRun:
             "decode_s": sum(answer.seconds for answer in answers),
             "seconds": sum(part.seconds / self._num_results[part] for part in result.parts),
         }
-        prior = self._priors.get(result.method.name)
+        correction = self._corrections.get(result.method.name)
         for index, order in enumerate(result.orders):
             self._emit_record(
                 result.method,
@@ -193,7 +197,7 @@ class ExampleRun:
                 answer_tokens=sum(answer.num_tokens for answer in answers) if answers else None,
                 was_computed=index == 0,
                 is_repeatable=result.is_repeatable if index == 0 else None,
-                **combine(result.method, self._example, result.runs, order, prior, self._verdict),
+                **combine(result.method, self._example, result.runs, order, correction, self._verdict),
                 **(times if index == 0 else {}),
             )
 
@@ -299,12 +303,13 @@ def combine(
     example: Example,
     runs: Sequence[BaseRun],
     order: DocumentOrder,
-    prior: Prior | None = None,
+    correction: Correction | None = None,
     verdict: Verdict = "last",
 ) -> dict[str, Any]:
     """Return the fields of a record that hold its outcome (specification 8.3), in the letters of its order.
 
-    With calibration, the first run has the content of the documents. prior: None if learned or not needed.
+    With calibration, the first run has the content of the documents.
+    correction: None if the wrapper learns from the example, or from none.
     verdict: the one that counts in a text with several.
     """
     task, wrapper = example.sized_task(verdict), method.wrapper
@@ -330,15 +335,16 @@ def combine(
         in_place = tuple(range(len(choices)))
         named = [run.order.input_order if task.has_letters else in_place for run in runs]
         observed = [list((run.choice_logprobs or {}).values()) for run in runs]
-        mean = combine_labels(wrapper, observed, named, prior)
+        mean = combine_labels(wrapper, observed, named, correction)
         if wrapper.calibrated == "labels":
             mean = tuple(score / math.fsum(mean) for score in mean)
         elif task.has_letters:
             mean = tuple(mean[document] for document in order.input_order)
         logs = (math.log(value) if value else -math.inf for value in mean)
         choices = dict(zip(choices, logs, strict=True))
-        if wrapper.has_prior:
-            outcome["prior"] = dict(zip(choices, prior or pride_prior(observed), strict=True))
+        if estimator := wrapper.estimator:
+            numbers = correction.prior if correction else estimator.learn(list(map(softmax, observed)))
+            outcome["prior"] = dict(zip(choices, numbers, strict=True))
     answers, largest = order.answers(example), max(choices.values())
     likely = [choice for choice, logprob in choices.items() if logprob == largest]
     scores = [score for choice in likely if (score := example.score(choice, answers)) is not None]

@@ -76,7 +76,7 @@ class Settings(BaseModel):
         problem = ""
         if not method.generates and not choices:
             problem = f"needs choices: got the task {task.name}, which has none"
-        elif (wrapper.has_prior or wrapper.must_agree) and not task.has_letters:
+        elif (wrapper.learns or wrapper.must_agree) and not task.has_letters:
             problem = f"needs documents with letters: got the task {task.name}, which has none"
         elif not method.generates and not self.logprobs:
             problem = "needs log-probabilities: got generated answers alone"
@@ -84,6 +84,8 @@ class Settings(BaseModel):
             problem = "needs generated answers: got log-probabilities alone"
         elif wrapper.orders and self.logprobs and task.has_letters and choices not in (0, count):
             problem = f"needs a choice per document: got {choices} for {count} documents in {example.id}"
+        elif wrapper.num_labels not in (None, choices):
+            problem = f"needs {wrapper.num_labels} choices: got {choices} in {example.id}"
         if problem:
             raise InputError(f"{name} {problem}; leave it out, or change metrics or data", field="methods")
         num_orders(count, wrapper.orders)  # raises for too many
@@ -192,7 +194,7 @@ class Record(BaseModel):
     answer_logprob: float | None = None  # of the first accepted answer, in nats
     choice_logprobs: dict[str, float] | None = None  # of each choice of the task
     choice_score: float | None = None  # 1 if the most likely choice is accepted, else 0; the mean of several
-    prior: dict[str, float] | None = None  # of PriDe, learned from this example or applied to it
+    prior: dict[str, float] | None = None  # of PriDe or CalibraEval: learned from this example, or applied
     prompts: int = 1
     prompt_tokens: int = 0  # of all prompts
     answer_tokens: int | None = None

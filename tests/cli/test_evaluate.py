@@ -16,7 +16,7 @@ from pine_engine import Engine
 from pine_engine.cli import output
 from pine_engine.cli.report import STUDIES
 from pine_engine.data.registry import PUBLIC_SETS
-from pine_engine.debias.table import is_prior_example
+from pine_engine.debias.table import DEBIASERS, is_learned_example
 from pine_engine.engine import passes
 from pine_engine.evaluation import measure, shards
 from pine_engine.evaluation.records import Key, read_records, read_run
@@ -114,7 +114,7 @@ def test_resumed_run_and_shards_equal_one_run(
     case_name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case: Case = request.getfixturevalue(case_name)
-    monkeypatch.setattr(measure, "is_prior_example", {"p1"}.__contains__)
+    monkeypatch.setattr(measure, "is_learned_example", lambda example, _: example == "p1")
     num_records = case.run("--limit 3").json["records"]
     expected = case.records()
 
@@ -310,8 +310,9 @@ def test_wrapped_methods_have_records_metrics_and_costs(wrapped: Case) -> None:
     assert kinds["calibration_every:vanilla"] == ["generated"]
     prompts = {name: one["cost"]["prompts"]["mean"] for name, one in by_name.items()}
     assert prompts["permutation_full:vanilla"] == 2 and prompts["calibration_every:vanilla"] == 4
-    num_for_prior = sum(is_prior_example(pair["id"]) for pair in PAIRS[1:]) + 1
-    assert prompts["pride:vanilla"] == pytest.approx((4 + num_for_prior) / 4)
+    share = DEBIASERS["pride"].learned_share
+    num_learned = sum(is_learned_example(pair["id"], share) for pair in PAIRS[1:]) + 1
+    assert prompts["pride:vanilla"] == pytest.approx((4 + num_learned) / 4)
 
 
 DOCUMENTS = [{"text": f"It is {place}."} for place in range(10)]

@@ -16,6 +16,7 @@ from hypothesis import given, strategies as st
 
 from pine_engine import DEBIASERS, METHODS, Document, Engine, InputError, LabeledRequest, get_methods
 from pine_engine.debias import debias, table
+from pine_engine.debias.estimators import CalibrationCurve, MeanPrior, softmax
 from pine_engine.engine.events import GenerationFinished, PrefillDone, RunFinished, TokenGenerated
 from pine_engine.evaluation.grid import make_grid
 from pine_engine.prompts.layout import TokenLayout
@@ -40,6 +41,11 @@ def changed(**fields: Any) -> LabeledRequest:
     return LabeledRequest.model_validate({**dict(REQUEST), **fields})
 
 
+def fitting(wrapper: str) -> LabeledRequest:
+    count = DEBIASERS[wrapper].num_labels or 3
+    return changed(documents=REQUEST.documents[:count], labels=REQUEST.labels[:count])
+
+
 def in_order(order: tuple[int, ...], **fields: Any) -> LabeledRequest:
     return changed(documents=[REQUEST.documents[index] for index in order], **fields)
 
@@ -55,7 +61,7 @@ def test_log_mean_is_independent_of_order(logs: list[float], random: Any) -> Non
     assert mean == pytest.approx(np.log(np.mean(np.exp(logs))), abs=1e-9)
     random.shuffle(logs)
     assert debias.log_mean(logs) == mean
-    assert debias.log_mean([-np.inf, -np.inf]) == -np.inf and debias.softmax([-900.0, 0.0]) == (0.0, 1.0)
+    assert debias.log_mean([-np.inf, -np.inf]) == -np.inf and softmax([-900.0, 0.0]) == (0.0, 1.0)
     assert debias.log_mean([-800.0, -801.0]) == pytest.approx(-800 + np.log((1 + np.exp(-1)) / 2))
 
 
@@ -73,20 +79,14 @@ def test_combined_labels_by_hand() -> None:
     logs = np.log([(0.6, 0.4), (0.5, 0.5)]).tolist()
     mean = debias.combine_labels(DEBIASERS["permutation_full"], logs, [(0, 1), (1, 0)])
     assert mean == pytest.approx(((0.6 + 0.5) / 2, (0.4 + 0.5) / 2))
-    # Prior: the means of the logarithms are those of 0.4 and 0.2, and 0.5 / 0.8 : 0.5 / 0.2 is 1 : 4.
-    assert debias.pride_prior(np.log([(0.8, 0.2), (0.5, 0.5)]).tolist()) == pytest.approx(
-        (2 / 3, 1 / 3), abs=1e-8
-    )
-    assert debias.mean_prior([(0.75, 0.25), (0.25, 0.75), (0.5, 0.5), (0.1, 0.9)]) == pytest.approx(
-        (0.4, 0.6)
-    )
     # Both runs name document 0: the mean. Both name the first label: a tie.
     agreed, tied = (np.log(runs).tolist() for runs in ([(0.6, 0.4), (0.3, 0.7)], [(0.6, 0.4), (0.7, 0.3)]))
     reconciled = [
         debias.combine_labels(DEBIASERS["swap_reconcile"], runs, [(0, 1), (1, 0)]) for runs in (agreed, tied)
     ]
     assert reconciled == [pytest.approx((0.65, 0.35)), (0.5, 0.5)]
-    divided = debias.combine_labels(DEBIASERS["pride"], np.log([(0.5, 0.5)]).tolist(), [(0, 1)], (0.8, 0.2))
+    prior = MeanPrior((0.8, 0.2))
+    divided = debias.combine_labels(DEBIASERS["pride"], np.log([(0.5, 0.5)]).tolist(), [(0, 1)], prior)
     assert divided == pytest.approx((0.2, 0.8), abs=1e-8)
     # Calibration: the labels have 0.6 and 0.4, and without content 0.75 and 0.25 in the mean.
     logprobs = np.log([[0.3, 0.2], [0.2, 0.02], [0.4, 0.18]])
@@ -130,7 +130,7 @@ def test_named_label_is_in_brackets_or_first(text: str, place: int | None) -> No
 
 @pytest.mark.parametrize("wrapper", DEBIASERS)
 def test_run_debias_reports_each_prefill_and_each_result(engine: Engine, wrapper: str) -> None:
-    plan = table.plan_debias([REQUEST] * 3, wrapper=wrapper, samples=4, max_new_tokens=1)
+    plan = table.plan_debias([fitting(wrapper)] * 3, wrapper=wrapper, samples=4, max_new_tokens=1)
     kinds = Counter(type(event) for event in debias.run_debias(engine, plan))
     assert (kinds[PrefillDone], kinds[debias.DebiasResult], kinds[RunFinished]) == (plan.num_prompts, 3, 0)
 
@@ -179,7 +179,7 @@ def test_swap_reconcile_is_a_tie_unless_both_orders_agree(engine: Engine, docume
 def test_pride_divides_by_the_prior_of_the_samples(engine: Engine) -> None:
     requests = [changed(question=question) for question in ("Why?", "Who?", "How?")]
     results = run(engine, *requests, wrapper="pride", seed=1)
-    (learned,) = table.prior_samples(3, seed=1)
+    (learned,) = table.learned_samples(3, 0.05, seed=1)
     assert results[learned] == run(engine, requests[learned], wrapper="permutation_cyclic")[0]
     moved = [in_order(one, question=requests[learned].question) for one in document_orders(3, "cyclic")]
     observed = [label_probabilities(engine, request.prompt(engine), "vanilla") for request in moved]
@@ -188,6 +188,26 @@ def test_pride_divides_by_the_prior_of_the_samples(engine: Engine) -> None:
         scores = label_probabilities(engine, requests[index].prompt(engine), "vanilla") / prior
         np.testing.assert_allclose(list(results[index].scores.values()), scores / scores.sum(), rtol=1e-4)
         assert sum(results[index].base_answers.values()) == 1
+
+
+def test_calibraeval_learns_a_curve_from_both_orders(engine: Engine) -> None:
+    pair = fitting("calibraeval")
+    requests = [pair.model_copy(update={"question": question}) for question in ("Why?", "Who?", "How?")]
+    results = run(engine, *requests, wrapper="calibraeval", seed=1)
+    (index,) = table.learned_samples(3, 0.25, seed=1)
+    learned = requests[index]
+    assert results[index] == run(engine, learned, wrapper="permutation_full")[0]
+
+    def observed(request: LabeledRequest) -> list[float]:
+        of_a, of_b, _ = label_probabilities(engine, request.prompt(engine), "vanilla").tolist()
+        return [of_a / (of_a + of_b), of_b / (of_a + of_b)]
+
+    swapped = learned.model_copy(update={"documents": learned.documents[::-1]})
+    curve = CalibrationCurve.fit([[observed(one)[0] for one in (learned, swapped)]])
+    for other in {0, 1, 2} - {index}:
+        scores = list(results[other].scores.values())
+        assert scores == pytest.approx(curve.correct(observed(requests[other])), rel=1e-4)
+        assert scores != pytest.approx(observed(requests[other]), abs=0.01)
 
 
 @pytest.mark.parametrize("base", ["vanilla", "pine"])
@@ -223,7 +243,7 @@ def test_routing_takes_the_confident_answer(engine: Engine) -> None:
     layout = REQUEST.tokenize(engine)
     names = ("vanilla", "rotor")
     scores = engine.score(layout, REQUEST.labels, methods=names)
-    of_labels = [debias.softmax([score.total for score in scores[name]]) for name in names]
+    of_labels = [softmax([score.total for score in scores[name]]) for name in names]
     text = changed(labels=[])
     answers = engine.run(text.tokenize(engine), methods=names, max_new_tokens=4).answers
     confidences = [float(np.mean(np.exp(answers[name].logprobs))) for name in names]
@@ -311,14 +331,14 @@ def test_sampled_orders_are_distinct_and_seeded(count: int, samples: int, seed: 
 
 
 @given(count=st.integers(1, 300), seed=st.integers(0, 3))
-def test_prior_samples_are_a_seeded_twentieth(count: int, seed: int) -> None:
-    samples = table.prior_samples(count, seed)
+def test_learned_samples_are_a_seeded_share(count: int, seed: int) -> None:
+    samples = table.learned_samples(count, 0.05, seed)
     assert len(samples) == max(1, count * 5 // 100)
-    assert samples <= set(range(count)) and samples == table.prior_samples(count, seed)
+    assert samples <= set(range(count)) and samples == table.learned_samples(count, 0.05, seed)
 
 
-def test_prior_examples_are_selected_by_their_ids() -> None:
-    selected = [number for number in range(5_000) if table.is_prior_example(f"row {number}")]
+def test_learned_examples_are_selected_by_their_ids() -> None:
+    selected = [number for number in range(5_000) if table.is_learned_example(f"row {number}", 0.05)]
     assert len(selected) == 227 and selected[:5] == [72, 164, 165, 180, 207]
 
 
@@ -345,6 +365,7 @@ def test_content_free_prompts_keep_titles_and_everything_else() -> None:
         ("labels", [made_request(labels=[])], {"wrapper": "calibration_labels"}),
         ("labels", [made_request(labels=["A", "B"])], {"wrapper": "pride"}),
         ("labels", [made_request(), made_request(labels=["1", "2", "3"])], {"wrapper": "pride"}),
+        ("labels", [made_request()], {"wrapper": "calibraeval"}),
         ("majority", [made_request()], {"wrapper": "pride", "majority": True}),
         ("majority", [made_request()], {"wrapper": "calibration_every", "majority": True}),
         ("max_orders", [made_request(8)], {"wrapper": "permutation_full"}),
@@ -362,20 +383,22 @@ def test_plan_invalid_argument_raises_with_field(
 
 @pytest.mark.parametrize("wrapper", DEBIASERS)
 def test_plan_counts_prompts_and_limits_generated_answers(wrapper: str) -> None:
-    plan = table.plan_debias([made_request()] * 3, wrapper=wrapper, samples=4, max_new_tokens=7)
+    request = fitting(wrapper)
+    plan = table.plan_debias([request] * 3, wrapper=wrapper, samples=4, max_new_tokens=7)
     counts = {
         "permutation_full": 18,
         "swap_reconcile": 18,
         "permutation_cyclic": 9,
         "pride": 3 + 2,
+        "calibraeval": 2 + 2,
         "routing": 3,
     }
     assert plan.num_prompts == counts.get(wrapper, 12)
     assert plan.max_new_tokens == (7 if wrapper in ("calibration_first", "calibration_every") else 0)
-    other_base = table.plan_debias([made_request()] * 3, wrapper=wrapper, samples=4, base="pine")
+    other_base = table.plan_debias([request] * 3, wrapper=wrapper, samples=4, base="pine")
     assert other_base.num_prompts == (6 if wrapper == "routing" else plan.num_prompts)
     if DEBIASERS[wrapper].votes:
-        assert table.plan_debias([made_request()], wrapper=wrapper, majority=True).max_new_tokens == 64
+        assert table.plan_debias([request], wrapper=wrapper, majority=True).max_new_tokens == 64
 
 
 ALL_NAMES = [*METHODS, *(f"{wrapper}:{base}" for wrapper, base in product(DEBIASERS, METHODS))]
@@ -449,7 +472,7 @@ def test_columns_of_each_wrapper_agree(name: str) -> None:
     assert (
         table.measured_method(name).generates
         == (wrapper.votes or is_generated or name == "routing")
-        == (name not in ("pride", "calibration_labels"))
+        == (name not in ("pride", "calibraeval", "calibration_labels"))
     )
     assert table.measured_method(name).scores_choices == (not is_generated)
     assert table.measured_method(name).scores_answers == wrapper.votes

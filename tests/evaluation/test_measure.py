@@ -550,7 +550,7 @@ def test_calibrated_choices_are_divided_by_content_free_choices(engine: Engine, 
 
 def test_prior_is_learned_from_selected_examples(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Computed from the records of vanilla: examples 0, 3 and 4 are learned from, the others are divided."""
-    monkeypatch.setattr(measuring, "is_prior_example", {"p3", "p4"}.__contains__)
+    monkeypatch.setattr(measuring, "is_learned_example", lambda example, _: example in {"p3", "p4"})
     examples, names = pairs(6), ["as-is", "swapped"]
     alone = records(engine, examples, methods=["vanilla"], order_names=names, generate=False)
     found = records(engine, examples, methods=["pride"], order_names=names, generate=False)
@@ -586,6 +586,7 @@ def test_prior_skips_an_example_beyond_the_context(engine: Engine) -> None:
     assert [record.prompts for record in found.values() if not record.error] == [2, 1]
 
 
+THREE_ANSWERS = PAIR.model_copy(update={"documents": THREE.documents})
 TWO_CHOICES = PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 3, "choices": ["[[A]]", "[[B]]"]})
 
 
@@ -595,6 +596,7 @@ TWO_CHOICES = PAIR.model_copy(update={"documents": [PAIR.documents[0]] * 3, "cho
         *((THREE, method, {}) for method in ("pride", "calibration_labels:pine", "pines")),
         *((example, "permutation_full", {}) for example in (MANY, TWO_CHOICES)),
         (PAIR, "pride", {"logprobs": False}),
+        (THREE_ANSWERS, "calibraeval", {}),
         (LABELED, "pride", {}),
         (PAIR, "calibration_every", {"generate": False}),
         (THREE, "pine", {"generate": False, "logprobs": False}),
