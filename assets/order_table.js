@@ -147,6 +147,8 @@
       const row = rows.get(method.name);
       const [, lane, answer, ticks] = row.children;
       drawBars(lane.firstElementChild, method.positions[shown] ?? []);
+      const token = method.answers[shown]?.origin?.token;
+      lane.title = token ? `Positions for the query token “${token.trim()}”` : "";
       drawAnswer(answer.firstElementChild, method.answers[shown]);
       drawTicks(ticks.firstElementChild, method);
       ticks.lastElementChild.textContent = countOf(method);
@@ -194,6 +196,7 @@
       if (nodes.some((node, place) => node !== body.children[place])) body.append(...nodes);
       state.methods.forEach(drawRow);
       const several = state.orders.length > 1;
+      part("[data-query]").textContent = state.query_token ? ` for the query token “${state.query_token.trim()}”` : "";
       part("[data-orders]").textContent = state.orders.length ? ordersText() : "Orders";
       play.hidden = slider.hidden = !several;
       slider.max = state.orders.length - 1;

@@ -15,6 +15,7 @@ from pine_engine.attention.trace import TokenRange, TokenWeights
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import TUTORIAL_METHODS
 from pine_engine.prompts.tasks import TASKS
+from viz.figures.answer_origin import AnswerOrigin
 from viz.page.answers.answering import prepare_answers
 from viz.page.answers.recordings import (
     ANSWERS_FILE,
@@ -136,11 +137,16 @@ def record_answers(engine: Engine, example: FormExample) -> RecordedAnswers:
                 finish_reason=output.finish_reason,
                 in_orders=tuple(answers.texts[method] for answers in run.orders.values()),
                 starts=tuple(tuple(one.starts[method].tolist()) for one in positions),
+                origins=tuple(_rounded(answers.origins.get(method)) for answers in run.orders.values()),
             )
             for method, output in run.result.answers.items()
         ),
         lengths=tuple(positions[0].lengths.tolist()),
     )
+
+
+def _rounded(origin: AnswerOrigin | None) -> AnswerOrigin | None:
+    return origin and replace(origin, shares=tuple(round(share, 4) for share in origin.shares))
 
 
 def main() -> None:

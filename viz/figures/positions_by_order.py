@@ -60,19 +60,37 @@ def default_head(traces: "Iterable[pine.Trace]") -> tuple[int, int]:
 
 
 def document_positions(
-    order: Sequence[int], traces: "Mapping[str, pine.Trace]", layer: int, head: int
+    order: Sequence[int],
+    traces: "Mapping[str, pine.Trace]",
+    layer: int,
+    head: int,
+    queries: Mapping[str, tuple[int, int, int]] | None = None,
 ) -> DocumentPositions:
-    """Return the positions in one order, from its traces."""
+    """Return the positions in one order, from its traces.
+
+    Args:
+        order: Document, as entered, in each slot.
+        traces: Traces by method.
+        layer: Layer of methods without a query.
+        head: Head of methods without a query.
+        queries: Layer, head and suffix token by method. Default: the last token of the question.
+    """
     layout = next(iter(traces.values())).layout
     slots = np.argsort(order)
-    query = layout.suffix_length - 1
-    starts = {name: at_place(trace.suffix_starts, layer, head)[query] for name, trace in traces.items()}
+    usual = layer, head, layout.suffix_length - 1
+    starts = {}
+    for name, trace in traces.items():
+        layer, head, query = (queries or {}).get(name, usual)
+        starts[name] = at_place(trace.suffix_starts, layer, head)[query]
     by_document = {name: in_slots[slots] for name, in_slots in starts.items()}
     return DocumentPositions(tuple(order), layout.lengths[slots], by_document)
 
 
 def plot_document_positions(
-    orders: Sequence[DocumentPositions], *, labels: Mapping[str, str] | None = None
+    orders: Sequence[DocumentPositions],
+    *,
+    query: str = "the last token of the question",
+    labels: Mapping[str, str] | None = None,
 ) -> go.Figure:
     """Plot the figure of `plot_positions_by_order` from positions, which need less memory than traces."""
     methods = list(orders[0].starts)
@@ -83,7 +101,7 @@ def plot_document_positions(
     figure = new_figure(
         name="shuffle-positions",
         title="Document positions across orders",
-        caption="Positions for the last token of the question. Press Play to step through the orders.",
+        caption=f"Positions for {query}. Press Play to step through the orders.",
         height=150 + 38 * len(methods),
         barmode="overlay",
         bargap=0.25,

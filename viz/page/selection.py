@@ -9,6 +9,7 @@ import numpy as np
 import pine_engine as pine
 from viz.drawing.identity import Segment, document_segment
 from viz.drawing.markup import shorten, visible_text
+from viz.figures.answer_tokens import first_difference
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.figures.importance import Normalization
 from viz.page.answers.run import Run
@@ -220,12 +221,20 @@ def turned(run: Run, selection: Selection, step: int) -> tuple[str, Query]:
 
 
 def first_selection(run: Run) -> Selection:
-    """Return the initial selection: the first word of the answer, the most decisive layer and head."""
+    """Return the initial selection: the first token that differs, the most decisive layer and head."""
     ranked = ranked_trace(run)
     layer, head = (0, 0) if ranked is None else most_decisive(decisiveness(ranked))
     method = ranked.method if ranked else next(iter(run.result.traces))
-    words = (step for step, text in enumerate(traced_answer(run, method)) if any(map(str.isalnum, text)))
-    return Selection(method, query_of_step(run, next(words, 0)), layer, head)
+    return Selection(method, query_of_step(run, _first_step(run, method)), layer, head)
+
+
+def _first_step(run: Run, method: str) -> int:
+    """Return the first answer token that differs from the first other method; else the decisive one."""
+    other = next((record for name, record in run.answer_records.items() if name != method), None)
+    differs = first_difference(run.answer_records[method], other) if other else None
+    if differs is not None and has_query(run, method, query_of_step(run, differs)):
+        return differs
+    return run.origins[method].step if method in run.origins else 0
 
 
 class Place(NamedTuple):

@@ -128,7 +128,9 @@ def draw_figures(
         figures.drawn: view,
         figures.verdict: verdict_html(methods, rows, caption=run.caption, is_right=is_correct),
         figures.matrix: figure_value(plot_shuffle(rows, labels=labels, is_right=is_correct)),
-        figures.positions: figure_value(plot_document_positions(positions, labels=labels)),
+        figures.positions: figure_value(
+            plot_document_positions(positions, query="the decisive token of each answer", labels=labels)
+        ),
         figures.logprobs: figure_value(plot_logprob_by_order(rows, labels=labels)),
     }
 

@@ -106,7 +106,7 @@ def shuffle(
                     head = default_head(item.result.traces.values())
                 else:
                     row = bare(item, orders[num_done])
-                    answers = order_answers(engine, item.result, row.order, head=head, comparison=row)
+                    answers = order_answers(engine, form, item.result, row.order, head=head, comparison=row)
                     run = replace(view.run, orders={**view.run.orders, row.order: answers})
                 num_done += 1
                 view = replace(view, run=run, done=meter.work)

@@ -69,9 +69,9 @@ def _html(run: Run | None) -> str:
 
 
 def can_explain(run: Run) -> bool:
-    """Check whether a run has both methods, their answers, and documents to compare."""
+    """Check whether a run has both methods, words in their answers, and documents to compare."""
     return len(run.order) > 1 and all(
-        method in run.result.traces and run.answer_tokens.get(method) for method in METHODS
+        method in run.origins and run.answer_tokens.get(method) for method in METHODS
     )
 
 
@@ -89,7 +89,7 @@ def why_figures(run: Run, layer: int, head: int) -> dict[str, dict[str, go.Figur
         hovertemplate="no importance<extra></extra>",
         meta={**ranked.data[0].meta, "cells": no_values},
     )
-    step = decisive_step(run, layer, head)
+    step = decisive_step(run)
     query = query_of_step(run, step).index
     positions = [
         viz.plot_method_positions(
@@ -114,14 +114,9 @@ def why_figures(run: Run, layer: int, head: int) -> dict[str, dict[str, go.Figur
     return {name: dict(zip(labels.values(), pair, strict=True)) for name, pair in by_step.items()}
 
 
-def decisive_step(run: Run, layer: int, head: int) -> int:
-    """Return the answer token, from 0, with the largest share of attention on one document under PINE.
-
-    Later tokens than vanilla's answer has are left out.
-    """
-    count = min(len(run.answer_tokens[method]) for method in METHODS)
-    shares = head_attention(run, "pine", layer, head)[:count, 1:-1]
-    return int(shares.max(axis=1).argmax())
+def decisive_step(run: Run) -> int:
+    """Return the decisive token of PINE's answer, from 0, at most the last one of vanilla's answer."""
+    return min(run.origins["pine"].step, len(run.answer_tokens["vanilla"]) - 1)
 
 
 def head_attention(run: Run, method: str, layer: int, head: int) -> FloatArray:

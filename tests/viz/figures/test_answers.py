@@ -1,7 +1,9 @@
 """Two answers: the step that is compared, likely tokens, and attention, against records worked by hand."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -9,9 +11,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 import viz
-from pine_engine import ShuffleResult
-from tests.support.figure_records import answer_with
+from pine_engine import ShuffleResult, Trace
+from tests.support.figure_records import LAYOUT, answer_with
 from viz.figures.answer_attention import _answer_attention_info
+from viz.figures.answer_origin import AnswerOrigin, answer_origin
 from viz.figures.answer_tokens import AnswerTokens, answer_tokens, comparison_step, first_difference, quoted
 from viz.figures.next_token_candidates import _likely_tokens, _next_token_candidates_info
 
@@ -30,6 +33,25 @@ RIGHT = answer_with(
 SAME = answer_with("NIA", LEFT.tokens, probabilities=[0.9, 0.8, 0.7, 0.99])
 SHORTER = answer_with("SP", LEFT.tokens[:3])
 EMPTY = answer_with("PCW", [])
+
+
+def origin_of(
+    tokens: Sequence[str],
+    shares: Sequence[Any],
+    documents: Sequence[str],
+    text: str | None = None,
+) -> AnswerOrigin | None:
+    """Return the origin of an answer with the documents C, A, B in this order; head 0 sees none of them."""
+    answer = answer_with("PINE", tokens)
+    if text is not None:
+        answer = replace(answer, text=text)
+    attention = np.zeros((1, 2, LAYOUT.suffix_length - 1 + len(tokens), 5), np.float32)
+    attention[0, 1, LAYOUT.suffix_length - 1 :, 1:-1] = np.reshape(shares, (-1, 3))
+    starts = np.zeros((1, 1, 3, 3), np.int32)
+    trace = Trace("pine", LAYOUT, starts, starts, suffix_attention=attention)
+    return answer_origin(
+        answer, trace, order=(2, 0, 1), head=(0, 0), question="When was it built?", documents=documents
+    )
 
 
 def row_names(figure: go.Figure) -> list[str]:
@@ -53,6 +75,29 @@ def test_answer_tokens_are_those_of_the_run(tiny_shuffle: ShuffleResult) -> None
     assert attention is not None
     np.testing.assert_allclose(record.attention[0], attention[:, :, 2].mean((0, 1)), rtol=1e-5)
     assert record.alternatives[1][0][0] == f"<{run.traces['pine'].alternatives[1][0].token_id}>"
+
+
+def test_decisive_word_tells_documents_apart_with_the_largest_share() -> None:
+    tokens = [" It", " was", " built", " in ", "19", "13", "."]
+    shares = [[0.9, 0, 0], [0, 0, 0], [0, 0.8, 0], [0, 0.7, 0], [0.5, 0, 0.25], [0, 0.125, 0.75], [1, 0, 0]]
+    origin = origin_of(tokens, shares, ["It: 1745", "It, in 1913", "Not in 1724"])
+    assert origin == AnswerOrigin("13", 5, 17, 21, 1, (0.125, 0.75, 0.0), layer=0, head=1)
+    assert "".join(tokens)[origin.start : origin.stop] == "1913"
+    of_all_words = origin_of(tokens, shares, ["nothing"] * 3)
+    assert of_all_words and (of_all_words.token, of_all_words.document) == (" It", 2)
+
+
+@pytest.mark.parametrize("before", [[], ["<think>", "\\xc3", "\\xa9t\u00e9", " 7", "</think>"]])
+def test_decisive_word_of_parted_characters_is_in_the_text_of_the_answer(before: list[str]) -> None:
+    tokens = [*before, " ", "\\xc3", "\\xa9t", "\u00e9", " 7"]
+    shares = [[0.0, 0.0, 0.0]] * (len(tokens) - 1) + [[0.0, 0.5, 0.0]]
+    origin = origin_of(tokens, shares, ["7", "8", "9"], text="\u00e9t\u00e9 7")
+    assert origin and (origin.start, origin.stop, origin.step) == (4, 5, len(tokens) - 1)
+
+
+def test_answer_without_words_has_no_origin() -> None:
+    assert origin_of(["...", "!"], [[1, 0, 0], [0, 0, 1]], ["7", "8", "9"]) is None
+    assert origin_of([], [], ["7", "8", "9"]) is None
 
 
 @pytest.mark.parametrize(

@@ -102,11 +102,19 @@ def test_token_selects_its_query(run: Run) -> None:
     assert (
         step_of(run, Query("suffix", layout.suffix_length - 2)) is step_of(run, Query("document", 1)) is None
     )
-    step = step_of(run, first.query)
-    assert step is not None and any(map(str.isalnum, run.answer_tokens["pine"][step])), "not a blank"
     assert all(after_pick(run, first, {"turn": nothing}) == (first, "") for nothing in (2, "1"))
     for outside in (0, layout.prefix_length - 1, end, float("inf"), "5"):
         assert after_pick(run, first, {"token": outside}) == (first, "")
+
+
+def test_first_query_generates_the_first_token_that_differs_else_the_decisive_one(run: Run) -> None:
+    pine = run.answer_records["pine"]
+    first, second, third = pine.token_ids
+    for ids, step in ((pine.token_ids, None), ((first, second + 1, third), 1)):
+        other = replace(run.answer_records["vanilla"], token_ids=ids)
+        compared = with_orders(run, (run.order, {"vanilla": other, "pine": pine}))
+        expected = run.origins["pine"].step if step is None else step
+        assert first_selection(compared).query == query_of_step(run, expected)
 
 
 def test_mean_shows_the_most_decisive_head(run: Run) -> None:

@@ -62,9 +62,8 @@ def test_colored_words_have_most_of_the_attention_of_the_head(method: str) -> No
 
 
 def test_positions_are_those_of_the_query_of_the_decisive_token() -> None:
-    step = decisive_step(RUN, *AT)
-    shares = head_attention(RUN, "pine", *AT)[:, 1:-1]
-    assert shares[step].max() == shares.max()
+    step = decisive_step(RUN)
+    assert RUN.answer_tokens["pine"][step] == RUN.origins["pine"].token
     query = RUN.result.layout.suffix_length - 1 + step
     vanilla, both = why_figures(RUN, *AT)["Positions"].values()
     for row, method in enumerate(METHODS):

@@ -5,6 +5,7 @@ assets/order_table.js draws it from the JSON made here, selects an order and pla
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import gradio as gr
@@ -42,7 +43,13 @@ def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
 
 
 def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
-    """Return the state of the table as JSON, scored by the accepted answers."""
+    """Return the state of the table as JSON, scored by the accepted answers.
+
+    An answer whose attention is known has `origin`, the fields of an `AnswerOrigin`: the decisive word
+    (characters `start` to `stop`, counted in code points), its source `document`, the `shares` of attention
+    on each document (each 0 to 1, the rest is on prefix and suffix) at `layer` and `head`, and the decisive
+    `token`, for which `positions` are.
+    """
     is_correct, orders = is_correct_by(shown.form.row, accepted), shown.all_orders
     methods = [_method(card, shown, is_correct) for card in shown.cards]
     legend = JUDGE_LEGEND if shown.form.row.has_letters else LEGEND
@@ -56,6 +63,7 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
             "rule": f"accepted: {'; '.join(accepted)}" if accepted else "",
             "source": _source(shown.orders),
             "question": shown.form.question,
+            "query_token": _query_token(methods),
             "texts": [entry.text for entry in sorted(shown.form.entries, key=lambda entry: entry.letter)],
             "is_busy": any(card.is_busy for card in shown.cards),
         }
@@ -85,7 +93,10 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
             cells.append(None)
             continue
         verdict = _verdict(shown.form.row, order, text) if is_done else {}
-        cells.append(_answer(text, is_done, is_comparable, is_correct) | verdict)
+        cell = _answer(text, is_done, is_comparable, is_correct) | verdict
+        if answers and text == answers.texts.get(card.method) and card.method in answers.origins:
+            cell["origin"] = asdict(answers.origins[card.method])
+        cells.append(cell)
     return {
         "name": card.method,
         "label": card.row.label,
@@ -97,6 +108,13 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
             for answers in orders.values()
         ],
     }
+
+
+def _query_token(methods: Sequence[Mapping[str, Any]]) -> str:
+    """Return the decisive token of the last order-invariant method that has one, the same in all orders."""
+    invariant = [method for method in reversed(methods) if method["is_order_invariant"]]
+    cells = (cell for method in invariant for cell in method["answers"] if cell and "origin" in cell)
+    return next((cell["origin"]["token"] for cell in cells), "")
 
 
 def _answer(

@@ -24,6 +24,7 @@ from pine_engine.prompts.layout import TokenLayout
 from viz.cards.answers import AnswerCard
 from viz.drawing.identity import Segment
 from viz.drawing.markup import render
+from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.answer_tokens import AnswerTokens, HeadAttention
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.answering import waiting_cards
@@ -49,7 +50,9 @@ class RecordedAnswer(BaseModel, frozen=True, extra="forbid"):
     finish_reason: str  # "stop" or "length"
     in_orders: tuple[str, ...]  # text in each order
     starts: tuple[tuple[int, ...], ...] = ()
-    """First position of each document, in input order, for the last question token, in each order."""
+    """First position of each document, in input order, for the decisive token, in each order."""
+    origins: tuple[AnswerOrigin | None, ...] = ()
+    """Decisive word in each order; None for an answer without one."""
 
 
 class RecordedAnswers(BaseModel, frozen=True, extra="forbid"):
@@ -67,6 +70,12 @@ class RecordedAnswers(BaseModel, frozen=True, extra="forbid"):
         return {
             order: OrderAnswers(
                 {answer.method: answer.in_orders[place] for answer in self.answers},
+                origins={
+                    answer.method: origin
+                    for answer in self.answers
+                    for origin in answer.origins[place : place + 1]
+                    if origin
+                },
                 positions=DocumentPositions(
                     order, lengths, {answer.method: np.array(answer.starts[place]) for answer in self.answers}
                 ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import pine_engine as pine
 from pine_engine.engine.events import RunResult
@@ -11,6 +12,7 @@ from pine_engine.scheduling.work import Work
 from viz.cards.answers import AnswerCard
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import join_words
+from viz.figures.answer_origin import AnswerOrigin, answer_origin
 from viz.figures.answer_tokens import AnswerTokens, answer_tokens
 from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions
 from viz.page.form.form import Form
@@ -30,7 +32,8 @@ class OrderAnswers:
     Attributes:
         texts: Answers by method.
         records: Answers token by token, if traced.
-        positions: Positions of the documents, if known.
+        origins: Decisive word of each answer, by method; traced or recorded answers only.
+        positions: Positions of the documents for the decisive token of each method, if known.
         comparison: Answers compared with the first order of a shuffle test.
         recorded: Date and model of recorded answers; empty for answers of this session.
         replaced: Methods of which another answer was recorded, with another dtype.
@@ -38,6 +41,7 @@ class OrderAnswers:
 
     texts: Mapping[str, str]
     records: Mapping[str, AnswerTokens] = field(default_factory=dict, compare=False)
+    origins: Mapping[str, AnswerOrigin] = field(default_factory=dict, compare=False)
     positions: DocumentPositions | None = field(default=None, compare=False)
     comparison: "pine.OrderResult | None" = None
     recorded: str = ""
@@ -89,6 +93,14 @@ class Run:
         """Text of each answer token, by method."""
         return {method: answer.tokens for method, answer in self.answer_records.items()}
 
+    @cached_property
+    def origins(self) -> Mapping[str, AnswerOrigin]:
+        """Decisive word of each traced answer in the order of the form, by method."""
+        traces = self.result.traces
+        return answer_origins(
+            self.form, traces, self.answer_records, self.order, default_head(traces.values())
+        )
+
     @property
     def other_orders(self) -> list[tuple[Order, OrderAnswers]]:
         """Answers in the orders besides that of the form."""
@@ -120,30 +132,59 @@ def finish_run(
         address=engine.model_ref,
         result=replace(result, logits={}),
         prompt_tokens=tuple(engine.decode_tokens(result.layout.ids)),
-        orders={form.order: order_answers(engine, result, form.order, comparison=comparison)},
+        orders={form.order: order_answers(engine, form, result, form.order, comparison=comparison)},
     )
 
 
 def order_answers(
     engine: "pine.Engine",
+    form: Form,
     result: RunResult,
     order: Order,
     *,
     head: tuple[int, int] | None = None,
     comparison: "pine.OrderResult | None" = None,
 ) -> OrderAnswers:
-    """Return the answers of a result, if traced token by token and with positions in one layer and head."""
+    """Return the answers of a result; if traced, token by token, with origins and positions."""
     traces = result.traces
     head = head or default_head(traces.values())
+    records = {
+        method: answer_tokens(engine.decode_tokens, result, method, order, METHODS[method].label, head)
+        for method in traces
+    }
+    origins = answer_origins(form, traces, records, order, head)
+    first = result.layout.suffix_length - 1
+    queries = {name: (one.layer, one.head, first + one.step) for name, one in origins.items()}
     return OrderAnswers(
         texts={method: answer.text for method, answer in result.answers.items()},
-        records={
-            method: answer_tokens(engine.decode_tokens, result, method, order, METHODS[method].label, head)
-            for method in traces
-        },
-        positions=document_positions(order, traces, *head) if traces else None,
+        records=records,
+        origins=origins,
+        positions=document_positions(order, traces, *head, queries) if traces else None,
         comparison=comparison,
     )
+
+
+def answer_origins(
+    form: Form,
+    traces: "Mapping[str, pine.Trace]",
+    records: Mapping[str, AnswerTokens],
+    order: Order,
+    head: tuple[int, int],
+) -> dict[str, AnswerOrigin]:
+    """Return the decisive word of each traced answer that has one; `head` is the preferred layer and head."""
+    found = {
+        method: answer_origin(
+            record,
+            traces[method],
+            order=order,
+            head=head,
+            question=form.question,
+            documents=[entry.text for entry in form.entries],
+        )
+        for method, record in records.items()
+        if method in traces
+    }
+    return {method: origin for method, origin in found.items() if origin}
 
 
 @dataclass(frozen=True)

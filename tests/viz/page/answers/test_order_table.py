@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.runs import THREE, form_of
+from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.answering import waiting_cards
 from viz.page.answers.order_table import document_bars, order_table_json
@@ -52,6 +53,17 @@ def test_order_table_of_computed_orders_scores_each_answer_and_leaves_the_others
     assert table()["finding"] == (
         "Vanilla gave 2 answers, correct in 1 of 2 orders. PINE gave 1 answer, correct in 2 of 2 orders."
     )
+
+
+def test_order_table_has_the_origin_of_traced_answers_only() -> None:
+    origin = AnswerOrigin(" red", 2, 0, 3, 1, (0.25, 0.5, 0.125), layer=4, head=5)
+    entered = replace(ANSWERS[ENTERED], origins={"pine": origin})
+    state = table(earlier={ENTERED: entered, OTHER: ANSWERS[OTHER]})
+    vanilla, pine = state["methods"]
+    assert pine["answers"][0]["origin"] == vars(origin) | {"shares": [0.25, 0.5, 0.125]}
+    others = [vanilla["answers"][0], *pine["answers"][1:]]
+    assert not any(answer and "origin" in answer for answer in others)
+    assert (state["query_token"], table()["query_token"]) == (" red", "")
 
 
 def test_order_table_of_a_judge_compares_verdicts() -> None:

@@ -1,0 +1,127 @@
+"""Decisive word of an answer, and the attention of one head on each document while it is decoded."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+import pine_engine as pine
+from viz.figures.answer_tokens import AnswerTokens
+from viz.figures.frame import answer_queries
+
+MIN_SHARE = 0.5
+"""Share of attention on one document from which a word comes from it."""
+
+_WORD = re.compile(r"\w(?:\S*\w)?")
+_BYTE = re.compile(rb"\\x([0-9a-f]{2})")  # of a token that is a part of a character
+
+
+@dataclass(frozen=True)
+class AnswerOrigin:
+    """Decisive word of an answer, and the attention of one head while its decisive token is decoded.
+
+    Words count that some documents have, but not all of them, nor the question; all words if there are none.
+    The decisive token is that of these words with the largest share of attention on one document. The head is
+    a given one if this share is at least MIN_SHARE there, else the one with the largest share.
+
+    Attributes:
+        token: Text of the decisive token.
+        step: Its index in the answer, from 0.
+        start: First character (code point) of the word in the text of the answer.
+        stop: Character after its last one.
+        document: Document, as entered, with the largest share.
+        shares: Attention on each document, as entered. The rest, up to 1, is on prefix and suffix.
+        layer: Layer, from 0.
+        head: Query head, from 0.
+    """
+
+    token: str
+    step: int
+    start: int
+    stop: int
+    document: int
+    shares: tuple[float, ...]
+    layer: int
+    head: int
+
+
+def answer_origin(
+    answer: AnswerTokens,
+    trace: "pine.Trace",
+    *,
+    order: Sequence[int],
+    head: tuple[int, int],
+    question: str,
+    documents: Sequence[str],
+) -> AnswerOrigin | None:
+    """Return the decisive word of an answer; None without attention or without a word.
+
+    Args:
+        answer: Answer, token by token.
+        trace: Trace of this answer.
+        order: Document, as entered, in each slot.
+        head: Layer and query head that are preferred, from 0.
+        question: Text of the question.
+        documents: Texts of the documents, in any order.
+    """
+    if trace.suffix_attention is None:
+        return None
+    queries = answer_queries(trace.layout, len(answer.tokens))
+    shares = trace.suffix_attention[:, :, queries, 1:-1]
+    words = _decisive_words(answer.text, question, documents)
+    spans = _token_spans(answer.text, answer.tokens)[: shares.shape[2]]
+    word_of_step = {
+        step: word
+        for step, (first, last) in enumerate(spans)
+        for word in words
+        if word[0] < last and first < word[1]
+    }
+    if not word_of_step:
+        return None
+    steps = list(word_of_step)
+    largest = shares[:, :, steps].max(axis=-1)  # (A, H, steps)
+    layer, query_head, place = map(int, np.unravel_index(int(largest.argmax()), largest.shape))
+    if largest[head].max() >= MIN_SHARE:
+        (layer, query_head), place = head, int(largest[head].argmax())
+    step = steps[place]
+    start, stop = word_of_step[step]
+    by_document = dict(zip(order, shares[layer, query_head, step].tolist(), strict=True))
+    return AnswerOrigin(
+        token=answer.tokens[step],
+        step=step,
+        start=start,
+        stop=stop,
+        document=max(by_document, key=by_document.__getitem__),
+        shares=tuple(by_document[document] for document in sorted(by_document)),
+        layer=layer,
+        head=query_head,
+    )
+
+
+def _decisive_words(text: str, question: str, documents: Sequence[str]) -> list[tuple[int, int]]:
+    """Return first character and end of each word of an answer that tells documents apart; else of all."""
+    in_question = _words(question)
+    in_documents = [_words(document) for document in documents]
+    spans = {match.span(): match[0].casefold() for match in _WORD.finditer(text)}
+    telling = [
+        span
+        for span, word in spans.items()
+        if word not in in_question and 0 < sum(word in words for words in in_documents) < len(documents)
+    ]
+    return telling or list(spans)
+
+
+def _words(text: str) -> set[str]:
+    return {word.casefold() for word in _WORD.findall(text)}
+
+
+def _token_spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
+    """Return first character and end of each token in the text of an answer, which may start later."""
+    parts = [_BYTE.sub(lambda match: bytes.fromhex(match[1].decode()), token.encode()) for token in tokens]
+    joined = b"".join(parts)
+    begin = max(joined.rfind(text.encode()), 0)
+    ends = accumulate(map(len, parts), initial=0)
+    places = [len(joined[begin : max(end, begin)].decode(errors="ignore")) for end in ends]
+    return list(pairwise(places))
