@@ -1,5 +1,6 @@
 """Examples from Parquet files and folders of `datasets`, and records as a dataset."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import datasets
 import pytest
 
 from pine_engine import InputError
+from pine_engine.evaluation.dataset_features import record_features
 from pine_engine.evaluation.examples import read_examples
 from pine_engine.evaluation.records import Record, open_run, read_records, write_records
 from tests.support.commands import Run
@@ -81,15 +83,18 @@ def test_records_are_a_dataset(
 
 @pytest.mark.parametrize("number", range(3))
 def test_records_of_shards_are_one_dataset(dataset: datasets.Dataset, tmp_path: Path, number: int) -> None:
-    """One of three shards has only errors; another alone has a section, or an answer that is parsed."""
+    """One of three shards has only errors; another alone has a section, or an answer that is parsed.
+
+    The shards have other choices, and one of them alone has slots of the answer.
+    """
     run, order = tmp_path / "run", {"input_order": (0, 1), "permutation": (0, 1), "num_documents": 2}
     open_run(run, run_info(task="retrieval_qa", methods=("pine",)))
     base = {"task": "retrieval_qa", "method": "pine", "order_name": "as-is", **order}
     measured = {"text": "A", "score": 1.0, "choice_logprobs": {"A": -1.0, "B": -2.0}, "answer_logprob": -1.0}
     fields: list[dict[str, Any]] = [
         {"error": "too long"},
-        measured | {"section": "Chat"},
-        measured | {"parsed": "A"},
+        measured | {"section": "Chat", "choice_logprobs": {"C": -1.0, "D": -math.inf}},
+        measured | {"parsed": "A", "gold_slot": 1},
     ]
     for shard in range(3):
         with write_records(run, shard) as append:
@@ -97,10 +102,13 @@ def test_records_of_shards_are_one_dataset(dataset: datasets.Dataset, tmp_path: 
                 one = {"example": f"{example}{shard}", **base, **fields[shard - number]}
                 append(Record.model_validate(one))
     files = str(run / "records.*.jsonl")
-    loaded = datasets.load_dataset("json", data_files=files, split="train", cache_dir=str(tmp_path / "cache"))
+    options = {"split": "train", "cache_dir": str(tmp_path / "cache")}
+    loaded = datasets.load_dataset("json", data_files=files, features=record_features(), **options)
+    assert loaded.column_names == list(Record.model_fields)
+    assert sorted(map(str, loaded["gold_slot"])) == ["1", "1", *["None"] * 4]
+    assert [list(one) for one in loaded["choice_logprobs"] if one].count(["C", "D"]) == 2
     assert sorted(loaded["error"]) == ["", "", "", "", "too long", "too long"]
     assert sorted(loaded["section"]) == ["", "", "", "", "Chat", "Chat"]
-    assert [loaded.features[name].dtype for name in ("score", "parsed")] == ["float64", "string"]
     records = read_records(run)
     assert [one.example for one in records if one.error] == [f"{example}{number}" for example in "qr"]
     assert {(one.error, one.section, one.parsed) for one in records} == {
