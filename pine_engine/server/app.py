@@ -43,7 +43,8 @@ from pine_engine.server.jobs import (
     compute_events,
     tokenize_body,
 )
-from pine_engine.server.responses import Reply, ResponseText, as_response, server_sent
+from pine_engine.server.responses import Reply, ResponseText, server_sent
+from pine_engine.server.responses_api import as_response, stream_response
 from pine_engine.server.schema import (
     ApiError,
     ChatBody,
@@ -172,7 +173,10 @@ class Server:
             assert isinstance(job, ServerJob)
             reply = Reply(self.engine, job, text, is_chat=isinstance(body, MessagesBody))
             if body.stream:
-                parts = reply.stream(events, include_usage=bool(body.stream_options.include_usage))
+                if isinstance(body, ResponsesBody):
+                    parts = stream_response(reply, events, body)
+                else:
+                    parts = reply.stream(events, include_usage=bool(body.stream_options.include_usage))
                 return StreamingResponse(self._closing(parts, events), headers=STREAM_HEADERS)
             async with aclosing(events):
                 answer = await reply.read(events)

@@ -1,4 +1,4 @@
-"""Responses of the OpenAI API: complete ones and chunks of a stream."""
+"""Chat and text completions of the OpenAI API: complete ones and chunks of a stream."""
 
 import codecs
 import json
@@ -13,7 +13,6 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import RunFinished, TokenGenerated
 from pine_engine.prompts.thinking import THINKING_MARKERS
 from pine_engine.server.jobs import JobEvent, ServerJob, TokenChoice
-from pine_engine.server.schema import ResponsesBody
 
 HELD_OF_THINKING = max(len(markers.end) for markers in THINKING_MARKERS)  # characters
 DONE = "data: [DONE]\n\n"
@@ -84,12 +83,21 @@ class Reply:
     )  # of the tokens whose offsets are taken
     _num_characters: int | None = None
 
-    async def read(self, events: AsyncIterator[JobEvent]) -> dict[str, Any]:
-        """Return the response to all events."""
+    async def changes(self, events: AsyncIterator[JobEvent]) -> AsyncIterator[tuple[str, str] | None]:
+        """Yield what is new of the thinking part and of the text after each event, None for a pause."""
         async for event in events:
-            self.text.add(event)
+            yield None if event is None else self.text.add(event)
             if self.text.finish_reason:
                 break
+
+    async def read(self, events: AsyncIterator[JobEvent]) -> dict[str, Any]:
+        """Return the response to all events."""
+        async for _ in self.changes(events):
+            pass
+        return self.completion()
+
+    def completion(self) -> dict[str, Any]:
+        """Return the response to the events so far."""
         thinking = _thinking(self.text.thinking)
         content = {"role": "assistant", "content": self.text.text, "refusal": None, **thinking}
         answer = {"message": content} if self.is_chat else {"text": self.text.text, **thinking}
@@ -100,17 +108,15 @@ class Reply:
         num_sent = 0
         if self.is_chat:
             yield self._chunk({"role": "assistant", "content": ""}, 0)
-        async for event in events:
-            if event is None:
+        async for change in self.changes(events):
+            if change is None:
                 yield PING
-            new_thinking, new = self.text.add(event)
+            new_thinking, new = change or ("", "")
             has_logprobs = self.job.choices and self.text.num_tokens > num_sent
             if new_thinking or new or has_logprobs or self.text.finish_reason:
                 name = "content" if self.is_chat else "text"
                 yield self._chunk({name: new, **_thinking(new_thinking)}, num_sent)
                 num_sent = self.text.num_tokens
-            if self.text.finish_reason:
-                break
         if include_usage:
             yield server_sent(self._object("chat.completion.chunk", []) | {"usage": self._usage()})
         yield DONE
@@ -133,8 +139,9 @@ class Reply:
         """Return index, end and log-probabilities of the tokens from `num_sent` on."""
         state: dict[str, Any] = {"index": 0, "finish_reason": self.text.finish_reason, "logprobs": None}
         if self.job.choices:
-            read = self._chat_logprobs if self.is_chat else self._text_logprobs
-            state["logprobs"] = read(self.job.choices[num_sent : self.text.num_tokens])
+            state["logprobs"] = (
+                self.chat_logprobs(num_sent) if self.is_chat else self._text_logprobs(num_sent)
+            )
         return state
 
     def _usage(self) -> dict[str, int]:
@@ -145,15 +152,20 @@ class Reply:
         (text,), (value,) = self.engine.decode_tokens([token]), self.engine.token_bytes([token])
         return {"token": text, "logprob": logprob, "bytes": None if value is None else list(value)}
 
-    def _chat_logprobs(self, choices: Sequence[TokenChoice]) -> dict[str, Any]:
+    def _choices(self, num_sent: int) -> list[TokenChoice]:
+        return self.job.choices[num_sent : self.text.num_tokens]
+
+    def chat_logprobs(self, num_sent: int) -> dict[str, Any]:
+        """Return the log-probabilities of the tokens from `num_sent` on."""
         content = [
             self._token(choice.token_id, choice.logprob)
             | {"top_logprobs": [self._token(*alternative) for alternative in choice.alternatives]}
-            for choice in choices
+            for choice in self._choices(num_sent)
         ]
         return {"content": content, "refusal": None}
 
-    def _text_logprobs(self, choices: Sequence[TokenChoice]) -> dict[str, Any]:
+    def _text_logprobs(self, num_sent: int) -> dict[str, Any]:
+        choices = self._choices(num_sent)
         ids = [choice.token_id for choice in choices]
         return {
             "tokens": self.engine.decode_tokens(ids),
@@ -179,48 +191,3 @@ class Reply:
         offset = self._num_characters or 0
         self._num_characters = offset + len(new)
         return offset
-
-
-def as_response(completion: dict[str, Any], body: ResponsesBody) -> dict[str, Any]:
-    """Return a chat completion as the object of /v1/responses; the thinking part is an item of its own."""
-    (choice,), usage = completion["choices"], completion["usage"]
-    message, number = choice["message"], completion["id"].partition("-")[2]
-    is_cut = choice["finish_reason"] == "length"
-    status = "incomplete" if is_cut else "completed"
-    part = {"type": "output_text", "text": message["content"], "annotations": []}
-    item = {
-        "type": "message",
-        "id": f"msg_{number}",
-        "role": "assistant",
-        "status": status,
-        "content": [part],
-    }
-    thinking = [{"type": "reasoning_text", "text": message.get("reasoning_content", "")}]
-    reasoning = {"type": "reasoning", "id": f"rs_{number}", "summary": [], "content": thinking}
-    return {
-        "id": f"resp_{number}",
-        "object": "response",
-        "created_at": completion["created"],
-        "status": status,
-        "error": None,
-        "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
-        "instructions": body.instructions or None,
-        "max_output_tokens": body.max_tokens,
-        "model": completion["model"],
-        "output": [reasoning, item] if thinking[0]["text"] else [item],
-        "temperature": 0.0,
-        "top_p": 1.0,
-        "text": {"format": {"type": "text"}},
-        "tools": [],
-        "tool_choice": "none",
-        "parallel_tool_calls": False,
-        "truncation": "disabled",
-        "usage": {
-            "input_tokens": usage["prompt_tokens"],
-            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-            "output_tokens": usage["completion_tokens"],
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": usage["total_tokens"],
-        },
-        "pine_engine": completion["pine_engine"],
-    }

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -158,12 +158,9 @@ class ResponsesBody(MessagesBody):
 
     prompt_field = "input"
     supported = SUPPORTED | {
-        "stream": ((False,), "responses are complete; /v1/chat/completions streams"),
         "background": ((False,), "the answer is the response"),
         "text": (({"format": {"type": "text"}},), PLAIN),
         "truncation": (("disabled",), "prompts are not shortened"),
-        "include": (([],), "/v1/chat/completions has log-probabilities"),
-        "top_logprobs": ((0,), "/v1/chat/completions has log-probabilities"),
     }
 
     messages: Annotated[
@@ -171,6 +168,13 @@ class ResponsesBody(MessagesBody):
     ]
     max_tokens: StrictInt | None = Field(default=None, ge=1, validation_alias="max_output_tokens")
     instructions: str = ""
+    include: list[Literal["message.output_text.logprobs"]] = []
+    top_logprobs: StrictInt = Field(default=0, ge=0, le=MAX_ALTERNATIVES)
+
+    @property
+    def num_alternatives(self) -> int | None:
+        """Number of alternatives for each token, None if no log-probabilities are requested."""
+        return self.top_logprobs if self.include or self.top_logprobs else None
 
     @model_validator(mode="after")
     def _add_instructions(self) -> Self:

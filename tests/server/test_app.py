@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -14,7 +14,8 @@ from unittest.mock import MagicMock
 import httpx
 import pytest
 from hypothesis import example, given, strategies as st
-from openai.types.responses import Response
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 from tokenizers import decoders
 
@@ -246,6 +247,38 @@ def test_response_has_thinking_apart() -> None:
     assert client.post(RESPONSES, json={"input": given, "max_output_tokens": 2}).is_success
 
 
+@pytest.mark.parametrize("is_thinking", [False, True])
+def test_streamed_response_is_the_complete_one(engine: Engine, is_thinking: bool) -> None:
+    client = client_of(Engine(*thinking_model(), name="tiny") if is_thinking else engine)
+    options = {"top_logprobs": 2, "include": ["message.output_text.logprobs"]}
+    body: dict[str, Any] = {"input": "Who?", "max_output_tokens": 30, **options}
+    whole: Any = Response.model_validate(post(client, RESPONSES, **body), strict=True)
+    response = client.post(RESPONSES, json=body | {"stream": True})
+    lines = [event.split("\n") for event in response.text.strip().split("\n\n")]
+    contents = [json.loads(data.removeprefix("data: ")) for _, data in lines]
+    assert [name for name, _ in lines] == [f"event: {content['type']}" for content in contents]
+    assert [content["sequence_number"] for content in contents] == list(range(len(contents)))
+    events: list[Any] = [TypeAdapter(ResponseStreamEvent).validate_python(content) for content in contents]
+    kinds = [event.type.removeprefix("response.") for event in events]
+    begin, text = ["output_item.added", "content_part.added"], ["content_part.done", "output_item.done"]
+    reasoning = [*begin, "reasoning_text.delta", "reasoning_text.done", *text] if is_thinking else []
+    message = [*begin, "output_text.delta", "output_text.done", *text]
+    assert [kind for kind, _ in groupby(kinds)] == [
+        "created", "in_progress", *reasoning, *message, whole.status
+    ]  # fmt: skip
+    deltas = [event for event in events if event.type == "response.output_text.delta"]
+    assert "".join(event.delta for event in deltas) == whole.output_text
+    (part,) = whole.output[-1].content
+    logprobs = [found.to_dict() for event in deltas for found in event.logprobs]
+    assert [one["logprob"] for one in logprobs] == [one.logprob for one in part.logprobs]
+    assert all(len(one.top_logprobs) == 2 for one in part.logprobs)
+    last: Any = events[-1].response
+    changing = {"id", "created_at", "output"}
+    assert last.model_dump(exclude=changing) == whole.model_dump(exclude=changing)
+    assert [item.content for item in last.output] == [item.content for item in whole.output]
+    assert [event.item for event in events if event.type == "response.output_item.done"] == last.output
+
+
 def blank_tokenizer() -> Any:
     tokenizer = sentencepiece_tokenizer("prepend")
     parts = [tokenizer.backend_tokenizer.decoder, decoders.Strip(" ", 1, 0)]
@@ -382,7 +415,7 @@ LONG = "a" * 4000
         (RESPONSES, {"input": LONG + LONG}, 400, "input", "context_length_exceeded"),
         (RESPONSES, {"input": [{**USER, "role": "tool"}]}, 400, "input.0.role", "invalid_value"),
         (RESPONSES, {"input": "a", "max_output_tokens": 513}, 400, "max_output_tokens", "invalid_value"),
-        (RESPONSES, {"input": "a", "stream": True}, 400, "stream", "unsupported_parameter"),
+        (RESPONSES, {"input": "a", "include": ["b"]}, 400, "include.0", "invalid_value"),
         (RESPONSES, {"input": "a", "conversation": "b"}, 400, "conversation", "invalid_value"),
         (TEXT, {"prompt": LONG + LONG}, 400, "prompt", "context_length_exceeded"),
         (TEXT, {"prompt": ["a", "b"]}, 400, "prompt", "invalid_value"),

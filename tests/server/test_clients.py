@@ -1,10 +1,12 @@
-"""The scripts of docs/serving.md, each in an environment that has only the wheel and its client."""
+"""Clients as they are, each in an environment that has only the wheel and the client."""
 
+import json
 import re
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.support.api_server import server_process
@@ -37,6 +39,23 @@ def address(
         yield f"{url}/v1"
 
 
+TASK = """
+task: keys
+dataset_path: json
+dataset_kwargs: {data_files: {test: keys.jsonl}}
+test_split: test
+doc_to_text: "{% for text in documents %}<document>{{ text }}</document>\\n{% endfor %}{{ question }}"
+doc_to_target: "{{ answer }}"
+output_type: generate_until
+generation_kwargs: {until: ["\\n"], max_gen_toks: 8}
+metric_list: [{metric: exact_match}]
+"""
+ROWS = [
+    {"documents": ["Ann's key is 7.", f"{name}'s key is 4."], "question": f"Key of {name}?", "answer": "4"}
+    for name in ("Ben", "Cy", "Dee")
+]
+
+
 @pytest.mark.parametrize("client", SCRIPTS)
 def test_documented_script_runs(
     client: str, published: Callable[..., Path], address: str, tmp_path: Path
@@ -55,3 +74,25 @@ def test_documented_script_runs(
         *_, streamed = printed.strip().splitlines()
         assert orders[0].startswith(streamed) and streamed
     assert len(orders) == 2 and len(set(orders)) == 1
+
+
+def test_lm_eval_has_the_answers_of_the_server(
+    published: Callable[..., Path], address: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "keys.yaml", TASK)
+    write(tmp_path / "keys.jsonl", "\n".join(map(json.dumps, ROWS)))
+    url = f"{address}/chat/completions"
+    options = f"--model local-chat-completions --model_args model=default,base_url={url} --tasks keys"
+    saved = "--include_path . --apply_chat_template --log_samples --output_path out"
+    python = published("lm-eval[api]==0.4.13")
+    printed = run_apart(python, tmp_path, "-m", "lm_eval", *options.split(), *saved.split())
+    assert "exact_match" in printed
+    (samples,) = (tmp_path / "out").rglob("samples_*.jsonl")
+    lines = list(map(json.loads, samples.read_text(encoding="utf-8").splitlines()))
+    assert len(lines) == len(ROWS)
+    for line in lines:
+        messages = json.loads(line["arguments"]["gen_args_0"]["arg_0"][0])
+        assert "<document>" in messages[-1]["content"]
+        body = {"messages": messages, "max_tokens": 8, "stop": ["\n"]}
+        answer = httpx.post(url, json=body, timeout=300).json()["choices"][0]["message"]["content"]
+        assert line["resps"] == [[answer]] and answer

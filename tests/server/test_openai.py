@@ -48,6 +48,15 @@ def test_openai_client_reads_all_answers(tiny_llama: TinyLlama) -> None:
             model="tiny:pine", input="Who?", max_output_tokens=6, extra_body={"documents": TEXTS}
         )
         assert response.output_text == answer.text and response.usage
+        events = client.responses.create(
+            model="tiny:pine",
+            input="Who?",
+            max_output_tokens=6,
+            stream=True,
+            extra_body={"documents": TEXTS},
+        )
+        deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+        assert "".join(deltas) == answer.text
         turns: list[Any] = [QUESTION, choice.message, QUESTION]
         again = client.chat.completions.create(model="default", messages=turns, max_tokens=2)
         assert again.usage and again.usage.completion_tokens <= 2
