@@ -131,7 +131,8 @@ def debias(
             questions.
         wrapper: Name of the wrapper; `methods` lists all.
         base: Method that the wrapper runs.
-        labels: Allowed answers, separated by commas. Overrides the labels of the files.
+        labels: Allowed answers, separated by commas. Overrides the labels of the files. Default of the task
+            judge: the letters of the answers.
         majority: Take the most frequent generated answer instead of averaging probabilities of labels.
         max_new_tokens: Maximum length of a generated answer, in tokens.
         samples: Number of orders of permutation_sampled.

@@ -99,9 +99,9 @@ def print_result(result: CommandResult, *, as_json: bool) -> None:
 
 
 def unfinished_note(unfinished: int, total: int) -> str:
-    """Return the note on answers whose tokens end inside their thinking part."""
+    """Return the note on answers whose tokens end inside their thinking part, or before a verdict."""
     advice = "raise --max-new-tokens, or turn thinking off with --chat-template-kwargs if the model allows it"
-    return f"{unfinished} of {total} answers end inside their thinking: {advice}"
+    return f"{unfinished} of {total} texts end before the answer: {advice}"
 
 
 def print_note(note: str) -> None:

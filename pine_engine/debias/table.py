@@ -21,6 +21,7 @@ from pine_engine.methods.table import ALL, METHODS, Method, get_method, get_meth
 from pine_engine.prompts.orders import MAX_ORDERS, Order, OrderKind, document_orders
 from pine_engine.prompts.prompt import Document, Prompt, Segment
 from pine_engine.prompts.request import LabeledRequest, Request
+from pine_engine.prompts.tasks import TASKS, document_letter
 
 Steps = Literal["first", "every"]  # generated tokens that are calibrated with the content-free prompts
 
@@ -59,6 +60,11 @@ class Wrapper:
     def estimator(self) -> Estimator | None:
         """Estimator of the correction that is learned, None if none is."""
         return ESTIMATORS[self.learns] if self.learns else None
+
+    @property
+    def needs_labels(self) -> bool:
+        """True if each request needs labels."""
+        return self.orders is not None or self.calibrated == "labels"
 
     @property
     def votes(self) -> bool:
@@ -265,7 +271,8 @@ def plan_debias(
     """Plan the runs of a wrapper, and check that all requests fit it.
 
     Args:
-        requests: Requests, with labels where the wrapper needs them.
+        requests: Requests, with labels where the wrapper needs them. Default of judges: the letters of the
+            answers.
         wrapper: Name in `DEBIASERS`.
         base: Method that is run several times.
         majority: True for a vote of generated answers; otherwise, probabilities of the labels are averaged.
@@ -284,6 +291,7 @@ def plan_debias(
     if majority and not row.votes:
         names = ", ".join(other.name for other in DEBIASERS.values() if other.votes)
         raise InputError(f"{wrapper} takes no majority of answers; choose from: {names}", field="majority")
+    requests = [_with_labels(row, request) for request in requests]
     _check_labels(row, requests)
     learned = learned_samples(len(requests), row.learned_share, seed) if row.learns else set()
     is_text = row.margin is not None and not all(request.labels for request in requests)
@@ -303,11 +311,19 @@ def plan_debias(
     )
 
 
+def _with_labels(wrapper: Wrapper, request: LabeledRequest) -> LabeledRequest:
+    """Return a request with the letters of the documents as labels, if the wrapper needs labels."""
+    if request.labels or not wrapper.needs_labels or not TASKS[request.task].has_letters:
+        return request
+    letters = list(map(document_letter, range(len(request.documents))))
+    return request.model_copy(update={"labels": letters})
+
+
 def _check_labels(wrapper: Wrapper, requests: Sequence[LabeledRequest]) -> None:
     for request in requests:
         num_labels, num_documents = len(request.labels), len(request.documents)
         message = None
-        if not num_labels and (wrapper.orders or wrapper.calibrated == "labels"):
+        if not num_labels and wrapper.needs_labels:
             message = f"{wrapper.name} needs labels: got none, expected some, such as A and B"
         elif wrapper.orders and num_labels != num_documents:
             message = f"labels do not fit: got {num_labels}, expected {num_documents}, one per document"

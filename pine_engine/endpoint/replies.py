@@ -16,6 +16,7 @@ class Reply:
 
     Attributes:
         found: Generated answer, and its thinking part.
+        finish_reason: "stop" at the end of the answer, "length" at the limit of tokens.
         num_tokens: Number of tokens of the answer, as the server counts them.
         num_prompt_tokens: Number of tokens of the prompt, as the server counts them.
         seconds: Time from the request to the answer.
@@ -26,6 +27,7 @@ class Reply:
     """
 
     found: SplitAnswer = NOTHING_GENERATED
+    finish_reason: str = ""
     num_tokens: int = 0
     num_prompt_tokens: int = 0
     seconds: float = 0.0
@@ -42,6 +44,7 @@ def read_completion(completion: Any) -> Reply:
     message = choice.message if is_chat else choice
     return Reply(
         found=_split(message, (message.content if is_chat else message.text) or "", choice.finish_reason),
+        finish_reason=str(choice.finish_reason or ""),
         num_tokens=int(getattr(usage, "completion_tokens", None) or 0),
         num_prompt_tokens=int(getattr(usage, "prompt_tokens", None) or 0),
         first_logprobs=_first_logprobs(choice.logprobs),

@@ -6,7 +6,7 @@ An estimate has a task, a method, a metric, a group and a name:
 | --- | --- | --- |
 | a score | mean, worst case, best case, always correct, never correct, changed | |
 | a score | unparsed, several verdicts, parsed | |
-| a score | unfinished, of answers with a thinking part | |
+| a score | unfinished, of texts that end before the answer | |
 | a score | first slot, first slot excess, consistent, order gap, of judges (see position_bias.py) | |
 | a score | cramers v | number of documents |
 | a score | rating, in Elo points (see bradley_terry.py) | system |

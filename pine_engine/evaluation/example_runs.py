@@ -102,6 +102,12 @@ class BaseRun:
         return self.found.text if self.found else None
 
     @property
+    def is_cut(self) -> bool:
+        """True if the generated answer ends at the limit of tokens."""
+        answer = self.generation.answer if self.generation else None
+        return answer is not None and answer.finish_reason == "length"
+
+    @property
     def confidence(self) -> float:
         """Mean probability of the generated tokens; 0 without an answer."""
         answer = self.generation.answer if self.generation else None

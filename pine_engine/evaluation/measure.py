@@ -356,7 +356,11 @@ def _scored(task: Task, example: Example, run: BaseRun, text: str) -> dict[str, 
     """Return the text of a run, and the parsed answer and the score of `text`."""
     score, found = example.score(text, run.order.answers(example), task), run.found
     outcome: dict[str, Any] = {"text": run.text, "parsed": task.parse(text), "score": score}
-    return outcome | {"thinking": found.thinking, "is_finished": found.is_finished} if found else outcome
+    if found is None:
+        return outcome
+    lacks_verdict = task.has_letters and run.is_cut and task.parse(found.text) is None
+    is_finished = found.is_finished and not lacks_verdict
+    return outcome | {"thinking": found.thinking, "is_finished": is_finished}
 
 
 def _vote(

@@ -187,7 +187,7 @@ class Record(BaseModel):
     models: tuple[str, ...] = ()  # systems whose answers are the stored documents, if known
     answers: tuple[str, ...] = ()  # accepted answers in this order
     thinking: str = ""  # generated before the text
-    is_finished: bool = True  # False if the tokens end inside the thinking part
+    is_finished: bool = True  # False if the tokens end inside the thinking part, or before a verdict
     text: str | None = None
     parsed: str | None = None  # answer that the task parses from the text, None also if the text has none
     score: float | None = None  # of the text

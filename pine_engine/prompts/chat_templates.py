@@ -121,7 +121,7 @@ def _find_template(tokenizer: Any, kwargs: Mapping[str, Any]) -> "_CompiledTempl
 
 
 def _unusable(error: Exception) -> ModelError:
-    message = f"the chat template cannot be rendered ({one_line(error)}); use another model"
+    message = f"the chat template cannot be rendered ({one_line(error)}); change messages or {KWARGS}"
     return ModelError(message, field="chat_template")
 
 

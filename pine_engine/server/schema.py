@@ -74,7 +74,7 @@ def error_body(error: Exception) -> tuple[int, dict[str, Any]]:
             status, kind, code = error.status, error.kind, error.code
         case QueueFullError():
             status, kind, code = 429, "rate_limit_error", "rate_limit_exceeded"
-        case InputError() | ModelError(field="messages"):  # also those that the chat template rejects
+        case InputError() | ModelError(field="messages" | "chat_template"):  # also failures of the template
             status, kind, code = 400, "invalid_request_error", "invalid_value"
         case _:
             status, kind, code = 500, "server_error", "internal_error"

@@ -67,4 +67,19 @@ def test_evaluate_scores_what_follows_the_thinking(
     (metric,) = method["measures"]
     assert metric["unfinished"]["mean"] == 1 - score
     assert ("thinking" in outcome.stderr) is not bool(score)
-    assert ("thinking" in pine("evaluate", rows, *options).stdout) is not bool(score), "a column of the table"
+    assert ("before the answer" in pine("evaluate", rows, *options).stdout) is not bool(score), "a column"
+
+
+@pytest.mark.parametrize(("length", "is_finished"), [(16, True), (9, False)])
+def test_judge_cut_before_a_verdict_is_unfinished(
+    pine: Run, tmp_path: Path, length: int, is_finished: bool
+) -> None:
+    """The text after the thinking part is "Ana", without a verdict; nine tokens end with "An"."""
+    pair = {**REQUEST, "answers": ["A"], "task": "judge", "system": "Judge."}
+    folder = tmp_path / "run"
+    options = f"--output-dir {folder} --methods vanilla --metrics generate --max-new-tokens {length}".split()
+    outcome = pine("evaluate", write_rows(tmp_path / "data.jsonl", [pair]), *options)
+    (record,) = read_records(folder)
+    assert record.text and (record.parsed, record.score) == (None, 0.5)
+    assert record.is_finished is is_finished
+    assert ("--max-new-tokens" in outcome.stderr) is not is_finished

@@ -401,6 +401,16 @@ def test_plan_counts_prompts_and_limits_generated_answers(wrapper: str) -> None:
         assert table.plan_debias([request], wrapper=wrapper, majority=True).max_new_tokens == 64
 
 
+@pytest.mark.parametrize("num_answers", [2, 4])
+def test_judge_has_the_letters_of_its_answers_as_labels(num_answers: int) -> None:
+    judged = made_request(num_answers, labels=[], task="judge")
+    for wrapper, needs_labels in (("swap_reconcile", True), ("calibration_labels", True), ("routing", False)):
+        (request,) = table.plan_debias([judged], wrapper=wrapper).requests
+        assert request.labels == (list("ABCD"[:num_answers]) if needs_labels else [])
+    assert table.plan_debias([made_request(labels=["yes", "no"], num_documents=2, task="judge")],
+                             wrapper="pride").requests[0].labels == ["yes", "no"]  # fmt: skip
+
+
 ALL_NAMES = [*METHODS, *(f"{wrapper}:{base}" for wrapper, base in product(DEBIASERS, METHODS))]
 
 

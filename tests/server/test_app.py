@@ -554,6 +554,17 @@ def test_rejected_roles_are_an_error_of_the_request(
     assert REASON in error["message"] and not caplog.records
 
 
+@pytest.mark.parametrize("template", ["{{ messages[9].content | upper }}", "{{ 1 / 0 }}", "{% for %}"])
+def test_failing_template_is_an_error_of_the_request(
+    engine: Engine, template: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(engine.tokenizer, "chat_template", template)
+    response = client_of(engine).post(CHAT, json=BODY)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, "chat_template")
+    assert "Error" in error["message"] and not caplog.records
+
+
 @pytest.mark.parametrize("kind", ["message", "text"])
 def test_messages_of_clients_are_accepted(client: TestClient, kind: str) -> None:
     more: dict[str, Any] = {"type": kind, "name": "ann", "tool_calls": None, "audio": None}

@@ -26,7 +26,7 @@ def main_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
     shares = {
         "cannot be parsed, %": "unparsed",
         "several verdicts, %": "several verdicts",
-        "end inside their thinking, %": "unfinished",
+        "end before the answer, %": "unfinished",
     }
     shown = {
         title: group
