@@ -14,7 +14,7 @@
 
   const shuffle = async () => {
     await window.pineTabs.open("See it");
-    press(await window.pineTabs.found(() => document.getElementById("shuffle")));
+    press(await window.pineTabs.found(() => document.getElementById("start-all")));
   };
 
   /* Turn the steps of the focused tutorial, or else the query of the figures. */
@@ -45,7 +45,7 @@
     if (event.key === "Enter") {
       event.preventDefault();
       if (event.shiftKey) shuffle();
-      else press(document.getElementById("run"));
+      else press(document.getElementById("start-one"));
     } else if (event.key === ".") {
       event.preventDefault();
       document.querySelectorAll(STOPS).forEach(press);

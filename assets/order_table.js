@@ -1,5 +1,5 @@
 /* The first figure of the page: the answer of each method in each document order. The slider, a click on a mark, a
-   dragged document and Play select an order; documents, bars and answers are updated. Nothing is computed here:
+   dragged document and Play (assets/start.js) select an order; documents, bars and answers are updated. Nothing is computed here:
    viz/page/answers/order_table.py decides which answers are correct. */
 (() => {
   "use strict";
@@ -15,7 +15,6 @@
 
   const mount = ({ element, props, watch }) => {
     const part = (selector) => element.querySelector(selector);
-    const play = part("[name=play]");
     const slider = part("[name=order]");
     const sort = part("[name=sort]");
     const rows = new Map(); // by method
@@ -198,11 +197,10 @@
       const several = state.orders.length > 1;
       part("[data-query]").textContent = state.query_token ? ` for the query token “${state.query_token.trim()}”` : "";
       part("[data-orders]").textContent = state.orders.length ? ordersText() : "Orders";
-      play.hidden = slider.hidden = !several;
+      slider.hidden = !several;
       slider.max = state.orders.length - 1;
       slider.value = sequence.indexOf(shown);
       slider.setAttribute("aria-valuetext", statusText());
-      play.textContent = timer ? "❚❚ Pause" : `▶ Play ${plural(state.orders.length, "order")}`;
       part(".page-order-foot strong").textContent = state.finding;
       part("[data-legend]").textContent = state.legend;
       part(".page-order-source").hidden = !state.source;
@@ -218,31 +216,38 @@
       document.dispatchEvent(new CustomEvent("pine:order", { detail: state.orders[index] }));
     };
 
-    const pause = () => {
+    const setTimer = (started) => {
       clearInterval(timer);
-      timer = null;
+      timer = started;
+      document.dispatchEvent(new CustomEvent("pine:playing", { detail: Boolean(timer) }));
+    };
+
+    const pause = () => {
+      setTimer(null);
       draw();
     };
 
     const start = (from = -1) => {
       first = from;
       left = state.orders.length;
-      timer = setInterval(() => {
+      const step = () => {
         left -= 1;
         if (left < 0 || state.is_busy) return pause();
         select(sequence[(sequence.indexOf(shown) + 1) % sequence.length]);
-      }, STEP_MS);
-      draw();
+      };
+      setTimer(setInterval(step, STEP_MS));
     };
+
+    document.addEventListener("pine:play", () => {
+      if (timer) pause();
+      else if (state.orders.length > 1) start();
+    });
 
     element.addEventListener("click", ({ target }) => {
       const tick = target.closest(".page-ticks span");
       if (tick) {
         pause();
         select(Number(tick.dataset.index));
-      } else if (target === play) {
-        if (timer) pause();
-        else start();
       } else if (target.closest("[name=base-rate]")) {
         const section = document.querySelector("#base-rate");
         if (!section.querySelector(".page-base-rate")?.checkVisibility()) section.querySelector("button").click();
@@ -278,7 +283,8 @@
     // Any other action ends the animation. One that started by itself returns to its first order, unless the action is
     // in the documents, which must not move away from the pointer.
     const interrupt = ({ target }) => {
-      if (!timer || element.contains(target)) return;
+      if (!timer || element.contains(target) || target.id === "start-all") return;
+      if (document.body.classList.contains("pine-projector")) return; // Space pauses
       pause();
       if (first >= 0 && !target.closest?.("#documents")) select(first);
     };
@@ -288,10 +294,7 @@
       const before = state;
       state = JSON.parse(props.value);
       const isOther = !isSame(before.orders.flat(), state.orders.flat());
-      if (isOther) {
-        clearInterval(timer);
-        timer = null;
-      }
+      if (isOther) setTimer(null);
       if (isOther || shown < 0) shown = state.shown;
       const current = state.orders.findIndex((order) => isSame(order, entered));
       if (current >= 0) shown = current;

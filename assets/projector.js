@@ -86,7 +86,7 @@
     if (event.target.closest("input, textarea, select, [role=listbox], [role=tab], .pine-tutorial:not(.page-why), .pine-figure")) return;
     if (event.key === "ArrowRight" || event.key === "PageDown") show(shown + 1);
     else if (event.key === "ArrowLeft" || event.key === "PageUp") show(shown - 1);
-    else if (event.key === " " && !event.target.closest("button") && STEPS[shown] !== "Guess") document.querySelector("#order-table [name=play]")?.click();
+    else if (event.key === " " && !event.target.closest("button") && STEPS[shown] !== "Guess") document.dispatchEvent(new CustomEvent("pine:play"));
     else return;
     event.preventDefault();
   });

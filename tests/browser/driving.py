@@ -84,7 +84,7 @@ def set_length(page: Page | Frame, tokens: int) -> None:
 
 def run(page: Page | Frame) -> None:
     """Click Run, and wait until all answers are complete."""
-    page.locator("#run").click()
+    page.locator("#start-one").click()
     expect(page.locator("#run-status")).to_contain_text("Done:", timeout=RUN_MS)
 
 

@@ -66,7 +66,7 @@ def finish_all_runs(page: Page) -> None:
     wait_for_model(page)
     pick(page, SHORT)
     set_length(page, 8)
-    page.locator("#shuffle").click()
+    page.get_by_role("button", name="Run live").click()
     expect(page.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
     open_tab(page, "Position sweep")
     page.locator("#sweep-run").click()

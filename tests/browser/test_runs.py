@@ -82,19 +82,19 @@ def test_own_documents_are_checked_answered_in_two_orders_and_stopped(page: Page
     page.locator(QUESTION).fill("")
     problem = page.locator("#form-problem").get_by_role("alert")
     expect(problem).to_have_text("No question. Enter one.")
-    expect(page.locator("#run")).to_be_disabled()
+    expect(page.locator("#start-one")).to_be_disabled()
     page.locator(QUESTION).fill("Who has the key?")
     text(page, 2).fill(" ")
     expect(problem).to_contain_text("Document B is empty")
-    expect(page.locator("#shuffle")).to_be_disabled()
+    expect(page.locator("#start-all")).to_be_disabled()
     expect(title(page, 1)).to_have_value("my own title")
     text(page, 2).fill("Bo was here.")
-    expect(page.locator("#run")).to_be_enabled()
+    expect(page.locator("#start-one")).to_be_enabled()
 
     set_length(page, 64)
     select_options(page, "#methods", "Vanilla", "PINE")
     text(page, 1).fill("Ada has the key to the attic.")
-    page.locator("#run").click()  # before the server knows the text
+    page.locator("#start-one").click()  # before the server knows the text
     page.wait_for_function(
         "document.querySelector('#run-status').innerText.includes('Generating')"
         " && !document.querySelector('#answers-stale .page-stale')",
@@ -111,29 +111,32 @@ def test_own_documents_are_checked_answered_in_two_orders_and_stopped(page: Page
     text(page, 1).focus()
     page.keyboard.press("Alt+ArrowRight")
     expect(page.locator("#order-table [role=status]")).to_have_text("This order is not computed.")
-    page.locator("#run").click()
+    page.locator("#start-one").click()
     expect(ticks).to_have_count(2, timeout=RUN_MS)  # added to the computed order
+    expect(page.locator("#start-all")).to_have_text("▶ Play 2 orders")
     pine = page.locator("#order-table [data-method=pine]")
     expect(pine).to_contain_text("1 answer")
     expect(page.locator("#order-table [data-kind=open]")).to_have_count(0)
     expect(page.locator("#order-table [data-legend]")).to_have_text("Same number: same answer.")
 
     page.locator(QUESTION).fill("")
-    expect(page.locator("#shuffle")).to_be_disabled()
+    expect(page.locator("#start-all")).to_be_disabled()
     expect(pine).to_contain_text("1 answer")  # nothing is erased
     page.locator(QUESTION).fill("Another?")
     expect(page.locator(".page-stale")).to_contain_text("You changed: question.")
     for part, opacity in (("#order-table", "0.5"), ("#shuffle-section", "0.5"), ("#settings", "1")):
         expect(page.locator(part)).to_have_css("opacity", opacity)
-    expect(page.locator("#run")).to_be_enabled()
+    expect(page.locator("#start-one")).to_be_enabled()
 
     pick(page, LONG)
-    expect(page.locator("#shuffle")).to_have_text("Run 6 orders")
+    expect(page.locator("#start-all")).to_have_text("▶ Play 6 sampled orders")
     set_length(page, 256)
     text(page, 1).focus()
     start_and_stop(page, "Control+Enter", "")
     # No answer had begun: the recorded ones stay.
     expect(pine).to_contain_text("1 answer")
+    page.locator(QUESTION).fill("Another?")
+    expect(page.locator("#start-all")).to_have_text("Run 6 sampled orders")
     start_and_stop(page, "Control+Shift+Enter", "shuffle")
 
 
@@ -200,9 +203,9 @@ def test_hostile_text_is_never_executed_and_reaches_no_other_visitor(
         give(attacker, "#add-files", table)
         expect(text(attacker, 2)).to_have_value(PAYLOADS[5])
         text(attacker, 2).fill(f"{PAYLOADS[5]} {PAYLOADS[2]}")
-        page.locator("#run").click()
+        page.locator("#start-one").click()
         expect(page.locator("#run-status")).to_contain_text("layer", timeout=RUN_MS)
-        attacker.locator("#shuffle").click()  # beside the run of the other visitor
+        attacker.locator("#start-all").click()  # beside the run of the other visitor
         expect(attacker.locator("#shuffle-status")).to_contain_text("Done: 2 orders", timeout=RUN_MS)
         page.locator("#stop").click()
         expect(page.locator("#run-status")).to_contain_text("Stopped", timeout=RUN_MS)
@@ -327,15 +330,15 @@ def test_late_events_and_quick_clicks_lose_nothing(open_page: OpenPage) -> None:
         pick(page, LONG)
         page.wait_for_timeout(2500)
         page.evaluate("window.lateBy = [1500]")
-        page.locator("#run").click()
+        page.locator("#start-one").click()
         expect(page.locator("#stop")).to_be_enabled(timeout=20_000)
         page.locator("#stop").click()
         expect(page.locator("#run-status")).to_contain_text("Stopped", timeout=RUN_MS)
 
         pick(page, SHORT)
         set_length(page, 8)
-        for button, status in (("#run", "#run-status"), ("#shuffle", "#shuffle-status")):
-            page.locator(button).click()
+        for button, status in (("Run live", "#shuffle-status"), ("This order only", "#run-status")):
+            page.get_by_role("button", name=button).click()
             expect(page.locator(status)).to_contain_text("Done:", timeout=RUN_MS)
             page.wait_for_timeout(250)  # the stream has ended, and the browser does not know it yet
 

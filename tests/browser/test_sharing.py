@@ -159,7 +159,7 @@ def test_link_asks_before_it_replaces_text_and_draft_is_restored(
         expect(text(page, 1)).to_have_value(LINKED)
         expect(page).to_have_url(app.url)
         # The link ends the animation, which keeps no draft.
-        expect(page.locator("#order-table [name=play]")).to_be_hidden()
+        expect(page.locator("#start-all")).to_have_text("Run")
         page.wait_for_timeout(1500)  # a step of the animation
         keep = "window.pineSharing.keep('AAAA'); localStorage.getItem('pine-explorer-draft') === 'AAAA'"
         assert not page.evaluate(keep)

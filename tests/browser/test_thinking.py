@@ -25,7 +25,7 @@ def test_thinking_is_folded_and_can_be_turned_off(
         expect(problem).to_contain_text("enable_thinking")
         arguments.fill('{"enable_thinking": true}')
         expect(problem).not_to_contain_text("enable_thinking")
-        page.locator("#run").click()
+        page.locator("#start-one").click()
         page.get_by_role("button", name="Full answers").click()
         card = page.locator("#answers [data-method=pine]")
         expect(card.locator(".pine-status")).to_have_text("Done")

@@ -14,6 +14,7 @@ from pine_engine.scheduling.work import Work, planned
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import join_words, render
 from viz.page.answers.run import Inputs, Shown, changes
+from viz.page.answers.start import num_missing, start_json
 from viz.page.answers.workspace import Workspace
 from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
@@ -21,7 +22,7 @@ from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.form.checks import too_long
 from viz.page.form.examples import example_of
 from viz.page.form.form import Form, TokenCount, count_tokens, read_form, sized_instructions
-from viz.page.form.options import number_of_orders, with_controls
+from viz.page.form.options import tries_all, with_controls
 from viz.page.jobs.job_bar import JobBar, Updates
 from viz.page.jobs.sources import Choice, Sources
 from viz.page.position_sweep import SweepTab
@@ -46,7 +47,7 @@ def too_many_tokens(count: TokenCount, max_new_tokens: int, settings: HostSettin
 def planned_jobs(
     form: Form, tokens: int, *, orders: int, controls: bool, fitting: "Sequence[pine.Method]" = ()
 ) -> tuple[Work, Work, Work]:
-    """Plan a run of one order, a shuffle test and a position sweep of the form, without a model.
+    """Plan a run of one order, of `orders` and a position sweep of the form, without a model.
 
     `fitting` are the methods that fit the model, if it is known.
     """
@@ -57,7 +58,7 @@ def planned_jobs(
         planned(
             tokens=tokens,
             methods=len(shuffled),
-            orders=number_of_orders(documents, orders),
+            orders=orders,
             new_tokens=form.max_new_tokens,
         ),
         planned(tokens=tokens, methods=len(compared_methods(form.methods, fitting)), orders=documents),
@@ -106,8 +107,8 @@ def bind_counting(counting: Counting, *, chosen: gr.State, ready: gr.State, runs
         page.editor.cards,
         page.instruction,
         page.problem,
-        page.bar.run,
-        page.shuffle_bar.run,
+        page.start,
+        page.sample,
         page.note,
     ]
     outputs += [*(bar.estimate for bar in counting.bars), page.stale, sweep.stale, counting.stale]
@@ -136,22 +137,25 @@ def follow_form(
     """Return the updates after a change of the form."""
     page, sweep, form = counting.page, counting.sweep, read_form(*values)
     updates: Updates = {}
-    why = ""
+    inputs, num_documents, why = (form, model), len(form.entries), ""
+    methods = with_controls(form.methods) if controls else form.methods
+    missing = num_missing(inputs, methods, shown, int(orders))
     try:
         if engine := counting.sources.now(form.task, model):
-            updates, why = count_form(counting, form, engine, int(orders), controls)
+            updates, why = count_form(counting, form, engine, missing, controls)
         form.check()
     except PineError as error:
         why = explain(error)
-    job = page.shuffle_bar if len(form.entries) > 1 else page.bar
-    inputs, press = (form, model), "" if why else job.run.elem_id or ""
+    press = "" if why else "start-all"
     note = stale_html(shown.form, shown.changes(inputs), press=press)
     sweep_note = (
         ""
         if swept is None
         else stale_html(swept[0], changes(swept, inputs), press=sweep.bar.run.elem_id or "", with_order=True)
     )
-    updates |= show_problem(counting, why, len(form.entries)) | {
+    updates |= show_problem(counting, why, num_documents) | {
+        page.start: start_json(num_documents, int(orders), missing, why),
+        page.sample: gr.update(visible=not tries_all(num_documents)),
         page.stale: note,
         counting.stale: note,
         sweep.stale: sweep_note,
@@ -181,22 +185,18 @@ def count_form(
         page.total: notice(total_sentence(counted, form.max_new_tokens), kind="count"),
         page.editor.cards: gr.update(counts=counts),
     }
-    labels = ("This order", f"{works[1].orders} orders", "")
+    labels = ("This order", f"{orders} orders", "")
     for bar, work, label in zip(counting.bars, works, labels, strict=True):
         updates[bar.estimate] = notice(speed.estimate(work, label), kind="count")
-    if len(form.entries) < 2:
+    if len(form.entries) < 2 or not orders:
         updates[page.shuffle_bar.estimate] = ""
     misfits = filter(None, (engine.misfit(METHODS[name]) for name in form.methods))
     return updates, next(misfits, "") or too_many_tokens(counted, form.max_new_tokens, settings)
 
 
 def show_problem(counting: Counting, why: str, num_documents: int) -> Updates:
-    """Return the updates that state why the form cannot be run, if so, and disable its buttons."""
+    """Return the updates that state why the form cannot be run, if so."""
     page = counting.page
     alone = "" if num_documents > 1 else notice(ONE_ORDER, kind="note")
     cleared: Updates = {bar.estimate: "" for bar in counting.bars} if why else {}
-    return cleared | {
-        page.problem: notice(why, kind="error") if why else alone,
-        page.bar.run: gr.update(interactive=not why),
-        page.shuffle_bar.run: gr.update(interactive=not why and num_documents > 1),
-    }
+    return cleared | {page.problem: notice(why, kind="error") if why else alone}

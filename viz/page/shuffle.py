@@ -22,8 +22,7 @@ from viz.page.answers.run import Inputs, Run, Shown
 from viz.page.answers.workspace import Started, Workspace, clear_before, end_run, show_view, start_run
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind, build_figure, figure_value
-from viz.page.form.documents import read_entries
-from viz.page.form.options import orders_label, tries_all, with_controls
+from viz.page.form.options import number_of_orders, with_controls
 from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job
 from viz.page.jobs.sources import Choice, Sources
 from viz.page.shuffle_job import prepare_shuffle
@@ -75,13 +74,6 @@ def shuffle_tab(
 ) -> tuple[Any, gr.State]:
     """Build the figures and connect them; return the event and the results of a shuffle test."""
     figures = build_figures()
-    gr.on(
-        [page.editor.cards.input, page.num_orders.change],
-        bind(show_label, page),
-        [page.editor.cards, page.num_orders],
-        [page.shuffle_bar.run, page.sample],
-        **PRIVATE_EVENT,
-    )
     inputs, drawings = [figures.panel, figures.drawn, page.accepted], figures.outputs
     page.accepted.change(
         bind(draw_again, figures), inputs, drawings, trigger_mode="always_last", **PRIVATE_EVENT
@@ -101,15 +93,6 @@ def shuffle_tab(
         chosen,
     )
     return event, figures.drawn
-
-
-def show_label(page: Workspace, documents: str, count: int) -> Updates:
-    """Return the updates of the button and of the options of a sample, for the documents of the form."""
-    num_documents = len(read_entries(documents))
-    return {
-        page.sample: gr.update(visible=not tries_all(num_documents)),
-        page.shuffle_bar.run: orders_label(num_documents, count),
-    }
 
 
 def draw_figures(
@@ -192,12 +175,19 @@ def begin_shuffle(
     accepted: str | None,
     *values: Any,
 ) -> ButtonJob:
-    """Return the job that runs the form in several orders."""
+    """Return the job that runs the form in the orders that are not finished, or else in all orders again."""
     started = start_run(shown, model, accepted, values)
-    form = started.form
+    if (run := shown.run) and run.first_certificate and started.before:
+        # Compare with the same first order, so that both runs are one shuffle test.
+        entries = sorted(started.form.entries, key=lambda entry: run.order.index(entry.letter))
+        started = replace(started, form=replace(started.form, entries=tuple(entries)))
+    form, count = started.form, int(count)
     methods = with_controls(form.methods) if controls else form.methods
-    arguments = {"form": form, "settings": settings, "controls": controls}
-    arguments |= {"count": int(count), "seed": int(seed or 0)}
+    finished = tuple(shown.finished_orders((form, model), methods, live=True))
+    if len(finished) >= number_of_orders(len(form.entries), count):
+        finished = ()
+    arguments = {"form": form, "settings": settings, "controls": controls, "finished": finished}
+    arguments |= {"count": count, "seed": int(seed or 0)}
     return ButtonJob(
         job=Job("shuffle", methods, prepare_shuffle, arguments),
         show=partial(show_shuffle, page, figures, panel, started),
@@ -215,5 +205,5 @@ def show_shuffle(
     updates = show_view(page, started, view)
     if not updates or view.run is None:
         return updates
-    view = replace(view, form=started.form, model=started.model)
+    view = started.joined(view)
     return updates | {figures.answer: ""} | draw_figures(figures, panel, view, started.accepted)

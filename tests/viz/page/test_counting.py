@@ -1,5 +1,6 @@
 """Estimates before a job begins: number of tokens and time."""
 
+import json
 import re
 from contextlib import ExitStack
 from dataclasses import replace
@@ -132,19 +133,19 @@ def test_estimate_shows_work_first_and_time_later(page: gr.Blocks, sources: Sour
 
 
 def test_invalid_form_disables_its_buttons_with_a_reason(page: gr.Blocks) -> None:
-    assert states(page, form()) == (True, True, False)
-    assert states(page, replace(form(), question=" ")) == (False, False, True)
-    assert states(page, replace(form(), entries=form().entries[:1])) == (True, False, True)
     long = replace(form(), max_new_tokens=100_000)
-    assert states(page, long) == (False, False, True)
+    assert started(page, form())["problem"] == ""
+    for invalid in (replace(form(), question=" "), long):
+        assert started(page, invalid)["problem"] and counted(page, invalid)["form-problem"]
+    assert started(page, replace(form(), entries=form().entries[:1]))["runs_one"]
     for name in ("run-status-estimate", "shuffle-status-estimate", "sweep-status-estimate"):
         assert counted(page, form())[name] and counted(page, long)[name] == ""
 
 
-def states(page: gr.Blocks, request: Form) -> tuple[bool, bool, bool]:
-    """Return whether one order and all orders can be run, and whether a reason is shown."""
-    shown: dict[str, Any] = counted(page, request)
-    return shown["run"]["interactive"], shown["shuffle"]["interactive"], bool(shown["form-problem"])
+def started(page: gr.Blocks, request: Form) -> dict[str, Any]:
+    """Return the state of the buttons that start."""
+    state: dict[str, Any] = json.loads(counted(page, request)["start"])
+    return state
 
 
 def test_results_of_another_question_are_stale(page: gr.Blocks) -> None:
@@ -157,7 +158,7 @@ def test_results_of_another_question_are_stale(page: gr.Blocks) -> None:
     assert "accepted" not in shown, "older results keep their marks"
     assert "Rerun" not in counted(page, replace(other, question=""), request)["answers-stale"]
     alone = counted(page, replace(other, entries=other.entries[:1]), request)
-    assert 'data-click-target="run"' in alone["answers-stale"]
+    assert 'data-click-target="start-all"' in alone["answers-stale"]
 
 
 def test_remark_of_an_example_is_shown_with_its_results(page: gr.Blocks) -> None:

@@ -68,6 +68,15 @@ def test_orders_are_all_of_few_documents_or_a_seeded_sample() -> None:
     assert orders_for(8, 6, 0) == orders_for(8, 6, 0) != orders_for(8, 6, 1)
 
 
+@pytest.mark.parametrize(("count", "size"), [(3, 6), (8, 5)])
+def test_finished_orders_are_left_out_except_the_first(count: int, size: int) -> None:
+    orders = orders_for(count, size, 0)
+    for finished in ({orders[0], orders[2]}, {orders[2], orders[3]}):
+        missing = orders_for(count, size, 0, finished)
+        assert missing[0] == orders[0] and not finished & set(missing[1:])
+        assert len({*missing, *finished}) == size
+
+
 def test_controls_follow_selected_methods_and_are_order_dependent() -> None:
     assert with_controls(["pine"]) == ("pine", "vanilla", "nia", "mask_only", "reassignment_only")
     assert not any(METHODS[name].is_order_invariant for name in with_controls([]))
@@ -271,6 +280,21 @@ def test_orders_finished_before_stop_are_kept_beside_older_answers(events: dict[
     assert len(certificate_of(ended["Run"]).orders) == 2 == len(ended["Run"].orders)
     answers = json.loads(ended["order-table"])["methods"][0]["answers"]
     assert [answer["text"] == "old" for answer in answers].count(True) == 4
+
+
+def test_run_after_stop_computes_missing_orders_and_certifies_all(
+    events: dict[str, Any], run: Run, engine: Engine
+) -> None:
+    form = form_of(B_A_C, question="Which?", methods=("pine",))
+    others = views_of(prepare_shuffle, engine, form, count=6, seed=0, controls=False)
+    stopped = next(view for view in others if view.run and len(view.run.orders) == 2)
+    pressed = list(press(events, shown=stopped))
+    ended = last_values(pressed)
+    assert "Done: 5 orders" in ended["shuffle-status"], "the first order and four that are missing"
+    assert list(ended["Run"].orders)[:2] == list(run_of(stopped).orders)
+    assert set(ended["Run"].orders) == set(run.orders) == set(map(tuple, ended["Run"].certificate.orders))
+    other = replace(run_of(stopped), first_certificate=None)
+    assert other.joined(run_of(stopped)) is other
 
 
 def test_answers_are_not_scored_by_those_of_an_example_for_another_question(events: dict[str, Any]) -> None:

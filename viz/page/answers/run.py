@@ -111,6 +111,15 @@ class Run:
         """Results of a shuffle test, the first order first."""
         return [answers.comparison for answers in self.orders.values() if answers.comparison]
 
+    def joined(self, earlier: "Run | None") -> "Run":
+        """Return the run with the orders of an earlier shuffle test that has the same first answers."""
+        first, other = self.first_certificate, earlier.first_certificate if earlier else None
+        if earlier is None or first is None or other is None:
+            return self
+        if (first.orders, first.hashes) != (other.orders, other.hashes):
+            return self
+        return replace(self, orders={self.order: self.orders[self.order], **earlier.orders, **self.orders})
+
     @property
     def certificate(self) -> "pine.Certificate | None":
         """Certificate of the finished orders of a shuffle test."""
@@ -239,6 +248,18 @@ class Shown:
         ignored = ("order", "methods", "max new tokens") if self.recorded else ("order",)
         return changes(self.inputs, now, ignored=ignored)
 
+    def finished_orders(self, now: Inputs, methods: Collection[str], *, live: bool = False) -> list[Order]:
+        """Return the orders with answers of these methods to these inputs; `live` omits recorded answers."""
+        if self.changes(now):
+            return []
+        wanted = set(methods)
+        return [
+            order
+            for order, answers in self.orders.items()
+            if answers.texts.keys() == wanted or (answers.recorded and answers.texts.keys() > wanted)
+            if not (live and answers.recorded)
+        ]
+
     @property
     def recorded(self) -> str:
         """Date and model of recorded cards; empty for cards of this session."""
@@ -270,7 +291,8 @@ def keep_earlier(before: Shown | None, view: Shown) -> Shown:
     methods: Collection[str] = {card.method for card in view.cards}
     if before is None or any(answers.texts.keys() != methods for answers in before.orders.values()):
         return view
-    return replace(view, earlier=before.orders, planned=(*before.planned, *view.planned))
+    run = view.run.joined(before.run) if view.run else None
+    return replace(view, run=run, earlier=before.orders, planned=(*before.planned, *view.planned))
 
 
 def changes(before: Inputs | None, now: Inputs, *, ignored: Collection[str] = ()) -> list[str]:

@@ -13,6 +13,7 @@ from viz.page.answers.answering import accepted_answers, prepare_answers, shown_
 from viz.page.answers.order_table import build_order_table, order_table_json
 from viz.page.answers.recordings import base_rate_html, recorded_of
 from viz.page.answers.run import Shown, keep_earlier
+from viz.page.answers.start import build_start
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind
@@ -31,11 +32,9 @@ from viz.page.form.examples import NO_EXAMPLE, FormExample, accepted_for, exampl
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form, shown_instruction
 from viz.page.form.options import (
     DEFAULT_METHODS,
-    DEFAULT_ORDERS,
     build_method_boxes,
     build_orders,
     build_template_kwargs,
-    orders_label,
 )
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.sources import Choice, Sources
@@ -46,10 +45,11 @@ DEFAULT_LENGTH = 48
 class Workspace:
     """Widgets of the tab, filled with the first example.
 
-    `bar` runs the order of the form and `shuffle_bar` all orders; `sample` is visible where only some of them
-    are run. `problem` is the reason why the form cannot be run, and `stale` the notice that the answers are
-    out of date, below which the stylesheet shows them in gray. `picked` is the last example, `finished` the
-    last run or None, `shown` has the answers on the page, and `origin` their inputs, None before a run.
+    `bar` runs the order of the form and `shuffle_bar` all orders; `start` has their visible buttons, and
+    `sample` is visible where only some orders are run. `problem` is the reason why the form cannot be run,
+    and `stale` the notice that the answers are out of date, below which the stylesheet shows them in gray.
+    `picked` is the last example, `finished` the last run or None, `shown` has the answers on the page, and
+    `origin` their inputs, None before a run.
     """
 
     def __init__(self) -> None:
@@ -69,6 +69,11 @@ class Workspace:
                     min_width=320,
                     **question_words(nouns),
                 )
+                self.start = build_start(shown)
+                shuffle_buttons = build_buttons(
+                    "", run_id="shuffle", stop_id="stop-shuffle", min_width=80, visible="hidden"
+                )
+                buttons = build_buttons("", run_id="run", stop_id="stop", min_width=80, visible="hidden")
                 self.example = gr.Dropdown(
                     [NO_EXAMPLE, *(example.name for example in examples)],
                     value=first.name,
@@ -79,19 +84,9 @@ class Workspace:
                 )
             cards = build_cards(form.entries, nouns)
             with gr.Row(elem_classes="page-row page-run-bar"):
-                shuffle_buttons = build_buttons(
-                    orders_label(len(form.entries), DEFAULT_ORDERS),
-                    run_id="shuffle",
-                    stop_id="stop-shuffle",
-                    min_width=150,
-                )
-                buttons = build_buttons(
-                    "Run this order", run_id="run", stop_id="stop", min_width=130, variant="secondary"
-                )
-                with gr.Column(elem_classes="page-status-row", min_width=200):
-                    self.shuffle_bar = build_bar(shuffle_buttons, "", status_id="shuffle-status")
-                    self.bar = build_bar(buttons, "", status_id="run-status")
-                    self.problem = gr.HTML("", elem_id="form-problem", min_width=0)
+                self.shuffle_bar = build_bar(shuffle_buttons, "", status_id="shuffle-status")
+                self.bar = build_bar(buttons, "", status_id="run-status")
+                self.problem = gr.HTML("", elem_id="form-problem", min_width=0)
             self.stale = gr.HTML("", elem_id="answers-stale")
             self.order_table = build_order_table(shown, first.answers)
             self.note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
@@ -198,6 +193,10 @@ class Started:
     typed: str  # accepted answers
     accepted: str  # those of this form
 
+    def joined(self, view: Shown) -> Shown:
+        """Return a view of the run beside the answers before it."""
+        return keep_earlier(self.before, replace(view, form=self.form, model=self.model))
+
 
 def start_run(shown: Shown, model: Choice | None, accepted: str | None, values: Sequence[Any]) -> Started:
     """Return the inputs of a run, from the values of `Workspace.run_inputs`."""
@@ -219,7 +218,7 @@ def show_view(page: Workspace, started: Started, view: Shown) -> Updates:
     """Return the updates of a view, beside the answers before it."""
     if not view.has_text:
         return {}
-    view = keep_earlier(started.before, replace(view, form=started.form, model=started.model))
+    view = started.joined(view)
     return show(page, view, started.accepted) | {page.origin: view.inputs, page.stale: ""}
 
 
@@ -230,7 +229,8 @@ def show_stopped(page: Workspace, started: Started, view: Shown) -> Updates:
 
 def end_run(page: Workspace, started: Started, view: Shown) -> Updates:
     """Return the updates at the end of a run, with the accepted answers if they were of another form."""
-    updates: Updates = {page.finished: view.run} if view.run else {}
+    run = started.joined(view).run
+    updates: Updates = {page.finished: run} if run else {}
     if view.has_text and started.accepted != started.typed:
         updates[page.accepted] = started.accepted
     return updates

@@ -73,6 +73,7 @@ PAGE_SCRIPTS = tuple(
         "documents.js",
         "guess.js",
         "order_table.js",
+        "start.js",
         "misfits.js",
         "why.js",
         "sharing.js",

@@ -89,14 +89,6 @@ def number_of_orders(num_documents: int, count: int) -> int:
     return math.factorial(num_documents) if tries_all(num_documents) else count
 
 
-def orders_label(num_documents: int, count: int) -> str:
-    """Return the label of the button that runs the orders."""
-    orders = number_of_orders(num_documents, count)
-    if num_documents < 2:
-        return "Run all orders"
-    return f"Run all {orders} orders" if tries_all(num_documents) else f"Run {orders} orders"
-
-
 def with_controls(methods: Sequence[str], fitting: Iterable[Method] = ()) -> tuple[str, ...]:
     """Return the methods and the missing controls: those of the table, and order-dependent defaults.
 

@@ -70,10 +70,10 @@ def build_buttons(
     run_id: str,
     stop_id: str,
     min_width: int = 200,
-    variant: Literal["primary", "secondary"] = "primary",
+    visible: bool | Literal["hidden"] = True,  # of the start button
 ) -> tuple[gr.Button, gr.Button]:
     """Build the start button and Stop."""
-    run = gr.Button(label, variant=variant, elem_id=run_id, scale=3, min_width=min_width)
+    run = gr.Button(label, variant="primary", elem_id=run_id, scale=3, min_width=min_width, visible=visible)
     stop = gr.Button(
         "Stop", variant="stop", elem_id=stop_id, elem_classes="page-job-stop", interactive=False, min_width=80
     )

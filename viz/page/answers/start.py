@@ -1,0 +1,42 @@
+"""Buttons that start: one runs the missing orders or plays all of them, the other runs the order of the form.
+
+assets/start.js draws them; they press the hidden buttons of the runs.
+"""
+
+import json
+from collections.abc import Sequence
+
+import gradio as gr
+
+from viz.drawing.markup import render
+from viz.page.answers.run import Inputs, Shown
+from viz.page.form.options import DEFAULT_ORDERS, number_of_orders, tries_all
+
+
+def build_start(shown: Shown) -> gr.HTML:
+    """Build the buttons for the initial answers."""
+    form = shown.form
+    missing = num_missing((form, shown.model), form.methods, shown, DEFAULT_ORDERS)
+    return gr.HTML(
+        start_json(len(form.entries), DEFAULT_ORDERS, missing),
+        html_template=render("start.html"),
+        js_on_load="window.pineStart.mount({ element, props, watch });",
+        apply_default_css=False,
+        elem_id="start",
+        min_width=0,
+    )
+
+
+def num_missing(now: Inputs, methods: Sequence[str], shown: Shown, count: int) -> int:
+    """Return the number of orders without answers to these inputs, of all or of a sample of `count`."""
+    finished = shown.finished_orders(now, methods)
+    return max(0, number_of_orders(len(now[0].entries), count) - len(finished))
+
+
+def start_json(num_documents: int, count: int, missing: int, why: str = "") -> str:
+    """Return the state of the buttons; `why` is the reason why the form cannot be run."""
+    plays = not missing and num_documents > 1
+    orders = missing or number_of_orders(num_documents, count)
+    noun = ("" if tries_all(num_documents) else "sampled ") + ("order" if orders == 1 else "orders")
+    label = f"{'▶ Play' if plays else 'Run'} {orders} {noun}" if num_documents > 1 else "Run"
+    return json.dumps({"label": label, "plays": plays, "runs_one": num_documents < 2, "problem": why})
