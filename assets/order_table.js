@@ -248,10 +248,6 @@
       if (tick) {
         pause();
         select(Number(tick.dataset.index));
-      } else if (target.closest("[name=base-rate]")) {
-        const section = document.querySelector("#base-rate");
-        if (!section.querySelector(".page-base-rate")?.checkVisibility()) section.querySelector("button").click();
-        section.scrollIntoView({ behavior: isStill.matches ? "auto" : "smooth" });
       }
     });
 
