@@ -38,7 +38,10 @@
       const row = part("template").content.firstElementChild.cloneNode(true);
       row.dataset.method = method.name;
       row.classList.toggle("page-invariant", method.is_order_invariant);
-      row.querySelector("th b").textContent = method.label;
+      const name = row.querySelector("th b");
+      name.textContent = method.label;
+      if (method.term) Object.assign(name.dataset, { term: method.term });
+      else name.removeAttribute("tabindex");
       row.querySelector("th span").textContent = method.note;
       return row;
     };

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from viz.cards.tutorial import explanations_html
+from viz.cards.tutorial import anchor, explanations_html
 from viz.drawing.markup import empty_panel
 from viz.page.answers.recordings import tutorial_recording
 from viz.page.answers.run import Run, Shown
@@ -125,8 +125,9 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
 
 
 def status_html(status: Status) -> str:
-    """Render the line with the progress of loading the model."""
-    return notice(status.sentence, kind="error" if status.stage == "failed" else status.stage)
+    """Render the line with the progress of loading the model, with the explanation of its dtype."""
+    html = notice(status.sentence, kind="error" if status.stage == "failed" else status.stage)
+    return f'<div data-term="{anchor("4bit")}">{html}</div>' if "4bit" in status.sentence else html
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import gradio as gr
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.scheduling.runs import Job
+from viz.cards.tutorial import term
 from viz.drawing.markup import empty_panel, render
 from viz.figures.bias_curve import plot_bias_curve
 from viz.page.common.disk import Disk, remove_folder
@@ -232,6 +233,7 @@ def _build_request() -> RequestWidgets:
                 elem_id="measure-orders",
             )
             meaning = gr.HTML("", elem_id="measure-meaning", elem_classes="page-message")
+            gr.HTML(f"Terms: {term('gold-all')}, {term('debiasing wrapper')}", elem_classes="page-message")
     with gr.Row(elem_classes="page-row"):
         what = gr.CheckboxGroup(
             WHAT,

@@ -13,6 +13,7 @@ from pine_engine.models.listing import list_models
 from pine_engine.models.resources import in_words
 from pine_engine.prompts.tasks import USUAL_TASK
 from pine_engine.scheduling.runs import StopFlag
+from viz.cards.tutorial import TERMS, term
 from viz.drawing.markup import render
 from viz.page.common.failures import explain, notice
 from viz.page.common.widgets import PRIVATE_EVENT, STATE_EVENT, bind
@@ -75,6 +76,7 @@ def facts_html(sources: Sources, choice: Choice) -> str:
         needs=[(dtype, in_words(size), here or size <= free) for dtype, size in sizes.items()],
         free=f"{in_words(free)} on {sources.device}",
         reason=model.reason.rstrip("."),
+        terms={name: term(name) for name in sizes if name in TERMS},
         limits=model.placement_problem.rstrip("."),
     )
 

@@ -20,7 +20,7 @@ def addresses(root: Element) -> list[str]:
 def test_text_links_terms_and_marks() -> None:
     (first, *_) = read_html(cards.tutorial(STEPS, is_live=False)).all("article")
     buttons = {button.text: button.attributes for button in first.all("button")}
-    assert buttons["short"]["popovertarget"] == "term-token"
+    assert buttons["short"]["data-term"] == "term-token"
     assert [buttons[words]["data-mark"] for words in ("one", "other")] == ["first", "last"]
     assert STEPS[0].marks == {"first", "last"}
     assert len(first.with_class("pine-tutorial-text")[0].all("p")) == 2
@@ -80,4 +80,4 @@ def test_every_term_has_its_explanation() -> None:
     assert len(explained) == len(cards.TERMS)
     for name, meaning in cards.TERMS.items():
         (button,) = read_html(cards.term(name)).all("button")
-        assert button.text == name and meaning in explained[button.attributes["popovertarget"]]
+        assert button.text == name and meaning in explained[button.attributes["data-term"]]

@@ -15,6 +15,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.orders import ALL_ORDERS_UP_TO
 from pine_engine.prompts.tasks import Task, document_letter
 from viz.cards.answers import AnswerCard
+from viz.cards.tutorial import TERMS, anchor
 from viz.drawing.identity import document_segment, order_name
 from viz.drawing.markup import join_words, render
 from viz.figures.positions import MASKED, document_lanes
@@ -33,7 +34,9 @@ def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
     letters = [document_segment(index) for index in range(MAX_DOCUMENTS)]
     return gr.HTML(
         order_table_json(shown, accepted),
-        html_template=render("order_table.html", base_rate=base_rate_sentence()),
+        html_template=render(
+            "order_table.html", base_rate=base_rate_sentence(), positions=anchor("Positions")
+        ),
         js_on_load="window.pineOrderTable.mount({ element, props, watch });",
         apply_default_css=False,
         elem_id="order-table",
@@ -101,6 +104,7 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
         "name": card.method,
         "label": card.row.label,
         "note": card.row.description.partition(":")[0],
+        "term": anchor(card.row.label) if card.row.label in TERMS else "",
         "is_order_invariant": card.row.is_order_invariant,
         "answers": cells,
         "positions": [

@@ -62,7 +62,9 @@ ASSETS = Path(__file__).parents[3] / "assets"
 
 STYLESHEETS = (FIGURES_CSS, ASSETS / "style.css")
 
-SCRIPTS = (*FIGURE_SCRIPTS, ASSETS / "tutorial.js")  # scripts of the page and of a saved tutorial
+SCRIPTS = (*FIGURE_SCRIPTS, ASSETS / "tutorial.js", ASSETS / "terms.js")
+"""Scripts of the page and of a saved tutorial."""
+
 PAGE_SCRIPTS = tuple(
     ASSETS / name
     for name in (

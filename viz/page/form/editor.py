@@ -12,6 +12,7 @@ from pine_engine.errors import Cancelled, InputError
 from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import TASKS, Nouns
+from viz.cards.tutorial import anchor
 from viz.drawing.identity import document_letter, document_segment, segment_badge
 from viz.drawing.markup import render
 from viz.page.common.failures import MAX_DOCUMENTS, MAX_UPLOAD_MB, explain, notice
@@ -82,7 +83,7 @@ def build_cards(entries: Entries, nouns: Nouns) -> gr.HTML:
     """Build the cards of these entries."""
     return gr.HTML(
         entries_json(entries),
-        html_template=render("document_cards.html"),
+        html_template=render("document_cards.html", slot=anchor("slot")),
         js_on_load="window.pineDocuments.mount({ element, trigger, props, watch });",
         apply_default_css=False,
         elem_id="documents",

@@ -1,0 +1,32 @@
+/* Explanations: an element with data-term, the id of an explanation, shows it while hovered or focused, and when touched. */
+(() => {
+  "use strict";
+  if (window.pineTerms) return;
+  window.pineTerms = true;
+  const GAP = 6;
+
+  const termOf = (target) => (target instanceof Element ? target.closest("[data-term]") : null);
+
+  /* Show the explanation below its term, or above where there is no room. */
+  const show = (term) => {
+    const box = term && document.getElementById(term.dataset.term);
+    if (!box || box.matches(":popover-open")) return;
+    box.showPopover();
+    const { left, top, bottom } = term.getBoundingClientRect();
+    const { width, height } = box.getBoundingClientRect();
+    const isBelow = bottom + GAP + height <= innerHeight || top < height + GAP;
+    box.style.left = `${Math.max(GAP, Math.min(left, innerWidth - width - GAP))}px`;
+    box.style.top = `${isBelow ? bottom + GAP : top - height - GAP}px`;
+  };
+
+  const hide = (term) => document.getElementById(term?.dataset.term)?.hidePopover();
+
+  document.addEventListener("pointerover", ({ target, pointerType }) => pointerType === "mouse" && show(termOf(target)));
+  document.addEventListener("pointerout", ({ target, relatedTarget }) => {
+    const term = termOf(target);
+    if (term && !term.contains(relatedTarget) && term !== document.activeElement) hide(term);
+  });
+  document.addEventListener("focusin", ({ target }) => target.matches(":focus-visible") && show(termOf(target)));
+  document.addEventListener("focusout", ({ target }) => hide(termOf(target)));
+  document.addEventListener("click", ({ target }) => show(termOf(target)));
+})();
