@@ -89,6 +89,20 @@ def convert_mt_bench(records: Iterable[SourceRecord]) -> Iterator[Row]:
         )
 
 
+def convert_judgebench(records: Iterable[SourceRecord]) -> Iterator[Row]:
+    """Convert JudgeBench in the order of the source. The part of a record is the model of both answers."""
+    for pair, index, part in records:
+        label = {"A>B": 1, "B>A": 2}[pair["label"]]
+        yield _labeled_pair_row(
+            {"input": pair["question"], "output_1": pair["response_A"], "output_2": pair["response_B"]}
+            | {"label": label},
+            id=f"judgebench-{part}-{index:03d}",
+            source="JudgeBench",
+            license="MIT",
+            meta={"subset": pair["source"], "source_id": pair["pair_id"], "model": pair["response_model"]},
+        )
+
+
 def convert_humanevalpack(records: Iterable[SourceRecord]) -> Iterator[Row]:
     """Convert HumanEvalPack to pairs of the reference solution and its buggy variant."""
     for (problem, index, part), is_second in zip(records, _draw_placements(), strict=False):

@@ -146,6 +146,15 @@ def test_mt_bench_omits_repeated_pairs_in_any_order(build: Build) -> None:
     assert texts(examples[1]) == ["Bonjour.", "Salut."]
 
 
+def test_judgebench_keeps_order_and_names_model(build: Build) -> None:
+    pair = {"pair_id": "4c", "source": "livebench-math", "question": "1 + 1?", "response_model": "gpt-4o",
+            "response_A": "3", "response_B": "2", "label": "B>A"}  # fmt: skip
+    first, second = build("judgebench", pair)  # one example per file
+    assert (first.id, second.id) == ("judgebench-gpt-000", "judgebench-claude-000")
+    assert (texts(first), first.answers, first.gold_index) == (["3", "2"], ["B"], 1)
+    assert first.meta == {"subset": "livebench-math", "source_id": "4c", "model": "gpt-4o"}
+
+
 def test_humanevalpack_appends_bodies_to_declaration(build: Build) -> None:
     examples = build("humanevalpack", PROBLEM)
     correct, buggy = "def twice(x):\n    return 2 * x\n", "def twice(x):\n    return x ** 2\n"
