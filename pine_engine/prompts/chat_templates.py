@@ -64,6 +64,11 @@ def parse_kwargs(text: str | None) -> ChatTemplateKwargs:
         raise InputError(f"invalid {KWARGS}: got {text!r:.60}, {expected}", field=KWARGS) from error
 
 
+def dump_kwargs(kwargs: Mapping[str, Any] | None) -> str:
+    """Return arguments of a chat template as JSON, "" for none."""
+    return json.dumps(kwargs) if kwargs else ""
+
+
 def render_chat_template(
     tokenizer: Any, messages: Sequence[Mapping[str, Any]], kwargs: Mapping[str, Any]
 ) -> str:

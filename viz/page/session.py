@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, field
 
 from pine_engine.errors import InputError
 from pine_engine.invariance.certificate import FORMAT as CERTIFICATE_FORMAT, Certificate
+from pine_engine.prompts.chat_templates import dump_kwargs
 from pine_engine.prompts.tasks import TASKS
 from viz.page.common.failures import check_limit, first_problem
 from viz.page.form.documents import Entry, SentEntries
@@ -164,7 +165,7 @@ def _session_of_certificate(certificate: Certificate) -> Session:
         task=request.task,
         question=request.question,
         instruction=request.instruction,
-        chat_template_kwargs=json.dumps(kwargs) if (kwargs := request.chat_template_kwargs) else "",
+        chat_template_kwargs=dump_kwargs(request.chat_template_kwargs),
         methods=tuple(method for method in certificate.methods if method in OFFERED),
         max_new_tokens=min(max(certificate.max_new_tokens, MIN_NEW_TOKENS), MAX_NEW_TOKENS),
         documents=tuple(

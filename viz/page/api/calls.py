@@ -20,6 +20,7 @@ from pydantic import ValidationError, validate_call
 from pine_engine.debias.table import measured_methods
 from pine_engine.errors import InputError, PineError
 from pine_engine.methods.table import Method, get_methods
+from pine_engine.prompts.chat_templates import dump_kwargs
 from pine_engine.prompts.parse_errors import MAX_SHOWN, format_validation_errors
 from pine_engine.prompts.prompt import Document, DocumentInput
 from pine_engine.prompts.tasks import USUAL_TASK
@@ -71,6 +72,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         max_new_tokens: int = 64,
         instruction: str = "",
         answers: list[str] | None = None,
+        chat_template_kwargs: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Answer a question about documents with each method.
 
@@ -83,11 +85,12 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             max_new_tokens: Maximum number of new tokens.
             instruction: Instruction before the documents. Default: the instruction of the task.
             answers: Accepted answers. An answer is correct if it contains one. Default: no scoring.
+            chat_template_kwargs: Arguments of the chat template. Default: none.
 
         Returns:
             Model, dtype, and for each method the text of its answer, its correctness, tokens and times.
         """
-        form = _form(sources, question, documents, methods, max_new_tokens, instruction)
+        form = _form(sources, question, documents, methods, max_new_tokens, instruction, chat_template_kwargs)
         report = partial(compared, accepted=tuple(answers or ()))
         run = {"form": form, "settings": settings, "trace": False}
         return _answer(sources, Job("api compare", form.methods, prepare_answers, run), report)
@@ -101,6 +104,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         orders: int = 6,
         seed: int = 0,
         answers: list[str] | None = None,
+        chat_template_kwargs: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Test whether document order changes the answer.
 
@@ -115,12 +119,13 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             orders: Number of orders; up to 4 documents, all orders are run.
             seed: Random seed for the orders.
             answers: Accepted answers. An answer is correct if it contains one. Default: no scoring.
+            chat_template_kwargs: Arguments of the chat template. Default: none.
 
         Returns:
             For each method the distinct answers, the number of correct orders, the maximum logit difference
             and bitwise identity; and each order with the answer of every method.
         """
-        form = _form(sources, question, documents, methods, max_new_tokens, instruction)
+        form = _form(sources, question, documents, methods, max_new_tokens, instruction, chat_template_kwargs)
         run = {"form": form, "settings": settings, "trace": False}
         run |= {"count": orders, "seed": seed, "controls": False}
         report = partial(shuffled, accepted=tuple(answers or ()))
@@ -133,6 +138,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         max_new_tokens: int = 8,
         instruction: str = "",
         arrays: bool = False,
+        chat_template_kwargs: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Return document positions, importance and attention shares at the first answer token.
 
@@ -143,13 +149,14 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             max_new_tokens: Maximum number of new tokens.
             instruction: Instruction before the documents. Default: the instruction of the task.
             arrays: Include per-layer and per-head arrays (about 0.5 MB for 12 documents).
+            chat_template_kwargs: Arguments of the chat template. Default: none.
 
         Returns:
             Lengths in tokens, and for each method and document its start position, importance (null for
             methods without ranking) and attention share, over all layers and heads; with arrays, also
             `starts` and `importance` [layer][head][document] and `attention` [layer][head][segment].
         """
-        form = _form(sources, question, documents, methods, max_new_tokens, instruction)
+        form = _form(sources, question, documents, methods, max_new_tokens, instruction, chat_template_kwargs)
         report, run = partial(traced, arrays=arrays), {"form": form, "settings": settings}
         return _answer(sources, Job("api trace", form.methods, prepare_answers, run), report)
 
@@ -158,6 +165,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         methods: list[str] | None = None,
         orders: list[str] | None = None,
         max_new_tokens: int = 48,
+        chat_template_kwargs: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Evaluate a small dataset: scores, 95% confidence intervals and answer-change rates.
 
@@ -168,6 +176,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             methods: Methods, also wrapped as permutation_full:vanilla. Default: vanilla, nia, pcw, pine.
             orders: Any of as-is, reversed, gold-first, gold-last, gold-all, swapped, shuffled:S, all.
             max_new_tokens: Maximum number of new tokens.
+            chat_template_kwargs: Arguments of the chat template. Default: none.
 
         Returns:
             A summary of all methods and orders, paired over the same examples, and every record.
@@ -184,6 +193,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             generate=True,
             logprobs=True,
             max_new_tokens=max_new_tokens,
+            chat_template_kwargs=dump_kwargs(chat_template_kwargs),
         )
         run = {"request": request, "host": settings}
         return _answer(sources, Job("api measure", chosen, prepare_measure, run), measured, data.task.name)
@@ -236,6 +246,7 @@ def _form(
     methods: list[str] | None,
     max_new_tokens: int,
     instruction: str,
+    chat_template_kwargs: dict[str, Any] | None,
 ) -> Form:
     with _argument("question"):
         if not question.strip():
@@ -252,7 +263,8 @@ def _form(
     with _argument("max_new_tokens"):
         check_answer_length(max_new_tokens)
     entries = entries_from([(document.title, document.text) for document in documents])
-    return Form(USUAL_TASK, question, instruction, chosen, max_new_tokens, entries)
+    kwargs = dump_kwargs(chat_template_kwargs)
+    return Form(USUAL_TASK, question, instruction, chosen, max_new_tokens, entries, kwargs)
 
 
 def _data_set(reader: FileReader, rows: list[dict[str, Any]]) -> DataSet:

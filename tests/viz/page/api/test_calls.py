@@ -88,6 +88,17 @@ def test_the_instruction_reaches_the_model(client: Client) -> None:
     assert answers[0]["text"] != answers[1]["text"]
 
 
+@pytest.mark.parametrize("name", ["/compare", "/shuffle", "/trace"])
+def test_template_arguments_reach_the_template(client: Client, name: str) -> None:
+    with pytest.raises(AppError, match="enable_thinking"):
+        ask(client, name, chat_template_kwargs={"enable_thinking": False})
+
+
+def test_template_arguments_reach_measured_rows(client: Client) -> None:
+    with pytest.raises(AppError, match="enable_thinking"):
+        client.predict(rows=ROWS, chat_template_kwargs={"enable_thinking": False}, api_name="/measure")
+
+
 def test_shuffle_gives_every_order_with_its_answers_and_pine_keeps_its_promise(client: Client) -> None:
     report = ask(client, "/shuffle", DOCUMENTS[1:], methods=["vanilla", "pine"], answers=["Clara"])
     by_method = {row["method"]: row for row in report["methods"]}
