@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # Read by gradio: no requests to other hosts, and no statistics of the last ten thousand events, which take
 # longer than an event. /metrics has other statistics.
@@ -54,6 +54,9 @@ from viz.page.serving.server import (
     shut_down,
     wait_for_end,
 )
+
+if TYPE_CHECKING:
+    from pine_engine.endpoint.client import Endpoint
 
 LOOK: dict[str, Any] = {
     "theme": page_theme(),
@@ -125,6 +128,17 @@ def engine_source(name: str | None, dtype: str, device: str) -> EngineSource:
     label = shown(name) if name else "the embedded model"
     source = EngineSource(lambda: load_engine(name, dtype, device, source.report), label)
     return source
+
+
+def endpoint_source(url: str, model: str) -> EngineSource:
+    """Return an engine source of a model behind an address, which visitors do not see."""
+
+    def open_endpoint() -> "Endpoint":
+        from pine_engine.endpoint.client import Endpoint  # imports torch
+
+        return Endpoint(url, model, api_key=os.environ.get("OPENAI_API_KEY"), model_ref="PINE_ENDPOINT")
+
+    return EngineSource(open_endpoint, model)
 
 
 def own_sources(device: str) -> dict[str, EngineSource]:
@@ -208,6 +222,10 @@ def main() -> None:
         # There is no GPU at startup from which to select a dtype.
         os.environ.setdefault("PINE_DTYPE", "float32")
     settings = read_settings(sys.argv[1:])
+    if settings.endpoint and zerogpu.IS_ZEROGPU:
+        message = "PINE_ENDPOINT does not run on ZeroGPU: an endpoint needs no GPU. Remove it, or select CPU."
+        print(message, file=sys.stderr)
+        sys.exit(2)
     with process_temp_dir(Path(os.environ.get("GRADIO_TEMP_DIR") or tempfile.gettempdir())) as folder:
         write_all_into(folder)
         serve(settings)
@@ -216,7 +234,10 @@ def main() -> None:
 
 def serve(settings: HostSettings) -> None:
     """Serve the page until SIGTERM or SIGINT."""
-    source = engine_source(settings.model, settings.dtype, settings.device)
+    if settings.endpoint and settings.model:
+        source = endpoint_source(settings.endpoint, settings.model)
+    else:
+        source = engine_source(settings.model, settings.dtype, settings.device)
     own = own_sources(settings.device)
     if zerogpu.IS_ZEROGPU:
         place_on_zerogpu([source, *own.values()])

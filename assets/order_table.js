@@ -50,7 +50,7 @@
       const places = [...bars].sort((left, right) => left.left - right.left);
       lane.setAttribute(
         "aria-label",
-        bars.length ? `From far to near: ${places.map(({ document }) => letter(document)).join(" ")}` : "Not computed",
+        bars.length ? `From far to near: ${places.map(({ document }) => letter(document)).join(" ")}` : state.no_positions,
       );
       const kept = new Map([...lane.children].map((bar) => [Number(bar.dataset.document), bar]));
       for (const [document, bar] of kept) if (!bars.some((one) => one.document === document)) bar.remove();

@@ -9,7 +9,7 @@ import typer
 
 import pine_engine as pine
 from pine_engine.cli import output
-from pine_engine.cli.endpoint import EndpointOptions, send, text_requests
+from pine_engine.cli.endpoint import EndpointOptions, send
 from pine_engine.cli.options import (
     Limit,
     Methods,
@@ -83,6 +83,8 @@ def _compare_on_endpoint(
     max_new_tokens: int,
 ) -> CommandResult:
     """Answer each question by a server; the request of its first method is repeated."""
+    from pine_engine.endpoint.client import text_requests
+
     planned = [
         (name, sent)
         for name, request in requests

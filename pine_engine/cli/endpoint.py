@@ -5,17 +5,13 @@ import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from pine_engine.cli import output
 from pine_engine.cli.options import ModelOptions, Positive
 from pine_engine.endpoint.repeats import Repeats
 from pine_engine.errors import InputError
-from pine_engine.methods.table import Method
-from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
-from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.orders import Order
+from pine_engine.prompts.chat_templates import ChatTemplateKwargs
 
 if TYPE_CHECKING:  # imports torch
     from pine_engine.endpoint.client import Endpoint, TextRequest
@@ -56,16 +52,16 @@ class EndpointOptions:
             raise InputError(message, field="model")
         if (model.dtype, model.device) != (ModelOptions.dtype, ModelOptions.device):
             raise InputError("--dtype and --device belong to a loaded model; leave them out", field="dtype")
-        from pine_engine.endpoint.client import NO_KEY, Endpoint
+        from pine_engine.endpoint.client import Endpoint
 
-        key = os.environ.get("OPENAI_API_KEY") or NO_KEY
-        return Endpoint(
+        endpoint = Endpoint(
             self.endpoint,
             model.model,
-            api_key=key,
+            api_key=os.environ.get("OPENAI_API_KEY"),
             max_concurrency=self.max_concurrency,
-            extra_body=_json_object(self.extra_body) | ({KWARGS: template_kwargs} if template_kwargs else {}),
+            extra_body=_json_object(self.extra_body),
         )
+        return endpoint.with_template_kwargs(template_kwargs)
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -78,20 +74,6 @@ def _json_object(text: str) -> dict[str, Any]:
         message = f"invalid --extra-body: got {text!r:.60}, expected a JSON object"
         raise InputError(f"{message} such as '{{\"repeat_penalty\": 1.0}}'", field="extra_body")
     return content
-
-
-def text_requests(
-    layout: TokenLayout, methods: Sequence[Method], max_new_tokens: int, orders: Sequence[Order] | None = None
-) -> list["TextRequest"]:
-    """Return a request for each document order and method; the first of several is repeated."""
-    from pine_engine.endpoint.client import TextRequest
-
-    layouts = [layout] if orders is None else list(map(layout.reorder, orders))
-    first, *others = product(layouts, methods)
-    return [
-        TextRequest(*first, max_new_tokens, is_repeated=bool(others)),
-        *(TextRequest(*each, max_new_tokens) for each in others),
-    ]
 
 
 def send(

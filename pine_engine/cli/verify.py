@@ -12,7 +12,7 @@ import typer
 
 import pine_engine as pine
 from pine_engine.cli import output
-from pine_engine.cli.endpoint import EndpointOptions, send, text_requests
+from pine_engine.cli.endpoint import EndpointOptions, send
 from pine_engine.cli.options import (
     Limit,
     Methods,
@@ -126,6 +126,8 @@ def _verify_on_endpoint(
     max_new_tokens: int,
 ) -> CommandResult:
     """Compare the answers of a server across document orders; the first request of an example is repeated."""
+    from pine_engine.endpoint.client import text_requests
+
     planned = []
     for example in examples:
         layout = example.comparison().tokenize(endpoint)

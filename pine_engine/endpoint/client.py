@@ -4,8 +4,9 @@ import asyncio
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, product
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,10 @@ from pine_engine.endpoint.replies import UNREADABLE, Reply, read_completion
 from pine_engine.endpoint.text_layout import TextTokenizer, as_text
 from pine_engine.engine.reordering import FirstPass, reorder_documents
 from pine_engine.errors import EndpointError, InputError, import_extra, one_line
-from pine_engine.methods.table import METHODS, Method, default_methods, get_methods
+from pine_engine.methods.table import METHODS, Method, Requirement, default_methods, get_methods
+from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.layout import TokenLayout, tokenize, tokenize_text
+from pine_engine.prompts.orders import Order
 from pine_engine.prompts.prompt import Prompt
 
 if TYPE_CHECKING:
@@ -57,6 +60,10 @@ class Endpoint:
     device = ENDPOINT
     revision = None
     invariance_warning = None
+    max_context_length = None  # the server refuses a prompt that is too long
+    meets: Requirement = "texts"
+    methods = tuple(method for method in METHODS.values() if method.fits("texts"))
+    ids_per_token = BYTES_PER_TOKEN
     tokenizer = TextTokenizer()
 
     def __init__(
@@ -64,18 +71,20 @@ class Endpoint:
         url: str,
         model: str,
         *,
-        api_key: str = NO_KEY,
+        api_key: str | None = None,
         max_concurrency: int = 4,
         extra_body: Mapping[str, Any] | None = None,
+        model_ref: str | None = None,
     ) -> None:
         """Check the address; nothing is sent.
 
         Args:
             url: Address of the API, which usually ends with /v1.
             model: Name of the model on the server.
-            api_key: Key, which is sent to the server and stored nowhere.
+            api_key: Key, which is sent to the server and stored nowhere. Default: none.
             max_concurrency: Maximum number of requests at the same time.
             extra_body: Further fields of each request, such as {"repeat_penalty": 1.0}.
+            model_ref: Name of the address in messages and records. Default: url.
 
         Raises:
             InputError: For an address that is not one of the web, or that contains a password or a query.
@@ -93,11 +102,12 @@ class Endpoint:
         if parts.userinfo or parts.query or parts.fragment:
             message = "invalid endpoint: the address contains a user, a password or a query"
             raise InputError(f"{message}; give the key in OPENAI_API_KEY", field="endpoint")
-        self.model_ref = url.rstrip("/")
+        self._url = url.rstrip("/")
+        self.model_ref = model_ref or self._url
         self.model_name = model
         self.max_concurrency = max_concurrency
         self.extra_body = dict(extra_body or {})
-        self._api_key = api_key
+        self._api_key = api_key or NO_KEY
 
     def __repr__(self) -> str:
         return f"Endpoint({self.model_ref}, {self.model_name})"
@@ -113,24 +123,38 @@ class Endpoint:
     def check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
         """Accept every length: the server refuses a prompt that is too long."""
 
+    def with_template_kwargs(self, kwargs: ChatTemplateKwargs) -> "Endpoint":
+        """Return the endpoint with arguments of the chat template, which the server renders."""
+        other = copy(self)
+        other.extra_body = self.extra_body | ({KWARGS: kwargs} if kwargs else {})
+        return other
+
+    def run_bytes(self, layout: TokenLayout, methods: object, max_new_tokens: int) -> float:
+        """Return the memory that a run takes here, in bytes: that of its text."""
+        return layout.num_tokens
+
+    @staticmethod
+    def misfit(method: Method) -> str | None:
+        """Return in a sentence why the method needs more than answers to texts, None if it does not."""
+        if method.fits("texts"):
+            return None
+        if method.fits("passes"):
+            return f"{method.name} needs the probabilities of all tokens, which a server does not return"
+        return f"{method.name} changes attention or positions inside the model"
+
     @staticmethod
     def check_method(method: Method) -> None:
         """Raise InputError if the method needs more than answers to texts."""
-        if method.fits("texts"):
-            return
-        reason = "changes attention or positions inside the model"
-        if method.fits("passes"):
-            reason = "needs the probabilities of all tokens, which a server does not return"
-        known = ", ".join(name for name, row in METHODS.items() if row.fits("texts"))
-        message = f"{method.name} {reason}; use a loaded model, or choose from: {known}"
-        raise InputError(message, field="methods")
+        if reason := Endpoint.misfit(method):
+            known = ", ".join(row.name for row in Endpoint.methods)
+            raise InputError(f"{reason}; use a loaded model, or choose from: {known}", field="methods")
 
     def select_methods(self, methods: Sequence[str] | None) -> tuple[Method, ...]:
         """Return the named methods, for None the default ones that need texts only.
 
         Raises InputError for an unknown name, and for a method that does not run on an endpoint.
         """
-        selected = default_methods("texts") if methods is None else get_methods(methods)
+        selected = default_methods(self.meets) if methods is None else get_methods(methods)
         for method in selected:
             self.check_method(method)
         return selected
@@ -153,7 +177,7 @@ class Endpoint:
         active: dict[asyncio.Task[Reply], TextRequest] = {}
         with asyncio.Runner() as runner, ExitStack() as closing:
             client = self._openai.AsyncOpenAI(
-                base_url=self.model_ref, api_key=self._api_key, max_retries=MAX_RETRIES, timeout=TIMEOUT_S
+                base_url=self._url, api_key=self._api_key, max_retries=MAX_RETRIES, timeout=TIMEOUT_S
             )
             closing.callback(lambda: runner.run(_cancel(active, client)))
             loop = runner.get_loop()
@@ -255,6 +279,18 @@ def _run_no_pass(*_: Any) -> Any:
 
 
 _NO_PASS = FirstPass(_run_no_pass)
+
+
+def text_requests(
+    layout: TokenLayout, methods: Sequence[Method], max_new_tokens: int, orders: Sequence[Order] | None = None
+) -> list[TextRequest]:
+    """Return a request for each document order and method; the first of several is repeated."""
+    layouts = [layout] if orders is None else list(map(layout.reorder, orders))
+    first, *others = product(layouts, methods)
+    return [
+        TextRequest(*first, max_new_tokens, is_repeated=bool(others)),
+        *(TextRequest(*each, max_new_tokens) for each in others),
+    ]
 
 
 def describe_requests(requests: Iterable[TextRequest]) -> str:

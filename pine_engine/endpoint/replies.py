@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pine_engine.engine.events import Answer
 from pine_engine.prompts.thinking import NOTHING_GENERATED, THINKING_MARKERS, SplitAnswer, split_thinking
+
+NAN = float("nan")
 
 UNREADABLE = (AttributeError, IndexError, OverflowError, TypeError, ValueError)
 """Errors for content that is no completion, which the client does not check."""
@@ -35,6 +38,44 @@ class Reply:
     is_repeatable: bool | None = None
     error: str = ""
     logprobs: Sequence[float] = ()  # of the tokens, which are not requested
+    is_cut: bool = False  # True if the answer reached its limit of tokens
+
+    def answer(self, method: str) -> "TextAnswer":
+        """Return the answer under a method."""
+        return TextAnswer(
+            method,
+            self.found.text,
+            token_ids=(),
+            logprobs=(),
+            prefill_s=NAN,
+            decode_s_per_token=NAN,
+            finish_reason="length" if self.is_cut else "stop",
+            thinking=self.found.thinking,
+            is_finished=self.found.is_finished,
+            reply=self,
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class TextAnswer(Answer):
+    """Answer of a server: its text, without token ids, log-probabilities and times of passes."""
+
+    reply: Reply = Reply()
+
+    @property
+    def content(self) -> str:
+        """Text of the answer, which is compared."""
+        return self.text
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens, as the server counts them."""
+        return self.reply.num_tokens
+
+    @property
+    def times(self) -> dict[str, float]:
+        """Seconds of the request."""
+        return {"seconds": self.reply.seconds}
 
 
 def read_completion(completion: Any) -> Reply:
@@ -48,6 +89,7 @@ def read_completion(completion: Any) -> Reply:
         num_tokens=int(getattr(usage, "completion_tokens", None) or 0),
         num_prompt_tokens=int(getattr(usage, "prompt_tokens", None) or 0),
         first_logprobs=_first_logprobs(choice.logprobs),
+        is_cut=choice.finish_reason == "length",
     )
 
 

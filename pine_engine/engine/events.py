@@ -80,6 +80,16 @@ class Answer:
         """Part of the answer that is compared: the tokens, or the text after a thinking part."""
         return self.text if self.thinking and self.is_finished else self.token_ids
 
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens."""
+        return len(self.token_ids)
+
+    @property
+    def times(self) -> dict[str, float]:
+        """Measured times in seconds, by name."""
+        return {"prefill_s": self.prefill_s, "decode_s_per_token": self.decode_s_per_token}
+
     def _repr_html_(self) -> str:
         return _answers_table([self])
 
@@ -119,9 +129,8 @@ class RunResult:
             {
                 "method": answer.method,
                 "text": answer.text,
-                "tokens": len(answer.token_ids),
-                "prefill_s": answer.prefill_s,
-                "decode_s_per_token": answer.decode_s_per_token,
+                "tokens": answer.num_tokens,
+                **answer.times,
                 **(
                     {"thinking": answer.thinking, "is_finished": answer.is_finished}
                     if answer.thinking

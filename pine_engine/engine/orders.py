@@ -36,7 +36,7 @@ class OrderComparison:
     same_text: bool  # True if the tokens, or the texts after a thinking part, are equal
     first_difference: int | None  # index of the first different token, None if all are equal
     max_abs_logit_diff: float  # of the suffix, and of the steps up to this token
-    bitwise_identical: bool  # True if all of these logits and all tokens are bitwise identical
+    bitwise_identical: bool | None  # True if all of these logits and all tokens are; None for an endpoint
     reference_logprob: float  # of the answer of the first order, in nats, without its end; 0 if it is empty
     token_text: str | None = None  # of the first different token, None if the answer ended before it
     reference_token_text: str | None = None  # of the token of the first order at this index
@@ -47,6 +47,11 @@ class OrderComparison:
     def text(self) -> str:
         """Text of the answer."""
         return self.answer.text
+
+    @property
+    def is_unchanged(self) -> bool:
+        """True if nothing that is known changed: logits and tokens, or the text of an endpoint."""
+        return self.same_text if self.bitwise_identical is None else self.bitwise_identical
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ class OrderStats:
     num_matching_answers: int  # answers equal to that of the first order
     num_distinct_answers: int
     max_abs_logit_diff: float  # NaN if that of an order is NaN
-    bitwise_identical: bool
+    bitwise_identical: bool | None  # None for an endpoint, whose logits are not known
     logprob_spread: float  # largest minus smallest log-probability of the answer of the first order, in nats
 
 
@@ -90,7 +95,11 @@ def summarize_orders(rows: Sequence[Mapping[str, OrderComparison]]) -> dict[str,
             num_matching_answers=sum(one.same_text for one in comparisons),
             num_distinct_answers=len({one.answer.content for one in comparisons}),
             max_abs_logit_diff=float(np.max(differences)),
-            bitwise_identical=all(one.bitwise_identical for one in comparisons),
+            bitwise_identical=(
+                None
+                if comparisons[0].bitwise_identical is None
+                else all(one.bitwise_identical for one in comparisons)
+            ),
             logprob_spread=max(logprobs) - min(logprobs),
         )
     return statistics

@@ -22,7 +22,7 @@ from pine_engine.engine.stock_passes import validate_stock_model
 from pine_engine.engine.streams import split_streams
 from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import as_int, as_ints, as_tuple_of, describe, sequence
-from pine_engine.methods.table import METHODS, Method, default_methods, get_methods
+from pine_engine.methods.table import METHODS, Method, Requirement, default_methods, get_methods
 from pine_engine.models import load
 from pine_engine.models.listing import state_values
 from pine_engine.models.packed import PackedWeight, pack, repack
@@ -68,6 +68,8 @@ class PreparedModel:
 
     Module and adapter state is copied and 4-bit weights are packed once; both follow changes of the model.
     """
+
+    ids_per_token = 1  # of a layout; more for an endpoint, whose tokens are estimated
 
     _packed: dict[nn.Parameter, PackedWeight]
     _patched_models: tuple[PatchedModel, ...]
@@ -169,6 +171,11 @@ class PreparedModel:
         return first.reason if isinstance(first, StockModel) else None
 
     @property
+    def meets(self) -> Requirement:
+        """Largest need of a method that the model meets."""
+        return "passes" if self.placement_problem else "placement"
+
+    @property
     def methods(self) -> tuple[Method, ...]:
         """Methods that fit the model, in the order of the table."""
         return tuple(method for method in METHODS.values() if self.misfit(method) is None)
@@ -185,7 +192,7 @@ class PreparedModel:
             ModelError: A method does not fit the model.
         """
         if methods is None:
-            return default_methods("passes" if self.placement_problem else "placement")
+            return default_methods(self.meets)
         selected = get_methods(methods)
         for method in selected:
             self.check_method(method)

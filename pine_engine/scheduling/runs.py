@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, Generic, Literal, Protocol, TypeVar
 from weakref import WeakSet
 
-from pine_engine.errors import Cancelled, PineError
+from pine_engine.errors import Cancelled, EndpointError, PineError
 from pine_engine.scheduling.queue import ANONYMOUS, Client, FairQueue
 from pine_engine.scheduling.shared import SharedRun
 from pine_engine.scheduling.work import Speed, Work
@@ -318,8 +318,9 @@ class Runs:
         except (GeneratorExit, Cancelled):  # the client has disconnected
             end = End("disconnected")
             raise
-        except PineError:
-            end = End("rejected")
+        except PineError as error:
+            is_failure = isinstance(error, EndpointError)
+            end = End("failed", error="EndpointError") if is_failure else End("rejected")
             raise
         except Exception as error:
             end = End("failed", error=type(error).__name__)

@@ -70,10 +70,11 @@ class Speed:
         reading = work.prompt_tokens * total.read_s / max(1, total.prompt_tokens)
         return reading + work.new_tokens * total.write_s / max(1, total.new_tokens)
 
-    def estimate(self, work: Work, label: str = "") -> str:
+    def estimate(self, work: Work, label: str = "", *, is_text: bool = False) -> str:
         """Describe the estimated time of planned work, or its amount before the first run; "" for no work.
 
-        With decoding this is an upper bound, because answers may end early. `label` names the work.
+        With decoding this is an upper bound, because answers may end early. `label` names the work. `is_text`
+        is for an endpoint, whose tokens are estimated.
         """
         if not work.prompts:
             return ""
@@ -81,7 +82,9 @@ class Speed:
         if seconds is not None:
             time = f"{'up to ' if work.new_tokens else ''}{format_seconds(seconds)}"
             return f"{label or 'Estimated time'}: {time}."
-        prompts = f"{work.prompts:,} prompt{'s' if work.prompts != 1 else ''}, {work.prompt_tokens:,} tokens"
+        noun, about = ("request", "about ") if is_text else ("prompt", "")
+        prompts = f"{work.prompts:,} {noun}{'s' if work.prompts != 1 else ''}, "
+        prompts += f"{about}{work.prompt_tokens:,} tokens"
         amount = f"{prompts}; up to {work.new_tokens:,} new tokens" if work.new_tokens else prompts
         return f"{label}: {amount}." if label else f"{amount}."
 

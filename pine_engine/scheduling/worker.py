@@ -159,6 +159,29 @@ def iterate_in_worker(items: Generator[Item, None, None]) -> Generator[Item, Non
             yield item
 
 
+def stream_in_thread(
+    work: Callable[[RunControl], None], *, beat: tuple[float, Item] | None = None
+) -> Generator[Item, None, None]:
+    """Yield what work reports, in a thread of its own: it waits for a server. See receive_from for `beat`."""
+
+    def submit(channel: Channel[Item], cancelled: threading.Event) -> threading.Event:
+        finished = threading.Event()
+
+        def run() -> None:
+            try:
+                work(RunControl(channel.put, cancelled))
+            except BaseException as error:  # raised again in the calling thread
+                channel.put(error)
+            finally:
+                channel.put(None)
+                finished.set()
+
+        threading.Thread(target=run, name="pine-engine-requests", daemon=True).start()
+        return finished
+
+    return receive_from(submit, beat)
+
+
 def receive_from(
     submit: "Callable[[Channel[Item], threading.Event], threading.Event]",
     beat: tuple[float, Item] | None = None,

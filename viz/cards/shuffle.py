@@ -71,14 +71,16 @@ def verdict_sentence(methods: Methods, rows: Rows) -> str:
     for method in methods:
         cells = [row.comparisons[method.name] for row in rows[1:] if method.name in row.comparisons]
         if cells:
-            is_equal = all(cell.bitwise_identical for cell in cells)
+            is_equal = all(cell.is_unchanged for cell in cells)
             labels.setdefault((method.is_order_invariant, is_equal), []).append(method.label)
     held, broken, constant, moved = (
         ", ".join(labels.get(key, ())) for key in ((True, True), (True, False), (False, True), (False, False))
     )
     sentences = []
     if held:
-        sentences.append(f"Bitwise identical logits in every order: {held}.")
+        is_text = any(one.bitwise_identical is None for row in rows for one in row.comparisons.values())
+        what = "The same text" if is_text else "Bitwise identical logits"
+        sentences.append(f"{what} in every order: {held}.")
     if broken:
         sentences.append(f"Order invariance violated: {broken}.")
     if moved:
@@ -102,6 +104,8 @@ def shuffle_answer(method: "pine.Method", row: "pine.OrderResult", reference: "p
         "shuffle_answer.html",
         label=method.label,
         is_reference=is_reference,
+        is_same=cell.is_unchanged if cell.bitwise_identical is None else cell.first_difference is None,
+        is_text=cell.bitwise_identical is None,
         is_identical=cell.bitwise_identical,
         first_token=_describe_difference(cell),
         difference=format_difference(cell.max_abs_logit_diff),

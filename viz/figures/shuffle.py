@@ -133,6 +133,8 @@ def _hover_text(cell: "pine.OrderComparison | None") -> str:
     """Return the answer, and its difference from the reference order."""
     if cell is None:
         return "Pending"
+    if cell.bitwise_identical is None:
+        return _broken_text(cell.text)
     equal = "bitwise identical" if cell.bitwise_identical else format_difference(cell.max_abs_logit_diff)
     return f"{_broken_text(cell.text)}<br>max |Δ logit|: {equal}"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import gradio as gr
 
+from pine_engine.endpoint import NO_INTERNALS
 from viz.cards.tutorial import anchor, explanations_html
 from viz.drawing.markup import empty_panel
 from viz.page.answers.recordings import tutorial_recording
@@ -68,7 +69,14 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         with gr.Row(elem_id="header"):
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
             model = gr.HTML(status_html(sources.main.status), elem_id="model-status", min_width=220)
-            toggle = gr.Button(OPEN, size="sm", elem_id="choose-model", scale=0, min_width=130)
+            toggle = gr.Button(
+                OPEN,
+                visible=not settings.endpoint,
+                size="sm",
+                elem_id="choose-model",
+                scale=0,
+                min_width=130,
+            )
             gr.HTML(HEADER_BUTTONS, elem_id="header-buttons", min_width=0)
         ready = gr.State((None, sources.main.status.stage))
         picker = build_picker(toggle, sources)
@@ -81,6 +89,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                 workspace = Workspace()
                 shuffle_event, drawn = shuffle_tab(workspace, sources, chosen, settings)
             with gr.Tab(WHY):
+                build_note(settings)
                 why = gr.HTML(empty_panel("Loading figures…"), elem_id="why")
             with gr.Tab(LAB), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
                 with gr.Tab("Internals"):
@@ -88,9 +97,10 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                     inside = build_internals(workspace.finished)
                     bind_internals(inside, sources, chosen)
                 with gr.Tab("Position sweep"):
+                    build_note(settings)
                     sweep = build_sweep()
                 with gr.Tab("Evaluate"):
-                    evaluation = build_evaluation()
+                    evaluation = build_evaluation(settings)
                     bind_evaluation(evaluation, page, sources, chosen, settings, disk, reader)
             with gr.Tab(TUTORIAL):
                 tutorial = build_tutorial(workspace.finished)
@@ -122,6 +132,12 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
     if settings.read_only:
         freeze(page)
     return page
+
+
+def build_note(settings: HostSettings) -> None:
+    """Build the note of a tab that shows internals, if the model is behind an endpoint."""
+    if settings.endpoint:
+        gr.HTML(notice(NO_INTERNALS, kind="note"))
 
 
 def status_html(status: Status) -> str:
@@ -175,7 +191,7 @@ def show_open(drawings: Drawings, run: Run | None, view: View) -> Any:
 def after_run(drawings: Drawings, run: Run | None, view: View, wanted: dict[str, Any]) -> Any:
     """Select the first query of a new run, and show the run in the open tab."""
     view.stale |= {WHY, LAB}
-    view.selection = None if run is None else first_selection(run).picked(wanted, run)
+    view.selection = first_selection(run).picked(wanted, run) if run and run.has_internals else None
     return show_open(drawings, run, view)
 
 

@@ -50,13 +50,16 @@ _ABOUT = {
 
 def bundle(
     run: Run,
-    selection: Selection,
+    selection: Selection | None,
     *,
     accepted: str,
     date: datetime.date | None = None,  # default: today
     max_bytes: int = MAX_BYTES,
 ) -> bytes:
-    """Return the ZIP of a run of this session, with its certificate if it is a shuffle test."""
+    """Return the ZIP of a run of this session, with its certificate if it is a shuffle test.
+
+    selection: None for a run without internals, of which answers alone are packed.
+    """
     kept: dict[str, bytes] = {}
     left_out = []
     for name, content in _files(run, selection, accepted):
@@ -68,7 +71,7 @@ def bundle(
     return _zipped({"README.txt": _readme(run, list(kept), left_out, date).encode()} | kept)
 
 
-def _files(run: Run, selection: Selection, accepted: str) -> Iterator[tuple[str, bytes]]:
+def _files(run: Run, selection: Selection | None, accepted: str) -> Iterator[tuple[str, bytes]]:
     """Iterate over names and contents, the most important first."""
     form = run.form
     session = session_of(form, accepted=accepted, ran=True, selection=as_picks(selection))
@@ -76,14 +79,17 @@ def _files(run: Run, selection: Selection, accepted: str) -> Iterator[tuple[str,
     by_slot = replace(form, entries=entries_from([(entry.title, entry.text) for entry in form.entries]))
     yield "input.json", form_request(by_slot).model_dump_json(indent=2).encode()
     source = {"model": run.model, "dtype": run.dtype}
-    answers = [_answer(answer, run.answer_records[name]) for name, answer in run.result.answers.items()]
+    answers = [_answer(answer, run.answer_records.get(name)) for name, answer in run.result.answers.items()]
     yield "answers.json", _json(source | {"answers": answers})
-    yield "answers.csv", as_csv(_tokens(run)).encode()
+    if selection:
+        yield "answers.csv", as_csv(_tokens(run)).encode()
     if run.other_orders:
         yield "orders.csv", as_csv(_orders(run)).encode()
     if certificate := run.certificate:
         yield FILE_NAME, (certificate.model_dump_json(indent=2) + "\n").encode()
         yield CERTIFICATE_PAGE, certificate_page(certificate).encode()
+    if selection is None:
+        return
     drawn = {label: DRAWING[tab](run, selection) for tab, label in TABS if tab in DRAWING}
     yield "pictures.html", _pictures(run, drawn).encode()
     for tab in drawn.values():
@@ -94,25 +100,28 @@ def _files(run: Run, selection: Selection, accepted: str) -> Iterator[tuple[str,
     yield "report.json", _json(source | trace_report(run.result))
 
 
-def _answer(answer: Answer, record: AnswerTokens) -> dict[str, Any]:
-    tokens = zip(record.token_ids, record.tokens, record.logprobs, record.alternatives, strict=True)
+def _answer(answer: Answer, record: AnswerTokens | None) -> dict[str, Any]:
     return {
         "method": answer.method,
         "text": answer.text,
         **({"thinking": answer.thinking, "is_finished": answer.is_finished} if answer.thinking else {}),
         "finish_reason": answer.finish_reason,
-        "prefill_s": answer.prefill_s,
-        "decode_s_per_token": answer.decode_s_per_token,
-        "tokens": [
-            {
-                "id": token,
-                "text": text,
-                "logprob": logprob,
-                "alternatives": [{"text": other, "logprob": value} for other, value in others],
-            }
-            for token, text, logprob, others in tokens
-        ],
+        **answer.times,
+        "tokens": _tokens_of(record) if record else answer.num_tokens,
     }
+
+
+def _tokens_of(record: AnswerTokens) -> list[dict[str, Any]]:
+    tokens = zip(record.token_ids, record.tokens, record.logprobs, record.alternatives, strict=True)
+    return [
+        {
+            "id": token,
+            "text": text,
+            "logprob": logprob,
+            "alternatives": [{"text": other, "logprob": value} for other, value in others],
+        }
+        for token, text, logprob, others in tokens
+    ]
 
 
 def _tokens(run: Run) -> Numbers:
@@ -185,8 +194,11 @@ def _command(run: Run) -> str:
             *("python", "-m", "pine_engine", "compare", "input.json"),
             *("--methods", ",".join(run.form.methods)),
             *("--max-new-tokens", str(run.form.max_new_tokens)),
-            *("--model", run.address),
-            *("--dtype", run.dtype),
+            *(
+                ("--model", run.address, "--dtype", run.dtype)
+                if run.has_internals
+                else ("--endpoint", run.address, "--model", run.model)
+            ),
         ]
     )
 

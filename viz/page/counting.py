@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -28,18 +28,23 @@ from viz.page.jobs.sources import Choice, Sources
 from viz.page.position_sweep import SweepTab
 from viz.page.position_sweep_job import compared_methods
 
+if TYPE_CHECKING:  # imports torch
+    from pine_engine.endpoint.client import Endpoint
+
 ONE_ORDER = "One document has one order. Add a document to run others."
 
 
 def total_sentence(count: TokenCount, max_new_tokens: int) -> str:
     """Describe the lengths of prompt and answer, and the context length of the model, in tokens."""
+    if count.max_context_length is None:
+        return f"about {count.total:,} prompt + {max_new_tokens} answer tokens"
     context = context_words(count.max_context_length)
     return f"{count.total:,} prompt + {max_new_tokens} answer tokens (context: {context})"
 
 
 def too_many_tokens(count: TokenCount, max_new_tokens: int, settings: HostSettings) -> str:
     """Return why a prompt does not fit, or ""."""
-    if count.total + max_new_tokens <= count.max_context_length:
+    if count.max_context_length is None or count.total + max_new_tokens <= count.max_context_length:
         return too_long(count.total, settings) or ""
     return f"Prompt too long: {total_sentence(count, max_new_tokens)}. Shorten or remove documents."
 
@@ -173,13 +178,17 @@ def follow_form(
 
 
 def count_form(
-    counting: Counting, form: Form, engine: "pine.Engine", orders: int, controls: bool
+    counting: Counting, form: Form, engine: "pine.Engine | Endpoint", orders: int, controls: bool
 ) -> tuple[Updates, str]:
     """Return the updates of the lengths and times of a form, and why prompt or method do not fit, or ""."""
     page, settings = counting.page, counting.settings
     counted = count_tokens(form, engine)
     counts = ["" if length is None else f"{length:,} tokens" for length in counted.documents]
     works = planned_jobs(form, counted.total, orders=orders, controls=controls, fitting=engine.methods)
+    is_text = engine.meets == "texts"
+    if is_text:  # one request is repeated, and none scores an answer
+        again = Work(1, counted.total, form.max_new_tokens)
+        works = (works[0] + again if works[0].prompts > 1 else works[0], works[1] + again, Work())
     speed = counting.sources.runs.speed(engine.model_name)
     updates: Updates = {
         page.total: notice(total_sentence(counted, form.max_new_tokens), kind="count"),
@@ -187,7 +196,7 @@ def count_form(
     }
     labels = ("This order", f"{orders} orders", "")
     for bar, work, label in zip(counting.bars, works, labels, strict=True):
-        updates[bar.estimate] = notice(speed.estimate(work, label), kind="count")
+        updates[bar.estimate] = notice(speed.estimate(work, label, is_text=is_text), kind="count")
     if len(form.entries) < 2 or not orders:
         updates[page.shuffle_bar.estimate] = ""
     misfits = filter(None, (engine.misfit(METHODS[name]) for name in form.methods))

@@ -157,14 +157,14 @@ class EvaluateTab:
         return [self.tables, self.curve, self.offer, self.records, self.report, self.folder]
 
 
-def build_evaluation() -> EvaluateTab:
+def build_evaluation(settings: HostSettings) -> EvaluateTab:
     """Build the tab."""
     with gr.Column(elem_id="measure-section", elem_classes="page-section"):
         gr.HTML(
             "<p class='page-about'>Runs a small dataset with every method in several document orders. For "
             "large datasets: <code>python -m pine_engine evaluate</code>.</p>"
         )
-        request = _build_request()
+        request = _build_request(WHAT[:1] if settings.endpoint else WHAT)
         with gr.Row(elem_classes="page-row"):
             buttons = build_buttons("Evaluate", run_id="measure-run", stop_id="measure-stop")
         bar = build_bar(buttons, "", status_id="measure-status")
@@ -185,8 +185,8 @@ def build_evaluation() -> EvaluateTab:
     return EvaluateTab(request, bar, tables, curve, offer, records, report, folder)
 
 
-def _build_request() -> RequestWidgets:
-    """Build the widgets of a request, for the first built-in dataset."""
+def _build_request(usual: Sequence[tuple[str, str]]) -> RequestWidgets:
+    """Build the widgets of a request, for the first built-in dataset and the usual metrics."""
     sets = built_in_choices()
     first = read_built_in(sets[0][1])
     num_first, first_orders = len(first.examples), orders_for(first)
@@ -237,7 +237,7 @@ def _build_request() -> RequestWidgets:
     with gr.Row(elem_classes="page-row"):
         what = gr.CheckboxGroup(
             WHAT,
-            value=[name for _, name in WHAT],
+            value=[name for _, name in usual],
             label="Metrics",
             elem_id="measure-what",
             scale=3,
@@ -372,7 +372,8 @@ def announce(
         estimate = ""
         if engine is not None:
             work = prepare_measure(engine, request, settings).work
-            estimate = sources.runs.speed(engine.model_name).estimate(work)
+            speed = sources.runs.speed(engine.model_name)
+            estimate = speed.estimate(work, is_text=engine.meets == "texts")
     except Exception as error:
         return {bar.status: notice(explain(error), kind="error"), bar.estimate: ""}
     return {

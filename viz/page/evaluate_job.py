@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pine_engine as pine
 from pine_engine.debias.table import is_order_invariant, method_label
@@ -16,16 +16,26 @@ from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.grid import answers_differ
-from pine_engine.evaluation.records import Key, Record, RunInfo, Settings, choose, max_visited, run_info
+from pine_engine.evaluation.records import (
+    Key,
+    Record,
+    RunInfo,
+    Settings,
+    choose,
+    count_repeats,
+    max_visited,
+    run_info,
+)
 from pine_engine.evaluation.report.curves import slot_curves as report_curves
 from pine_engine.evaluation.report.key_findings import key_findings
 from pine_engine.evaluation.report.parts import reading_part, report_parts, task_part
 from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
 from pine_engine.evaluation.report.tables import Curve, Table
-from pine_engine.prompts.chat_templates import parse_kwargs
+from pine_engine.prompts.chat_templates import KWARGS, parse_kwargs
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, format_seconds
+from pine_engine.scheduling.worker import stream_in_thread
 from viz.export.report import TITLE, measured_html, report_page
 from viz.page.answers.answering import progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
@@ -38,6 +48,9 @@ from viz.page.form.checks import (
     check_rows_shipped,
     too_long,
 )
+
+if TYPE_CHECKING:
+    from pine_engine.endpoint.client import Endpoint
 
 Beat = Literal["beat"]
 BEAT: Beat = "beat"  # item in place of an event, so that Stop takes effect during batched decoding
@@ -101,8 +114,9 @@ class MeasureView:
 
     @property
     def done(self) -> Work:
-        """Return the work so far."""
-        return work_of(self.records)
+        """Return the work so far; the times of a server say nothing about a later one."""
+        work = work_of(self.records)
+        return replace(work, read_s=0, write_s=0) if self.info.is_on_endpoint else work
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -137,21 +151,26 @@ def work_sentence(request: MeasureRequest, host: HostSettings = DEFAULTS) -> str
 
 
 def prepare_measure(
-    engine: "pine.Engine", request: MeasureRequest, host: HostSettings = DEFAULTS
+    engine: "pine.Engine | Endpoint", request: MeasureRequest, host: HostSettings = DEFAULTS
 ) -> PreparedJob[MeasureView]:
     """Plan the work from the first examples; results shared by several records count once.
 
     Raises InputError as `settings` does.
     """
-    from pine_engine.evaluation.example_runs import ExamplePlan, distinct_parts  # imports torch
+    from pine_engine.endpoint.client import Endpoint  # these import torch
+    from pine_engine.evaluation.example_runs import ExamplePlan, distinct_parts
+    from pine_engine.evaluation.measure_endpoint import check_settings
 
     settings = request.settings(host)
+    if isinstance(engine, Endpoint):
+        check_settings(settings, request.examples)
+        _, settings = on_server(engine, settings)
     sample = request.examples[:SAMPLED]
     work = Work()
     for example in sample:
         longest = settings.max_new_tokens or TASKS[example.task].max_new_tokens
         prefills, generations = distinct_parts(ExamplePlan(engine, example, settings).results)
-        tokens = sum(prefill.layout.num_tokens for prefill in prefills)
+        tokens = sum(prefill.layout.num_tokens for prefill in prefills) // engine.ids_per_token
         new_tokens = longest * sum(generation.num_rows for generation in generations)
         num_bytes = sum(engine.run_bytes(one.layout, one.method, longest) for one in prefills)
         work += Work(len(prefills), tokens, new_tokens, len(prefills), bytes_at_once=num_bytes)
@@ -159,29 +178,45 @@ def prepare_measure(
     return PreparedJob(work, partial(measure_rows, request=request, host=host))
 
 
+def on_server(endpoint: "Endpoint", settings: Settings) -> "tuple[Endpoint, Settings]":
+    """Return endpoint and settings for a server that renders the chat template with the arguments."""
+    kwargs = settings.chat_template_kwargs
+    return endpoint.with_template_kwargs(kwargs), settings.model_copy(update={KWARGS: {}})
+
+
 def measure_rows(
-    engine: "pine.Engine", request: MeasureRequest, host: HostSettings = DEFAULTS
+    engine: "pine.Engine | Endpoint", request: MeasureRequest, host: HostSettings = DEFAULTS
 ) -> Generator[MeasureView, None, None]:
     """Evaluate the examples; closing the generator stops the model.
 
     Raises InputError for an invalid request, or for a prompt that is longer than the host allows.
     """
+    from pine_engine.endpoint.client import Endpoint  # these import torch
     from pine_engine.evaluation.measure import run_evaluation
-    from pine_engine.scheduling.scheduler import stream_shared  # these import torch
+    from pine_engine.evaluation.measure_endpoint import run_on_endpoint
+    from pine_engine.scheduling.scheduler import stream_shared
 
     settings = request.settings(host)
+    if isinstance(engine, Endpoint):
+        engine, settings = on_server(engine, settings)
     if host.max_prompt_tokens is not None:  # without a limit the engine makes too long rows records
         for example in request.examples:
-            if why := too_long(example.comparison().tokenize(engine).num_tokens, host):
+            num_tokens = example.comparison().tokenize(engine).num_tokens // engine.ids_per_token
+            if why := too_long(num_tokens, host):
                 raise InputError(f"Example {example.id}: {why}")
     info = run_info(settings, engine, data=request.rows.name, data_sha256=request.rows.sha256)
     began = time.monotonic()
     last_view = began - BEAT_S  # the first progress is shown at once
     view = MeasureView("", info, tuple(settings.keys(request.examples)))
     yield replace(view, sentence=_progress(view, began))
-    events: Generator[Event | Record | Beat, None, None] = stream_shared(
-        partial(run_evaluation, engine, request.examples, info), beat=(BEAT_S, BEAT)
-    )
+    events: Generator[Event | Record | Beat, None, None]
+    if isinstance(engine, Endpoint):
+        info = info.model_copy(update={"extra_body": engine.extra_body})
+        events = stream_in_thread(
+            partial(run_on_endpoint, engine, request.examples, info), beat=(BEAT_S, BEAT)
+        )
+    else:
+        events = stream_shared(partial(run_evaluation, engine, request.examples, info), beat=(BEAT_S, BEAT))
     with closing(events):
         for event in events:
             if isinstance(event, Record):
@@ -193,6 +228,7 @@ def measure_rows(
                 last_view = time.monotonic()
                 yield replace(view, sentence=f"{_progress(view, began)}; {progress_sentence(event)}")
     sentence = f"Done: {len(view.records)} records in {time.monotonic() - began:.1f} s."
+    sentence = " ".join([sentence, *map(str.capitalize, count_repeats(view.records).notes())])
     yield replace(view, sentence=sentence)
 
 

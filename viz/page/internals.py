@@ -10,6 +10,7 @@ import gradio as gr
 from markupsafe import Markup
 from pydantic import Field, TypeAdapter, ValidationError
 
+from pine_engine.endpoint import NO_INTERNALS
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.scheduling.runs import Job
@@ -288,8 +289,11 @@ def show_selection(tab: Internals, run: Run, selection: Selection) -> Updates:
 
 def show_run(tab: Internals, run: Run | None, view: View) -> Updates:
     """Return the updates that show a run, without drawings."""
-    if run is None or view.selection is None:
+    if run is None:
         return {}
+    if view.selection is None:
+        panel = empty_panel(f"{run.model}: {NO_INTERNALS}")
+        return {tab.summary: panel, tab.body: gr.update(visible=False), tab.wanted: {}}
     view.begun += 1
     shown: Updates = {tab.summary: summary_html(run), tab.body: gr.update(visible=True), tab.wanted: {}}
     return show_selection(tab, run, view.selection) | shown | dict.fromkeys(tab.drawings, "")

@@ -71,7 +71,8 @@ def build_share(page: Workspace, internals: Internals) -> ShareBar:
         with gr.Column(elem_classes="page-status-row", min_width=200):
             message = gr.HTML(
                 '<p class="page-caption">Links and session files contain everything you typed. After a run, '
-                "use “Download results” for a ZIP, after all orders with a reproducibility certificate.</p>",
+                "use “Download results” for a ZIP, after all orders of a loaded model with a reproducibility "
+                "certificate.</p>",
                 elem_id="share-message",
             )
             draft_kept = gr.HTML("", elem_id="draft-kept")
@@ -280,7 +281,8 @@ def write_results(
         raise gr.Error("No results yet. Click Run first.", print_exception=False)
     remove_folder(before)
     # A run that has just ended may not be the one that the selection is of.
-    selection = first_selection(run).picked(as_picks(view.selection), run)
+    is_shown = run.has_internals
+    selection = first_selection(run).picked(as_picks(view.selection), run) if is_shown else None
     try:
         folder = disk.new_folder()
         file = folder / NAME

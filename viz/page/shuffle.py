@@ -113,8 +113,12 @@ def draw_figures(
         figures.matrix: figure_value(plot_shuffle(rows, labels=labels, is_right=is_correct)),
         figures.positions: figure_value(
             plot_document_positions(positions, query="the decisive token of each answer", labels=labels)
+            if positions
+            else None
         ),
-        figures.logprobs: figure_value(plot_logprob_by_order(rows, labels=labels)),
+        figures.logprobs: figure_value(
+            plot_logprob_by_order(rows, labels=labels) if run.has_internals else None
+        ),
     }
 
 
@@ -177,7 +181,7 @@ def begin_shuffle(
 ) -> ButtonJob:
     """Return the job that runs the form in the orders that are not finished, or else in all orders again."""
     started = start_run(shown, model, accepted, values)
-    if (run := shown.run) and run.first_certificate and started.before:
+    if (run := shown.run) and run.comparisons and started.before:
         # Compare with the same first order, so that both runs are one shuffle test.
         entries = sorted(started.form.entries, key=lambda entry: run.order.index(entry.letter))
         started = replace(started, form=replace(started.form, entries=tuple(entries)))

@@ -8,6 +8,7 @@ from collections.abc import Collection, Generator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pine_engine as pine
 from pine_engine.engine.events import Event
@@ -23,11 +24,15 @@ from viz.page.answers.answering import (
     progress_sentence,
     waiting_cards,
 )
+from viz.page.answers.endpoint_job import prepare_requests
 from viz.page.answers.run import Order, Run, Shown, finish_run, order_answers
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import check_orders, form_layout
 from viz.page.form.form import Form, form_request
 from viz.page.form.options import number_of_orders, tries_all, with_controls
+
+if TYPE_CHECKING:
+    from pine_engine.endpoint.client import Endpoint
 
 
 def orders_for(
@@ -49,7 +54,7 @@ def orders_for(
 
 
 def prepare_shuffle(
-    engine: "pine.Engine",
+    engine: "pine.Engine | Endpoint",
     form: Form,
     *,
     count: int,
@@ -63,14 +68,18 @@ def prepare_shuffle(
 
     Raises InputError for an invalid form.
     """
+    from pine_engine.endpoint.client import Endpoint  # imports torch
+
     form.check()
-    request = form_request(form).with_date(engine)
-    layout = form_layout(form, engine, settings, request=request)
     if controls:
         form = replace(form, methods=with_controls(form.methods, engine.methods))
     slot_of = {letter: slot for slot, letter in enumerate(form.order)}
     finished_slots = {tuple(slot_of[letter] for letter in order) for order in finished}
-    slots = orders_for(layout.num_documents, count, seed, finished_slots)
+    slots = orders_for(len(form.entries), count, seed, finished_slots)
+    if isinstance(engine, Endpoint):
+        return prepare_requests(engine, form, slots, settings)
+    request = form_request(form).with_date(engine)
+    layout = form_layout(form, engine, settings, request=request)
     num_bytes = engine.run_bytes(
         layout, form.methods, form.max_new_tokens, num_orders=len(slots), return_logits=True
     )

@@ -84,6 +84,7 @@ def tutorial_html() -> str:
 def tutorial_document(run: Run | None) -> str:
     """Return an HTML document with the tutorial, of the run as far as it has what a figure needs."""
     recording = tutorial_recording()
+    run = run if run and run.has_internals else None
     shown = run or recording.run
     answers = {pine.METHODS[method].label: answer.text for method, answer in shown.answer_records.items()}
     return tutorial_page(

@@ -64,7 +64,7 @@ def _html(run: Run | None) -> str:
         answers=answers,
         place=f"layer {place.layer}, head {place.head}",
         source=source_of(shown),
-        is_replaced=run is not None and shown is not run,
+        is_replaced=run is not None and shown is not run and run.has_internals,
     )
 
 

@@ -176,7 +176,7 @@ def test_few_estimates_are_computed_and_the_last_are_shown(
         with gr.Blocks() as page:
             sources, reader = sources_of(source, runs=Runs(FairQueue(1))), FileReader(Runs())
             shared = sources, gr.State(None), DEFAULTS, Disk(tmp_path, 1e6), reader
-            bind_evaluation(build_evaluation(), page, *shared)
+            bind_evaluation(build_evaluation(DEFAULTS), page, *shared)
         return page
 
     monkeypatch.setattr(evaluate, "SHOWN_SHARE", 1e-9)

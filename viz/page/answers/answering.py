@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pine_engine as pine
 from pine_engine.engine.events import Event, RunResult
@@ -15,11 +15,15 @@ from pine_engine.prompts.tasks import Task
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, planned
 from viz.cards.answers import AnswerCard, Reading, answer_grid, molecule_svg
+from viz.page.answers.endpoint_job import prepare_requests
 from viz.page.answers.run import Shown, finish_run
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout
 from viz.page.form.form import Form
+
+if TYPE_CHECKING:
+    from pine_engine.endpoint.client import Endpoint
 
 REDRAW_S = 0.1  # minimum time between two redraws, in seconds
 
@@ -42,7 +46,7 @@ class Meter:
     def finish(self, result: RunResult) -> None:
         """Add the results of one order; methods share their decoding steps."""
         answers = result.answers.values()
-        steps = max(len(answer.token_ids) for answer in answers)
+        steps = max(answer.num_tokens for answer in answers)
         self.work += Work(orders=1, write_s=steps * max(answer.decode_s_per_token for answer in answers))
 
 
@@ -69,7 +73,7 @@ def advance(cards: tuple[AnswerCard, ...], event: Event) -> tuple[AnswerCard, ..
                 "text": answer.text,
                 "thinking": answer.thinking,
                 "is_finished": answer.is_finished,
-                "num_tokens": len(answer.token_ids),
+                "num_tokens": answer.num_tokens,
                 "prefill_s": answer.prefill_s,
                 "decode_s_per_token": answer.decode_s_per_token,
                 "finish_reason": answer.finish_reason,
@@ -145,9 +149,13 @@ def progress_sentence(event: Event) -> str:
 
 
 def prepare_answers(
-    engine: "pine.Engine", form: Form, settings: HostSettings = DEFAULTS, *, trace: bool = True
+    engine: "pine.Engine | Endpoint", form: Form, settings: HostSettings = DEFAULTS, *, trace: bool = True
 ) -> PreparedJob[Shown]:
     """Tokenize a form, and plan one answer per method. Raises InputError for an invalid form."""
+    from pine_engine.endpoint.client import Endpoint  # imports torch
+
+    if isinstance(engine, Endpoint):
+        return prepare_requests(engine, form, [tuple(range(len(form.entries)))], settings)
     layout = form_layout(form, engine, settings)
     work = planned(
         tokens=layout.num_tokens,

@@ -54,6 +54,7 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
     `token`, for which `positions` are.
     """
     is_correct, orders = is_correct_by(shown.form.row, accepted), shown.all_orders
+    has_internals = shown.run is None or shown.run.has_internals
     methods = [_method(card, shown, is_correct) for card in shown.cards]
     legend = JUDGE_LEGEND if shown.form.row.has_letters else LEGEND
     return json.dumps(
@@ -68,6 +69,7 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
             "question": shown.form.question,
             "query_token": _query_token(methods),
             "texts": [entry.text for entry in sorted(shown.form.entries, key=lambda entry: entry.letter)],
+            "no_positions": "Not computed" if has_internals else "Not returned by the endpoint",
             "is_busy": any(card.is_busy for card in shown.cards),
         }
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pine_engine as pine
+from pine_engine.endpoint.repeats import Repeats
 from pine_engine.engine.events import RunResult
 from pine_engine.invariance.certificate import summarize_methods
 from pine_engine.methods.table import METHODS
@@ -60,6 +61,7 @@ class Run:
         recorded: Date and model of a recorded run; empty for a run of this session.
         caption: Settings of a shuffle test, in words.
         first_certificate: Certificate of the first order of a shuffle test.
+        repeats: Repeated requests of an endpoint; None for a loaded model.
     """
 
     form: Form
@@ -72,6 +74,12 @@ class Run:
     recorded: str = ""
     caption: str = ""
     first_certificate: "pine.Certificate | None" = field(default=None, compare=False)
+    repeats: Repeats | None = None
+
+    @property
+    def has_internals(self) -> bool:
+        """True unless the model is behind an endpoint."""
+        return self.repeats is None
 
     @property
     def order(self) -> Order:
@@ -113,12 +121,16 @@ class Run:
 
     def joined(self, earlier: "Run | None") -> "Run":
         """Return the run with the orders of an earlier shuffle test that has the same first answers."""
-        first, other = self.first_certificate, earlier.first_certificate if earlier else None
-        if earlier is None or first is None or other is None:
-            return self
-        if (first.orders, first.hashes) != (other.orders, other.hashes):
+        if earlier is None or self._reference is None or self._reference != earlier._reference:
             return self
         return replace(self, orders={self.order: self.orders[self.order], **earlier.orders, **self.orders})
+
+    @property
+    def _reference(self) -> object:
+        """First answers, with which the others are compared; None for a run of one order on an engine."""
+        if self.first_certificate:
+            return self.first_certificate.orders, self.first_certificate.hashes
+        return None if self.has_internals else (self.order, self.orders[self.order].texts)
 
     @property
     def certificate(self) -> "pine.Certificate | None":

@@ -18,6 +18,7 @@ from gradio.events import api
 from pydantic import ValidationError, validate_call
 
 from pine_engine.debias.table import measured_methods
+from pine_engine.endpoint import NO_INTERNALS
 from pine_engine.errors import InputError, PineError
 from pine_engine.methods.table import Method, get_methods
 from pine_engine.prompts.chat_templates import dump_kwargs
@@ -156,6 +157,8 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             methods without ranking) and attention share, over all layers and heads; with arrays, also
             `starts` and `importance` [layer][head][document] and `attention` [layer][head][segment].
         """
+        if settings.endpoint:
+            raise gr.Error(NO_INTERNALS, print_exception=False)
         form = _form(sources, question, documents, methods, max_new_tokens, instruction, chat_template_kwargs)
         report, run = partial(traced, arrays=arrays), {"form": form, "settings": settings}
         return _answer(sources, Job("api trace", form.methods, prepare_answers, run), report)
@@ -191,7 +194,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             methods=chosen,
             orders=tuple(orders or USUAL_ORDERS),
             generate=True,
-            logprobs=True,
+            logprobs=not settings.endpoint or bool(data.task.model),
             max_new_tokens=max_new_tokens,
             chat_template_kwargs=dump_kwargs(chat_template_kwargs),
         )

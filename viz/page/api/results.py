@@ -8,9 +8,10 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 import pine_engine as pine
+from pine_engine.endpoint.repeats import Repeats
 from pine_engine.engine.events import trace_report
 from pine_engine.evaluation.estimates import estimate_tasks
-from pine_engine.evaluation.records import Record
+from pine_engine.evaluation.records import Record, count_repeats
 from pine_engine.evaluation.task_estimates import nested
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
@@ -22,7 +23,15 @@ if TYPE_CHECKING:
 else:
     MethodName = Literal[tuple(METHODS)]  # an enum of the schema
 
+LOGIT_DIFF = (
+    "Maximum absolute logit difference to the first order; null if logits contain NaN, and for an endpoint."
+)
 RIGHT = Field(description="True if the answer contains an accepted answer; null without accepted answers.")
+
+
+def _known(description: str) -> Any:
+    """Return a field that is left out if it is not known."""
+    return Field(default=None, description=description, exclude_if=lambda value: value is None)
 
 
 class ApiResult(BaseModel):
@@ -30,6 +39,7 @@ class ApiResult(BaseModel):
 
     model: str = Field(description="Model name.")
     dtype: str = Field(description="Model dtype, such as float32.")
+    repeated: Repeats | None = _known("Requests to an endpoint that were sent twice, and changed answers.")
     stop_reason: str | None = Field(default=None, description="Reason for an early stop; null if complete.")
 
 
@@ -40,8 +50,9 @@ class MethodAnswer(BaseModel):
     text: str
     is_correct: bool | None = RIGHT
     tokens: int = Field(description="Number of answer tokens.")
-    prefill_s: float = Field(description="Prefill time in seconds.")
-    decode_s_per_token: float = Field(description="Decode time per token in seconds.")
+    prefill_s: float | None = _known("Prefill time in seconds; not of an endpoint.")
+    decode_s_per_token: float | None = _known("Decode time per token in seconds; not of an endpoint.")
+    seconds: float | None = _known("Time of the request to an endpoint, in seconds.")
 
 
 class Compared(ApiResult):
@@ -56,11 +67,13 @@ class OrderAnswer(BaseModel):
     method: MethodName
     text: str
     is_correct: bool | None = RIGHT
-    same_as_first: bool = Field(description="True if the tokens match the answer of the first order.")
-    max_abs_logit_diff: float | None = Field(
-        description="Maximum absolute logit difference to the first order; null if logits contain NaN."
+    same_as_first: bool = Field(
+        description="True if the tokens match the answer of the first order; the text for an endpoint."
     )
-    bitwise_identical: bool = Field(description="True if all logits and tokens are bitwise identical.")
+    max_abs_logit_diff: float | None = Field(description=LOGIT_DIFF)
+    bitwise_identical: bool | None = Field(
+        description="True if all logits and tokens are bitwise identical; null for an endpoint."
+    )
 
 
 class AnswersInOrder(BaseModel):
@@ -81,12 +94,13 @@ class MethodOrders(BaseModel):
     num_correct: int | None = Field(
         description="Number of orders with a correct answer; null without accepted answers."
     )
-    max_abs_logit_diff: float | None = Field(
-        description="Maximum absolute logit difference to the first order; null if logits contain NaN."
+    max_abs_logit_diff: float | None = Field(description=LOGIT_DIFF)
+    bitwise_identical: bool | None = Field(
+        description="True if all orders are bitwise identical; null for an endpoint."
     )
-    bitwise_identical: bool = Field(description="True if all orders are bitwise identical.")
     invariance_held: bool | None = Field(
-        description="True if the order-invariant method was bitwise identical; null for other methods."
+        description="True if the order-invariant method was bitwise identical, for an endpoint if its text "
+        "was; null for other methods."
     )
 
 
@@ -155,7 +169,8 @@ def compared(view: Shown, accepted: Sequence[str]) -> Compared | None:
     report = run.result.to_dict()
     for answer in report["results"]:
         answer["is_correct"] = _is_correct(answer["text"], accepted)
-    return Compared.model_validate({"model": run.model, "dtype": run.dtype, **report})
+    header = {"model": run.model, "dtype": run.dtype, "repeated": run.repeats}
+    return Compared.model_validate(header | report)
 
 
 def shuffled(view: Shown, accepted: Sequence[str]) -> Shuffled | None:
@@ -192,10 +207,14 @@ def shuffled(view: Shown, accepted: Sequence[str]) -> Shuffled | None:
                 num_correct=sum(right) if accepted else None,
                 max_abs_logit_diff=_number(found.max_abs_logit_diff),
                 bitwise_identical=found.bitwise_identical,
-                invariance_held=found.bitwise_identical if METHODS[method].is_order_invariant else None,
+                invariance_held=(
+                    all(row.comparisons[method].is_unchanged for row in run.comparisons)
+                    if METHODS[method].is_order_invariant
+                    else None
+                ),
             )
         )
-    return Shuffled(model=run.model, dtype=run.dtype, methods=methods, orders=orders)
+    return Shuffled(model=run.model, dtype=run.dtype, repeated=run.repeats, methods=methods, orders=orders)
 
 
 def traced(view: Shown, *, arrays: bool) -> Traced | None:
@@ -245,7 +264,13 @@ def measured(view: MeasureView) -> Measured | None:
         return None
     platform, records = view.info.platform, list(view.records)
     summary = nested(estimate_tasks(records))
-    return Measured(model=platform.model, dtype=platform.dtype, summary=summary, records=records)
+    return Measured(
+        model=platform.model,
+        dtype=platform.dtype,
+        repeated=count_repeats(records) if view.info.is_on_endpoint else None,
+        summary=summary,
+        records=records,
+    )
 
 
 def _is_correct(text: str, accepted: Sequence[str]) -> bool | None:

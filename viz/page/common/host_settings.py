@@ -7,7 +7,14 @@ from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
 from pine_engine.input_validation import describe
@@ -106,6 +113,12 @@ class HostSettings(BaseSettings):
         description="Models that visitors can choose, separated by commas. Default: any for a local page; "
         "only the host's model for a public one.",
     )
+    endpoint: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^\s/?#@]+(/[^\s?#@]*)?$",
+        description="Address of a server with the OpenAI API, such as http://127.0.0.1:8000/v1, which "
+        "answers in place of a loaded model. PINE_MODEL is then the name of the model on the server.",
+    )
     read_only: bool = Field(default=False, description="Visitors run the included examples only.")
     max_prompt_tokens: Annotated[int, Field(ge=1, le=1_000 * MAX_COUNT)] | None = Field(
         default=None, description="Tokens per prompt. Default: the context length of the model."
@@ -131,6 +144,15 @@ class HostSettings(BaseSettings):
         default=1000, description="Megabytes of disk for uploads and saved files of all visitors."
     )
 
+    @field_validator("endpoint")
+    @classmethod
+    def _check_endpoint(cls, endpoint: str | None, info: ValidationInfo) -> str | None:
+        if endpoint and not info.data.get("model"):
+            raise ValueError("Set PINE_MODEL to the name of the model on the server")
+        if endpoint and info.data.get("models"):
+            raise ValueError("Remove PINE_MODELS: visitors use the model of the server")
+        return endpoint
+
     @property
     def is_space(self) -> bool:
         """Check whether this is a Hugging Face Space."""
@@ -155,7 +177,7 @@ class HostSettings(BaseSettings):
     @property
     def selectable_models(self) -> tuple[str, ...] | None:
         """Return the models that users may select besides that of the host; None for any, also paths."""
-        return self.models if self.models or self.is_public else None
+        return self.models if self.models or self.is_public or self.endpoint else None
 
     @property
     def time_limit_s(self) -> float | None:

@@ -3,6 +3,8 @@
 A read-only host runs the built-in examples, and users cannot enter texts.
 """
 
+from typing import TYPE_CHECKING
+
 import pine_engine as pine
 from pine_engine.errors import InputError
 from pine_engine.evaluation.examples import Example
@@ -14,6 +16,9 @@ from viz.page.files.data_sets import built_in_choices, read_built_in
 from viz.page.form.documents import capital
 from viz.page.form.examples import is_from_example, load_examples
 from viz.page.form.form import Form, form_request
+
+if TYPE_CHECKING:  # imports torch
+    from pine_engine.endpoint.client import Endpoint
 
 NOTE = "Demo mode: only the built-in examples can be run. Install PINE Explorer to use your own documents."
 
@@ -41,7 +46,7 @@ def check_form(form: Form, settings: HostSettings) -> None:
 
 def form_layout(
     form: Form,
-    engine: "pine.Engine",
+    engine: "pine.Engine | Endpoint",
     settings: HostSettings = DEFAULTS,
     *,
     request: "pine.Request | None" = None,
@@ -54,8 +59,8 @@ def form_layout(
     """
     form.check()
     check_form(form, settings)
-    layout = (request or form_request(form)).tokenize(engine)
-    if why := too_long(layout.num_tokens, settings):
+    layout = (request or form_request(form, engine)).tokenize(engine)
+    if why := too_long(layout.num_tokens // engine.ids_per_token, settings):
         raise InputError(why)
     return layout.reorder(form.order)
 

@@ -1,7 +1,9 @@
 """Values of the form as one record, and their tokens."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pine_engine as pine
 from pine_engine.errors import InputError
@@ -11,6 +13,9 @@ from pine_engine.prompts.tasks import TASKS, Task
 from viz.drawing.identity import document_letter
 from viz.page.common.failures import check_limit
 from viz.page.form.documents import Entries, Entry, capital, read_entries
+
+if TYPE_CHECKING:  # imports torch
+    from pine_engine.endpoint.client import Endpoint
 
 MIN_NEW_TOKENS = 8
 MAX_NEW_TOKENS = 256
@@ -104,7 +109,7 @@ class TokenCount:
 
     documents: tuple[int | None, ...]  # length of each slot; None for an empty one
     total: int  # length of the prompt
-    max_context_length: int
+    max_context_length: int | None  # None if it is not known, and the lengths are estimates
 
 
 def sized_instructions(task: str) -> set[str]:
@@ -120,8 +125,10 @@ def shown_instruction(task: Task, typed: str) -> str:
     return task.instruction if typed in _INSTRUCTIONS or not typed.strip() else typed
 
 
-def count_tokens(form: Form, engine: "pine.Engine") -> TokenCount:
+def count_tokens(form: Form, engine: "pine.Engine | Endpoint") -> TokenCount:
     """Count the tokens of the prompt, also if it is incomplete or too long for the model.
+
+    Those of an endpoint are estimated.
 
     Raises InputError for texts that are too long to tokenize.
     """
@@ -131,20 +138,26 @@ def count_tokens(form: Form, engine: "pine.Engine") -> TokenCount:
         entry if entry.text.strip() else replace(entry, title="", text=".") for entry in form.entries
     )
     complete = replace(form, question=question, entries=entries or (Entry(0, "", "."),))
-    layout = form_request(complete).tokenize(engine)
+    layout = form_request(complete, engine).tokenize(engine)
     lengths = dict(zip(sorted(entry.letter for entry in entries), layout.lengths.tolist(), strict=False))
     documents = tuple(lengths[entry.letter] if entry.text.strip() else None for entry in form.entries)
     total = layout.num_tokens - int(layout.lengths.sum()) + sum(filter(None, documents))
-    return TokenCount(documents, total, engine.max_context_length)
+    size = engine.ids_per_token
+    in_tokens = tuple(length and math.ceil(length / size) for length in documents)
+    return TokenCount(in_tokens, math.ceil(total / size), engine.max_context_length)
 
 
-def form_request(form: Form) -> "pine.Request":
-    """Return the request of the form, with documents in the order of their letters."""
+def form_request(form: Form, engine: "pine.Engine | Endpoint | None" = None) -> "pine.Request":
+    """Return the request of the form, with documents in the order of their letters.
+
+    For an endpoint without arguments of the chat template, which its server renders.
+    """
+    is_rendered = engine is None or engine.meets != "texts"
     lettered = sorted(form.entries, key=lambda entry: entry.letter)
     return pine.Request(
         question=form.question,
         documents=[pine.Document(entry.text, title=form.title(entry)) for entry in lettered],
         instruction=form.used_instruction,
         task=form.task,
-        chat_template_kwargs=parse_kwargs(form.chat_template_kwargs),
+        chat_template_kwargs=parse_kwargs(form.chat_template_kwargs) if is_rendered else {},
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pine_engine as pine
 from pine_engine.debias.table import find_measured
@@ -22,6 +22,9 @@ from pine_engine.models.resources import free_memory, in_words, release_memory
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import Job, Runs, RunState, StopFlag
 from viz.page.jobs.connection_tracker import current_caller
+
+if TYPE_CHECKING:  # imports torch
+    from pine_engine.endpoint.client import Endpoint
 
 log = logging.getLogger(__name__)
 
@@ -37,15 +40,17 @@ class Status:
 
 
 class EngineSource:
-    """Loader of one engine; `for_all` is True for the model of the host."""
+    """Loader of one engine or endpoint; `for_all` is True for the model of the host."""
 
-    def __init__(self, load: "Callable[[], pine.Engine]", name: str, *, for_all: bool = True) -> None:
+    def __init__(
+        self, load: "Callable[[], pine.Engine | Endpoint]", name: str, *, for_all: bool = True
+    ) -> None:
         self.for_all = for_all
         self._load = load
         self._name = name
         self._settled = threading.Event()
         self._starting = threading.Lock()
-        self._engine: pine.Engine | None = None
+        self._engine: pine.Engine | Endpoint | None = None
         self._described = ""
         self._failure = ""
         self._step = ""
@@ -70,9 +75,9 @@ class EngineSource:
             self._run()
         engine = self.wait(0)
         assert engine is not None
-        return engine
+        return cast("pine.Engine", engine)  # an endpoint has nothing to load here
 
-    def wait(self, seconds: float) -> "pine.Engine | None":
+    def wait(self, seconds: float) -> "pine.Engine | Endpoint | None":
         """Return the engine, or None if it is still loading after `seconds`.
 
         Raises PineError if loading failed.
@@ -117,10 +122,12 @@ class EngineSource:
         try:
             engine = self._load()
             # In this thread, because in others the device on ZeroGPU is not a GPU.
+            facts = [engine.model_name, engine.device]
+            if context := engine.max_context_length:
+                facts = [engine.model_name, engine.dtype, engine.device, f"{context_words(context)} tokens"]
             self._described = (
-                f"{engine.model_name} · {engine.dtype} · {engine.device} · "
-                f"{context_words(engine.max_context_length)} tokens"
-                + (" · only methods that need passes fit" if engine.placement_problem else "")
+                " · ".join(facts)
+                + (f" · only methods that need {engine.meets} fit" if engine.meets != "placement" else "")
                 + (" · not bitwise order-invariant on this machine" if engine.invariance_warning else "")
             )
             if engine.invariance_warning:
@@ -232,7 +239,7 @@ class Sources:
                     other.source.give_up()
                     self._discard(choice, other)
 
-    def now(self, task: str, chosen: Choice | None = None) -> "pine.Engine | None":
+    def now(self, task: str, chosen: Choice | None = None) -> "pine.Engine | Endpoint | None":
         """Return the engine of a task, None if it is not loaded; a small one is waited for.
 
         Raises PineError if loading failed.

@@ -157,7 +157,7 @@ def test_task_model_is_loaded_once_on_first_use() -> None:
                 device="cpu",
                 max_context_length=9,
                 invariance_warning=None,
-                placement_problem=None,
+                meets="placement",
             )
 
         return EngineSource(load, name)

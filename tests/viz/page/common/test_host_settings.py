@@ -68,6 +68,9 @@ LARGE = ("max-active-runs", "max-prompt-tokens")
         ([], {"PINE_MAX_ACTIVE_RUNS": "9" * 5000}, "PINE_MAX_ACTIVE_RUNS"),
         *(([f"--{name}={10**30}"], {}, f"--{name}") for name in LARGE),
         (["--max-sec", "3"], {}, "--max-sec"),
+        ([], {"PINE_ENDPOINT": "http://host/v1"}, "PINE_MODEL"),
+        ([], {"PINE_ENDPOINT": "host:8000", "PINE_MODEL": "m"}, "PINE_ENDPOINT"),
+        (["--endpoint", "http://h/v1", "--model", "m", "--models", "n"], {}, "--endpoint"),
     ],
     indirect=["set_variables"],
 )
@@ -107,6 +110,7 @@ SPACE = {"SPACE_ID": "someone/space"}
         ({"allowed_hosts": ("localhost", "::1")}, {}, None),
         ({"allowed_hosts": ("*",)}, {}, ()),
         ({"models": ("one/model",)}, {}, ("one/model",)),
+        ({"endpoint": "http://h/v1", "model": "m"}, {}, ()),
         ({"models": ("one/model",), "host": "0.0.0.0"}, {}, ("one/model",)),
     ],
     indirect=["set_variables"],

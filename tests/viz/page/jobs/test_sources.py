@@ -56,7 +56,7 @@ class Machine:
 def engine(choice: Choice) -> Any:
     """Return a record with the facts of an engine that the page shows."""
     facts = {"dtype": choice.dtype, "device": "cpu", "max_context_length": 512}
-    return SimpleNamespace(model_name=choice.name, invariance_warning=None, placement_problem=None, **facts)
+    return SimpleNamespace(model_name=choice.name, invariance_warning=None, meets="placement", **facts)
 
 
 def name_of(engine: Engine | None) -> str | None:

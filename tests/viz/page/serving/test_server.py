@@ -39,7 +39,7 @@ def test_health_and_metrics_count_runs() -> None:
     def load() -> Any:
         gate.wait(5)
         facts = {"dtype": "float32", "device": "cpu", "max_context_length": 10}
-        limits = dict.fromkeys(("invariance_warning", "placement_problem"))
+        limits = {"invariance_warning": None, "meets": "placement"}
         return SimpleNamespace(model_name="tiny", **facts, **limits)
 
     sources, client = served(load)

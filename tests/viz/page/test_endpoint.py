@@ -1,0 +1,254 @@
+"""The page on a model behind an endpoint, which is the API server of a tiny model."""
+
+import io
+import json
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import gradio as gr
+import pytest
+
+import app
+from pine_engine import METHODS, Engine, InputError
+from pine_engine.endpoint import NO_INTERNALS, client as client_module
+from pine_engine.endpoint.client import Endpoint, TextRequest
+from pine_engine.endpoint.replies import Reply
+from pine_engine.prompts.thinking import SplitAnswer
+from pine_engine.scheduling.runs import Job, StopFlag
+from tests.support.api_server import running_server
+from tests.support.running import logged, one_run, run_views, views_of
+from tests.support.runs import THREE, form_of
+from tests.support.widgets import built
+from viz.cards.shuffle import shuffle_answer, verdict_sentence
+from viz.figures.shuffle import plot_shuffle
+from viz.page.answers.answering import prepare_answers
+from viz.page.answers.order_table import order_table_json
+from viz.page.answers.run import Run, Shown
+from viz.page.api.results import compared, measured, shuffled
+from viz.page.build import build_page
+from viz.page.bundle import bundle
+from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.evaluate_job import MeasureRequest, prepare_measure
+from viz.page.files.data_sets import read_built_in
+from viz.page.form.fitting import show_misfits
+from viz.page.form.form import count_tokens, form_request
+from viz.page.form.options import DEFAULT_METHODS
+from viz.page.jobs import zerogpu
+from viz.page.jobs.sources import EngineSource
+from viz.page.position_sweep_job import prepare_sweep
+from viz.page.shuffle_job import prepare_shuffle
+from viz.page.tutorial import tutorial_document
+from viz.page.why import why_html
+
+FITTING = ("vanilla", "reorder_content")
+FORM = form_of(THREE, methods=FITTING)
+ALL_ORDERS: dict[str, Any] = {"count": 6, "seed": 0, "controls": False}
+SETTINGS = HostSettings(endpoint="http://127.0.0.1:1/v1", model="tiny")
+
+
+@pytest.fixture(scope="module")
+def endpoint(engine: Engine) -> Iterator[Endpoint]:
+    with running_server(engine) as (address, _):
+        yield Endpoint(f"{address}/v1", "tiny", model_ref="PINE_ENDPOINT")
+
+
+@pytest.fixture(scope="module")
+def views(endpoint: Endpoint) -> list[Shown]:
+    return list(views_of(prepare_shuffle, endpoint, FORM, **ALL_ORDERS))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def run(views: list[Shown]) -> Run:
+    assert views[-1].run and views[-1].is_complete
+    return views[-1].run
+
+
+def source_of(loaded: Callable[[], Any]) -> EngineSource:
+    source = EngineSource(loaded, "tiny")
+    source.start()
+    source.wait(5)
+    return source
+
+
+def test_texts_are_those_of_the_model_in_each_order(run: Run, engine: Engine) -> None:
+    *_, last = views_of(prepare_shuffle, engine, FORM, **ALL_ORDERS)
+    assert last.run and list(run.orders) == list(last.run.orders)
+    expected = {order: answers.texts for order, answers in last.run.orders.items()}
+    assert {order: answers.texts for order, answers in run.orders.items()} == expected
+    assert len({texts["vanilla"] for texts in expected.values()}) > 1  # the control
+
+
+def test_one_order_needs_one_request_per_method(endpoint: Endpoint, engine: Engine) -> None:
+    *_, view = views_of(prepare_answers, endpoint, FORM)  # type: ignore[arg-type]
+    *_, expected = views_of(prepare_answers, engine, FORM)
+    assert view.is_complete and [card.text for card in view.cards] == [card.text for card in expected.cards]
+    report = compared(view, ["green"])
+    assert report and report.repeated == view.run.repeats and report.repeated.requests == 1
+    answer = report.results[0]
+    assert answer.tokens == 3 and answer.seconds and answer.prefill_s is None
+    assert "prefill_s" not in report.model_dump()["results"][0]
+
+
+def test_orders_appear_as_they_are_complete(views: list[Shown]) -> None:
+    numbers = [len(view.run.orders) if view.run else 0 for view in views]
+    assert numbers == sorted(numbers) and {0, 6} < set(numbers)
+    assert "requests: 13, of which 1 repeat" in views[0].sentence
+    assert views[-1].done.prompts == 12 and views[-1].done.prompt_tokens > 12
+    assert "repeated: 0 of 1" in views[-1].sentence
+
+
+def test_texts_are_compared_and_bits_are_not_claimed(run: Run) -> None:
+    methods, rows = [METHODS[name] for name in FITTING], run.comparisons
+    sentence = verdict_sentence(methods, rows)
+    assert "same text in every order: Sorted by content" in sentence and "itwise" not in sentence
+    report = shuffled(Shown(FORM, (), run=run), [])
+    assert report and [one.bitwise_identical for one in report.methods] == [None, None]
+    assert [one.invariance_held for one in report.methods] == [None, True]
+    vanilla = report.methods[0]
+    assert vanilla.num_distinct_answers > 1 and vanilla.max_abs_logit_diff is None
+    assert "logit" not in str(plot_shuffle(rows).data[0].customdata)
+    changed = next(row for row in rows if not row.comparisons["vanilla"].same_text)
+    html = shuffle_answer(METHODS["vanilla"], changed, rows[0])
+    assert "different answer" in html and "logit" not in html
+    assert "same answer" in shuffle_answer(METHODS["reorder_content"], rows[1], rows[0])
+
+
+def test_internals_are_absent_and_recorded_ones_named(run: Run) -> None:
+    assert not run.has_internals and run.certificate is None
+    assert "Precomputed" in why_html(run) and "lacks" not in why_html(run)
+    assert "Your run" not in tutorial_document(run)
+    state = json.loads(order_table_json(Shown(FORM, (), run=run)))
+    assert "endpoint" in state["no_positions"]
+
+
+def test_download_has_answers_and_the_command(run: Run) -> None:
+    run = replace(run, form=replace(run.form, max_new_tokens=8))
+    with zipfile.ZipFile(io.BytesIO(bundle(run, None, accepted=""))) as files:
+        assert set(files.namelist()) == {
+            "README.txt", "session.json", "input.json", "answers.json", "orders.csv"
+        }  # fmt: skip
+        assert "--endpoint PINE_ENDPOINT --model tiny" in files.read("README.txt").decode()
+        answers = json.loads(files.read("answers.json"))["answers"]
+    assert answers[0]["tokens"] == 3 and answers[0]["seconds"] > 0
+
+
+def test_methods_that_need_more_are_disabled_and_refused(endpoint: Endpoint) -> None:
+    sources = app.all_sources(source_of(lambda: endpoint), None, DEFAULTS)
+    misfits, boxes = built(lambda: (gr.HTML(), gr.CheckboxGroup()))
+    updates = show_misfits(misfits, [boxes], sources, None, "retrieval_qa", DEFAULT_METHODS)
+    assert updates[boxes] == list(FITTING)
+    assert set(METHODS) - set(json.loads(updates[misfits])) == set(FITTING)
+    for name in ("pine", "nbce"):
+        with pytest.raises(InputError, match=name):
+            prepare_answers(endpoint, replace(FORM, methods=("vanilla", name)))
+    with pytest.raises(InputError, match="internals"):
+        prepare_sweep(endpoint, FORM, document=0, answer="")  # type: ignore[arg-type]
+
+
+def test_lengths_are_estimated_in_tokens(endpoint: Endpoint) -> None:
+    form = replace(FORM, chat_template_kwargs='{"enable_thinking": false}')
+    num_tokens = count_tokens(FORM, endpoint).total
+    assert count_tokens(form, endpoint).total == num_tokens
+    assert num_tokens == pytest.approx(form_request(FORM).tokenize(endpoint).num_tokens / 4, abs=1)
+
+
+def replying(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
+    """Let each endpoint answer with this reply."""
+
+    def send(_: Endpoint, requests: Sequence[TextRequest], check: Any) -> Iterator[Any]:
+        for request in requests:
+            yield request, Reply(SplitAnswer("", "x", is_finished=True), **fields)
+
+    monkeypatch.setattr(Endpoint, "send", send)
+
+
+def test_unrepeatable_answers_are_reported(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    replying(monkeypatch, is_repeatable=False)
+    *_, view = views_of(prepare_answers, endpoint, replace(FORM, methods=("vanilla",)))  # type: ignore[arg-type]
+    assert "1 of 1" in view.sentence and "proves nothing" in view.sentence
+
+
+def test_refused_prompt_is_reported(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    replying(monkeypatch, error="the prompt is too long")
+    with pytest.raises(InputError, match="too long"):
+        list(views_of(prepare_answers, endpoint, FORM))  # type: ignore[arg-type]
+
+
+def test_stop_cancels_the_requests(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks: list[int] = []
+
+    def send(_: Endpoint, requests: Any, check: Callable[[], None]) -> Iterator[Any]:
+        while True:  # the server computes
+            time.sleep(0.01)
+            check()
+            checks.append(1)
+            yield from ()
+
+    monkeypatch.setattr(Endpoint, "send", send)
+    stop = StopFlag()
+    job = Job("compare", FITTING, prepare_answers, {"form": FORM})
+    seen = []
+    for view in run_views(source_of(lambda: endpoint), job, **one_run(stop)):
+        stop.requested = True
+        seen.append(view)
+    count = len(checks)
+    time.sleep(0.1)
+    assert seen[-1] == "Stopped." and len(checks) == count
+
+
+def test_unreachable_server_fails_without_its_address(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "MAX_RETRIES", 0)
+    source = app.endpoint_source("http://127.0.0.1:1/v1", "tiny")
+    source.start()
+    job = Job("compare", FITTING, prepare_answers, {"form": FORM})
+    *_, last = run_views(source, job, **one_run())
+    assert last.startswith("failed: PINE_ENDPOINT cannot be reached") and "127.0.0.1" not in last
+    assert logged(caplog)["outcome"] == "failed: EndpointError"
+
+
+def test_evaluation_sends_requests(endpoint: Endpoint) -> None:
+    request = MeasureRequest(
+        read_built_in("retrieval_qa"),
+        limit=1,
+        methods=FITTING,
+        orders=("as-is", "reversed"),
+        generate=True,
+        logprobs=False,
+        max_new_tokens=3,
+    )
+    *_, view = views_of(prepare_measure, endpoint, request)  # type: ignore[arg-type]
+    assert view.is_complete and not any(record.error for record in view.records)
+    report = measured(view)
+    assert report and report.repeated and report.repeated.requests == 1
+    assert "127.0.0.1" not in report.model_dump_json() and view.info.address == "PINE_ENDPOINT"
+    for changes in ({"methods": ("pine",)}, {"logprobs": True}):
+        with pytest.raises(InputError):
+            prepare_measure(endpoint, replace(request, **changes))  # type: ignore[arg-type]
+
+
+def test_page_says_that_the_endpoint_has_no_internals(endpoint: Endpoint) -> None:
+    sources = app.all_sources(source_of(lambda: endpoint), None, SETTINGS, allowed=())
+    page = built(lambda: build_page(sources, SETTINGS))
+    blocks = page.blocks.values()
+    assert sum(NO_INTERNALS in str(getattr(block, "value", "")) for block in blocks) == 2
+    (toggle,) = (block for block in blocks if getattr(block, "elem_id", None) == "choose-model")
+    assert not toggle.visible and sources.allowed == ("tiny",)
+    assert "tiny · endpoint" in sources.main.status.sentence
+
+
+def test_endpoint_on_zerogpu_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(zerogpu, "IS_ZEROGPU", True)
+    for name in ("PINE_DEVICE", "PINE_DTYPE"):
+        monkeypatch.setenv(name, "cpu" if name == "PINE_DEVICE" else "float32")
+    monkeypatch.setattr("sys.argv", ["app.py", "--endpoint", "http://h/v1", "--model", "m"])
+    with pytest.raises(SystemExit) as raised:
+        app.main()
+    error = capsys.readouterr().err
+    assert raised.value.code == 2 and "ZeroGPU" in error and error.count("\n") == 1
