@@ -13,7 +13,7 @@ import pytest
 
 import app
 from pine_engine import METHODS, Engine, InputError
-from pine_engine.endpoint import NO_INTERNALS, client as client_module
+from pine_engine.endpoint import client as client_module
 from pine_engine.endpoint.client import Endpoint, TextRequest
 from pine_engine.endpoint.replies import Reply
 from pine_engine.prompts.thinking import SplitAnswer
@@ -28,9 +28,8 @@ from viz.page.answers.answering import prepare_answers
 from viz.page.answers.order_table import order_table_json
 from viz.page.answers.run import Run, Shown
 from viz.page.api.results import compared, measured, shuffled
-from viz.page.build import build_page
 from viz.page.bundle import bundle
-from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.common.host_settings import DEFAULTS
 from viz.page.evaluate_job import MeasureRequest, prepare_measure
 from viz.page.files.data_sets import read_built_in
 from viz.page.form.fitting import show_misfits
@@ -46,7 +45,6 @@ from viz.page.why import why_html
 FITTING = ("vanilla", "reorder_content")
 FORM = form_of(THREE, methods=FITTING)
 ALL_ORDERS: dict[str, Any] = {"count": 6, "seed": 0, "controls": False}
-SETTINGS = HostSettings(endpoint="http://127.0.0.1:1/v1", model="tiny")
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +55,7 @@ def endpoint(engine: Engine) -> Iterator[Endpoint]:
 
 @pytest.fixture(scope="module")
 def views(endpoint: Endpoint) -> list[Shown]:
-    return list(views_of(prepare_shuffle, endpoint, FORM, **ALL_ORDERS))  # type: ignore[arg-type]
+    return list(views_of(prepare_shuffle, endpoint, FORM, **ALL_ORDERS))
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +80,11 @@ def test_texts_are_those_of_the_model_in_each_order(run: Run, engine: Engine) ->
 
 
 def test_one_order_needs_one_request_per_method(endpoint: Endpoint, engine: Engine) -> None:
-    *_, view = views_of(prepare_answers, endpoint, FORM)  # type: ignore[arg-type]
+    *_, view = views_of(prepare_answers, endpoint, FORM)
     *_, expected = views_of(prepare_answers, engine, FORM)
     assert view.is_complete and [card.text for card in view.cards] == [card.text for card in expected.cards]
     report = compared(view, ["green"])
-    assert report and report.repeated == view.run.repeats and report.repeated.requests == 1
+    assert report and report.repeated and report.repeated.requests == 1
     answer = report.results[0]
     assert answer.tokens == 3 and answer.seconds and answer.prefill_s is None
     assert "prefill_s" not in report.model_dump()["results"][0]
@@ -137,6 +135,7 @@ def test_download_has_answers_and_the_command(run: Run) -> None:
 
 def test_methods_that_need_more_are_disabled_and_refused(endpoint: Endpoint) -> None:
     sources = app.all_sources(source_of(lambda: endpoint), None, DEFAULTS)
+    assert sources.main.status.sentence == "tiny · endpoint · only methods that need texts fit"
     misfits, boxes = built(lambda: (gr.HTML(), gr.CheckboxGroup()))
     updates = show_misfits(misfits, [boxes], sources, None, "retrieval_qa", DEFAULT_METHODS)
     assert updates[boxes] == list(FITTING)
@@ -145,7 +144,7 @@ def test_methods_that_need_more_are_disabled_and_refused(endpoint: Endpoint) -> 
         with pytest.raises(InputError, match=name):
             prepare_answers(endpoint, replace(FORM, methods=("vanilla", name)))
     with pytest.raises(InputError, match="internals"):
-        prepare_sweep(endpoint, FORM, document=0, answer="")  # type: ignore[arg-type]
+        next(views_of(prepare_sweep, endpoint, FORM, document=0, answer=""))
 
 
 def test_lengths_are_estimated_in_tokens(endpoint: Endpoint) -> None:
@@ -167,14 +166,14 @@ def replying(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
 
 def test_unrepeatable_answers_are_reported(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     replying(monkeypatch, is_repeatable=False)
-    *_, view = views_of(prepare_answers, endpoint, replace(FORM, methods=("vanilla",)))  # type: ignore[arg-type]
+    *_, view = views_of(prepare_answers, endpoint, replace(FORM, methods=("vanilla",)))
     assert "1 of 1" in view.sentence and "proves nothing" in view.sentence
 
 
 def test_refused_prompt_is_reported(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     replying(monkeypatch, error="the prompt is too long")
     with pytest.raises(InputError, match="too long"):
-        list(views_of(prepare_answers, endpoint, FORM))  # type: ignore[arg-type]
+        list(views_of(prepare_answers, endpoint, FORM))
 
 
 def test_stop_cancels_the_requests(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,24 +220,14 @@ def test_evaluation_sends_requests(endpoint: Endpoint) -> None:
         logprobs=False,
         max_new_tokens=3,
     )
-    *_, view = views_of(prepare_measure, endpoint, request)  # type: ignore[arg-type]
+    *_, view = views_of(prepare_measure, endpoint, request)
     assert view.is_complete and not any(record.error for record in view.records)
     report = measured(view)
     assert report and report.repeated and report.repeated.requests == 1
     assert "127.0.0.1" not in report.model_dump_json() and view.info.address == "PINE_ENDPOINT"
     for changes in ({"methods": ("pine",)}, {"logprobs": True}):
         with pytest.raises(InputError):
-            prepare_measure(endpoint, replace(request, **changes))  # type: ignore[arg-type]
-
-
-def test_page_says_that_the_endpoint_has_no_internals(endpoint: Endpoint) -> None:
-    sources = app.all_sources(source_of(lambda: endpoint), None, SETTINGS, allowed=())
-    page = built(lambda: build_page(sources, SETTINGS))
-    blocks = page.blocks.values()
-    assert sum(NO_INTERNALS in str(getattr(block, "value", "")) for block in blocks) == 2
-    (toggle,) = (block for block in blocks if getattr(block, "elem_id", None) == "choose-model")
-    assert not toggle.visible and sources.allowed == ("tiny",)
-    assert "tiny · endpoint" in sources.main.status.sentence
+            prepare_measure(endpoint, replace(request, **changes))
 
 
 def test_endpoint_on_zerogpu_is_refused(
