@@ -37,7 +37,7 @@ def test_all_orders_are_answered_by_an_endpoint(
         )
         expect(page.locator("#shuffle-status-estimate")).to_contain_text("6 orders: 13 requests, about")
 
-        page.locator("#shuffle").click()
+        page.locator("#start-all").click()
         expect(page.locator("#shuffle-status")).to_contain_text("repeated: 0 of 1")
         table = page.locator("#order-table")
         expect(table.locator("tbody tr")).to_have_count(2)

@@ -98,6 +98,16 @@ def test_orders_appear_as_they_are_complete(views: list[Shown]) -> None:
     assert "repeated: 0 of 1" in views[-1].sentence
 
 
+def test_missing_orders_join_those_before(run: Run, endpoint: Endpoint) -> None:
+    earlier = replace(run, orders=dict(list(run.orders.items())[:3]))
+    finished = tuple(earlier.orders)
+    *_, view = views_of(prepare_shuffle, endpoint, FORM, **ALL_ORDERS, finished=finished)
+    assert view.run and view.run.orders.keys() == {FORM.order, *run.orders} - {*finished[1:]}
+    assert view.run.joined(earlier).orders.keys() == run.orders.keys()
+    other = replace(earlier, orders={FORM.order: replace(run.orders[FORM.order], texts={"vanilla": "?"})})
+    assert view.run.joined(other) is view.run
+
+
 def test_texts_are_compared_and_bits_are_not_claimed(run: Run) -> None:
     methods, rows = [METHODS[name] for name in FITTING], run.comparisons
     sentence = verdict_sentence(methods, rows)
