@@ -3,7 +3,9 @@
   "use strict";
   const PARAMETER = "session";
   const DRAFT = "pine-explorer-draft";
-  const CODE = /^[\w-]+$/; // drafts of earlier versions are encrypted and do not match
+  const TYPED = ["question", "instruction", "accepted"]; // fields of texts
+  const ANSWER_MS = 1000; // in which gradio answers a click, if it is connected
+  const RUN_KEY = "pine-explorer-run-key";
   const STORED = "Your draft is saved in this browser only.";
   const NOT_STORED =
     "Drafts cannot be saved in this browser (embedded frame, private window or full storage). Use “Copy link” or " +
@@ -25,17 +27,60 @@
     }
   };
 
+  /* Return the draft as JSON; those of earlier versions are in another format. */
   const draft = () => {
-    const code = withStorage((storage) => storage.getItem(DRAFT));
-    return CODE.test(code) ? code : "";
+    const json = withStorage((storage) => storage.getItem(DRAFT));
+    return json.startsWith("{") ? json : "";
   };
 
   const draftCaption = () => caption(isStored ? STORED : NOT_STORED);
 
+  let form = null; // last values of the form, as a session
+  let waiting = null; // timer until the values are read from the fields
+
   /* Changes by the animation are not a draft, and would replace the saved one before it is restored. */
-  const keep = (code) => {
-    if (code && isUsed) withStorage((storage) => storage.setItem(DRAFT, code));
+  const store = () => {
+    if (isUsed) withStorage((storage) => storage.setItem(DRAFT, JSON.stringify(form)));
+  };
+
+  const keep = (accepted, task, question, instruction, methods, max_new_tokens, documents, chat_template_kwargs) => {
+    clearTimeout(waiting);
+    const texts = { accepted, task, question, instruction, chat_template_kwargs: chat_template_kwargs.trim() };
+    form = { ...texts, methods, max_new_tokens, documents: JSON.parse(documents) };
+    store();
     return [draftCaption()];
+  };
+
+  /* Keep typed texts without a connection, where gradio sends no events. */
+  const keepTyped = () => {
+    const valueOf = (selector, within = document) => within.querySelector(selector)?.value;
+    const cards = [...document.querySelectorAll("#documents ol > .page-card")];
+    const typed = {
+      ...Object.fromEntries(TYPED.map((name) => [name, valueOf(`#${name} :is(textarea, input)`) ?? form[name]])),
+      documents: cards.map((card) => ({
+        letter: Number(card.querySelector(".page-badge").dataset.letter),
+        title: valueOf(".page-title", card),
+        text: valueOf(".page-text", card),
+      })),
+    };
+    form = { ...form, ...typed };
+    store();
+  };
+
+  document.addEventListener("click", ({ target }) => {
+    if (target.id === "keep-draft" && form) waiting = setTimeout(keepTyped, ANSWER_MS);
+  });
+
+  /* Return the secret key by which a reload of this tab finds its run; "" without storage. */
+  const runKey = () => {
+    const digits = (byte) => byte.toString(16).padStart(2, "0");
+    try {
+      const key = sessionStorage.getItem(RUN_KEY) ?? Array.from(crypto.getRandomValues(new Uint8Array(16)), digits).join("");
+      sessionStorage.setItem(RUN_KEY, key);
+      return key;
+    } catch {
+      return "";
+    }
   };
 
   // Link ------------------------------------------------------------------------------------------
@@ -104,13 +149,14 @@
 
   // Opening ---------------------------------------------------------------------------------------
 
-  /* Return the inputs of the load event: link, draft and view. */
-  const begin = (_linked, _draft, view) => [linked(), draft(), view];
+  /* Return the inputs of the load event: link, draft, key of the run and view. */
+  const begin = (_linked, _draft, _key, view) => [linked(), draft(), runKey(), view];
 
   /* Remove the link of an opened session from the address, so that a reload restores the current draft. */
-  const opened = (again) => {
+  const opened = (resumes) => {
     unlink();
-    if (again) document.getElementById("shuffle").click();
+    document.getElementById("keep-draft").click();
+    if (resumes) document.getElementById("resume-run").click();
     return [draftCaption()];
   };
 

@@ -140,6 +140,29 @@ def test_own_documents_are_checked_answered_in_two_orders_and_stopped(page: Page
     start_and_stop(page, "Control+Shift+Enter", "shuffle")
 
 
+def test_reload_finds_the_run_and_text_typed_offline(open_page: OpenPage) -> None:
+    with open_page(strict=False) as page:  # gradio logs what a reload or a lost connection ends
+        wait_for_model(page)
+        pick(page, SHORT)
+        set_length(page, 8)
+        status, stop = page.locator("#shuffle-status"), page.locator("#stop-shuffle")
+        page.locator("#start-all").click()
+        expect(status).to_contain_text("Order", timeout=RUN_MS)
+        page.reload()
+        expect(status).to_contain_text("Done: 2 orders", timeout=RUN_MS)
+        expect(page.locator("#order-table")).not_to_contain_text("Precomputed")
+        expect(stop).to_be_disabled()
+
+        page.context.set_offline(True)
+        text(page, 1).click()
+        page.keyboard.type("Typed offline.")
+        page.wait_for_function("localStorage.getItem('pine-explorer-draft')?.includes('Typed offline.')")
+        page.context.set_offline(False)
+        expect(page.locator("#example-note")).to_contain_text("Draft restored")  # gradio reloads the page
+        expect(text(page, 1)).to_have_value(re.compile("Typed offline."))
+        expect(page.locator(".page-stale")).to_contain_text("You changed: text of A.")
+
+
 def start_and_stop(page: Page, key: str, name: str) -> None:
     """Start a long run by key, and stop it once it computes. name: empty, or "shuffle"."""
     stop, status = (f"#stop-{name}", f"#{name}-status") if name else ("#stop", "#run-status")

@@ -87,7 +87,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as tabs:
             with gr.Tab("See it") as see_it:
                 workspace = Workspace()
-                shuffle_event, drawn = shuffle_tab(workspace, sources, chosen, settings)
+                shuffle_event, resumed, drawn = shuffle_tab(workspace, sources, chosen, settings)
             with gr.Tab(WHY):
                 build_note(settings)
                 why = gr.HTML(empty_panel("Loading figures…"), elem_id="why")
@@ -115,11 +115,11 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         run_event = bind_workspace(workspace, sources, chosen, settings, reader)
         bind_scores(workspace)
         counting = Counting(workspace, sweep, stale, sources, settings)
-        events = [run_event, shuffle_event, bind_sweep(sweep, workspace, sources, chosen, settings)]
+        runs = [run_event, shuffle_event, resumed]
+        events = [*runs, bind_sweep(sweep, workspace, sources, chosen, settings)]
         bind_counting(counting, chosen=chosen, ready=ready, runs=events)
         with see_it:
-            runs = [run_event, shuffle_event]
-            opened = bind_share(build_share(workspace, inside), page, settings, disk, runs)
+            opened = bind_share(build_share(workspace, inside), page, settings, disk, sources.kept, runs)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
         _bind_drawings(tabs, [recorded, *runs], Drawings(why, tutorial, inside))
         for trigger in (page.load, timer.tick, chosen.change):

@@ -45,7 +45,7 @@ class Session(BaseModel, frozen=True, extra="forbid"):
     methods: tuple[ShortText, ...]
     max_new_tokens: Annotated[int, Field(ge=MIN_NEW_TOKENS, le=MAX_NEW_TOKENS)]
     documents: SentEntries  # in slot order
-    ran: bool = False  # True if there were answers, so that opening the session runs it again
+    ran: bool = False  # True if there were answers
     model: ShortText = ""  # model of the answers; opening the session shows its name and loads nothing
     selection: dict[ShortText, str | int | bool | None] = Field(default_factory=dict, max_length=20)
     """Selection in the figures, as Selection takes changes."""
@@ -117,6 +117,11 @@ def from_code(code: str) -> Session:
     if len(read) <= LARGEST_BYTES and not unpacking.eof:
         raise InputError("Incomplete link. Copy the full link.")
     return _read(read, "the link")
+
+
+def from_json(text: str) -> Session:
+    """Read a session as JSON. Raises InputError if it is invalid."""
+    return _read(text.encode(), "the draft")
 
 
 def from_file(path: Path) -> Session:

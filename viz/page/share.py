@@ -21,8 +21,18 @@ from viz.page.form.form import read_form
 from viz.page.internals import FIRST_TAB, Internals, View
 from viz.page.internals_figures import TABS
 from viz.page.jobs.job_bar import Updates
+from viz.page.jobs.kept_runs import KeptRuns
 from viz.page.selection import as_picks, first_selection
-from viz.page.session import MAX_LINK_CHARACTERS, Session, from_code, from_file, session_of, to_code, to_json
+from viz.page.session import (
+    MAX_LINK_CHARACTERS,
+    Session,
+    from_code,
+    from_file,
+    from_json,
+    session_of,
+    to_code,
+    to_json,
+)
 
 CALL = "(...values) => window.pineSharing.{}(...values)"  # script that calls a function of assets/sharing.js
 CLICK_FILE = "() => document.querySelector('#run-file').click()"
@@ -44,9 +54,10 @@ class ShareBar:
     draft_kept: gr.HTML  # true if this browser stores a draft
     link: gr.Textbox
     handed: gr.Textbox  # data for the browser
-    again: gr.Checkbox  # true if the opened session had answers
+    resumes: gr.Checkbox  # true if the last run of the browser is kept
     linked: gr.Textbox  # code of the session in the URL, set by assets/sharing.js
-    draft: gr.Textbox  # code of the draft, set by assets/sharing.js
+    draft: gr.Textbox  # draft as JSON, set by assets/sharing.js
+    key: gr.Textbox  # of the browser, set by assets/sharing.js
     keep: gr.Button  # clicked by assets/typing.js after a pause
     folder: gr.State  # of the last ZIP
 
@@ -88,16 +99,22 @@ def build_share(page: Workspace, internals: Internals) -> ShareBar:
         draft_kept,
         link=gr.Textbox("", label="Link", visible=False, interactive=False, max_lines=1, elem_id="link"),
         handed=gr.Textbox("", visible=False),
-        again=gr.Checkbox(False, visible=False),
+        resumes=gr.Checkbox(False, visible=False),
         linked=gr.Textbox("", visible=False),
         draft=gr.Textbox("", visible=False),
+        key=gr.Textbox("", visible=False),
         keep=gr.Button(visible="hidden", elem_id="keep-draft"),
         folder=gr.State(None, delete_callback=remove_folder),
     )
 
 
 def bind_share(
-    bar: ShareBar, blocks: gr.Blocks, settings: HostSettings, disk: Disk, run_events: Sequence[Any]
+    bar: ShareBar,
+    blocks: gr.Blocks,
+    settings: HostSettings,
+    disk: Disk,
+    kept: KeptRuns,
+    run_events: Sequence[Any],
 ) -> Any:
     """Connect the widgets; return the event after which an opened session is complete.
 
@@ -106,18 +123,19 @@ def bind_share(
         blocks: Page, whose load event opens a linked session or a draft.
         settings: Limits of the host.
         disk: Disk for ZIP files.
+        kept: Runs of browsers that come back.
         run_events: Events that set `page.finished`.
     """
     page, view = bar.page, bar.internals.view
     # After a pause instead of after each change: an event per widget and key would delay typing.
     gr.on(
         [bar.keep.click, page.editor.cards.input, page.task.change],
-        keep_draft,
+        None,
         [page.accepted, *page.inputs],
-        bar.draft,
-        trigger_mode="always_last",
+        bar.draft_kept,
+        js=CALL.format("keep"),
         **PRIVATE_EVENT,
-    ).success(None, bar.draft, bar.draft_kept, js=CALL.format("keep"), **PRIVATE_EVENT)
+    )
     inputs = [page.accepted, page.finished, view, *page.inputs]
     bar.copy.click(
         bind(copy_link, bar), inputs, [bar.handed, bar.link, bar.message], **PRIVATE_EVENT
@@ -128,10 +146,10 @@ def bind_share(
         None, bar.handed, None, js=CALL.format("save"), **PRIVATE_EVENT
     )
     filling = [page.example, *filled_widgets(page), page.methods, page.length, page.chat_template_kwargs]
-    filling += [bar.internals.wanted, bar.internals.tabs, bar.again, bar.message]
+    filling += [bar.internals.wanted, bar.internals.tabs, bar.resumes, page.key, bar.message]
     loaded = blocks.load(
-        bind(restore, bar, settings),
-        [bar.linked, bar.draft, view],
+        bind(restore, bar, settings, kept),
+        [bar.linked, bar.draft, bar.key, view],
         filling,
         js=CALL.format("begin"),
         **PRIVATE_EVENT,
@@ -140,7 +158,7 @@ def bind_share(
         bind(open_file, bar, settings), [bar.opening, view], [*filling, bar.opening], **PRIVATE_EVENT
     )
     for event in (loaded, uploaded):
-        event.success(None, bar.again, bar.draft_kept, js=CALL.format("opened"), **PRIVATE_EVENT)
+        event.success(None, bar.resumes, bar.draft_kept, js=CALL.format("opened"), **PRIVATE_EVENT)
     for event in run_events:
         event.then(offer_results, page.finished, bar.download, **PRIVATE_EVENT)
     bar.download.click(
@@ -193,30 +211,31 @@ def save_session(bar: ShareBar, *values: Any) -> Updates:
         return show_failure(bar, error) | {bar.handed: ""}
 
 
-def keep_draft(accepted: str | None, *values: Any) -> str:
-    """Return the code of a draft, or "" if there is none."""
-    try:
-        return to_code(session_of(read_form(*values), accepted=accepted or ""))
-    except InputError:
-        return ""  # the draft before it stays, which is better than none; Save says what is wrong
-
-
 # Opening
 
 
 def restore(
-    bar: ShareBar, settings: HostSettings, linked: str | None, draft: str | None, view: View
+    bar: ShareBar,
+    settings: HostSettings,
+    kept: KeptRuns,
+    linked: str | None,
+    draft: str | None,
+    key: str | None,
+    view: View,
 ) -> Updates:
-    """Return the updates that open the session of a link, or else a draft."""
+    """Return the updates that open the session of a link, or else a draft and the last run."""
+    is_kept = not linked and kept.find(key or "") is not None
+    updates: Updates = {bar.resumes: is_kept, bar.page.key: key or ""}
     try:
         if linked:
             session = from_code(linked)
-            return fill_page(bar, settings, session, opened_sentence("a link", session), view)
-        if draft:
-            return fill_page(bar, settings, own_draft(draft), "Draft restored from this browser.", view)
+            updates |= fill_page(bar, settings, session, opened_sentence("a link", session), view)
+        elif draft:
+            note = "Draft restored from this browser."
+            updates |= fill_page(bar, settings, own_draft(draft), note, view)
     except Exception as error:
-        return show_failure(bar, error) | {bar.again: False}
-    return {bar.again: False}
+        updates |= show_failure(bar, error)
+    return updates
 
 
 def open_file(bar: ShareBar, settings: HostSettings, file: str | None, view: View) -> Updates:
@@ -228,20 +247,20 @@ def open_file(bar: ShareBar, settings: HostSettings, file: str | None, view: Vie
         sentence = opened_sentence(Path(file).name, session)
         opened = fill_page(bar, settings, session, sentence, view) | {bar.message: ""}
     except Exception as error:
-        opened = show_failure(bar, error) | {bar.again: False}
-    return opened | {bar.opening: None}
+        opened = show_failure(bar, error)
+    return opened | {bar.opening: None, bar.resumes: False}
 
 
-def own_draft(code: object) -> Session:
-    """Decode a draft. Raises InputError for another version."""
+def own_draft(draft: str) -> Session:
+    """Read a draft. Raises InputError for another version."""
     try:
-        return from_code(str(code))
+        return from_json(draft)
     except InputError as error:
         raise InputError("The saved draft is from another version and cannot be restored.") from error
 
 
 def opened_sentence(where: str, session: Session) -> str:
-    """Describe an opened session; its model is named but not loaded."""
+    """Describe an opened session; its model is named but not loaded, and nothing runs unasked."""
     sentence = f"Loaded from {where}."
     if not session.model:
         return sentence
@@ -261,7 +280,6 @@ def fill_page(bar: ShareBar, settings: HostSettings, session: Session, note: str
         page.chat_template_kwargs: session.chat_template_kwargs,
         bar.internals.wanted: session.selection,
         bar.internals.tabs: gr.update(selected=view.tab),
-        bar.again: session.ran,
     }
 
 

@@ -23,7 +23,7 @@ from viz.page.answers.workspace import Started, Workspace, clear_before, end_run
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind, build_figure, figure_value
 from viz.page.form.options import number_of_orders, with_controls
-from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job
+from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job, bind_resume
 from viz.page.jobs.sources import Choice, Sources
 from viz.page.shuffle_job import prepare_shuffle
 
@@ -71,8 +71,11 @@ def build_figures() -> ShuffleFigures:
 
 def shuffle_tab(
     page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings
-) -> tuple[Any, gr.State]:
-    """Build the figures and connect them; return the event and the results of a shuffle test."""
+) -> tuple[Any, Any, gr.State]:
+    """Build the figures and connect them.
+
+    Returns the events of a shuffle test and of a resumed run, and the results of a shuffle test.
+    """
     figures = build_figures()
     inputs, drawings = [figures.panel, figures.drawn, page.accepted], figures.outputs
     page.accepted.change(
@@ -91,8 +94,11 @@ def shuffle_tab(
         [*page.outputs, *drawings, page.bar.status],
         sources,
         chosen,
+        page.key,
     )
-    return event, figures.drawn
+    bars = [page.bar, page.shuffle_bar]
+    resumed = bind_resume(bars, [*page.outputs, *drawings], sources, page.key)
+    return event, resumed, figures.drawn
 
 
 def draw_figures(

@@ -169,4 +169,4 @@ def test_remark_of_an_example_is_shown_with_its_results(page: gr.Blocks) -> None
 def test_all_changes_share_one_listener(page: gr.Blocks) -> None:
     """Each listener of a field makes typing into it slower."""
     followers = [event for event in page.fns.values() if event.name == "follow_form"]
-    assert len(followers) == 1 + 3  # and after each kind of run
+    assert len(followers) == 1 + 4  # and after each kind of run

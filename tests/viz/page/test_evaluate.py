@@ -191,7 +191,7 @@ def test_few_estimates_are_computed_and_the_last_are_shown(
         ["logprob"],
         8,
     )
-    *_, last = start_of(built(build), "measure")(StopFlag(), None, None, *request)
+    *_, last = start_of(built(build), "measure")(StopFlag(), None, "", None, *request)
     (tables,) = [html for widget, html in last.items() if widget.elem_id == "measure-tables"]
     assert "8 of 8 records" in tables and calls[-1] == 8 and len(calls) <= 2
 
@@ -200,7 +200,7 @@ def test_invalid_and_beginning_jobs_clear_no_results() -> None:
     page = whole_page()
 
     def first_updates(name: str, *values: Any) -> set[str]:
-        updates = next(start_of(page, name)(StopFlag(), None, *values))
+        updates = next(start_of(page, name)(StopFlag(), None, "", *values))
         return {widget.elem_id for widget in updates} - {None}
 
     for methods in ([], ["pine"]):

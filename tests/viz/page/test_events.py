@@ -55,7 +55,7 @@ def test_event_that_writes_a_followed_state_is_queued(page: gr.Blocks) -> None:
     followed = followed_states(page)
     assert len(followed) == 4  # is the model there, which was chosen, and the inputs of answers and sweep
     writers = [event for event in page.fns.values() if followed & {output._id for output in event.outputs}]
-    assert {event.name for event in writers if event.queue} == {"look", "load", "run"}
+    assert {event.name for event in writers if event.queue} == {"look", "load", "run", "resume"}
     # These change the form, too, whose change is followed.
     others = {event.name for event in writers if not event.queue}
     assert others == {"pick_example", "pick_again", "restore", "open_file"}

@@ -71,7 +71,7 @@ def test_sweep_without_a_selected_document_moves_none() -> None:
     (run,) = [event.fn for event in page.fns.values() if (start._id, "click") in event.targets]
     assert run is not None
     values = ("retrieval_qa", "Which?", "", ["vanilla"], 3, entries_json(THREE))
-    (shown,) = run(StopFlag(), None, None, None, "so", *values)  # a dropdown that was emptied
+    (shown,) = run(StopFlag(), None, "", None, None, "so", *values)  # a dropdown that was emptied
     assert "No document selected" in str(shown)
 
 

@@ -146,14 +146,15 @@ def test_zip_without_a_session_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def restore() -> Callable[[str | None, str | None], str]:
-    """Return a function that opens a page with the codes of a link and a draft."""
+    """Return a function that opens a page with the code of a link and a draft."""
     (event,) = (one for one in whole_page().fns.values() if one.name == "restore")
     restored: Any = event.fn
-    return lambda linked, draft: str(restored(linked, draft, View()).values())
+    return lambda linked, draft: str(restored(linked, draft, "", View()).values())
 
 
 def test_link_precedes_draft_and_draft_precedes_example(restore: Callable[..., Any]) -> None:
-    link, draft = (to_code(session_of(replace(FORM, question=one), accepted="")) for one in ("L?", "D?"))
+    linked, typed = (session_of(replace(FORM, question=one), accepted="") for one in ("L?", "D?"))
+    link, draft = to_code(linked), to_json(typed)
     assert "L?" in restore(link, draft)
     assert "D?" not in restore(link, draft)
     assert "D?" in restore("", draft)

@@ -209,7 +209,7 @@ def press(
     """Press Shuffle with these documents."""
     form = ("retrieval_qa", "Which?", "Answer.", ["pine"], 3, entries_json(entries))
     inputs = ({"is_open": is_open}, 6, 0, False, shown or Shown(form_of(), ()), None, accepted)
-    return events["run"].fn(stop or StopFlag(), None, *inputs, *form)
+    return events["run"].fn(stop or StopFlag(), None, "", *inputs, *form)
 
 
 def last_values(views: list[dict[Any, Any]]) -> dict[str, Any]:

@@ -48,8 +48,8 @@ class Workspace:
     `bar` runs the order of the form and `shuffle_bar` all orders; `start` has their visible buttons, and
     `sample` is visible where only some orders are run. `problem` is the reason why the form cannot be run,
     and `stale` the notice that the answers are out of date, below which the stylesheet shows them in gray.
-    `picked` is the last example, `finished` the last run or None, `shown` has the answers on the page, and
-    `origin` their inputs, None before a run.
+    `picked` is the last example, `finished` the last run or None, `key` the secret of the browser that finds
+    its last run, `shown` has the answers on the page, and `origin` their inputs, None before a run.
     """
 
     def __init__(self) -> None:
@@ -103,6 +103,7 @@ class Workspace:
             with gr.Accordion("Full answers", open=False, elem_id="answers-in-full"):
                 self.answers = gr.HTML(shown_html(shown, first.answers), elem_id="answers")
         self.picked = gr.State(first.name)
+        self.key = gr.State("")
         self.finished, self.shown, self.origin = gr.State(None), gr.State(shown), gr.State(shown.inputs)
 
     def _build_settings(self, first: FormExample) -> None:
@@ -166,7 +167,7 @@ def bind_workspace(
     bind_editor(page.editor, reader, task=page.task, problem=problem)
     inputs = [page.shown, chosen, page.accepted, *page.inputs]
     outputs = [*page.outputs, page.shuffle_bar.status]
-    return bind_job(page.bar, bind(begin_run, page, settings), inputs, outputs, sources, chosen)
+    return bind_job(page.bar, bind(begin_run, page, settings), inputs, outputs, sources, chosen, page.key)
 
 
 # Answers

@@ -9,10 +9,11 @@ from typing import Any, Literal, Protocol
 import gradio as gr
 
 from pine_engine.errors import PineError
-from pine_engine.scheduling.runs import Job, StopFlag
+from pine_engine.scheduling.runs import Job, RunState, StopFlag
 from pine_engine.scheduling.work import Work
 from viz.page.common.failures import explain, notice
 from viz.page.common.widgets import MODEL_EVENT, PRIVATE_EVENT, bind
+from viz.page.jobs.connection_tracker import current_caller
 from viz.page.jobs.sources import Choice, Sources
 
 Updates = dict[Any, Any]  # updates of widgets
@@ -104,15 +105,16 @@ def bind_job(
     outputs: Sequence[Any],
     sources: Sources,
     chosen: gr.State,
+    key: gr.State | None = None,
 ) -> Any:
     """Connect the start button; return the event, so that others can follow it.
 
     `begin` returns the job for the values of `inputs`, or raises PineError; `outputs` are all widgets that
-    the job updates.
+    the job updates; `key` is that of the browser, if its last run is kept.
     """
     return bar.run.click(
         bind(run, bar, begin, sources),
-        [bar.stopping, chosen, *inputs],
+        [bar.stopping, chosen, key or gr.State(""), *inputs],
         [bar.status, bar.stop, *outputs],
         show_progress="minimal",
         show_progress_on=bar.status,
@@ -121,12 +123,21 @@ def bind_job(
     )
 
 
+def bind_resume(bars: Sequence[JobBar], outputs: Sequence[Any], sources: Sources, key: gr.State) -> Any:
+    """Build the hidden button that shows the last run of a browser; return its event."""
+    button = gr.Button(visible="hidden", elem_id="resume-run")  # pressed by assets/sharing.js
+    own = [widget for bar in bars for widget in (bar.status, bar.stop, bar.stopping)]
+    options: dict[str, Any] = {**PRIVATE_EVENT, **MODEL_EVENT, "queue": True}
+    return button.click(bind(resume, sources), key, [*own, *outputs], **options)
+
+
 def run(
     bar: JobBar,
     begin: Callable[..., ButtonJob],
     sources: Sources,
     stop: StopFlag,
     choice: Choice | None,
+    key: str,
     *values: Any,
 ) -> Generator[Updates, None, None]:
     """Run the job of these values, and yield the updates of its views."""
@@ -135,7 +146,23 @@ def run(
     except PineError as error:
         yield end_status(bar, notice(explain(error), kind="error"))
         return
-    current, steps = sources.submit(press.job, press.task, choice, stop)
+    submit = partial(sources.submit, press.job, press.task, choice, stop)
+    current, steps = sources.kept.start(key, (bar, press), submit, current_caller())
+    yield from show_steps(bar, press, current, steps)
+
+
+def resume(sources: Sources, key: str) -> Generator[Updates, None, None]:
+    """Show the last run of a browser that has come back, from its newest view on."""
+    if run := sources.kept.find(key):
+        bar, press = run.press
+        yield {bar.stopping: run.state.stop}
+        yield from show_steps(bar, press, run.state, run.follow(current_caller()))
+
+
+def show_steps(
+    bar: JobBar, press: ButtonJob, current: RunState, steps: Generator[Any, None, None]
+) -> Generator[Updates, None, None]:
+    """Yield the updates of the steps of a run, and those of its end."""
     last: Any = None
     sentence = failure = ""
     has_results = False

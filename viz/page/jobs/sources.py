@@ -20,8 +20,9 @@ from pine_engine.models.listing import LoadableModel, describe
 from pine_engine.models.load import context_words, fetch
 from pine_engine.models.resources import free_memory, in_words, release_memory
 from pine_engine.prompts.tasks import TASKS
-from pine_engine.scheduling.runs import Job, Runs, RunState, StopFlag
+from pine_engine.scheduling.runs import Caller, Job, Runs, RunState, StopFlag
 from viz.page.jobs.connection_tracker import current_caller
+from viz.page.jobs.kept_runs import KeptRuns
 
 if TYPE_CHECKING:  # imports torch
     from pine_engine.endpoint.client import Endpoint
@@ -194,6 +195,7 @@ class Sources:
         self.host = Choice(shown(host.name), host.dtype)
         self.main = main
         self.runs = runs or Runs()
+        self.kept = KeptRuns()
         self.device = device
         self._own = dict(own or {})
         self._named = {shown(name): name for name in (host.name, *(allowed or ()))}
@@ -203,14 +205,19 @@ class Sources:
         self._loading = threading.Lock()
 
     def submit(
-        self, job: Job, task: str, chosen: Choice | None = None, stop: StopFlag | None = None
+        self,
+        job: Job,
+        task: str,
+        chosen: Choice | None = None,
+        stop: StopFlag | None = None,
+        caller: Caller | None = None,
     ) -> tuple[RunState, Generator[Any, None, None]]:
-        """Return a new run of the client of this thread on the model of a task, and its steps.
+        """Return a new run on the model of a task, and its steps; by default of the client of this thread.
 
         See `Runs.submit` for the steps and their errors. The log names known methods only.
         """
         run = self.runs.new(job.what, [name for name in job.methods if find_measured(name)], stop)
-        return run, self.runs.submit(run, job, self.lease(task, chosen), current_caller())
+        return run, self.runs.submit(run, job, self.lease(task, chosen), caller or current_caller())
 
     @contextmanager
     def lease(self, task: str, chosen: Choice | None = None) -> Iterator[EngineSource]:

@@ -1,0 +1,132 @@
+"""Runs that outlive the connection of their page: a browser that returns finds its run by its key."""
+
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import Any
+
+from pine_engine.errors import Cancelled
+from pine_engine.scheduling.runs import Caller, RunState
+from pine_engine.scheduling.shared import SharedRun
+
+KEPT_S = 600.0
+"""Seconds for which a run without a page goes on, and for which its result is kept."""
+
+MAX_KEPT = 20  # runs, each with its result
+
+_KEY = re.compile("[0-9a-f]{32}")  # random, made by assets/sharing.js
+
+Submit = Callable[[Caller], tuple[RunState, Generator[Any, None, None]]]
+
+
+class KeptRun:
+    """Run that a thread computes, and that pages follow one after the other.
+
+    Args:
+        press: What the page needs to show the run.
+        submit: Return the run of a caller, and its steps.
+        caller: Caller of the first page.
+    """
+
+    def __init__(self, press: Any, submit: Submit, caller: Caller) -> None:
+        self.press = press
+        self._pages: set[object] = set()
+        self._unheard_since = time.monotonic()
+        self._is_dropped, self._has_ended = threading.Event(), threading.Event()
+        self._newest: Any = None
+        self._failure: Exception | None = None
+        self.state, steps = submit(Caller(caller.client, lambda: bool(self._pages), self._check))
+        self._shared = SharedRun(None, steps)
+
+    def keep(self) -> None:
+        """Compute the run, then wait until its result is dropped or has been kept for long enough."""
+        try:
+            for step in self._shared.views():
+                self._newest = step
+                if self._is_dropped.is_set():
+                    break
+        except Exception as error:
+            self._failure = error.with_traceback(None)  # its frames keep tensors
+        finally:
+            self._shared.leave()
+            self._has_ended.set()
+        self._is_dropped.wait(KEPT_S)
+
+    def drop(self) -> None:
+        """Do not keep the run or its result any longer than a page follows it."""
+        self._is_dropped.set()
+
+    def follow(self, caller: Caller) -> Generator[Any, None, None]:
+        """Yield the steps from the newest one on, while the caller is there. Raises the error of the run."""
+        if self._shared.subscribe(None):
+            with self._page():
+                for step in self._shared.views():
+                    yield step
+                    try:
+                        caller.check()
+                    except Cancelled:
+                        return
+            return
+        self._has_ended.wait()
+        if self._failure is not None:
+            raise self._failure
+        if self._newest is not None:
+            yield self._newest
+
+    def _check(self) -> None:
+        if not self._pages and time.monotonic() - self._unheard_since > KEPT_S:
+            raise Cancelled("the page did not come back")
+
+    @contextmanager
+    def _page(self) -> Generator[None, None, None]:
+        page = object()
+        self._pages.add(page)
+        try:
+            yield
+        finally:
+            self._pages.remove(page)
+            self._unheard_since = time.monotonic()
+            self._shared.leave()
+
+
+class KeptRuns:
+    """Last run of each browser, by its key."""
+
+    def __init__(self) -> None:
+        self._runs: OrderedDict[str, KeptRun] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def start(
+        self, key: str, press: Any, submit: Submit, caller: Caller
+    ) -> tuple[RunState, Generator[Any, None, None]]:
+        """Return a new run and its steps; it is kept in place of the last one of this key.
+
+        Without a valid key, or without an open page, it ends with the connection of the caller.
+        """
+        if not caller.client.page or not _KEY.fullmatch(key):
+            return submit(caller)
+        run = KeptRun(press, submit, caller)
+        with self._lock:
+            if earlier := self._runs.pop(key, None):
+                earlier.drop()
+            self._runs[key] = run
+            if len(self._runs) > MAX_KEPT:
+                self._runs.popitem(last=False)[1].drop()
+        # With the context of the page: ZeroGPU takes the visitor from it.
+        threading.Thread(target=copy_context().run, args=(self._keep, key, run), daemon=True).start()
+        return run.state, run.follow(caller)
+
+    def find(self, key: str) -> KeptRun | None:
+        """Return the last run of a browser; None for an unknown key."""
+        with self._lock:
+            return self._runs.get(key)
+
+    def _keep(self, key: str, run: KeptRun) -> None:
+        run.keep()
+        with self._lock:
+            if self._runs.get(key) is run:
+                del self._runs[key]
