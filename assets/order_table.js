@@ -8,6 +8,7 @@
   const MARKS = { true: "✓", false: "✗" };
   const WORDS = { true: "correct", false: "incorrect" };
   const SHORT_VERDICTS = { tie: "=", "no verdict": "–" };
+  const MAX_UNGROUPED = 8; // methods
   const SHORT_STRIP = 12; // orders on one line
   const NUM_SHADES = 6; // of distinct answers, in the stylesheet
 
@@ -18,6 +19,8 @@
     const slider = part("[name=order]");
     const sort = part("[name=sort]");
     const rows = new Map(); // by method
+    const groups = new Map(); // row of each group of methods
+    const folded = new Set(); // names of groups
     let state = { methods: [], orders: [] };
     let shown = 0; // index of the order; -1 for one that was not computed
     let sortedBy = -1; // document whose slot sorts the orders; -1 for none
@@ -44,6 +47,39 @@
       else name.removeAttribute("tabindex");
       row.querySelector("th span").textContent = method.note;
       return row;
+    };
+
+    const newGroup = (name) => {
+      const row = document.createElement("tr");
+      row.className = "page-group";
+      const cell = Object.assign(row.appendChild(document.createElement("th")), { colSpan: 4, scope: "rowgroup" });
+      const button = Object.assign(cell.appendChild(document.createElement("button")), { type: "button" });
+      button.addEventListener("click", () => {
+        if (!folded.delete(name)) folded.add(name);
+        draw();
+      });
+      if (groups.size) folded.add(name); // the first is open
+      groups.set(name, row);
+      return row;
+    };
+
+    /* Return the rows of the table; those of many methods are in groups. */
+    const tableRows = () => {
+      const names = new Set(state.methods.map(({ group }) => group));
+      const isGrouped = state.methods.length > MAX_UNGROUPED && names.size > 1;
+      part(".page-order-table").toggleAttribute("data-many", isGrouped);
+      return [...names].flatMap((name) => {
+        const methods = state.methods.filter(({ group }) => group === name);
+        const own = methods.map((method) => rows.get(method.name));
+        for (const row of own) row.hidden = false;
+        if (!isGrouped) return own;
+        const head = groups.get(name) ?? newGroup(name);
+        for (const row of own) row.hidden = folded.has(name);
+        const button = head.querySelector("button");
+        button.textContent = `${name} (${methods.length})`;
+        button.setAttribute("aria-expanded", !folded.has(name));
+        return [head, ...own];
+      });
     };
 
     const drawBars = (lane, bars) => {
@@ -194,8 +230,9 @@
       }
       drawSort();
       readAnswers();
-      const nodes = state.methods.map(({ name }) => rows.get(name));
-      if (nodes.some((node, place) => node !== body.children[place])) body.append(...nodes);
+      const nodes = tableRows();
+      const isSorted = nodes.length === body.children.length && nodes.every((node, at) => node === body.children[at]);
+      if (!isSorted) body.replaceChildren(...nodes);
       state.methods.forEach(drawRow);
       const several = state.orders.length > 1;
       part("[data-query]").textContent = state.query_token ? ` for the query token “${state.query_token.trim()}”` : "";

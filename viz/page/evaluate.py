@@ -25,9 +25,9 @@ from viz.page.common.widgets import PRIVATE_EVENT, STATE_EVENT, bind, build_figu
 from viz.page.evaluate_job import (
     MeasureRequest,
     MeasureView,
+    curves_of,
     prepare_measure,
     results_html,
-    slot_curves,
     work_sentence,
     write_files,
 )
@@ -164,10 +164,10 @@ def build_evaluation(settings: HostSettings) -> EvaluateTab:
             "<p class='page-about'>Runs a small dataset with every method in several document orders. For "
             "large datasets: <code>python -m pine_engine evaluate</code>.</p>"
         )
-        request = _build_request(WHAT[:1] if settings.endpoint else WHAT)
         with gr.Row(elem_classes="page-row"):
             buttons = build_buttons("Evaluate", run_id="measure-run", stop_id="measure-stop")
         bar = build_bar(buttons, "", status_id="measure-status")
+        request = _build_request(WHAT[:1] if settings.endpoint else WHAT)
         tables = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="measure-tables")
         curve = build_figure("measure-curve", picks_itself=True)
         with gr.Row(visible=False, elem_classes="page-row", elem_id="measure-offer") as offer:
@@ -386,7 +386,7 @@ def announce(
 def show_results(tab: EvaluateTab, view: MeasureView) -> Updates:
     """Return the updates with the tables and the curve of the records so far."""
     run = view.run
-    curves = slot_curves(run) if run else []
+    curves = curves_of(view, run)
     return {
         tab.tables: results_html(view, run),
         tab.offer: gr.update(visible=False),

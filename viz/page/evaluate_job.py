@@ -9,6 +9,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 import pine_engine as pine
 from pine_engine.debias.table import is_order_invariant, method_label
 from pine_engine.engine.events import Event
@@ -16,6 +18,7 @@ from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.grid import answers_differ
+from pine_engine.evaluation.intervals import share
 from pine_engine.evaluation.records import (
     Key,
     Record,
@@ -30,7 +33,7 @@ from pine_engine.evaluation.report.curves import slot_curves as report_curves
 from pine_engine.evaluation.report.key_findings import key_findings
 from pine_engine.evaluation.report.parts import reading_part, report_parts, task_part
 from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
-from pine_engine.evaluation.report.tables import Curve, Table
+from pine_engine.evaluation.report.tables import TOO_FEW, Curve, CurveLine, Table, in_percent
 from pine_engine.prompts.chat_templates import KWARGS, parse_kwargs
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import PreparedJob
@@ -56,6 +59,8 @@ Beat = Literal["beat"]
 BEAT: Beat = "beat"  # item in place of an event, so that Stop takes effect during batched decoding
 BEAT_S = 0.5  # seconds between two views
 SAMPLED = 4  # number of examples whose tokens are counted for an estimate
+CHANGES = "Answers that change"
+NO_INTERVAL = f" ({TOO_FEW})"
 RECORDS, REPORT = "records.jsonl", "report.html"
 
 
@@ -279,31 +284,61 @@ def write_files(view: MeasureView, folder: Path) -> tuple[Path, Path | None]:
 def results_html(view: MeasureView, run: MeasuredRun | None) -> str:
     """Render the changed answers, and the findings and tables of a report on the complete examples."""
     task = view.info.task
-    tables = [changed_answers(view.records), *(task_part(task, [run]).tables if run else ())]
+    tables = [changes_table(view.records), *(task_part(task, [run]).tables if run else ())]
     errors = [record.error for record in view.records if record.error]
+    notes = [f"{len(errors)} records failed: {errors[0]}."] if errors else []
+    findings = key_findings(task, run) if run else []
+    texts = [*findings, *(cell for table in tables for row in table.rows for cell in row)]
+    if any(NO_INTERVAL in text for text in texts):
+        notes.append("No interval: too few examples.")
     return measured_html(
         *view.progress,
-        findings=key_findings(task, run) if run else [],
-        tables=[table for table in tables if table.rows],
-        note=f"{len(errors)} records failed: {errors[0]}." if errors else "",
+        findings=[sentence.replace(NO_INTERVAL, "") for sentence in findings],
+        tables=[_without_missing_intervals(table) for table in tables if table.rows],
+        note=" ".join(notes),
         reading=reading_part().sentences,
     )
 
 
-def changed_answers(records: Iterable[Record]) -> Table:
-    """Return the number of examples with several answers by method, also where no answers are accepted."""
+def _without_missing_intervals(table: Table) -> Table:
+    rows = tuple(tuple(cell.replace(NO_INTERVAL, "") for cell in row) for row in table.rows)
+    return replace(table, rows=rows)
+
+
+def changed_examples(records: Iterable[Record]) -> dict[str, list[bool]]:
+    """Return by method whether the answer to each example changes, also where no answers are accepted."""
     by_method: dict[str, dict[str, list[Record]]] = {}
     for record in records:
         by_method.setdefault(record.method, {}).setdefault(record.example, []).append(record)
-    rows = []
+    found: dict[str, list[bool]] = {}
     for method, examples in by_method.items():
         is_written = any(record.text is not None for several in examples.values() for record in several)
         changes = [answers_differ(one, "generated" if is_written else "chosen") for one in examples.values()]
-        known = [is_changed for is_changed in changes if is_changed is not None]
-        if known:
-            invariance = "yes" if is_order_invariant(method) else "no"
-            rows.append((method_label(method), invariance, f"{sum(known)} of {len(known)}"))
-    return Table("Answers that change", ("method", "order-invariant", "examples"), tuple(rows))
+        if known := [is_changed for is_changed in changes if is_changed is not None]:
+            found[method] = known
+    return found
+
+
+def changes_table(records: Iterable[Record]) -> Table:
+    """Return the number of examples with several answers by method."""
+    rows = tuple(
+        (method_label(method), "yes" if is_order_invariant(method) else "no", f"{sum(known)} of {len(known)}")
+        for method, known in changed_examples(records).items()
+    )
+    return Table(CHANGES, ("method", "order-invariant", "examples"), rows)
+
+
+def curves_of(view: MeasureView, run: MeasuredRun | None) -> list[Curve]:
+    """Return the curves over the slots of the gold document, or else bars of the answers that change."""
+    if run and (curves := slot_curves(run)):
+        return curves
+    if not (found := changed_examples(view.records)):
+        return []
+    shares = tuple(share(np.array(known, dtype=float)) for known in found.values())
+    line = CurveLine("examples", 0, tuple(one and in_percent(one) for one in shares))
+    places = tuple(map(method_label, found))
+    bars = Curve("changed-answers", CHANGES, "method", "examples, %", places, (line,), has_bars=True)
+    return [replace(bars, note="Share of the examples whose answer depends on the order.")]
 
 
 def slot_curves(run: MeasuredRun) -> list[Curve]:

@@ -28,7 +28,8 @@ from viz.page.evaluate import read_request
 from viz.page.evaluate_job import (
     MeasureRequest,
     MeasureView,
-    changed_answers,
+    changes_table,
+    curves_of,
     measure_rows,
     prepare_measure,
     results_html,
@@ -175,8 +176,10 @@ def test_views_grow_record_by_record(views: list[MeasureView]) -> None:
 def test_finished_evaluation_has_findings_tables_and_flat_curve_of_pine(views: list[MeasureView]) -> None:
     last = views[-1]
     assert last.run is not None
-    root = read_html(results_html(last, last.run))
-    assert changed_answers(last.records).rows[1] == ("PINE", "yes", "0 of 2")
+    html = results_html(last, last.run)
+    assert "(too few)" not in html and html.count("too few examples") == 1
+    root = read_html(html)
+    assert changes_table(last.records).rows[1] == ("PINE", "yes", "0 of 2")
     assert "PINE has" in root.with_class("pine-findings")[0].text
     tables = task_part("retrieval_qa", [last.run]).tables
     assert [one.text for one in root.all("h4")][2:] == [table.title for table in tables]
@@ -196,7 +199,10 @@ def test_tables_and_curve_leave_out_incomplete_examples() -> None:
     assert half.run is not None and half.run.tasks[0].examples == ("a",)
     (curve,) = slot_curves(half.run)
     assert [one and one.mean for one in curve.lines[0].values] == [-1.0, -4.0]
-    assert changed_answers(found).rows == (("PINE", "yes", "1 of 1"),)
+    assert changes_table(found).rows == (("PINE", "yes", "1 of 1"),)
+    (bars,) = curves_of(half, None)
+    assert (bars.places, [one and one.mean for one in bars.lines[0].values]) == (("PINE",), [100.0])
+    assert bars.has_bars and curves_of(half, half.run) == [curve]
     first = view_of(found[:1], planned)
     assert first.run is None and not read_html(results_html(first, None)).all("table")
 

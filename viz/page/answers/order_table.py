@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
-from pine_engine.methods.table import METHODS
+from pine_engine.methods.table import METHODS, Role
 from pine_engine.prompts.orders import ALL_ORDERS_UP_TO
 from pine_engine.prompts.tasks import Task, document_letter
 from viz.cards.answers import AnswerCard
@@ -26,6 +26,12 @@ from viz.page.answers.run import Order, OrderAnswers, Shown
 from viz.page.common.failures import MAX_DOCUMENTS
 
 JUDGE_LEGEND = "Letter: document of the verdict."
+GROUPS: dict[Role, str] = {
+    "method": "Methods of the PINE paper",
+    "control": "Controls",
+    "variant": "Variants",
+    "other": "Other methods",
+}
 LEGEND = "Same number: same answer."
 
 
@@ -105,6 +111,7 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
     return {
         "name": card.method,
         "label": card.row.label,
+        "group": GROUPS[card.row.role],
         "note": card.row.description.partition(":")[0],
         "term": anchor(card.row.label) if card.row.label in TERMS else "",
         "is_order_invariant": card.row.is_order_invariant,
@@ -127,7 +134,7 @@ def _answer(
     text: str, is_done: bool, is_comparable: bool, is_correct: Callable[[str], bool] | None
 ) -> dict[str, Any]:
     return {
-        "text": text or ("(empty answer)" if is_done else "Thinking…"),
+        "text": text if text.strip() else ("(empty answer)" if is_done else "Thinking…"),
         "is_done": is_done,
         "is_comparable": is_comparable,
         "is_correct": is_correct(text) if is_correct and is_done else None,
