@@ -188,6 +188,13 @@
       const token = method.answers[shown]?.origin?.token;
       lane.title = token ? `Positions for the query token “${token.trim()}”` : "";
       drawAnswer(answer.firstElementChild, method.answers[shown]);
+      window.pineRibbons.joinAnswer({
+        lane: lane.firstElementChild,
+        text: answer.firstElementChild.lastElementChild,
+        answer: method.answers[shown],
+        label: method.label,
+        documents: props.documents,
+      });
       drawTicks(ticks.firstElementChild, method);
       ticks.lastElementChild.textContent = countOf(method);
     };

@@ -1,9 +1,9 @@
-/* Presentation: the tabs of a class, one on the screen at a time, in large type. Arrow keys step, Space plays all orders,
-   Escape exits. A button with data-projector turns it on and off; each step is the live tab. */
+/* Presentation: guess, table, and the steps of Why, one on the screen at a time, in large type. Arrow keys step, Space
+   plays what is shown, Escape exits. A button with data-projector turns it on and off; each step is the live tab. */
 (() => {
   "use strict";
-  const STEPS = ["Guess", "See it", "Why", "Tutorial"];
-  const TABS = { Guess: "See it" }; // of steps with another name
+  const STEPS = ["Guess", "See it", "Mask", "Importance", "Positions"];
+  const WHY = 2; // first step of Why
   const TIMEOUT_MS = 3000;
   const FITTING = { width: 1067, height: 600 }; // window in CSS pixels that the first step fits into
 
@@ -49,9 +49,14 @@
   };
 
   const show = (index) => {
-    shown = (index + STEPS.length) % STEPS.length;
-    const name = STEPS[shown];
-    opening = opening.then(() => name === STEPS[shown] && open(TABS[name] ?? name));
+    const place = (shown = (index + STEPS.length) % STEPS.length);
+    const name = STEPS[place];
+    opening = opening.then(async () => {
+      if (place !== shown) return;
+      await open(place < WHY ? "See it" : "Why");
+      const why = place < WHY ? null : await found(() => document.querySelector(".page-why:not([hidden])"));
+      if (why) window.pineTutorial.show(why, place - WHY);
+    });
     if (name !== "Guess") window.pineGuess.hide();
     else if (!window.pineGuess.ask()) return show(1); // no answers in two orders
     bar().querySelector("span").textContent = `${shown + 1} of ${STEPS.length}: ${name}`;
@@ -79,14 +84,16 @@
   });
 
   document.addEventListener("keydown", (event) => {
-    // assets/tutorial.js uses the arrows while Why or the tutorial is shown.
     if (!isOn() || event.defaultPrevented || !(event.target instanceof Element)) return;
     if (event.key === "Escape") return turn(false);
     // Do not handle keys that the focused element uses.
-    if (event.target.closest("input, textarea, select, [role=listbox], [role=tab], .pine-tutorial:not(.page-why), .pine-figure")) return;
+    if (event.target.closest("input, textarea, select, [role=listbox], [role=tab], .pine-figure")) return;
     if (event.key === "ArrowRight" || event.key === "PageDown") show(shown + 1);
     else if (event.key === "ArrowLeft" || event.key === "PageUp") show(shown - 1);
-    else if (event.key === " " && !event.target.closest("button") && STEPS[shown] !== "Guess") document.dispatchEvent(new CustomEvent("pine:play"));
+    else if (event.key === " " && !event.target.closest("button") && STEPS[shown] !== "Guess") {
+      if (shown < WHY) document.dispatchEvent(new CustomEvent("pine:play"));
+      else document.querySelector(".page-why [name=play]")?.click();
+    }
     else return;
     event.preventDefault();
   });

@@ -8,6 +8,8 @@
   document.documentElement.classList.add("pine-scripted");
 
   const HIGHLIGHT_MS = 3000;
+  const SWIPE_PX = 50;
+  const USING_MOTION = ".pine-plot, .pine-scroll, input, textarea, select"; // what uses arrow keys and swipes itself
   const closest = (node, selector) => (node instanceof Element ? node.closest(selector) : null);
 
   // Steps
@@ -20,7 +22,7 @@
   const show = (tutorial, wanted) => {
     const [steps, before] = current(tutorial);
     const index = Math.min(Math.max(wanted, 0), steps.length - 1);
-    if (index === before) return false;
+    if (index === before) return;
     steps.forEach((step, at) => step.classList.toggle("pine-current", at === index));
     tutorial.querySelectorAll("[data-step]").forEach((dot, at) => {
       if (at === index) dot.setAttribute("aria-current", "step");
@@ -34,16 +36,16 @@
     const heading = steps[index].querySelector(".pine-tutorial-heading").textContent;
     tutorial.querySelector("[data-status]").textContent = `Step ${index + 1} of ${steps.length}: ${heading}`;
     if (tutorial.getBoundingClientRect().top < 0) tutorial.scrollIntoView();
-    return true;
+    tutorial.dispatchEvent(new CustomEvent("pine:step"));
   };
 
   const turn = (tutorial, by) => show(tutorial, current(tutorial)[1] + by);
 
-  /* Return the tutorial of the arrow keys: the focused one; in a presentation or a saved file the visible one. */
+  /* Return the tutorial of the arrow keys: the focused one, or that of a saved file. assets/projector.js turns the steps
+     of a presentation. */
   const turnedBy = (target) => {
-    const tutorial = [...document.querySelectorAll(".pine-tutorial")].find((one) => one.checkVisibility());
-    const isAlone = !document.getElementById("tabs") || document.body.classList.contains("pine-projector");
-    return closest(target, ".pine-tutorial") ?? (isAlone ? tutorial : null);
+    if (document.body.classList.contains("pine-projector")) return null;
+    return closest(target, ".pine-tutorial") ?? (document.getElementById("tabs") ? null : document.querySelector(".pine-tutorial"));
   };
 
   document.addEventListener("keydown", (event) => {
@@ -51,9 +53,19 @@
     if (!by || event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey) return;
     const tutorial = turnedBy(event.target);
     // In a figure, a table or a field the arrows move the cursor.
-    if (!tutorial || closest(event.target, ".pine-plot, .pine-scroll, input, textarea, select")) return;
-    // At the first and last step of Why, the presentation handles the key.
-    if (turn(tutorial, by) || !tutorial.matches(".page-why")) event.preventDefault();
+    if (!tutorial || closest(event.target, USING_MOTION)) return;
+    turn(tutorial, by);
+    event.preventDefault();
+  });
+
+  let touched = null; // where a swipe began
+  document.addEventListener("touchstart", ({ touches, target }) => {
+    touched = touches.length === 1 && closest(target, ".pine-tutorial") && !closest(target, USING_MOTION) ? touches[0] : null;
+  });
+  document.addEventListener("touchend", ({ changedTouches: [end] }) => {
+    if (!touched) return;
+    const [x, y] = [end.clientX - touched.clientX, end.clientY - touched.clientY];
+    if (Math.abs(x) > SWIPE_PX && Math.abs(x) > 2 * Math.abs(y)) turn(closest(touched.target, ".pine-tutorial"), x < 0 ? 1 : -1);
   });
 
   // Guesses

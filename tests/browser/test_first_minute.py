@@ -23,6 +23,7 @@ from tests.browser.driving import (
 )
 from tests.support.serving import ServedApp
 from tools.first_screen import CONTROLS, LAPTOP, count_first_screen
+from viz.page.why import METHODS, STEPS
 
 DESKTOP: ViewportSize = {"width": 1440, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
@@ -62,8 +63,11 @@ RESTORE_B_A_C = "document.dispatchEvent(new CustomEvent('pine:order', { detail: 
 """Move the documents as a draft does that is restored during the first animation."""
 
 BOXES = "nodes => nodes.map(node => node.getBoundingClientRect())"
-WHY_STEPS = {"Mask": "attention", "Importance": "importance", "Positions": "PINE decodes"}
-"""Steps of "Why", with words of the title of their figure under PINE."""
+PLACES = """
+(stage) => [...stage.querySelectorAll("[data-document], [aria-label]")].map(
+  (node) => [node.dataset.document, node.style.left, node.ariaLabel, node.dataset.share].join())
+"""
+"""Script that returns where a stage of Why shows each document, and the attention on it."""
 
 
 def bottom(page: Page, part: str) -> float:
@@ -201,22 +205,22 @@ def test_dark_page_plays_once_and_explains_why_by_keyboard(page: Page) -> None:
     open_tab(page, "Why")
     why = page.locator("#why")
     why.get_by_role("button", name="Step 1").focus()
-    for name, title in WHY_STEPS.items():
+    for name in STEPS:
         if name != "Mask":
             page.keyboard.press("ArrowRight")
         step = why.locator(".pine-tutorial-step:visible")
-        expect(step.get_by_role("heading")).to_have_text(name)
-        expect(step.locator(".pine-plot .main-svg").first).to_be_visible()
+        expect(step.get_by_role("heading", level=3)).to_have_text(name)
         assert bottom(page, "#why") <= LAPTOP["height"]
-        step.get_by_role("button", name="PINE").press("Enter")
-        expect(step.get_by_role("button", name="PINE")).to_have_attribute("aria-pressed", "true")
-        expect(step.locator(".pine-figure-title")).to_contain_text(title)
-    words = why.locator(".page-word[data-document=B]")  # PINE's; vanilla names the year of A
-    expect(words.first).to_contain_text("1913")
-    why.get_by_role("button", name="Highlight document B").focus()
-    expect(words.first).to_have_class("page-word page-marked")
-    why.get_by_role("button", name="Highlight document A").focus()
-    expect(words.first).to_have_css("opacity", "0.35")
+        why.get_by_role("button", name="A B C").click()
+        stages = {method: step.locator(f"[data-method={method}] .page-why-stage") for method in METHODS}
+        before = {method: stage.evaluate(PLACES) for method, stage in stages.items()}
+        why.get_by_role("button", name="C B A").click()
+        after = {method: stage.evaluate(PLACES) for method, stage in stages.items()}
+        assert before["pine"] == after["pine"] and before["vanilla"] != after["vanilla"], name
+        assert violations(page, "#why") == []
+    why.locator("[data-method=vanilla] .page-why-words button", has_text="castle").click()
+    expect(why.locator("[data-method=pine] [data-query]")).to_have_text("castle")
+    expect(why.get_by_role("slider", name="Token")).to_have_value("1")
     page.set_viewport_size(PHONE)
     assert cut_off(page) == 0
 
@@ -240,32 +244,27 @@ def test_presentation_fits_every_projector_and_turns_all_steps(page: Page) -> No
 
     present.click()
     place = bar.locator("span")
-    expect(place).to_have_text("1 of 4: Guess")
+    expect(place).to_have_text("1 of 5: Guess")
     expect(page.locator(".page-guess")).to_be_visible()
     expect(page.locator("#order-table table")).to_be_hidden()
     page.keyboard.press("ArrowRight")
-    expect(place).to_have_text("2 of 4: See it")
+    expect(place).to_have_text("2 of 5: See it")
     expect(page.locator(".page-guess")).to_be_hidden()
     play = page.locator("#start-all")
     for label in ("Pause", "Play"):
         page.keyboard.press(" ")
         expect(play).to_contain_text(label)
-    page.keyboard.press("ArrowRight")
-    expect(place).to_have_text("3 of 4: Why")
-    for number in range(1, 4):  # the arrows turn the three steps of Why first
-        expect(page.locator("#why [data-step][aria-current]")).to_have_text(str(number))
-        expect(page.locator("#why .pine-current .pine-plot .main-svg").first).to_be_visible()
-        assert page.evaluate("document.documentElement.scrollHeight") <= 720, number
-        assert cut_off(page) == 0
+    for number, name in enumerate(STEPS, 3):
         page.keyboard.press("ArrowRight")
-    expect(place).to_have_text("4 of 4: Tutorial")
-    count = page.locator("#tutorial .pine-current .pine-tutorial-count")
-    expect(count).to_contain_text("Step 1")
-    for key, step in (("ArrowRight", "Step 2"), ("ArrowLeft", "Step 1"), ("ArrowLeft", "Step 1")):
-        page.keyboard.press(key)
-        expect(count).to_contain_text(step)
+        expect(place).to_have_text(f"{number} of 5: {name}")
+        step = page.locator("#why .pine-current")
+        expect(step.get_by_role("heading", level=3)).to_have_text(name)
+        assert page.evaluate("document.documentElement.scrollHeight") <= 720, name
+        assert cut_off(page) == 0
+        for stage in step.locator(".page-why-stage").all():
+            expect(stage.locator(":scope > *").first).to_be_visible()
     page.keyboard.press("PageUp")
-    expect(place).to_have_text("3 of 4: Why")
+    expect(place).to_have_text("4 of 5: Importance")
     page.keyboard.press("Escape")
     expect(page.locator("#header")).to_be_visible()
 

@@ -71,7 +71,7 @@ def test_example_is_answered_under_four_methods_with_all_figures(page: Page) -> 
     expect(picture(page, "answers").locator(".pine-card")).to_have_count(2)
     assert len(numbers(page, "figure-answer-shares")) == 2 * (count + 2)
     open_tab(page, "Why")
-    expect(page.locator("#why .page-why-documents button")).to_have_count(count)
+    expect(page.locator("#why [data-method=pine] .page-why-badge:visible")).to_have_count(2 * count)
     expect(page.locator("#why .pine-tutorial-source")).not_to_contain_text("Precomputed")
 
 
@@ -302,7 +302,7 @@ async (labels) => {
 
 PANELS = {
     "See it": "#order-table tbody tr",
-    "Why": "#why .pine-plot .main-svg:visible",
+    "Why": "#why .page-why-stage:visible",
     "Tutorial": "#tutorial .pine-tutorial-step:visible",
     "Position sweep": "#sweep-run:visible",
     "Evaluate": "#measure-run:visible",

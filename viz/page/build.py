@@ -9,7 +9,6 @@ import gradio as gr
 
 from pine_engine.endpoint import NO_INTERNALS
 from viz.cards.tutorial import anchor, explanations_html
-from viz.drawing.markup import empty_panel
 from viz.page.answers.recordings import tutorial_recording
 from viz.page.answers.run import Run, Shown
 from viz.page.answers.workspace import Workspace, bind_choices, bind_scores, bind_workspace
@@ -46,7 +45,7 @@ from viz.page.serving.server import on_unload
 from viz.page.share import bind_share, build_share
 from viz.page.shuffle import shuffle_tab
 from viz.page.tutorial import build_tutorial
-from viz.page.why import why_html
+from viz.page.why import build_why, why_json
 
 TITLE = "PINE Explorer"
 WHY = "Why"  # label of a tab
@@ -90,7 +89,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                 shuffle_event, resumed, drawn = shuffle_tab(workspace, sources, chosen, settings)
             with gr.Tab(WHY):
                 build_note(settings)
-                why = gr.HTML(empty_panel("Loading figures…"), elem_id="why")
+                why = build_why()
             with gr.Tab(LAB), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
                 with gr.Tab("Internals"):
                     stale = gr.HTML("", elem_id="internals-stale")
@@ -184,7 +183,7 @@ def show_open(drawings: Drawings, run: Run | None, view: View) -> Any:
     if view.page_tab == TUTORIAL:
         return {widget: draw() for widget, draw in drawings.tutorial.items()}
     if view.page_tab == WHY:
-        return {drawings.why: why_html(run)}
+        return {drawings.why: why_json(run)}
     return show_run(drawings.inside, run, view) or gr.skip()
 
 

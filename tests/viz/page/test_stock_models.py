@@ -28,7 +28,7 @@ from viz.page.position_sweep_job import prepare_sweep
 from viz.page.selection import first_selection
 from viz.page.shuffle_job import prepare_shuffle
 from viz.page.tutorial import tutorial_steps
-from viz.page.why import can_explain, why_html
+from viz.page.why import can_explain, why_json
 
 FITTING = ["vanilla", "reorder_content"]
 
@@ -69,7 +69,7 @@ def test_downloads_and_tutorial_are_complete(view: Any) -> None:
         assert {"answers.json", "pictures.html"} <= set(files.namelist())
     assert [one["attention"] for one in report["results"]] == [None] * 3
     assert len(tutorial_steps(tutorial_recording(), run)) == len(tutorial_steps(tutorial_recording()))
-    assert "Precomputed" in why_html(run)
+    assert "Precomputed" in why_json(run)
 
 
 def test_attention_of_tokens_is_refused_with_the_reason(view: Any, stock: Engine) -> None:

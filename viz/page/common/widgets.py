@@ -74,6 +74,7 @@ PAGE_SCRIPTS = tuple(
         "projector.js",
         "documents.js",
         "guess.js",
+        "ribbons.js",
         "order_table.js",
         "start.js",
         "misfits.js",

@@ -1,0 +1,134 @@
+/* Ribbons: each joins the bar of a document to a word of an answer, as thick as the attention on the document. They
+   follow bars that move and lines that wrap. assets/order_table.js and assets/why.js show them. */
+(() => {
+  "use strict";
+  const NAMESPACE = "http://www.w3.org/2000/svg";
+  const FOLLOW_MS = 800; // bars move for less
+  const WIDEST = 22; // pixels at the word, for all of the attention
+  const DEPTH = 14; // pixels by which a ribbon hangs below a word beside its bar
+
+  /* Return the outline of a ribbon from the lower edge of a bar to a word: down to it, or around below it. */
+  const outline = (bar, word, share) => {
+    const [from, to] = [bar, word].map(({ left, width }) => left + width / 2);
+    const half = Math.max(0.75, (share * WIDEST) / 2);
+    const [start, gap] = [bar.bottom, word.top - bar.bottom];
+    if (gap > DEPTH) {
+      const wide = Math.max(half, share * bar.width * 0.46);
+      const [high, low] = [start + gap * 0.6, word.top - gap * 0.6];
+      return (
+        `M${from - wide},${start} C${from - wide},${high} ${to - half},${low} ${to - half},${word.top} L${to + half},${word.top} ` +
+        `C${to + half},${low} ${from + wide},${high} ${from + wide},${start} Z`
+      );
+    }
+    const thin = Math.max(0.75, half / 3);
+    const lowest = Math.max(start, word.bottom) + DEPTH;
+    return (
+      `M${from - thin},${start} C${from - thin},${lowest + thin} ${to + thin},${lowest + thin} ${to + thin},${word.bottom} ` +
+      `L${to - thin},${word.bottom} C${to - thin},${lowest - thin} ${from + thin},${lowest - thin} ${from + thin},${start} Z`
+    );
+  };
+
+  // The explanation of a ribbon, while it or its word is pointed at or focused.
+
+  const tip = () => {
+    let made = document.getElementById("ribbon-tip");
+    if (!made) {
+      made = document.createElement("div");
+      Object.assign(made, { id: "ribbon-tip", popover: "manual", ariaHidden: "true" });
+      document.body.append(made);
+    }
+    return made;
+  };
+
+  const explain = (node, word, text) => {
+    const show = () => {
+      const { left, bottom } = word.getBoundingClientRect();
+      tip().textContent = text;
+      tip().showPopover();
+      Object.assign(tip().style, {
+        left: `${Math.max(8, Math.min(left, window.innerWidth - tip().offsetWidth - 8))}px`,
+        top: `${Math.min(bottom + 10, window.innerHeight - tip().offsetHeight - 8)}px`,
+      });
+    };
+    const hide = () => tip().hidePopover();
+    for (const kind of ["pointerenter", "focus"]) node.addEventListener(kind, show);
+    for (const kind of ["pointerleave", "blur"]) node.addEventListener(kind, hide);
+    node.addEventListener("keydown", ({ key }) => key === "Escape" && hide());
+  };
+
+  /* Prepare an element for ribbons between its parts. `show` takes { bar, word, share, color, text } for each; a word
+     that its cell cuts off has none. */
+  const mount = (element) => {
+    const drawing = document.createElementNS(NAMESPACE, "svg");
+    drawing.classList.add("page-ribbons");
+    drawing.setAttribute("aria-hidden", "true");
+    element.append(drawing);
+    let ribbons = [];
+    let until = 0;
+
+    const draw = () => {
+      const box = drawing.getBoundingClientRect();
+      drawing.setAttribute("viewBox", `0 0 ${box.width || 1} ${box.height || 1}`);
+      const place = (node) => {
+        const { left, top, bottom, width } = node.getBoundingClientRect();
+        return { left: left - box.left, top: top - box.top, bottom: bottom - box.top, width };
+      };
+      for (const { path, bar, word, within, share } of ribbons) {
+        const isCut = !word.checkVisibility() || word.getBoundingClientRect().top > within.getBoundingClientRect().bottom - 4;
+        path.setAttribute("d", isCut ? "" : outline(place(bar), place(word), share));
+      }
+    };
+
+    const follow = () => {
+      draw();
+      if (performance.now() < until) requestAnimationFrame(follow);
+    };
+
+    const show = (entries) => {
+      drawing.replaceChildren();
+      ribbons = entries.map((entry) => {
+        const path = drawing.appendChild(document.createElementNS(NAMESPACE, "path"));
+        path.style.fill = entry.color;
+        path.dataset.document = entry.bar.dataset.document;
+        path.dataset.share = entry.share;
+        if (entry.text) explain(path, entry.word, entry.text);
+        return { within: element, ...entry, path };
+      });
+      const isFollowed = performance.now() < until;
+      until = performance.now() + FOLLOW_MS;
+      if (isFollowed) draw();
+      else follow();
+    };
+
+    new ResizeObserver(draw).observe(element);
+    return { show };
+  };
+
+  const joined = new WeakMap(); // ribbons by lane of the table
+
+  /* Put the badge of its document on the decisive word of an answer, and join it to the bar in a lane of the table. */
+  const joinAnswer = ({ lane, text, answer, label, documents }) => {
+    if (!joined.has(lane)) joined.set(lane, mount(lane.parentElement));
+    const { origin } = answer ?? {};
+    const bar = origin && lane.querySelector(`[data-document="${origin.document}"]`);
+    if (!bar) return joined.get(lane).show([]);
+    const { letter, color, ink } = documents[origin.document];
+    const share = Math.max(...origin.shares);
+    const says =
+      `${label}: ${Math.round(100 * share)} % of the attention on document ${letter} (layer ${origin.layer}, head ` +
+      `${origin.head}). One head, chosen for this answer; not a proof.`;
+    const [before, decisive, after] = [[0, origin.start], [origin.start, origin.stop], [origin.stop]].map((span) =>
+      [...answer.text].slice(...span).join(""),
+    );
+    const word = Object.assign(document.createElement("button"), { type: "button", className: "page-origin", textContent: decisive });
+    word.setAttribute("aria-label", `${decisive}. ${says}`);
+    word.style.borderColor = color;
+    const badge = word.appendChild(Object.assign(document.createElement("small"), { textContent: letter }));
+    Object.assign(badge.style, { background: color, color: ink });
+    text.replaceChildren(before, word, after);
+    explain(word, word, says);
+    joined.get(lane).show([{ bar, word, within: text, share, color, text: says }]);
+  };
+
+  window.pineRibbons = { mount, joinAnswer };
+})();
