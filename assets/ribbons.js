@@ -28,36 +28,16 @@
     );
   };
 
-  // The explanation of a ribbon, while it or its word is pointed at or focused.
-
-  const tip = () => {
-    let made = document.getElementById("ribbon-tip");
-    if (!made) {
-      made = document.createElement("div");
-      Object.assign(made, { id: "ribbon-tip", popover: "manual", ariaHidden: "true" });
-      document.body.append(made);
-    }
-    return made;
+  /* Let a node show a text as assets/terms.js shows that of a term. */
+  const explain = (id, text, ...nodes) => {
+    const made = document.getElementById(id) ?? document.createElement("div");
+    Object.assign(made, { id, popover: "auto", className: "pine-explanation", textContent: text });
+    if (!made.isConnected) document.querySelector(".pine-explanation").after(made);
+    for (const node of nodes) node.dataset.term = id;
   };
 
-  const explain = (node, word, text) => {
-    const show = () => {
-      const { left, bottom } = word.getBoundingClientRect();
-      tip().textContent = text;
-      tip().showPopover();
-      Object.assign(tip().style, {
-        left: `${Math.max(8, Math.min(left, window.innerWidth - tip().offsetWidth - 8))}px`,
-        top: `${Math.min(bottom + 10, window.innerHeight - tip().offsetHeight - 8)}px`,
-      });
-    };
-    const hide = () => tip().hidePopover();
-    for (const kind of ["pointerenter", "focus"]) node.addEventListener(kind, show);
-    for (const kind of ["pointerleave", "blur"]) node.addEventListener(kind, hide);
-    node.addEventListener("keydown", ({ key }) => key === "Escape" && hide());
-  };
-
-  /* Prepare an element for ribbons between its parts. `show` takes { bar, word, share, color, text } for each; a word
-     that its cell cuts off has none. */
+  /* Prepare an element for ribbons between its parts. `show` takes { bar, word, share, color } for each; a word that
+     its cell cuts off has none. */
   const mount = (element) => {
     const drawing = document.createElementNS(NAMESPACE, "svg");
     drawing.classList.add("page-ribbons");
@@ -91,13 +71,13 @@
         path.style.fill = entry.color;
         path.dataset.document = entry.bar.dataset.document;
         path.dataset.share = entry.share;
-        if (entry.text) explain(path, entry.word, entry.text);
         return { within: element, ...entry, path };
       });
       const isFollowed = performance.now() < until;
       until = performance.now() + FOLLOW_MS;
       if (isFollowed) draw();
       else follow();
+      return ribbons.map(({ path }) => path);
     };
 
     new ResizeObserver(draw).observe(element);
@@ -120,14 +100,13 @@
     const [before, decisive, after] = [[0, origin.start], [origin.start, origin.stop], [origin.stop]].map((span) =>
       [...answer.text].slice(...span).join(""),
     );
-    const word = Object.assign(document.createElement("button"), { type: "button", className: "page-origin", textContent: decisive });
+    const word = Object.assign(document.createElement("span"), { className: "page-origin", tabIndex: 0, role: "note", textContent: decisive });
     word.setAttribute("aria-label", `${decisive}. ${says}`);
     word.style.borderColor = color;
     const badge = word.appendChild(Object.assign(document.createElement("small"), { textContent: letter }));
     Object.assign(badge.style, { background: color, color: ink });
     text.replaceChildren(before, word, after);
-    explain(word, word, says);
-    joined.get(lane).show([{ bar, word, within: text, share, color, text: says }]);
+    explain(`ribbon-${label}`, says, word, ...joined.get(lane).show([{ bar, word, within: text, share, color }]));
   };
 
   window.pineRibbons = { mount, joinAnswer };

@@ -195,10 +195,9 @@
     const [source, near] = [most(shares[token]), nearest(answer, token)];
     stage.ribbons ??= window.pineRibbons.mount(stage);
     stage.ribbons.show(
-      [...ruler.querySelectorAll(".page-why-bar")].map((bar, index) => ({
-        ...{ bar, word: target, share: shares[token][index], color: documents[index].color },
-        text: `${percent(shares[token][index])} of the attention on ${documents[index].letter}`,
-      })),
+      [...ruler.querySelectorAll(".page-why-bar")].map((bar, index) => {
+        return { bar, word: target, share: shares[token][index], color: documents[index].color };
+      }),
     );
     const farthest = starts[token].indexOf(Math.min(...starts[token]));
     const places = { [farthest]: "the farthest document", [near]: method === "pine" ? "which PINE places nearest" : "the nearest document" };

@@ -1,5 +1,6 @@
 """The first minute of a visitor: at a desk, on a phone, by keyboard in the dark, and before a class."""
 
+import re
 from itertools import pairwise
 
 from playwright.sync_api import Browser, Page, ViewportSize, expect
@@ -63,6 +64,19 @@ RESTORE_B_A_C = "document.dispatchEvent(new CustomEvent('pine:order', { detail: 
 """Move the documents as a draft does that is restored during the first animation."""
 
 BOXES = "nodes => nodes.map(node => node.getBoundingClientRect())"
+RIBBON = """
+async (row) => {
+  for (let frame = 0; frame < 3; frame += 1) await new Promise(requestAnimationFrame);
+  const [path, word] = [".page-ribbons path", ".page-origin"].map((one) => row.querySelector(one));
+  const bar = row.querySelector(`.page-lane [data-document="${path.dataset.document}"]`);
+  const middle = (node) => node.getBoundingClientRect().left + node.getBoundingClientRect().width / 2;
+  const { left, right } = path.getBoundingClientRect();
+  const badge = word.querySelector("small").textContent;
+  return [badge, Math.abs(left - middle(bar)), Math.abs(right - middle(word))];
+}
+"""
+"""Script that returns the badge of the decisive word, and how far its ribbon ends from bar and word."""
+
 PLACES = """
 (stage) => [...stage.querySelectorAll("[data-document], [aria-label]")].map(
   (node) => [node.dataset.document, node.style.left, node.ariaLabel, node.dataset.share].join())
@@ -79,6 +93,14 @@ def bottom(page: Page, part: str) -> float:
 
 def answer_of(page: Page, method: str) -> str:
     return page.locator(f"#order-table [data-method={method}] .page-order-answer").inner_text()
+
+
+def ribbons(page: Page) -> list[str]:
+    """Return the badges on the decisive words of vanilla and PINE, whose ribbons must end at bar and word."""
+    rows = [page.locator(f"#order-table [data-method={method}]") for method in METHODS]
+    ends = [row.evaluate(RIBBON) for row in rows]
+    assert all(left < 12 and right < 12 for _, left, right in ends), ends
+    return [badge for badge, *_ in ends]
 
 
 def expect_order(page: Page, words: str) -> None:
@@ -115,6 +137,17 @@ def test_first_minute_shows_every_order_and_each_example_its_answers(page: Page)
     expect_order(page, "Order 4 of 6: B C A")
     expect(slider).to_have_attribute("aria-valuetext", "Order 4 of 6: B C A")
     expect(slider).to_be_focused()
+
+    for key, sources in (("Home", ["A", "B"]), ("End", ["C", "B"])):  # of vanilla, and of PINE
+        slider.press(key)
+        assert ribbons(page) == sources
+    page.set_viewport_size(LAPTOP)
+    assert ribbons(page) == sources
+    page.locator("[data-method=vanilla] .page-origin").focus()
+    expect(page.locator(":popover-open")).to_have_text(
+        re.compile("99 % .* document C .*layer 17, head 4.*not a proof")
+    )
+    page.set_viewport_size(DESKTOP)
 
     slider.press("Home")
     expect_order(page, "Order 1 of 6: A B C")
