@@ -13,7 +13,7 @@ from pine_engine import Engine, InputError, ModelError
 from pine_engine.attention import model_validation
 from pine_engine.attention.model_validation import validate_model
 from pine_engine.models import support
-from pine_engine.models.support import context_limit
+from pine_engine.models.support import UNSUPPORTED, context_limit
 from pine_engine.network.rope import Rope
 from tests.support.families import LATENT_EXPERTS, LAYOUT, longrope, make, rope
 
@@ -106,13 +106,19 @@ CHANGING = longrope(long_from=12, short_mscale=1.0, long_mscale=1.2)
         ("minimax_m3_vl_text", SPARSE, "minimax_m3_sparse"),
         ("gpt_neox", {"hidden_size": 36, "rotary_pct": 0.5}, "9 dimensions"),
         *((name, {"sliding_window": 8}, "sliding window is 8 tokens") for name in ("mistral", "phi3")),
-        # The mask of Doge depends on the values, and is hidden from the logits by its initial weights.
-        ("doge", {}, "masks or biases keys by itself"),
+        ("doge", {}, "masks keys by their values"),
     ],
 )
 def test_unsupported_family_is_refused(family: str, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ModelError, match=f"{reason}.*; {ADVICE}$"):
         validate_model(make(family, **options), {})
+
+
+def test_mask_of_a_model_is_found_at_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(UNSUPPORTED, "doge")
+    # Its mask depends on the values, and is hidden from the logits by its initial weights.
+    with pytest.raises(ModelError, match=f"masks or biases keys by itself.*; {ADVICE}$"):
+        validate_model(make("doge"), {})
 
 
 def _with_silent_layer(model: PreTrainedModel) -> None:
