@@ -12,6 +12,10 @@ from .engine.events import (
     TokenGenerated as TokenGenerated,
 )
 from .engine.generation import generate_batch as generate_batch
+from .engine.leave_one_out import (
+    LeaveOneOut as LeaveOneOut,
+    score_without_documents as score_without_documents,
+)
 from .engine.likelihood import Score as Score
 from .engine.orders import (
     OrderComparison as OrderComparison,

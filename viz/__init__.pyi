@@ -5,6 +5,7 @@ from .figures.attention_shares import plot_attention_shares as plot_attention_sh
 from .figures.bias_curve import plot_bias_curve as plot_bias_curve
 from .figures.head_decisiveness import plot_head_decisiveness as plot_head_decisiveness
 from .figures.importance import plot_importance as plot_importance
+from .figures.leave_one_out import plot_leave_one_out as plot_leave_one_out
 from .figures.logprob_by_order import plot_logprob_by_order as plot_logprob_by_order
 from .figures.masks import plot_masks as plot_masks
 from .figures.method_positions import plot_method_positions as plot_method_positions

@@ -10,6 +10,7 @@ import torch
 
 from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.events import Event, RunFinished, RunResult
+from pine_engine.engine.leave_one_out import LeaveOneOut, score_without_documents
 from pine_engine.engine.likelihood import Score, score_methods
 from pine_engine.engine.orders import OrderResult, ShuffleResult, choose_orders, run_orders
 from pine_engine.engine.prefix_cache import PrefixCache
@@ -248,3 +249,34 @@ class Engine(PreparedModel):
         self.check_length(layout, max(len(ids) for _, ids in answers))
 
         return run_shared(lambda control: score_methods(self, layout, selected, answers, control=control))
+
+    def leave_one_out(
+        self, result: RunResult, *, methods: MethodsLike = None, progress: Progress | None = None
+    ) -> dict[str, LeaveOneOut]:
+        """Return how much the log-probability of each answer falls without each document.
+
+        There are D + 1 prefills per method for D documents. The order of the remaining documents stays.
+
+        Args:
+            result: Run of this engine, with at least two documents.
+            methods: Methods of the run. Default: all that have an answer.
+            progress: Called after each prompt with the finished fraction, from 0 to 1, and a status.
+
+        Returns:
+            For each method, a LeaveOneOut; its `differences` has one value in nats for each document.
+
+        Raises:
+            InputError: For a single document, a method that is not in the run, or an empty answer.
+            ModelError: For logits that are not finite.
+        """
+        events = score_without_documents(self, result, methods=methods)
+        results: dict[str, LeaveOneOut] = {}
+        chosen = result.answered if methods is None else self.select_methods(methods)
+        num_done, count = 0, len(chosen) * (result.layout.num_documents + 1)
+        for event in events:
+            if isinstance(event, LeaveOneOut):
+                results[event.score.method] = event
+                num_done += 1
+                if progress:
+                    progress(num_done / count, f"prompt {num_done} of {count}")
+        return results

@@ -120,6 +120,11 @@ class RunResult:
     logits: "dict[str, Tensor]" = field(default_factory=dict)
     documents: tuple[Document, ...] = ()
 
+    @property
+    def answered(self) -> list[str]:
+        """Names of the methods whose answers have tokens."""
+        return [method for method, answer in self.answers.items() if answer.token_ids]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answers as JSON: for each method text, number of tokens, and times in seconds.
 

@@ -207,10 +207,14 @@ def test_finished_answer_does_not_change_others(engine: Engine) -> None:
 
 
 OPTIONS: dict[str, Any] = {"methods": ["vanilla", "pine"], "max_new_tokens": 5}
+ANSWER = pine.Answer("pine", "ab", (5, 6), (-1.0, -1.0), 0.0, 0.0, "length")
 STREAMS: dict[str, Callable[[Engine], Iterator[Any]]] = {
     "generate": lambda engine: engine.generate(LAYOUT, **OPTIONS, stop_at_eos=False),
     "sweep": lambda engine: pine.sweep_document(
         engine, LAYOUT, document=0, answer="ab", methods=OPTIONS["methods"]
+    ),
+    "leave_one_out": lambda engine: pine.score_without_documents(
+        engine, pine.RunResult(LAYOUT, {"pine": ANSWER}, {})
     ),
 }
 

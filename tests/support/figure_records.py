@@ -5,7 +5,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pine_engine import Answer, OrderComparison, OrderResult, RunResult, Score, SlotScored, TokenLayout
+from pine_engine import (
+    Answer,
+    LeaveOneOut,
+    OrderComparison,
+    OrderResult,
+    RunResult,
+    Score,
+    SlotScored,
+    TokenLayout,
+)
 from viz.drawing.identity import document_segment
 from viz.figures.answer_tokens import AnswerTokens
 
@@ -15,6 +24,13 @@ STEPS = [
     SlotScored(slot, (0, 1), {m: Score(m, "x", (1, 2), (at, -0.5)) for m, at in scores.items()})
     for slot, scores in enumerate([{"vanilla": -1.0, "pine": -2.0}, {"vanilla": -3.0, "pine": -2.0}])
 ]
+
+LEFT_OUT = {
+    method: LeaveOneOut(
+        Score(method, "x", (1, 2), (at, -0.5)), (Score(method, "x", (1, 2), (-3.0, -1.0)),) * 2, "float32"
+    )
+    for method, at in (("vanilla", -1.0), ("pine", -2.0))
+}
 
 
 def answer_with(

@@ -16,7 +16,7 @@ import pine_engine as pine
 import viz
 from pine_engine import METHODS, ShuffleResult, build_plan, order_effects
 from pine_engine.evaluation.report.tables import Part, Table
-from tests.support.figure_records import STEPS, answer_with, cell, order_row
+from tests.support.figure_records import LEFT_OUT, STEPS, answer_with, cell, order_row
 from tests.support.runs import form_of
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.viz.cards.test_answers import card
@@ -49,6 +49,7 @@ def draw_all(shuffled: ShuffleResult, text: str) -> dict[str, partial[go.Figure]
     answer = answer_with(text, [text], alternatives=[[(text, 0.5), ("a " + text, 0.25)]])
     draws: list[partial[go.Figure]] = [
         partial(viz.plot_position_sweep, STEPS, labels=labels),
+        partial(viz.plot_leave_one_out, LEFT_OUT, labels=labels),
         partial(viz.plot_answer_attention, [answer, answer]),
         partial(viz.plot_attention, {"a": weights}, layout, labels=labels),
         partial(viz.plot_attention_shares, pine, steps=2),

@@ -1,0 +1,80 @@
+"""Figure and sentence of leave-one-out: the fall of an answer's log-probability without each document."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+import pine_engine as pine
+from viz.drawing.markup import format_difference, format_percent
+from viz.figures.frame import FloatArray, document_segments, method_labels, new_figure
+from viz.theme import INK, PATTERNS
+
+
+def plot_leave_one_out(
+    results: "pine.LeaveOneOut | Mapping[str, pine.LeaveOneOut]",
+    *,
+    order: Sequence[int] | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> go.Figure:
+    """Plot the fall of the answer's log-probability without each document as bars, one series per method.
+
+    y is in nats, float32 (D,) for each method, never NaN; above 0 the document supports the answer.
+
+    Args:
+        results: Result of one method, or those of `Engine.leave_one_out`.
+        order: Document, as entered, in each slot.
+        labels: Labels of the methods.
+    """
+    shown = list(results.values()) if isinstance(results, Mapping) else [results]
+    names = method_labels([one.score.method for one in shown], labels)
+    figure = new_figure(
+        name="leave-one-out",
+        title="Fall of the answer’s log-probability without each document",
+        caption="Above 0: the answer is less likely without the document.",
+        height=260,
+        showlegend=len(shown) > 1,
+    )
+    for index, (one, name) in enumerate(zip(shown, names, strict=True)):
+        segments = document_segments(len(order or one.without), order)[: len(one.without)]
+        figure.add_bar(
+            x=[segment.label for segment in segments],
+            y=np.array(one.differences, dtype=np.float32),
+            name=name,
+            marker={
+                "color": [segment.color for segment in segments],
+                "line": {"color": INK, "width": 1},
+                "pattern": {"shape": PATTERNS[index % len(PATTERNS)]},
+            },
+            customdata=[segment.name for segment in segments],
+            text=[format_difference(value) for value in one.differences],
+            textposition="outside",
+            cliponaxis=False,
+            hovertemplate="%{fullData.name}, without %{customdata}: %{y:.4g} nats<extra></extra>",
+        )
+    figure.update_xaxes(title="document", type="category")
+    figure.update_yaxes(title="fall (nats)", showgrid=True, zeroline=True)
+    return figure
+
+
+def leave_one_out_sentence(
+    result: "pine.LeaveOneOut", shares: FloatArray, *, label: str, order: Sequence[int]
+) -> str:
+    """Compare the document that the answer needs most with the one that it attends to most.
+
+    Args:
+        result: Complete result of one method.
+        shares: Share of attention on each document, (D,), by slot.
+        label: Label of the method.
+        order: Document, as entered, in each slot.
+    """
+    segments = document_segments(len(order), order)
+    needed, seen = int(np.argmax(result.differences)), int(np.argmax(shares))
+    fall = format_difference(result.differences[needed])
+    share = format_percent(float(shares[seen]))
+    attention = f"{segments[seen].name} has the most attention ({share} of that on documents)"
+    verdict = "Both agree" if needed == seen else "Attention misleads here"
+    return (
+        f"{label}: the answer needs {segments[needed].name} most ({fall} nats less without it), and "
+        f"{attention}. {verdict}."
+    )
