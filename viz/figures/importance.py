@@ -7,6 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
+from viz.drawing.markup import format_short
 from viz.figures.frame import FloatArray, add_cells, document_labels, new_figure
 
 Normalization = Literal["raw", "share", "log"]
@@ -117,5 +118,5 @@ def add_importances(
     low = low if normalization == "log" else 0.0
     measure = _MEASURES[normalization].format(quantity)
     figure.update_layout(coloraxis={"cmin": low, "cmax": high, "colorbar": {"title": {"text": measure}}})
-    texts = [["" if np.isnan(value) else f"{value:.2g}" for value in row] for row in values]
+    texts = [["" if np.isnan(value) else format_short(float(value)) for value in row] for row in values]
     add_cells(figure, values, x, texts=texts, hover=f"{cell}<br>{measure} %{{z:.2g}}", **options)

@@ -83,14 +83,19 @@ def prepare_attention(engine: "pine.Engine", request: AttentionRequest) -> Prepa
             f"Prompt too long: {total:,} tokens, token-level attention supports up to "
             f"{MAX_ATTENTION_TOKENS:,}. Use fewer or shorter documents."
         )
-    if engine.model_name != request.model:
-        raise InputError(
-            f"This run used {request.model}, but the current model is {engine.model_name}. Run again or "
-            f"switch back to {request.model}."
-        )
+    check_model(engine, request.model)
     num_bytes = engine.run_bytes(request.layout, request.methods, 0)
     work = planned(tokens=total, methods=len(request.methods), bytes_at_once=num_bytes)
     return PreparedJob(work, partial(attend, request=request))
+
+
+def check_model(engine: "pine.Engine", model: str) -> None:
+    """Raise InputError if the engine is not that of a run with this model."""
+    if engine.model_name != model:
+        raise InputError(
+            f"This run used {model}, but the current model is {engine.model_name}. Run again or "
+            f"switch back to {model}."
+        )
 
 
 def attend(engine: "pine.Engine", request: AttentionRequest) -> Generator[AttentionView, None, None]:

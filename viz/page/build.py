@@ -124,7 +124,8 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         for trigger in (page.load, timer.tick, chosen.change):
             trigger(bind(look, sources), chosen, [model, ready, timer], **STATE_EVENT)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
-        page.unload(on_unload(page, [workspace.finished, workspace.shown, drawn, inside.attention]))
+        computed = [inside.attention, inside.left_out]
+        page.unload(on_unload(page, [workspace.finished, workspace.shown, drawn, *computed]))
         # A disconnect is not reported for calls outside of the queue.
         page.queue(api_open=False)
     assert isinstance(page, GuardedBlocks)

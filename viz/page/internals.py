@@ -23,6 +23,7 @@ from viz.page.common.widgets import PRIVATE_EVENT, bind, build_figure, figure_va
 from viz.page.internals_figures import DRAWING, FIGURES, TABS, draw_attention, how_to_read
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.sources import Sources
+from viz.page.leave_one_out_job import LeftOutView, left_out_request, prepare_left_out
 from viz.page.selection import (
     Selection,
     first_selection,
@@ -37,7 +38,17 @@ NO_RUN = (
     "Run a question to see its attention masks, positions and document importance, and to compare answers."
 )
 
-WHAT_IS_COMPUTED = "Runs two more prefills for the selected layer and head."
+JOBS = {
+    "attention": ("Compute attention", "attend", "Runs two more prefills for the selected layer and head."),
+    "importance": (
+        "Leave one document out",
+        "leave-out",
+        "Scores the answer of the selected method without each document. It shows when attention misleads.",
+    ),
+}
+"""Button, id and description of the job of a tab."""
+
+SKELETON = '<p class="page-skeleton" role="status">Drawing…</p>'  # of a tab, until it is drawn
 
 LAB, TUTORIAL = "Lab", "Tutorial"  # labels of tabs of the page
 FIRST_TAB = "masks"  # initial tab, which needs no job
@@ -108,12 +119,13 @@ class Internals:
     body: gr.Column  # hidden before the first run
     controls: dict[str, gr.Dropdown]  # by field of the selection
     tabs: gr.Tabs
-    bar: JobBar
+    bars: dict[str, JobBar]  # by tab, see JOBS
     pictures: dict[str, gr.HTML]  # by tab
     figures: dict[str, gr.HTML]  # by place, see FIGURES
     view: gr.State  # view, mutated in place
     clicks: gr.Number  # number of clicks on tabs, see COUNT_CLICK
     attention: gr.State  # attention per token; None before
+    left_out: gr.State  # scores without each document; None before
     wanted: gr.State  # selection of an opened session, for the next run
 
     @property
@@ -202,6 +214,7 @@ def build_internals(finished: gr.State) -> Internals:
     """Build the tab, empty; `finished` has the last run."""
     pictures: dict[str, gr.HTML] = {}
     figures: dict[str, gr.HTML] = {}
+    bars: dict[str, JobBar] = {}
     with gr.Column(elem_id="internals-section", elem_classes="page-section"):
         bridge = gr.HTML(
             "", elem_id="pick-bridge", html_template="<span hidden>${value}</span>", js_on_load=BRIDGE
@@ -219,21 +232,22 @@ def build_internals(finished: gr.State) -> Internals:
             with gr.Tabs(elem_id="internals-tabs", selected=FIRST_TAB, overflow_behavior="wrap") as tabs:
                 for name, label in TABS:
                     with gr.Tab(label, id=name), gr.Column(elem_id=name):
-                        if name not in DRAWING:
+                        if name in JOBS:
+                            button, job, about = JOBS[name]
                             with gr.Row(elem_classes="page-row page-shuffle-bar"):
                                 buttons = build_buttons(
-                                    "Compute attention", run_id="attend", stop_id="stop-attend", min_width=120
+                                    button, run_id=job, stop_id=f"stop-{job}", min_width=120
                                 )
-                            bar = build_bar(buttons, WHAT_IS_COMPUTED, status_id="attend-status")
+                            bars[name] = build_bar(buttons, about, status_id=f"{job}-status")
                         pictures[name] = gr.HTML("", elem_id=f"{name}-html")
                         with gr.Row(elem_classes="page-row"):
                             for column in FIGURES[name]:
                                 with gr.Column(min_width=320):
                                     figures |= {place: build_figure(f"figure-{place}") for place in column}
                         gr.HTML(how_to_read(name))
-    states = gr.State(View()), gr.Number(0, visible=False), gr.State(None), gr.State({})
+    states = gr.State(View()), gr.Number(0, visible=False), gr.State(None), gr.State(None), gr.State({})
     return Internals(
-        finished, bridge, announcement, summary, body, controls, tabs, bar, pictures, figures, *states
+        finished, bridge, announcement, summary, body, controls, tabs, bars, pictures, figures, *states
     )
 
 
@@ -259,9 +273,15 @@ def bind_internals(tab: Internals, sources: Sources, chosen: gr.State) -> None:
         js=COUNT_CLICK,
         **PRIVATE_EVENT,
     )
-    begin = partial(begin_attention, tab)
-    computed = bind_job(tab.bar, begin, [tab.finished, tab.view], [tab.attention], sources, chosen)
-    computed.then(bind(draw, tab), tab.read, tab.shown, **PRIVATE_EVENT)
+    inputs, bars = [tab.finished, tab.view], tab.bars
+    attended = bind_job(
+        bars["attention"], partial(begin_attention, tab), inputs, [tab.attention], sources, chosen
+    )
+    scored = bind_job(
+        bars["importance"], partial(begin_left_out, tab), inputs, [tab.left_out], sources, chosen
+    ).then(keep_left_out, [tab.finished, tab.left_out], tab.finished, **PRIVATE_EVENT)
+    for computed in (attended, scored):
+        computed.then(bind(draw, tab), tab.read, tab.shown, **PRIVATE_EVENT)
 
 
 def follow(tab: Internals, event: Any) -> None:
@@ -296,7 +316,8 @@ def show_run(tab: Internals, run: Run | None, view: View) -> Updates:
         return {tab.summary: panel, tab.body: gr.update(visible=False), tab.wanted: {}}
     view.begun += 1
     shown: Updates = {tab.summary: summary_html(run), tab.body: gr.update(visible=True), tab.wanted: {}}
-    return show_selection(tab, run, view.selection) | shown | dict.fromkeys(tab.drawings, "")
+    emptied = dict.fromkeys(tab.figures.values(), "") | dict.fromkeys(tab.pictures.values(), SKELETON)
+    return show_selection(tab, run, view.selection) | shown | emptied
 
 
 def draw(tab: Internals, run: Run | None, view: View, attention: AttentionView | None) -> Any:
@@ -363,6 +384,31 @@ def begin_attention(tab: Internals, run: Run | None, view: View) -> ButtonJob:
         task=run.form.task,
         cleared={},
     )
+
+
+def begin_left_out(tab: Internals, run: Run | None, view: View) -> ButtonJob:
+    """Return the job that scores the selected method. Raises InputError before the first run."""
+    if run is None or view.selection is None:
+        raise InputError("No run yet. Click Run first.")
+    method = view.selection.method
+    arguments = {"result": left_out_request(run, method), "model": run.model}
+    return ButtonJob(
+        job=Job("leave one out", (method,), prepare_left_out, arguments),
+        show=lambda view: {tab.left_out: view} if view.scores else {},
+        task=run.form.task,
+        cleared={},
+        kept="Completed scores are kept.",
+    )
+
+
+def keep_left_out(run: Run | None, view: LeftOutView | None) -> Any:
+    """Return the run with the scores of its answer; unchanged if they are of another run."""
+    if run is None or view is None or view.result is None:
+        return gr.skip()
+    (method,) = view.scores
+    if method not in run.result.answers or view.result != left_out_request(run, method):
+        return gr.skip()
+    return replace(run, left_out={**run.left_out, **view.scores})
 
 
 def _numbered(word: str, count: int) -> list[tuple[str, str]]:

@@ -15,8 +15,10 @@ from viz.drawing.identity import order_name
 from viz.drawing.markup import empty_panel, format_percent, join_words, render, shorten, switch
 from viz.figures.answer_attention import NO_TOKENS
 from viz.figures.answer_tokens import AnswerTokens, comparison_step
+from viz.figures.attention_shares import attention_shares
 from viz.figures.frame import document_labels
 from viz.figures.head_decisiveness import decisiveness, most_decisive
+from viz.figures.leave_one_out import leave_one_out_sentence
 from viz.page.answers.run import Run
 from viz.page.attention_job import AttentionView, attention_request, recorded_attention
 from viz.page.common.failures import notice
@@ -46,7 +48,10 @@ FIGURES: dict[str, tuple[tuple[str, ...], ...]] = {
     "attention": (("attention",),),
     "masks": (("token-masks",),),
     "positions": (("positions",), ("position-map", "method-positions")),
-    "importance": (("decisive-heads", "importance"), ("answer-importance", "attention-shares")),
+    "importance": (
+        ("decisive-heads", "importance"),
+        ("answer-importance", "attention-shares", "leave-one-out"),
+    ),
     "change": (("likely-tokens",), ("token-shares",), ("answer-shares",)),
 }
 """Figures of each tab, in columns."""
@@ -143,7 +148,7 @@ def draw_masks(run: Run, selection: Selection) -> TabContent:
     remarks = [
         f"{row.label}: question attention to {SCALED[row.key_weighting]} is scaled by 1/{count}."
         for row in shown
-        if row.key_weighting in SCALED and count > 1
+        if row.name == selection.method and row.key_weighting in SCALED and count > 1
     ]
     if not_run := [row.label for row in shown if row.name not in run.result.traces]:
         remarks.append(f"Not run: {join_words(not_run)}. Masks are computed without a run.")
@@ -200,14 +205,17 @@ def draw_positions(run: Run, selection: Selection) -> TabContent:
 
 def draw_importance(run: Run, selection: Selection) -> TabContent:
     """Draw the heads, the documents, the answer tokens and the attention shares of the selected method."""
+    left_out = run.left_out.get(selection.method)
+    figures: dict[str, go.Figure] = {}
+    if left_out:
+        figures["leave-one-out"] = viz.plot_leave_one_out(left_out, order=run.order)
     if not has_attention(run):
-        return TabContent(empty_panel(NO_ATTENTION))
+        return TabContent(empty_panel(NO_ATTENTION), figures)
     trace, label = run.result.traces[selection.method], pine.METHODS[selection.method].label
     is_ranked, texts = trace.suffix_importance is not None, traced_answer(run, trace.method)
     place: dict[str, Any] = {"layer": selection.layer, "head": selection.head}
     scale: dict[str, Any] = {"normalization": selection.normalization, "order": run.order}
-    figures: dict[str, go.Figure] = {}
-    missing = []
+    missing, remarks = [], []
     if is_ranked:
         figures["decisive-heads"] = viz.plot_head_decisiveness(trace, **place)
     if is_ranked and len(run.order) > 1:
@@ -227,16 +235,18 @@ def draw_importance(run: Run, selection: Selection) -> TabContent:
         figures["attention-shares"] = viz.plot_attention_shares(
             trace, step=step, steps=len(texts), **place, with_rest=selection.with_prefix, order=run.order
         )
+        if left_out and len(left_out.without) == len(run.order):
+            attention = attention_shares(trace, step=step, steps=len(texts), **place, with_rest=False)
+            remarks.append(leave_one_out_sentence(left_out, attention, label=label, order=run.order))
     else:
         missing.append(NOT_WRITTEN)
-    weighed = []
     if trace.document_weights is not None:
         names = document_labels(len(run.order), run.order)
         shares = zip(names, trace.document_weights, strict=True)
         shown = join_words([f"{name} {format_percent(weight)}" for name, weight in shares])
-        weighed.append(f"Document weights from a first pass of {label}: {shown}.")
+        remarks.append(f"Document weights from a first pass of {label}: {shown}.")
     return TabContent(
-        _importance_switches(selection, trace) + "".join([*map(notice, weighed), *map(empty_panel, missing)]),
+        _importance_switches(selection, trace) + "".join([*map(notice, remarks), *map(empty_panel, missing)]),
         {name: of_method(figure, label) for name, figure in figures.items()},
     )
 

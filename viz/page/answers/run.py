@@ -62,6 +62,7 @@ class Run:
         caption: Settings of a shuffle test, in words.
         first_certificate: Certificate of the first order of a shuffle test.
         repeats: Repeated requests of an endpoint; None for a loaded model.
+        left_out: Scores without each document, by method; those that were computed after the run.
     """
 
     form: Form
@@ -74,6 +75,7 @@ class Run:
     recorded: str = ""
     caption: str = ""
     first_certificate: "pine.Certificate | None" = field(default=None, compare=False)
+    left_out: "Mapping[str, pine.LeaveOneOut]" = field(default_factory=dict, compare=False)
     repeats: Repeats | None = None
 
     @property

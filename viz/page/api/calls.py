@@ -27,7 +27,7 @@ from pine_engine.prompts.prompt import Document, DocumentInput
 from pine_engine.prompts.tasks import USUAL_TASK
 from pine_engine.scheduling.runs import Job
 from viz.page.answers.answering import prepare_answers
-from viz.page.api.results import ApiResult, MethodName, compared, measured, shuffled, traced
+from viz.page.api.results import ApiResult, MethodName, compared, left_out, measured, shuffled, traced
 from viz.page.common.failures import explain
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import MODEL_EVENT
@@ -39,6 +39,7 @@ from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.jobs.job_bar import JobView
 from viz.page.jobs.sources import Sources
+from viz.page.leave_one_out_job import prepare_answers_left_out
 from viz.page.shuffle_job import prepare_shuffle
 
 PROGRESS_S = 1.0  # seconds between two messages of progress to a client
@@ -64,7 +65,7 @@ class TitledDocument(TypedDict, total=False):
 
 
 def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> None:
-    """Add /compare, /shuffle, /trace and /measure to the Blocks that are being built."""
+    """Add /compare, /shuffle, /trace, /leave_one_out and /measure to the Blocks that are being built."""
 
     def compare(
         question: str,
@@ -163,6 +164,37 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         report, run = partial(traced, arrays=arrays), {"form": form, "settings": settings}
         return _answer(sources, Job("api trace", form.methods, prepare_answers, run), report)
 
+    def leave_one_out(
+        question: str,
+        documents: list[DocumentInput],
+        methods: list[str] | None = None,
+        max_new_tokens: int = 16,
+        instruction: str = "",
+        chat_template_kwargs: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Answer a question, then measure how much each answer depends on each document.
+
+        Scores each method's own answer again without one document at a time.
+
+        Args:
+            question: Question about the documents.
+            documents: Two or more documents in prompt order, as text or {"title", "text"}.
+            methods: Method names, such as vanilla, nia, pcw, pine. Default: these four.
+            max_new_tokens: Maximum number of new tokens.
+            instruction: Instruction before the documents. Default: the instruction of the task.
+            chat_template_kwargs: Arguments of the chat template. Default: none.
+
+        Returns:
+            For each method its answer, the log-probability of this answer with all documents, and how much
+            it falls without each document, in nats.
+        """
+        if settings.endpoint:
+            raise gr.Error(NO_INTERNALS, print_exception=False)
+        form = _form(sources, question, documents, methods, max_new_tokens, instruction, chat_template_kwargs)
+        run = {"form": form, "settings": settings}
+        job = Job("api leave one out", form.methods, prepare_answers_left_out, run)
+        return _answer(sources, job, left_out)
+
     def measure(
         rows: list[dict[str, Any]],
         methods: list[str] | None = None,
@@ -201,7 +233,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         run = {"request": request, "host": settings}
         return _answer(sources, Job("api measure", chosen, prepare_measure, run), measured, data.task.name)
 
-    for call in (compare, shuffle, trace, measure):
+    for call in (compare, shuffle, trace, leave_one_out, measure):
         api(_checked(call), api_name=call.__name__, **MODEL_EVENT)
 
 

@@ -17,6 +17,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 from viz.page.answers.run import Shown
 from viz.page.evaluate_job import MeasureView
+from viz.page.leave_one_out_job import LeftOutView
 
 if TYPE_CHECKING:
     MethodName = str
@@ -137,6 +138,23 @@ class MethodTrace(BaseModel):
     )
 
 
+class MethodLeftOut(BaseModel):
+    """Answer of one method, scored with all documents and without each of them."""
+
+    method: MethodName
+    text: str = Field(description="Generated answer.")
+    logprob: float = Field(description="Log-probability with all documents, in nats.")
+    differences: list[float] = Field(
+        description="Fall of the log-probability without each document, in input order, in nats."
+    )
+
+
+class LeftOut(ApiResult):
+    """Result of /leave_one_out."""
+
+    results: list[MethodLeftOut]
+
+
 class Traced(ApiResult):
     """Result of /trace."""
 
@@ -156,6 +174,7 @@ RESULTS: dict[str, type[ApiResult]] = {
     "compare": Compared,
     "shuffle": Shuffled,
     "trace": Traced,
+    "leave_one_out": LeftOut,
     "measure": Measured,
 }
 """Result type of each endpoint."""
@@ -256,6 +275,12 @@ def _method_trace(seen: dict[str, Any], lengths: Sequence[int], *, arrays: bool)
         suffix_attention=shares[-1],
         **{name: seen[name] if arrays else None for name in ("starts", "importance", "attention")},
     )
+
+
+def left_out(view: LeftOutView) -> LeftOut | None:
+    """Return the scores of the methods that are complete; None before the first."""
+    done = [MethodLeftOut.model_validate(one.to_dict()) for one in view.complete]
+    return LeftOut(model=view.model, dtype=view.complete[0].dtype, results=done) if done else None
 
 
 def measured(view: MeasureView) -> Measured | None:

@@ -43,7 +43,7 @@ def ask(client: Client, name: str, documents: list[str] = DOCUMENTS, **arguments
     return client.predict(question=QUESTION, documents=documents, api_name=name, **options)
 
 
-CALLS = {"compare", "shuffle", "trace", "measure"}
+CALLS = {"compare", "shuffle", "trace", "leave_one_out", "measure"}
 
 DUET = [{"text": "Ada sings."}, {"title": "Boats", "text": "Ben rows."}]
 ROWS = [
@@ -118,6 +118,14 @@ def test_shuffle_gives_every_order_with_its_answers_and_pine_keeps_its_promise(c
         ]
         assert row["num_correct"] == sum(answer["is_correct"] for answer in answers)
         assert answers[0]["same_as_first"] and answers[0]["max_abs_logit_diff"] == 0.0
+
+
+def test_leave_one_out_gives_a_difference_for_each_document(client: Client) -> None:
+    report = ask(client, "/leave_one_out", methods=["vanilla", "pine"])
+    assert [result["method"] for result in report["results"]] == ["vanilla", "pine"]
+    for result in report["results"]:
+        assert set(result) == {"method", "text", "logprob", "differences"}
+        assert len(result["differences"]) == len(DOCUMENTS) and result["logprob"] < 0 < len(result["text"])
 
 
 def test_trace_says_where_the_documents_stand_and_what_they_are_worth(client: Client) -> None:
@@ -208,7 +216,8 @@ def call_tools(
             ClientSession(read, write) as session,
         ):
             await session.initialize()
-            tools = {tool.name.rpartition("_")[2]: tool for tool in (await session.list_tools()).tools}
+            listed = (await session.list_tools()).tools
+            tools = {next(call for call in CALLS if tool.name.endswith(call)): tool for tool in listed}
             return tools, [
                 await session.call_tool(tools[name].name, arguments, progress_callback=hear)
                 for name, arguments in calls
@@ -217,7 +226,7 @@ def call_tools(
     return asyncio.run(talk())
 
 
-def test_an_assistant_finds_the_four_tools_with_schemas(app: ServedApp) -> None:
+def test_an_assistant_finds_the_tools_with_schemas(app: ServedApp) -> None:
     tools, _ = call_tools(app)
     assert set(tools) == CALLS
     assert "whether document order changes the answer" in tools["shuffle"].description
