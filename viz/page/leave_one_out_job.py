@@ -8,6 +8,7 @@ from functools import partial
 
 import pine_engine as pine
 from pine_engine.engine.events import RunResult
+from pine_engine.errors import InputError
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, planned
 from viz.page.answers.answering import REDRAW_S, prepare_answers, progress_sentence
@@ -61,7 +62,9 @@ def prepare_left_out(engine: "pine.Engine", result: RunResult, model: str) -> Pr
 def prepare_answers_left_out(
     engine: "pine.Engine", form: Form, settings: HostSettings = DEFAULTS
 ) -> PreparedJob[LeftOutView]:
-    """Plan the answers of a form, and their scores without each document."""
+    """Plan the answers of a form and their scores without each document. Raises InputError for one."""
+    if len(form.entries) < 2:
+        raise InputError("Add a second document to leave one out.")
     answers = prepare_answers(engine, form, settings, trace=False)
     num_prompts = len(form.methods) * (len(form.entries) + 1)
     scores = Work(num_prompts, num_prompts * answers.work.prompt_tokens // len(form.methods))
