@@ -40,7 +40,7 @@ from viz.page.jobs.sources import EngineSource
 from viz.page.position_sweep_job import prepare_sweep
 from viz.page.shuffle_job import prepare_shuffle
 from viz.page.tutorial import tutorial_document
-from viz.page.why import why_html
+from viz.page.why import why_json
 
 FITTING = ("vanilla", "reorder_content")
 FORM = form_of(THREE, methods=FITTING)
@@ -126,7 +126,8 @@ def test_texts_are_compared_and_bits_are_not_claimed(run: Run) -> None:
 
 def test_internals_are_absent_and_recorded_ones_named(run: Run) -> None:
     assert not run.has_internals and run.certificate is None
-    assert "Precomputed" in why_html(run) and "lacks" not in why_html(run)
+    shown = json.loads(why_json(run))
+    assert "Precomputed" in shown["source"] and not shown["is_replaced"]
     assert "Your run" not in tutorial_document(run)
     state = json.loads(order_table_json(Shown(FORM, (), run=run)))
     assert "endpoint" in state["no_positions"]
@@ -230,6 +231,7 @@ def test_evaluation_sends_requests(endpoint: Endpoint) -> None:
         logprobs=False,
         max_new_tokens=3,
     )
+    assert prepare_measure(endpoint, request).work.prompts == 3 + 1  # sorted documents have one order
     *_, view = views_of(prepare_measure, endpoint, request)
     assert view.is_complete and not any(record.error for record in view.records)
     report = measured(view)
