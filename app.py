@@ -44,6 +44,7 @@ from viz.page.gradio_patches.blocks import GuardedBlocks, describe_results
 from viz.page.jobs import zerogpu
 from viz.page.jobs.sources import Choice, EngineSource, Sources, shown
 from viz.page.serving.middleware import RequestFilter, add_security_headers, keep_assets
+from viz.page.serving.open_graph import OpenGraph
 from viz.page.serving.request_limits import AddressLimits, check_mcp_message, limit_request, limit_uploads
 from viz.page.serving.server import (
     Sessions,
@@ -176,6 +177,7 @@ def middleware(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
         Middleware(GZipMiddleware, compresslevel=COMPRESSION),
         Middleware(http_middleware(RequestFilter(settings))),
         Middleware(ProxyHeadersMiddleware, [str(network) for network in settings.proxies]),
+        Middleware(http_middleware(OpenGraph(settings.root_path))),
         Middleware(http_middleware(page.connections)),
         Middleware(http_middleware(limit_request)),
         Middleware(http_middleware(AddressLimits())),

@@ -12,6 +12,8 @@
   const SHORT_STRIP = 12; // orders on one line
   const NUM_SHADES = 6; // of distinct answers, in the stylesheet
 
+  let latest = null; // state, documents and sequence of orders of the table, for the card that is shared
+
   const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
   const mount = ({ element, props, watch }) => {
@@ -241,6 +243,7 @@
       const isSorted = nodes.length === body.children.length && nodes.every((node, at) => node === body.children[at]);
       if (!isSorted) body.replaceChildren(...nodes);
       state.methods.forEach(drawRow);
+      latest = { state, documents: props.documents, sequence };
       const several = state.orders.length > 1;
       part("[data-query]").textContent = state.query_token ? ` for the query token “${state.query_token.trim()}”` : "";
       part("[data-orders]").textContent = state.orders.length ? ordersText() : "Orders";
@@ -252,6 +255,8 @@
       part("[data-legend]").textContent = state.legend;
       part(".page-order-source").hidden = !state.source;
       part(".page-order-source span").textContent = state.source;
+      part(".page-order-source button").textContent = state.rerun;
+      part("[data-base-rate]").hidden = state.rerun !== "Run live";
       part("[role=status]").textContent = statusText();
     };
 
@@ -354,5 +359,5 @@
     if (!read()) playOnce();
   };
 
-  window.pineOrderTable = { mount };
+  window.pineOrderTable = { mount, read: () => latest };
 })();

@@ -116,14 +116,51 @@
     }
   };
 
-  /* message: reason for an empty code. */
-  const copy = async (code, message) => {
-    if (!code) return ["", message];
-    const link = new URL(location.pathname, location.origin);
-    link.hash = `${PARAMETER}=${code}`;
-    const done = (await isCopied(link.href)) ? "Link copied." : "Copy this link.";
-    return [link.href, caption(`${done} It contains everything you typed.`)];
+  /* Return the inputs of the event that creates a link: address of the page, and the values of the page. */
+  const here = (_address, ...values) => [location.origin + location.pathname, ...values];
+
+  let action = "copy"; // what the next link is for: "copy", "card" or "video"
+
+  /* Copy the link, or draw the card with its QR code. message: reason for a missing link. */
+  const share = async (handed, message) => {
+    if (!handed) return ["", message];
+    const { link, note, qr } = JSON.parse(handed);
+    if (action !== "copy") return [link, caption(await window.pineCard[action]({ qr, status }))];
+    const done = (await isCopied(link)) ? "Link copied." : "Copy this link.";
+    return [link, caption(`${done} ${note}`)];
   };
+
+  // The menu --------------------------------------------------------------------------------------
+
+  const menu = () => document.getElementById("share-menu");
+
+  const status = (text) => {
+    document.querySelector("#share-message .prose").innerHTML = caption(text);
+  };
+
+  document.addEventListener("click", ({ target }) => {
+    const item = target instanceof Element ? target.closest("#share-menu button") : null;
+    if (!item) return;
+    menu().hidePopover();
+    if (!item.dataset.share) return;
+    action = item.dataset.share;
+    document.getElementById("share").click();
+  });
+
+  /* Place the menu above its button, and offer what the page has. */
+  const openMenu = ({ target, newState }) => {
+    if (target.id !== "share-menu" || newState !== "open") return;
+    const { right, top, bottom } = document.querySelector("[popovertarget=share-menu]").getBoundingClientRect();
+    const { width, height } = target.getBoundingClientRect();
+    target.style.left = `${Math.max(8, right - width)}px`;
+    target.style.top = `${bottom + height < innerHeight ? bottom + 4 : Math.max(8, top - height - 4)}px`;
+    for (const item of target.querySelectorAll("[data-click-target]")) {
+      const button = document.getElementById(item.dataset.clickTarget);
+      item.hidden = !button;
+      item.disabled = Boolean(button?.disabled);
+    }
+  };
+  document.addEventListener("toggle", openMenu, true); // the event does not bubble
 
   let isUsed = false; // the user has clicked or typed
   const used = (event) => (isUsed ||= event.isTrusted);
@@ -163,5 +200,5 @@
   /* Check that the page opens with the host's example: without a link and without a draft. */
   const isFresh = () => !linked() && !draft();
 
-  window.pineSharing = { begin, copy, keep, save, opened, isFresh };
+  window.pineSharing = { begin, here, keep, save, share, opened, isFresh };
 })();

@@ -203,10 +203,16 @@ def cut_off(page: Page) -> int:
     return width
 
 
-def give(page: Page, button: str, *files: Path) -> None:
+def share(page: Page | Frame, item: str) -> Locator:
+    """Open the menu "Share", and return one of its buttons."""
+    page.get_by_role("button", name="Share", exact=True).click()
+    return page.locator("#share-menu").get_by_role("button", name=item)
+
+
+def give(page: Page, button: str | Locator, *files: Path) -> None:
     """Click a button that asks for files, and select files."""
     with page.expect_file_chooser() as chooser:
-        page.locator(button).click()
+        (page.locator(button) if isinstance(button, str) else button).click()
     chooser.value.set_files(files)
 
 

@@ -19,6 +19,7 @@ from tests.browser.driving import (
     letters,
     pick,
     save,
+    share,
     text,
     texts,
     title,
@@ -67,7 +68,7 @@ RANDOM_STEPS = """
 
 def saved(page: Page, folder: Path) -> list[dict[str, Any]]:
     """Return the documents of the server."""
-    session = json.loads(save(page, page.locator("#save-session"), folder).read_text())
+    session = json.loads(save(page, share(page, "Save session"), folder).read_text())
     documents: list[dict[str, Any]] = session["documents"]
     return documents
 

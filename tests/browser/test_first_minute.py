@@ -182,7 +182,7 @@ def test_first_minute_shows_every_order_and_each_example_its_answers(page: Page)
     text(page, 1).focus()
     page.keyboard.press("Alt+ArrowRight")
     expect_order(page, "Order 3 of 6: B A C")
-    page.locator("#save-session").focus()
+    page.locator("#start-all").focus()
     page.wait_for_timeout(1500)  # the server answers a change of the form, and then a draft is kept
     expect(page.locator(".page-stale")).to_have_count(0)
     page.set_viewport_size(LAPTOP)

@@ -32,6 +32,7 @@ from tests.browser.driving import (
     plot,
     save,
     set_length,
+    share,
     unfold,
     violations,
     wait_for_model,
@@ -180,8 +181,8 @@ def assert_orders_and_slots_are_drawn_and_certified(page: Page, folder: Path) ->
     assert button and label and rail and rail["width"] > 150
     assert button["y"] + button["height"] <= label["y"] + 2
 
-    file = save(page, page.locator("#download-run"), folder)
-    assert file.name == "pine-explorer-run.zip"
+    file = save(page, share(page, "Download results"), folder)
+    assert file.name == "pine-explorer-results.zip"
     with zipfile.ZipFile(file) as archive:
         certificate = json.loads(archive.read("certificate.json"))
     assert certificate["orders"] == [[0, 1], [1, 0]]

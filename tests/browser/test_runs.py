@@ -28,6 +28,7 @@ from tests.browser.driving import (
     run,
     select_options,
     set_length,
+    share,
     text,
     title,
     unfold,
@@ -240,7 +241,7 @@ def test_hostile_text_is_never_executed_and_reaches_no_other_visitor(
         give(attacker, "#add-files", paper)
         expect(text(attacker, 3)).to_have_value(PAYLOADS[0])
         expect(title(attacker, 3)).to_have_value(re.compile("img src=x"))
-        give(attacker, "#open-session", session)
+        give(attacker, share(attacker, "Open session"), session)
         expect(attacker.locator("#share-message")).to_contain_text("is not a valid session")
         expect(attacker.locator("#total")).to_contain_text("answer tokens")
         assert attacker.evaluate("[window.hacked, window.__pwned]") == [None, None]

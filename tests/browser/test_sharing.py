@@ -13,6 +13,7 @@ from playwright.sync_api import Dialog, Frame, Page, expect
 from tests.browser.conftest import MAX_DISK_MB, OpenPage
 from tests.browser.driving import (
     DEFAULT,
+    RUN_MS,
     SHORT,
     choose,
     control,
@@ -25,6 +26,7 @@ from tests.browser.driving import (
     save,
     select_options,
     set_length,
+    share,
     text,
     unfold,
     wait_for_model,
@@ -56,6 +58,11 @@ def prepare(page: Page) -> None:
     set_length(page, 8)
 
 
+def answer_texts(page: Page) -> list[str]:
+    unfold(page, "#answers-in-full")
+    return page.locator("#answers .pine-answer-text").all_inner_texts()
+
+
 def assert_prepared(page: Page) -> None:
     expect(text(page, 1)).to_have_value(TYPED)
     expect(text(page, 2)).to_have_value(SHORT.documents[0].text)
@@ -68,19 +75,20 @@ def assert_prepared(page: Page) -> None:
 @pytest.mark.slow
 def test_work_is_shared_by_link_and_file(page: Page, open_page: OpenPage, tmp_path: Path) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    expect(page.locator("#download-run")).to_be_disabled()
+    expect(share(page, "Download results")).to_be_disabled()
+    page.keyboard.press("Escape")
     prepare(page)
     select_options(page, "#methods", "Vanilla", "PINE")
-    run(page)
-    unfold(page, "#answers-in-full")
-    answers = page.locator("#answers .pine-answer-text").all_inner_texts()
+    page.locator("#start-all").click()
+    expect(page.locator("#shuffle-status")).to_contain_text("Done:", timeout=RUN_MS)
+    answers = answer_texts(page)
     assert len(answers) == 2
     open_tab(page, "Document importance")
     choose(page, "Layer", "layer 7")
     expect(page.locator("#figure-importance .pine-figure-title")).to_contain_text("layer 7")
 
     open_tab(page, "See it")
-    page.locator("#copy-link").click()
+    share(page, "Copy link").click()
     expect(page.locator("#share-message")).to_contain_text("Link copied.")
     link = page.locator(LINK).input_value()
     assert page.evaluate("navigator.clipboard.readText()") == link
@@ -91,9 +99,12 @@ def test_work_is_shared_by_link_and_file(page: Page, open_page: OpenPage, tmp_pa
         expect(other.locator("#example-note")).to_contain_text("Loaded from a link.")
         other.wait_for_timeout(PAUSE_MS)
         assert "Starting" not in other.locator("#shuffle-status").inner_text()  # nothing runs unasked
-        run(other)
-        unfold(other, "#answers-in-full")
-        assert other.locator("#answers .pine-answer-text").all_inner_texts() == answers
+        source = other.locator(".page-order-source")
+        expect(source).to_contain_text("Computed by someone else")
+        expect(other.locator("#start-all")).to_have_text("▶ Play 2 orders")
+        assert answer_texts(other) == answers
+        source.get_by_role("button", name="Check").click()
+        expect(source).to_contain_text("your run gave the same 4 answers", timeout=RUN_MS)
         other.get_by_role("tab", name="Lab").click()
         other.get_by_role("tab", name="Internals").click()
         expect(control(other, "Layer")).to_have_value("layer 7")
@@ -101,19 +112,23 @@ def test_work_is_shared_by_link_and_file(page: Page, open_page: OpenPage, tmp_pa
         expect(other.get_by_label("NIA", exact=True).first).not_to_be_checked()
         assert "session" not in other.url
 
-    file = save(page, page.locator("#save-session"), tmp_path)
+    picture = save(page, share(page, "Save picture"), tmp_path).read_bytes()
+    assert [int.from_bytes(picture[start : start + 4]) for start in (16, 20)] == [1200, 630]
+    video = save(page, share(page, "Save video"), tmp_path)
+    assert video.suffix == ".webm" and video.read_bytes().startswith(b"\x1aE\xdf\xa3")
+    file = save(page, share(page, "Save session"), tmp_path)
     examples = page.get_by_label("Example", exact=True)
     examples.focus()
     page.keyboard.press("Tab")  # chooses nothing
     expect(text(page, 1)).to_have_value(TYPED)
     pick(page, DEFAULT)
-    give(page, "#open-session", file)
+    give(page, share(page, "Open session"), file)
     assert_prepared(page)
     expect(page.locator("#example-note")).to_contain_text("Loaded from pine-explorer-session.json.")
     expect(examples).to_have_value(NO_EXAMPLE)
     broken = tmp_path / "broken.json"
     broken.write_text('{"task": "retrieval_qa"}')
-    give(page, "#open-session", broken)
+    give(page, share(page, "Open session"), broken)
     expect(page.locator("#share-message")).to_contain_text("Broken.json is not a valid session")
     assert_prepared(page)
 
@@ -139,7 +154,7 @@ def assert_full_storage_and_long_links_show_messages(page: Page) -> None:
     assert page.evaluate("localStorage.getItem('pine-explorer-draft')")
 
     text(page, 1).fill(" ".join(f"{7919 * number % 99991:x}" for number in range(20_000)))
-    page.locator("#copy-link").click()
+    share(page, "Copy link").click()
     expect(page.locator("#share-message")).to_contain_text("Link too long:")
     expect(page.locator("#link")).to_be_hidden()
 
@@ -211,7 +226,7 @@ def test_browser_without_storage_and_clipboard_shows_messages_and_links(
         expect(text(page, 1)).to_have_value(LINKED)
         expect(page.locator("#example-note")).to_contain_text("Loaded from a link.")
         expect(page).to_have_url(f"{app.url}?other=1")
-        page.locator("#copy-link").click()
+        share(page, "Copy link").click()
         expect(page.locator("#share-message")).to_contain_text("Copy this link.")
         assert page.locator(LINK).input_value().startswith(f"{app.url}#session=")
 
@@ -257,14 +272,14 @@ def test_frame_on_another_site_lacks_only_the_draft(open_page: OpenPage, other_s
         text(frame, 1).fill("Typed in the frame.")
         page.wait_for_timeout(PAUSE_MS)
         expect(frame.get_by_text(NOT_KEPT)).to_have_count(1)
-        frame.locator("#copy-link").click()
+        share(frame, "Copy link").click()
         expect(frame.locator("#share-message")).to_contain_text("Link copied.")
         link = frame.locator(LINK).input_value()
         page.locator("body > textarea").focus()
         page.keyboard.press("Control+V")
         expect(page.locator("body > textarea")).to_have_value(link)
         with page.expect_download() as offered:
-            frame.locator("#save-session").click()
+            share(frame, "Save session").click()
         assert offered.value.suggested_filename == "pine-explorer-session.json"
 
     with open_page(link) as opened:

@@ -45,7 +45,7 @@ class AnswerCard:
     prefill_s: float | None = None
     decode_s_per_token: float | None = None
     finish_reason: str = ""  # "stop" or "length"
-    recorded: bool = False  # not computed now
+    recorded: str = ""  # origin of an answer that was not computed now, such as "precomputed"
     model: str = ""  # "" if it is the only one
     reading: Reading | None = None
 

@@ -28,7 +28,7 @@ from viz.page.internals_figures import DRAWING, TABS, TabContent
 from viz.page.selection import Selection, as_picks
 from viz.page.session import SESSION_NAME, session_of, to_json
 
-NAME = "pine-explorer-run.zip"
+NAME = "pine-explorer-results.zip"
 CERTIFICATE_PAGE = "certificate.html"
 
 MAX_BYTES = 40_000_000  # maximum bytes of all files, unpacked; the rest is left out and named in README.txt
@@ -41,10 +41,10 @@ _ABOUT = {
     "answers.csv": "all answer tokens, one per row",
     "orders.csv": "answers for every tested order",
     "report.json": "positions, importance and attention of the last prompt token, by method, layer and head",
-    "pictures.html": "all charts with data (works offline)",
+    "pictures.html": "all figures with data (works offline)",
     FILE_NAME: f"reproducibility certificate; verify with `{REPRODUCE_COMMAND}`",
     CERTIFICATE_PAGE: "printable certificate",
-    "numbers/": "data of each chart (CSV and JSON)",
+    "numbers/": "data of each figure (CSV and JSON)",
 }
 
 
@@ -154,7 +154,7 @@ def _pictures(run: Run, drawn: Mapping[str, TabContent]) -> str:
     return pictures_page(
         [(heading, tab.html, list(map(packed_json, tab.figures.values()))) for heading, tab in drawn.items()],
         run=run_html(run.form.question, texts, answers),
-        title="Charts of one run",
+        title="Figures of one run",
         about=f"{run.model}, {run.dtype}. This page works offline.",
         styles=figure_styles(),
         scripts=[path.read_text(encoding="utf-8") for path in (PLOTLY, *FIGURE_SCRIPTS)],

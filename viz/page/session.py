@@ -8,14 +8,15 @@ import zipfile
 import zlib
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator
+from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from pine_engine.errors import InputError
 from pine_engine.invariance.certificate import FORMAT as CERTIFICATE_FORMAT, Certificate
 from pine_engine.prompts.chat_templates import dump_kwargs
 from pine_engine.prompts.tasks import TASKS
+from viz.page.answers.shared import SharedResults
 from viz.page.common.failures import check_limit, first_problem
 from viz.page.form.documents import Entry, SentEntries
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
@@ -51,6 +52,7 @@ class Session(BaseModel, frozen=True, extra="forbid"):
     """Selection in the figures, as Selection takes changes."""
 
     tab: ShortText = ""  # selected tab of figures; "" for the first
+    results: Annotated[SharedResults | None, Field(exclude_if=lambda results: results is None)] = None
 
     @field_validator("task")
     @classmethod
@@ -63,6 +65,12 @@ class Session(BaseModel, frozen=True, extra="forbid"):
         if unknown := sorted(set(names) - set(OFFERED)):
             raise InputError(f"Unknown method: {unknown[0]!r}. Choose from: {', '.join(OFFERED)}")
         return names
+
+    @model_validator(mode="after")
+    def _results_of_the_form(self) -> Self:
+        if self.results:
+            self.results.check_form(self.form)
+        return self
 
     @property
     def form(self) -> Form:
@@ -100,7 +108,9 @@ def to_json(session: Session) -> str:
 
 def to_code(session: Session) -> str:
     """Encode the session as letters, digits, - and _."""
-    packed = zlib.compress(to_json(session).encode(), 9)
+    read = session.model_dump_json(exclude_defaults=True).encode()
+    check_limit("Session too large", len(read), LARGEST_BYTES, "Shorten the input.", unit=" bytes")
+    packed = zlib.compress(read, 9)
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 

@@ -1,14 +1,17 @@
 """Sharing: a link, a file or a draft with all inputs and selections, and the ZIP of a run."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
+import segno
 
 from pine_engine.errors import InputError
-from viz.page.answers.run import Run
+from viz.page.answers.run import Run, Shown
+from viz.page.answers.shared import SharedResults, results_of, shown_of
 from viz.page.answers.workspace import Workspace, filled, filled_widgets
 from viz.page.bundle import NAME, bundle
 from viz.page.common.disk import Disk, remove_folder
@@ -35,6 +38,9 @@ from viz.page.session import (
 )
 
 CALL = "(...values) => window.pineSharing.{}(...values)"  # script that calls a function of assets/sharing.js
+PARAMETER = "session"  # of a link, as in assets/sharing.js
+MAX_RESULTS_CHARACTERS = 8_000  # of a link with answers
+MAX_QR_BYTES = 1_273  # of version 25, whose 117 modules can be scanned from the card
 CLICK_FILE = "() => document.querySelector('#run-file').click()"
 """Script: the ZIP is created on click, then a hidden button downloads it."""
 
@@ -45,7 +51,7 @@ class ShareBar:
 
     page: Workspace
     internals: Internals
-    copy: gr.Button
+    share: gr.Button
     save: gr.Button
     opening: gr.UploadButton
     download: gr.Button
@@ -53,6 +59,7 @@ class ShareBar:
     message: gr.HTML
     draft_kept: gr.HTML  # true if this browser stores a draft
     link: gr.Textbox
+    address: gr.Textbox  # of the page, set by assets/sharing.js
     handed: gr.Textbox  # data for the browser
     resumes: gr.Checkbox  # true if the last run of the browser is kept
     linked: gr.Textbox  # code of the session in the URL, set by assets/sharing.js
@@ -64,40 +71,28 @@ class ShareBar:
 
 def build_share(page: Workspace, internals: Internals) -> ShareBar:
     """Build the widgets."""
-    with gr.Row(elem_classes="page-row page-share"):
-        copy = gr.Button("Copy link", size="sm", elem_id="copy-link", scale=0, min_width=110)
-        save = gr.Button("Save session", size="sm", elem_id="save-session", scale=0, min_width=120)
-        opening = gr.UploadButton(
-            "Open session",
-            file_types=[".json", ".zip"],
-            size="sm",
-            elem_id="open-session",
-            scale=0,
-            min_width=120,
-        )
-        download = gr.Button(
-            "Download results", size="sm", elem_id="download-run", scale=0, min_width=130, interactive=False
-        )
-        run_file = gr.DownloadButton("Run", visible="hidden", elem_id="run-file")
-        with gr.Column(elem_classes="page-status-row", min_width=200):
-            message = gr.HTML(
-                '<p class="page-caption">Links and session files contain everything you typed. After a run, '
-                "use “Download results” for a ZIP, after all orders of a loaded model with a reproducibility "
-                "certificate.</p>",
-                elem_id="share-message",
-            )
-            draft_kept = gr.HTML("", elem_id="draft-kept")
+    # The menu in viz/templates/order_table.html presses these buttons.
+    with page.sharing:
+        share = gr.Button(visible="hidden", elem_id="share")
+        save = gr.Button(visible="hidden", elem_id="save-session")
+        opening = gr.UploadButton(file_types=[".json", ".zip"], visible="hidden", elem_id="open-session")
+        download = gr.Button(visible="hidden", elem_id="download-run", interactive=False)
+        run_file = gr.DownloadButton(visible="hidden", elem_id="run-file")
+        message = gr.HTML("", elem_id="share-message")
+        link = gr.Textbox("", label="Link", visible=False, interactive=False, max_lines=1, elem_id="link")
+    draft_kept = gr.HTML("", elem_id="draft-kept")
     return ShareBar(
         page,
         internals,
-        copy,
+        share,
         save,
         opening,
         download,
         run_file,
         message,
         draft_kept,
-        link=gr.Textbox("", label="Link", visible=False, interactive=False, max_lines=1, elem_id="link"),
+        link=link,
+        address=gr.Textbox("", visible=False),
         handed=gr.Textbox("", visible=False),
         resumes=gr.Checkbox(False, visible=False),
         linked=gr.Textbox("", visible=False),
@@ -137,10 +132,14 @@ def bind_share(
         **PRIVATE_EVENT,
     )
     inputs = [page.accepted, page.finished, view, *page.inputs]
-    bar.copy.click(
-        bind(copy_link, bar), inputs, [bar.handed, bar.link, bar.message], **PRIVATE_EVENT
+    bar.share.click(
+        bind(create_link, bar),
+        [bar.address, page.shown, *inputs],
+        [bar.handed, bar.link, bar.message],
+        js=CALL.format("here"),
+        **PRIVATE_EVENT,
     ).success(
-        None, [bar.handed, bar.message], [bar.link, bar.message], js=CALL.format("copy"), **PRIVATE_EVENT
+        None, [bar.handed, bar.message], [bar.link, bar.message], js=CALL.format("share"), **PRIVATE_EVENT
     )
     bar.save.click(bind(save_session, bar), inputs, [bar.handed, bar.message], **PRIVATE_EVENT).success(
         None, bar.handed, None, js=CALL.format("save"), **PRIVATE_EVENT
@@ -180,7 +179,7 @@ def show_failure(bar: ShareBar, error: Exception) -> Updates:
 
 
 def page_session(accepted: str | None, run: Run | None, view: View, *values: Any) -> Session:
-    """Return the session of the page. Raises InputError if it cannot be saved."""
+    """Return the session of the page, without results. Raises InputError if it cannot be saved."""
     own = run if run and not run.recorded else None
     return session_of(
         read_form(*values),
@@ -192,15 +191,38 @@ def page_session(accepted: str | None, run: Run | None, view: View, *values: Any
     )
 
 
-def copy_link(bar: ShareBar, *values: Any) -> Updates:
-    """Return the updates that hand the code of a link to the browser."""
+def create_link(bar: ShareBar, address: str, shown: Shown, *values: Any) -> Updates:
+    """Return the updates that hand a link with the answers, and its QR code, to the browser."""
     try:
-        code = to_code(page_session(*values))
+        session = page_session(*values)
+        code, note = link_code(session, results_of(shown, (session.form, shown.model)))
         advice = "Use “Save session” and share the file."
         check_limit("Link too long", len(code), MAX_LINK_CHARACTERS, advice, unit=" characters")
     except Exception as error:
         return show_failure(bar, error) | {bar.handed: "", bar.link: gr.update(visible=False)}
-    return {bar.handed: code, bar.link: gr.update(visible=True)}
+    link = f"{address}#{PARAMETER}={code}"
+    handed = json.dumps({"link": link, "note": note, "qr": qr_rows(link)})
+    return {bar.handed: handed, bar.link: gr.update(visible=True)}
+
+
+def link_code(session: Session, results: SharedResults | None) -> tuple[str, str]:
+    """Return the code of a session with as much of its results as a link has room for, and its contents."""
+    contents = "It contains everything you typed"
+    if not results:
+        return to_code(session), f"{contents}."
+    for kept, omitted in ((results, ""), (results.without_positions(), ", without the positions")):
+        code = to_code(session.model_copy(update={"results": kept}))
+        if len(code) <= MAX_RESULTS_CHARACTERS:
+            return code, f"{contents}, and the answers{omitted}."
+    return to_code(session), f"{contents}, without the answers, which are too long for a link."
+
+
+def qr_rows(link: str) -> list[str]:
+    """Return the rows of the QR code of a link, with 1 for dark; [] if the link is too long."""
+    if len(link.encode()) > MAX_QR_BYTES:
+        return []
+    code = segno.make_qr(link, error="l", mode="byte", boost_error=False)
+    return ["".join(map(str, row)) for row in code.matrix]
 
 
 def save_session(bar: ShareBar, *values: Any) -> Updates:
@@ -262,7 +284,7 @@ def own_draft(draft: str) -> Session:
 def opened_sentence(where: str, session: Session) -> str:
     """Describe an opened session; its model is named but not loaded, and nothing runs unasked."""
     sentence = f"Loaded from {where}."
-    if not session.model:
+    if not session.model or session.results:
         return sentence
     return f"{sentence} Its answers were generated with {session.model}. New runs use the current model."
 
@@ -273,7 +295,8 @@ def fill_page(bar: ShareBar, settings: HostSettings, session: Session, note: str
     if settings.read_only:
         check_shipped(session.form)
     view.tab = session.tab if session.tab in dict(TABS) else FIRST_TAB
-    return filled(page, session.form, accepted=session.accepted, note=note) | {
+    shown = shown_of(session.form, session.results, session.model) if session.results else None
+    return filled(page, session.form, accepted=session.accepted, note=note, shown=shown) | {
         page.example: NO_EXAMPLE,
         page.methods: list(session.methods),
         page.length: session.max_new_tokens,

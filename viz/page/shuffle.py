@@ -3,7 +3,7 @@
 button -> bind_job (queue, model) -> shuffle(engine, form) yields Shown -> draw_figures() -> widgets
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,14 +18,14 @@ from viz.figures.logprob_by_order import plot_logprob_by_order
 from viz.figures.positions_by_order import plot_document_positions
 from viz.figures.shuffle import plot_shuffle
 from viz.page.answers.answering import accepted_answers, is_correct_by
-from viz.page.answers.run import Inputs, Run, Shown
+from viz.page.answers.run import Inputs, Order, Run, Shown
 from viz.page.answers.workspace import Started, Workspace, clear_before, end_run, show_view, start_run
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind, build_figure, figure_value
-from viz.page.form.options import number_of_orders, with_controls
+from viz.page.form.options import number_of_orders, tries_all, with_controls
 from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job, bind_resume
 from viz.page.jobs.sources import Choice, Sources
-from viz.page.shuffle_job import prepare_shuffle
+from viz.page.shuffle_job import orders_for, prepare_shuffle
 
 EMPTY_TEXT = "Run all orders to compare the answers and log-probabilities across document orders."
 
@@ -172,6 +172,24 @@ def answer_html(run: Run, cell: Mapping[str, Any]) -> str:
     return shuffle_answer(METHODS[method], rows[number], rows[0])
 
 
+def orders_to_run(
+    now: Inputs, methods: Sequence[str], shown: Shown, count: int, seed: int
+) -> tuple[Order, ...]:
+    """Return the orders without answers of this session, or else all; the order of the form is the first.
+
+    Results are compared with those of the first order, which is therefore computed again.
+    """
+    order = now[0].order
+    live = shown.finished_orders(now, methods, live=True)
+    others = [one for one in shown.finished_orders(now, methods) if one not in live]
+    slots = orders_for(len(order), count + (0 if tries_all(len(order)) else len(live)), seed)
+    sample = [tuple(order[slot] for slot in one) for one in slots]
+    missing = [one for one in dict.fromkeys([*others, *sample]) if one not in live]
+    total = max(number_of_orders(len(order), count), len(others))
+    wanted = missing[: total - len(live)] or sample[:total]
+    return (order, *(one for one in wanted if one != order))
+
+
 def begin_shuffle(
     page: Workspace,
     figures: ShuffleFigures,
@@ -193,10 +211,8 @@ def begin_shuffle(
         started = replace(started, form=replace(started.form, entries=tuple(entries)))
     form, count = started.form, int(count)
     methods = with_controls(form.methods) if controls else form.methods
-    finished = tuple(shown.finished_orders((form, model), methods, live=True))
-    if len(finished) >= number_of_orders(len(form.entries), count):
-        finished = ()
-    arguments = {"form": form, "settings": settings, "controls": controls, "finished": finished}
+    orders = orders_to_run((form, model), methods, shown, count, int(seed or 0))
+    arguments = {"form": form, "settings": settings, "controls": controls, "orders": orders}
     arguments |= {"count": count, "seed": int(seed or 0)}
     return ButtonJob(
         job=Job("shuffle", methods, prepare_shuffle, arguments),

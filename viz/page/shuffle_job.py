@@ -4,7 +4,7 @@ Nothing is cached between orders.
 """
 
 import time
-from collections.abc import Collection, Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -29,28 +29,21 @@ from viz.page.answers.run import Order, Run, Shown, finish_run, order_answers
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import check_orders, form_layout
 from viz.page.form.form import Form, form_request
-from viz.page.form.options import number_of_orders, tries_all, with_controls
+from viz.page.form.options import tries_all, with_controls
 
 if TYPE_CHECKING:
     from pine_engine.endpoint.client import Endpoint
 
 
-def orders_for(
-    num_documents: int, count: int, seed: int, finished: Collection[Order] = ()
-) -> list[tuple[int, ...]]:
+def orders_for(num_documents: int, count: int, seed: int) -> list[tuple[int, ...]]:
     """Return the orders, input order first: all orders of few documents, else a seeded sample.
 
-    Of `finished` orders, only the input order is among them: results are compared with its result.
     Raises InputError if count is less than 1 or too large.
     """
     if tries_all(num_documents):
-        count, sample = number_of_orders(num_documents, count), pine.sample_orders(num_documents)
-    else:
-        check_orders(count)
-        sample = pine.sample_orders(num_documents, count + len(finished) - 1, seed)
-    first, *others = sample
-    missing = [order for order in others if order not in finished]
-    return [first, *missing[: count - len({first, *finished})]]
+        return pine.sample_orders(num_documents)
+    check_orders(count)
+    return pine.sample_orders(num_documents, count - 1, seed)
 
 
 def prepare_shuffle(
@@ -60,11 +53,11 @@ def prepare_shuffle(
     count: int,
     seed: int,
     controls: bool,
-    finished: Collection[Order] = (),
+    orders: Sequence[Order] = (),
     settings: HostSettings = DEFAULTS,
     trace: bool = True,
 ) -> PreparedJob[Shown]:
-    """Tokenize a form, and plan its answers in all orders that are not finished.
+    """Tokenize a form, and plan its answers in these orders, by default in those of `orders_for`.
 
     Raises InputError for an invalid form.
     """
@@ -73,9 +66,8 @@ def prepare_shuffle(
     form.check()
     if controls:
         form = replace(form, methods=with_controls(form.methods, engine.methods))
-    slot_of = {letter: slot for slot, letter in enumerate(form.order)}
-    finished_slots = {tuple(slot_of[letter] for letter in order) for order in finished}
-    slots = orders_for(len(form.entries), count, seed, finished_slots)
+    slots = [tuple(map(form.order.index, order)) for order in orders]
+    slots = slots or orders_for(len(form.entries), count, seed)
     if isinstance(engine, Endpoint):
         return prepare_requests(engine, form, slots, settings)
     request = form_request(form).with_date(engine)

@@ -21,7 +21,7 @@ from tests.support.runs import THREE, form_of, swapped
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
 from viz.page.answers.answering import waiting_cards
-from viz.page.answers.run import OrderAnswers, Run, Shown
+from viz.page.answers.run import Order, OrderAnswers, Run, Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.form.checks import form_layout
@@ -30,7 +30,7 @@ from viz.page.form.examples import NO_EXAMPLE, load_examples
 from viz.page.form.form import form_request
 from viz.page.form.options import with_controls
 from viz.page.jobs.sources import EngineSource
-from viz.page.shuffle import answer_html, shuffle_tab
+from viz.page.shuffle import answer_html, orders_to_run, shuffle_tab
 from viz.page.shuffle_job import caption_of, orders_for, prepare_shuffle
 
 FIGURES = ("shuffle-matrix", "shuffle-positions", "shuffle-spread")
@@ -68,13 +68,18 @@ def test_orders_are_all_of_few_documents_or_a_seeded_sample() -> None:
     assert orders_for(8, 6, 0) == orders_for(8, 6, 0) != orders_for(8, 6, 1)
 
 
-@pytest.mark.parametrize(("count", "size"), [(3, 6), (8, 5)])
-def test_finished_orders_are_left_out_except_the_first(count: int, size: int) -> None:
-    orders = orders_for(count, size, 0)
-    for finished in ({orders[0], orders[2]}, {orders[2], orders[3]}):
-        missing = orders_for(count, size, 0, finished)
-        assert missing[0] == orders[0] and not finished & set(missing[1:])
-        assert len({*missing, *finished}) == size
+def test_only_orders_without_own_answers_are_run_and_shared_ones_first() -> None:
+    form = form_of(entries_from([("", str(number)) for number in range(5)]), methods=("pine",))
+    cards = tuple(replace(card, text="x") for card in waiting_cards(["pine"]))
+    own, shared, sample = (4, 3, 2, 1, 0), (1, 0, 2, 3, 4), orders_for(5, 6, 0)
+    answers = OrderAnswers({"pine": "x"})
+    earlier: dict[Order, OrderAnswers] = {own: answers, shared: replace(answers, recorded="y", shared="z")}
+    shown, now = Shown(form, cards, earlier=earlier), (form, None)
+    orders = orders_to_run(now, form.methods, shown, 4, 0)
+    assert orders == (form.order, shared, sample[1])
+    assert orders_to_run((replace(form, question="z"), None), form.methods, shown, 3, 0) == tuple(sample[:3])
+    whole = Shown(form, cards, earlier={own: earlier[own]})
+    assert len(orders_to_run(now, form.methods, whole, 1, 0)) == 1, "all again if none is missing"
 
 
 def test_controls_follow_selected_methods_and_are_order_dependent() -> None:

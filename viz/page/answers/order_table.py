@@ -71,7 +71,7 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
             "finding": finding(methods),
             "legend": legend if len(orders) > 1 else "",
             "rule": f"accepted: {'; '.join(accepted)}" if accepted else "",
-            "source": _source(shown.orders),
+            **_source(shown.orders),
             "question": shown.form.question,
             "query_token": _query_token(methods),
             "texts": [entry.text for entry in sorted(shown.form.entries, key=lambda entry: entry.letter)],
@@ -81,13 +81,35 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
     )
 
 
-def _source(orders: Mapping[Order, OrderAnswers]) -> str:
-    sources = [answers.recorded for answers in orders.values() if answers.recorded]
-    if not sources:
-        return ""
+def _source(orders: Mapping[Order, OrderAnswers]) -> dict[str, str]:
+    """Return the origin of the answers, and the label of the button that computes them here."""
+    others = [answers for answers in orders.values() if answers.recorded]
+    if not others:
+        return {"source": _comparison(orders), "rerun": ""}
     names = [order_name(order) for order, answers in orders.items() if not answers.recorded]
     own = f", except {join_words(names)} from your run" if names else ""
-    return f"Selected example. {sources[0]}{own}; another dtype can differ."
+    if others[0].shared:
+        return {"source": f"{others[0].recorded}{own}. Not checked.", "rerun": "Check"}
+    source = f"Selected example. {others[0].recorded}{own}; another dtype can differ."
+    return {"source": source, "rerun": "Run live"}
+
+
+def _comparison(orders: Mapping[Order, OrderAnswers]) -> str:
+    """Return how the answers of this session compare with shared ones, if they replace them."""
+    checked = {order: answers for order, answers in orders.items() if answers.checked}
+    if not checked:
+        return ""
+    count = sum(len(answers.texts) for answers in checked.values())
+    different = [
+        f"{METHODS[method].label} in {order_name(order)}"
+        for order, answers in checked.items()
+        for method in answers.texts
+        if method in answers.replaced
+    ]
+    if not different:
+        return f"Checked: your run gave the same {count} answers."
+    examples = join_words(different[:3]) + (" and others" if len(different) > 3 else "")
+    return f"Checked: {len(different)} of {count} answers differ in your run, with this model: {examples}."
 
 
 def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | None) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def _finish(card: AnswerCard, answer: RecordedAnswer) -> AnswerCard:
         text=answer.text,
         num_tokens=answer.num_tokens,
         finish_reason=answer.finish_reason,
-        recorded=True,
+        recorded="precomputed",
     )
 
 

@@ -37,7 +37,9 @@ class OrderAnswers:
         positions: Positions of the documents for the decisive token of each method, if known.
         comparison: Answers compared with the first order of a shuffle test.
         recorded: Date and model of recorded answers; empty for answers of this session.
-        replaced: Methods of which another answer was recorded, with another dtype.
+        replaced: Methods of which another answer was recorded or shared, with another dtype.
+        shared: Model with which someone else computed the answers; empty for other answers.
+        checked: The answers replace shared ones.
     """
 
     texts: Mapping[str, str]
@@ -47,6 +49,8 @@ class OrderAnswers:
     comparison: "pine.OrderResult | None" = None
     recorded: str = ""
     replaced: frozenset[str] = frozenset()
+    shared: str = ""
+    checked: bool = False
 
 
 @dataclass(frozen=True)
@@ -257,9 +261,10 @@ class Shown:
     def changes(self, now: Inputs) -> list[str]:
         """Describe how the inputs have changed since; answers are of all orders.
 
-        Methods and length of recorded answers are fixed.
+        Methods and length of recorded and shared answers are fixed.
         """
-        ignored = ("order", "methods", "max new tokens") if self.recorded else ("order",)
+        is_fixed = any(card.recorded for card in self.cards)
+        ignored = ("order", "methods", "max new tokens") if is_fixed else ("order",)
         return changes(self.inputs, now, ignored=ignored)
 
     def finished_orders(self, now: Inputs, methods: Collection[str], *, live: bool = False) -> list[Order]:
@@ -276,8 +281,9 @@ class Shown:
 
     @property
     def recorded(self) -> str:
-        """Date and model of recorded cards; empty for cards of this session."""
-        return next((self.orders[self.form.order].recorded for card in self.cards if card.recorded), "")
+        """Date and model of precomputed cards; empty for others."""
+        own = self.orders.get(self.form.order)
+        return own.recorded if own and not own.shared and any(card.recorded for card in self.cards) else ""
 
     @property
     def orders(self) -> dict[Order, OrderAnswers]:
@@ -297,7 +303,8 @@ def _replace_answers(before: OrderAnswers | None, answers: OrderAnswers) -> Orde
     if before is None:
         return answers
     changed = {method for method, text in before.texts.items() if text != answers.texts[method]}
-    return replace(answers, replaced=before.replaced | (changed if before.recorded else set()))
+    replaced = before.replaced | (changed if before.recorded else set())
+    return replace(answers, replaced=replaced, checked=bool(before.shared) or before.checked)
 
 
 def keep_earlier(before: Shown | None, view: Shown) -> Shown:

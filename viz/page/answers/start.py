@@ -28,9 +28,14 @@ def build_start(shown: Shown) -> gr.HTML:
 
 
 def num_missing(now: Inputs, methods: Sequence[str], shown: Shown, count: int) -> int:
-    """Return the number of orders without answers to these inputs, of all or of a sample of `count`."""
-    finished = shown.finished_orders(now, methods)
-    return max(0, number_of_orders(len(now[0].entries), count) - len(finished))
+    """Return the number of orders to run, of all or of a sample of `count`; 0 if all have answers.
+
+    Precomputed and shared answers count if they are complete.
+    """
+    total = number_of_orders(len(now[0].entries), count)
+    if len(shown.finished_orders(now, methods)) >= total:
+        return 0
+    return total - len(shown.finished_orders(now, methods, live=True))
 
 
 def start_json(num_documents: int, count: int, missing: int, why: str = "") -> str:

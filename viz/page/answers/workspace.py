@@ -89,6 +89,7 @@ class Workspace:
                 self.problem = gr.HTML("", elem_id="form-problem", min_width=0)
             self.stale = gr.HTML("", elem_id="answers-stale")
             self.order_table = build_order_table(shown, first.answers)
+            self.sharing = gr.Row(elem_classes="page-row page-share")
             self.note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
             with gr.Accordion("Paste, upload, settings", open=False, elem_id="settings"):
                 with gr.Row(elem_classes="page-row page-documents-head"):
@@ -307,12 +308,20 @@ def pick_task(page: Workspace, task: str, instruction: str, documents: str) -> U
     return renamed(page, task, {}) | {page.instruction: shown_instruction(sized, instruction)}
 
 
-def filled(page: Workspace, form: Form, *, accepted: str, note: str, named: str | None = None) -> Updates:
-    """Return updates that fill the form and the cards, with recorded answers and the labels of the task.
+def filled(
+    page: Workspace,
+    form: Form,
+    *,
+    accepted: str,
+    note: str,
+    named: str | None = None,
+    shown: Shown | None = None,
+) -> Updates:
+    """Return updates that fill the form and the cards, with these or recorded answers.
 
     Methods and length stay; `named` is the task whose labels are shown.
     """
-    shown = recorded_of(form)
+    shown = shown or recorded_of(form)
     values: dict[Any, Any] = {page.editor.cards: entries_json(form.entries), page.question: form.question}
     return (
         (values if form.task == named else renamed(page, form.task, values))

@@ -79,6 +79,7 @@ PAGE_SCRIPTS = tuple(
         "start.js",
         "misfits.js",
         "why.js",
+        "card.js",
         "sharing.js",
         "typing.js",
         "keys.js",

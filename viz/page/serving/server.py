@@ -21,7 +21,7 @@ from gradio.server_messages import UnexpectedErrorMessage
 from gradio.state_holder import SessionState, StateHolder
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 import pine_engine as pine
@@ -31,6 +31,7 @@ from viz.page.common.widgets import PLOTLY, PLOTLY_ADDRESS
 from viz.page.jobs.connection_tracker import ConnectionTracker
 from viz.page.jobs.sources import Sources
 from viz.page.serving.middleware import FOREVER
+from viz.page.serving.open_graph import CARD, CARD_ADDRESS
 
 log = logging.getLogger("pine_explorer")
 
@@ -81,7 +82,10 @@ def add_routes(app: Starlette, sources: Sources, num_sessions: Callable[[], int]
         headers["Content-Encoding"] = "gzip"
         return Response(_packed_plotly(), media_type="text/javascript", headers=headers)
 
-    routes = {"/health": health, "/metrics": metrics, PLOTLY_ADDRESS: plotly}
+    async def card(_: Request) -> Response:
+        return FileResponse(CARD)
+
+    routes = {"/health": health, "/metrics": metrics, PLOTLY_ADDRESS: plotly, CARD_ADDRESS: card}
     app.router.routes[:0] = [Route(path, answer) for path, answer in routes.items()]
 
 

@@ -1,0 +1,160 @@
+"""Results in links: they are shown as those of someone else, checked by a run, and validated."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_engine.errors import InputError
+from viz.figures.positions_by_order import DocumentPositions
+from viz.page.answers.answering import waiting_cards
+from viz.page.answers.order_table import order_table_json
+from viz.page.answers.recordings import recorded_of
+from viz.page.answers.run import Order, OrderAnswers, Shown, keep_earlier
+from viz.page.answers.shared import SharedResults, results_of, shown_of
+from viz.page.form.documents import Entry
+from viz.page.form.examples import load_examples
+from viz.page.form.form import Form
+from viz.page.session import Session, from_code, session_of, to_code
+from viz.page.share import MAX_QR_BYTES, MAX_RESULTS_CHARACTERS, link_code, qr_rows
+
+FORM = Form("retrieval_qa", "Why?", "", ("vanilla", "pine"), 8, (Entry(0, "", "x"), Entry(1, "", "y")))
+ORDERS = ((0, 1), (1, 0))
+
+
+def shown(pine: str = "yes", **fields: Any) -> Shown:
+    answers: dict[Order, OrderAnswers] = {
+        order: OrderAnswers(
+            {"vanilla": f"<b>{order}</b>", "pine": pine},
+            positions=DocumentPositions(order, np.array([3, 4]), {"pine": np.array([5, 9])}),
+            **fields,
+        )
+        for order in ORDERS
+    }
+    cards = tuple(
+        replace(card, state="finished", text=answers[FORM.order].texts[card.method])
+        for card in waiting_cards(FORM.methods)
+    )
+    return Shown(FORM, cards, earlier=answers)
+
+
+def results() -> SharedResults:
+    found = results_of(shown(), (FORM, None))
+    assert found
+    return found
+
+
+def session(**fields: Any) -> Session:
+    return session_of(FORM, accepted="", model="tiny in 4bit", results=results().model_dump() | fields)
+
+
+def opened() -> Shown:
+    read = from_code(to_code(session()))
+    assert read.results
+    return shown_of(read.form, read.results, read.model)
+
+
+def test_shared_results_are_shown_as_those_of_someone_else() -> None:
+    before, after = shown(), opened()
+    assert {order: answers.texts for order, answers in after.orders.items()} == {
+        order: answers.texts for order, answers in before.orders.items()
+    }
+    state, own = (json.loads(order_table_json(one)) for one in (after, before))
+    assert "someone else with tiny in 4bit. Not checked." in state["source"] and state["rerun"] == "Check"
+    assert (own["source"], own["rerun"]) == ("", "")
+    assert [method["positions"] for method in state["methods"]] == [
+        method["positions"] for method in own["methods"]
+    ]
+    assert after.recorded == "" and {card.recorded for card in after.cards} == {"by someone else"}
+    assert after.changes((replace(FORM, question="How?", max_new_tokens=9), None)) == ["question"]
+    assert results_of(after, (FORM, None)) == results(), "they can be shared again"
+
+
+@pytest.mark.parametrize(
+    ("pine", "words"),
+    [
+        ("yes", "the same 4 answers"),
+        ("no", "2 of 4 answers differ in your run, with this model: PINE in A B"),
+    ],
+)
+def test_run_checks_shared_results(pine: str, words: str) -> None:
+    own = shown(pine)
+    half = replace(own, earlier={ORDERS[0]: own.earlier[ORDERS[0]]})
+    for run in (half, own):
+        merged = replace(opened(), earlier=dict(opened().orders), run=None)
+        checked = keep_earlier(merged, own_run(run))
+        source = json.loads(order_table_json(checked))["source"]
+        assert (words in source) == (run is own)
+    assert (
+        "except A B from your run. Not checked."
+        in json.loads(order_table_json(keep_earlier(opened(), own_run(half))))["source"]
+    )
+
+
+def own_run(view: Shown) -> Shown:
+    """Return the view of a run with these answers."""
+    run: Any = SimpleNamespace(orders=view.earlier, has_internals=True, joined=lambda earlier: run)
+    return replace(view, earlier={}, run=run)
+
+
+def answers(**fields: Any) -> list[dict[str, Any]]:
+    return [{"method": name, **fields} for name in FORM.methods]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"orders": []},
+        {"orders": [[0, 1], [0, 1]]},
+        {"orders": [[0, 1], [0, 2]]},
+        {"orders": [[0, 1]]},
+        {"orders": [[0, 1], [1, 0]] * 13},
+        {"lengths": [3]},
+        {"lengths": [0, 4]},
+        {"answers": []},
+        {"answers": [{"method": "vanilla", "texts": ["x", "y"]}]},
+        {"answers": answers(texts=["x" * 8001, "y"])},
+        {"answers": answers(texts=[1, 2])},
+        {
+            "answers": [
+                {"method": name, "texts": ["x", "y"], "starts": [[1, 2], [1]]} for name in FORM.methods
+            ]
+        },
+        {
+            "answers": [
+                {"method": name, "texts": ["x", "y"], "starts": [[1, -2]] * 2} for name in FORM.methods
+            ]
+        },
+        {"html": "<b>"},
+    ],
+)
+def test_invalid_results_are_rejected(fields: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        session(**fields)
+
+
+def test_precomputed_answers_are_not_in_links() -> None:
+    form = load_examples()[0].form(("vanilla", "pine"))
+    assert results_of(recorded_of(form), (form, None)) is None
+    assert results_of(shown(), (replace(FORM, question="Another?"), None)) is None
+
+
+@pytest.mark.parametrize(("characters", "has_answers"), [(10, True), (1_990, False)])
+def test_link_leaves_out_answers_that_are_too_long(characters: int, has_answers: bool) -> None:
+    rng = np.random.default_rng(0)
+    texts = ["".join(map(chr, rng.integers(33, 2000, characters))) for _ in range(4)]
+    answers = [{"method": name, "texts": texts[:2]} for name in FORM.methods]
+    answers[1]["texts"] = texts[2:]
+    long = session(answers=answers)
+    code, contents = link_code(long.model_copy(update={"results": None}), long.results)
+    assert len(code) <= MAX_RESULTS_CHARACTERS and (from_code(code).results is not None) == has_answers
+    assert ("too long" in contents) != has_answers
+
+
+def test_qr_code_has_room_for_its_limit_and_no_more() -> None:
+    rows = qr_rows("x" * MAX_QR_BYTES)
+    assert len(rows) == 4 * 25 + 17 and {len(row) for row in rows} == {len(rows)}
+    assert qr_rows("x" * (MAX_QR_BYTES + 1)) == []

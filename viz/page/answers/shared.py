@@ -1,0 +1,125 @@
+"""Results in a session: answers that someone else computed; they are untrusted until a run checks them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Self
+
+import numpy as np
+from pydantic import BaseModel, Field, StringConstraints, model_validator
+
+from pine_engine.errors import InputError
+from viz.figures.positions_by_order import DocumentPositions
+from viz.page.answers.answering import waiting_cards
+from viz.page.answers.run import Inputs, Order, OrderAnswers, Shown
+from viz.page.form.form import Form
+
+MAX_SHARED_ORDERS = 24
+Position = Annotated[int, Field(ge=0, le=10_000_000)]
+Length = Annotated[int, Field(ge=1, le=10_000_000)]
+AnswerText = Annotated[str, StringConstraints(max_length=8_000)]
+
+
+class SharedAnswers(BaseModel, frozen=True, extra="forbid"):
+    """Answers of one method."""
+
+    method: Annotated[str, StringConstraints(max_length=100)]
+    texts: tuple[AnswerText, ...]  # in each order
+    starts: tuple[tuple[Position, ...], ...] = ()
+    """First position of each document, in the order of the letters, in each order; empty if unknown."""
+
+
+class SharedResults(BaseModel, frozen=True, extra="forbid"):
+    """Answers of all methods in some document orders."""
+
+    orders: Annotated[tuple[Order, ...], Field(min_length=1, max_length=MAX_SHARED_ORDERS)]
+    answers: tuple[SharedAnswers, ...]
+    lengths: tuple[Length, ...] = ()  # length of each document in tokens, in the order of the letters
+
+    @model_validator(mode="after")
+    def _same_sizes(self) -> Self:
+        num_documents = len(self.orders[0])
+        if len(set(self.orders)) < len(self.orders):
+            raise InputError("Invalid results: an order is repeated.")
+        for answers in self.answers:
+            counts, sizes = {len(answers.texts)}, {num_documents}
+            if answers.starts:
+                counts.add(len(answers.starts))
+                sizes |= {len(self.lengths), *map(len, answers.starts)}
+            if counts != {len(self.orders)} or sizes != {num_documents}:
+                raise InputError(f"Invalid results: answers of {answers.method!r} do not match the orders.")
+        return self
+
+    def check_form(self, form: Form) -> None:
+        """Raise InputError for results of other documents or methods than those of a form."""
+        letters = list(range(len(form.entries)))
+        if any(sorted(order) != letters for order in self.orders):
+            raise InputError(f"Invalid results: expected orders of {len(letters)} documents.")
+        if [answers.method for answers in self.answers] != list(form.methods):
+            raise InputError("Invalid results: expected answers of the methods of the session.")
+
+    def without_positions(self) -> "SharedResults":
+        """Return the answers alone, which take less room."""
+        answers = tuple(one.model_copy(update={"starts": ()}) for one in self.answers)
+        return self.model_copy(update={"answers": answers, "lengths": ()})
+
+
+def results_of(shown: Shown, now: Inputs) -> SharedResults | None:
+    """Return the answers on the page to these inputs, except precomputed ones; None if there are none.
+
+    Further orders than the maximum are left out.
+    """
+    methods = now[0].methods
+    orders = [
+        order
+        for order in shown.finished_orders(now, methods)
+        if not shown.orders[order].recorded or shown.orders[order].shared
+    ]
+    if not orders:
+        return None
+    orders = orders[:MAX_SHARED_ORDERS]
+    found = [shown.orders[order] for order in orders]
+    positions = [answers.positions for answers in found]
+    lengths = positions[0].lengths.tolist() if positions[0] else ()
+    return SharedResults(
+        orders=tuple(orders),
+        answers=tuple(
+            SharedAnswers(
+                method=method,
+                texts=tuple(answers.texts[method] for answers in found),
+                starts=_starts(method, positions) if lengths else (),
+            )
+            for method in methods
+        ),
+        lengths=tuple(lengths),
+    )
+
+
+def _starts(method: str, positions: Sequence[DocumentPositions | None]) -> tuple[tuple[int, ...], ...]:
+    """Return the positions of a method in each order; () if they are not known in all of them."""
+    starts = [one.starts.get(method) for one in positions if one]
+    if len(starts) < len(positions) or any(one is None or (one < 0).any() for one in starts):
+        return ()
+    return tuple(tuple(map(int, one)) for one in starts if one is not None)
+
+
+def shown_of(form: Form, results: SharedResults, model: str) -> Shown:
+    """Return shared results as answers on the page, marked as computed by someone else."""
+    model = model or "an unnamed model"
+    lengths = np.array(results.lengths)
+    orders = {}
+    for place, order in enumerate(results.orders):
+        starts = {one.method: np.array(one.starts[place]) for one in results.answers if one.starts}
+        orders[order] = OrderAnswers(
+            {one.method: one.texts[place] for one in results.answers},
+            positions=DocumentPositions(order, lengths, starts) if starts else None,
+            recorded=f"Computed by someone else with {model}",
+            shared=model,
+        )
+    order = form.order if form.order in orders else results.orders[0]
+    lettered = {entry.letter: entry for entry in form.entries}
+    form = replace(form, entries=tuple(lettered[letter] for letter in order))
+    cards = tuple(
+        replace(card, state="finished", text=orders[order].texts[card.method], recorded="by someone else")
+        for card in waiting_cards(form.methods)
+    )
+    return Shown(form, cards, earlier=orders)

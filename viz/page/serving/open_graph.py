@@ -1,0 +1,75 @@
+"""Open Graph tags: title, finding and picture of the host's example, for sites that link to the page."""
+
+import json
+import re
+from functools import cache
+from itertools import chain, repeat
+
+from gradio.route_utils import get_root_url
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from viz.drawing.markup import render
+from viz.page.answers.order_table import order_table_json
+from viz.page.answers.recordings import recorded_of
+from viz.page.common.widgets import ASSETS
+from viz.page.form.examples import load_examples
+from viz.page.form.options import DEFAULT_METHODS
+
+CARD = ASSETS / "card.png"  # drawn by tools/share_card.py
+CARD_ADDRESS = "/static/card.png"
+
+_GRADIOS_TAG = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')
+
+
+class OpenGraph:
+    """Middleware that replaces gradio's tags, which name the address of gradio.
+
+    The address of the page is that of the request, whose host name `RequestFilter` has checked.
+    """
+
+    def __init__(self, root_path: str) -> None:
+        self._root_path = root_path
+
+    async def __call__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; replace the tags in a page."""
+        if scope["path"] != "/" or scope["method"] != "GET":
+            await app(scope, receive, send)
+            return
+        root_path = self._root_path or scope.get("root_path", "")
+        tags = open_graph_tags(get_root_url(Request(scope), "/", root_path)).encode()
+        start: Message = {}
+        body = b""
+
+        async def send_with_tags(message: Message) -> None:
+            nonlocal start, body
+            if message["type"] == "http.response.start":
+                start = message
+                return
+            body += message.get("body", b"")
+            if message.get("more_body"):
+                return
+            replacements = chain([tags], repeat(b""))
+            page = _GRADIOS_TAG.sub(lambda _: next(replacements), body)
+            MutableHeaders(scope=start)["Content-Length"] = str(len(page))
+            await send(start)
+            await send({"type": "http.response.body", "body": page})
+
+        await app(scope, receive, send_with_tags)
+
+
+def open_graph_tags(root: str) -> str:
+    """Render the tags of the page at this address."""
+    question, finding = _first_example()
+    return render(
+        "open_graph.html", root=root, image=root + CARD_ADDRESS, question=question, description=finding
+    )
+
+
+@cache
+def _first_example() -> tuple[str, str]:
+    """Return the question of the first example, and the finding of its recorded answers."""
+    first, *_ = load_examples()
+    table = order_table_json(recorded_of(first.form(DEFAULT_METHODS)), first.answers)
+    return first.question, json.loads(table)["finding"]
