@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-import segno
 
 from pine_engine.errors import InputError
 from viz.page.answers.run import Run, Shown
@@ -221,6 +220,8 @@ def qr_rows(link: str) -> list[str]:
     """Return the rows of the QR code of a link, with 1 for dark; [] if the link is too long."""
     if len(link.encode()) > MAX_QR_BYTES:
         return []
+    import segno  # the page is served before it is needed
+
     code = segno.make_qr(link, error="l", mode="byte", boost_error=False)
     return ["".join(map(str, row)) for row in code.matrix]
 
