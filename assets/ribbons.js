@@ -16,15 +16,15 @@
       const wide = Math.max(half, share * bar.width * 0.46);
       const [high, low] = [start + gap * 0.6, word.top - gap * 0.6];
       return (
-        `M${from - wide},${start} C${from - wide},${high} ${to - half},${low} ${to - half},${word.top} L${to + half},${word.top} ` +
-        `C${to + half},${low} ${from + wide},${high} ${from + wide},${start} Z`
+        `M${from - wide},${start} C${from - wide},${high} ${to - half},${low} ${to - half},${word.top} ` +
+        `L${to + half},${word.top} C${to + half},${low} ${from + wide},${high} ${from + wide},${start} Z`
       );
     }
     const thin = Math.max(0.75, half / 3);
-    const lowest = Math.max(start, word.bottom) + DEPTH;
+    const [outer, inner] = [thin, -thin].map((more) => Math.max(start, word.bottom) + DEPTH + more);
     return (
-      `M${from - thin},${start} C${from - thin},${lowest + thin} ${to + thin},${lowest + thin} ${to + thin},${word.bottom} ` +
-      `L${to - thin},${word.bottom} C${to - thin},${lowest - thin} ${from + thin},${lowest - thin} ${from + thin},${start} Z`
+      `M${from - thin},${start} C${from - thin},${outer} ${to + thin},${outer} ${to + thin},${word.bottom} ` +
+      `L${to - thin},${word.bottom} C${to - thin},${inner} ${from + thin},${inner} ${from + thin},${start} Z`
     );
   };
 
@@ -54,8 +54,8 @@
         return { left: left - box.left, top: top - box.top, bottom: bottom - box.top, width };
       };
       for (const { path, bar, word, within, share } of ribbons) {
-        const isCut = !word.checkVisibility() || word.getBoundingClientRect().top > within.getBoundingClientRect().bottom - 4;
-        path.setAttribute("d", isCut ? "" : outline(place(bar), place(word), share));
+        const isSeen = word.checkVisibility() && place(word).top < place(within).bottom - 4;
+        path.setAttribute("d", isSeen ? outline(place(bar), place(word), share) : "");
       }
     };
 
@@ -100,7 +100,8 @@
     const [before, decisive, after] = [[0, origin.start], [origin.start, origin.stop], [origin.stop]].map((span) =>
       [...answer.text].slice(...span).join(""),
     );
-    const word = Object.assign(document.createElement("span"), { className: "page-origin", tabIndex: 0, role: "note", textContent: decisive });
+    const word = document.createElement("span");
+    Object.assign(word, { className: "page-origin", tabIndex: 0, role: "note", textContent: decisive });
     word.setAttribute("aria-label", `${decisive}. ${says}`);
     word.style.borderColor = color;
     const badge = word.appendChild(Object.assign(document.createElement("small"), { textContent: letter }));

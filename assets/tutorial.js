@@ -45,7 +45,8 @@
      of a presentation. */
   const turnedBy = (target) => {
     if (document.body.classList.contains("pine-projector")) return null;
-    return closest(target, ".pine-tutorial") ?? (document.getElementById("tabs") ? null : document.querySelector(".pine-tutorial"));
+    const isAlone = !document.getElementById("tabs");
+    return closest(target, ".pine-tutorial") ?? (isAlone ? document.querySelector(".pine-tutorial") : null);
   };
 
   document.addEventListener("keydown", (event) => {
@@ -60,12 +61,14 @@
 
   let touched = null; // where a swipe began
   document.addEventListener("touchstart", ({ touches, target }) => {
-    touched = touches.length === 1 && closest(target, ".pine-tutorial") && !closest(target, USING_MOTION) ? touches[0] : null;
+    const isSwipe = touches.length === 1 && closest(target, ".pine-tutorial") && !closest(target, USING_MOTION);
+    touched = isSwipe ? touches[0] : null;
   });
   document.addEventListener("touchend", ({ changedTouches: [end] }) => {
     if (!touched) return;
     const [x, y] = [end.clientX - touched.clientX, end.clientY - touched.clientY];
-    if (Math.abs(x) > SWIPE_PX && Math.abs(x) > 2 * Math.abs(y)) turn(closest(touched.target, ".pine-tutorial"), x < 0 ? 1 : -1);
+    const isSideways = Math.abs(x) > SWIPE_PX && Math.abs(x) > 2 * Math.abs(y);
+    if (isSideways) turn(closest(touched.target, ".pine-tutorial"), x < 0 ? 1 : -1);
   });
 
   // Guesses

@@ -8,6 +8,7 @@
   const STEP_MS = 900; // before a step plays
   const TOKEN_MS = 650;
   const MIN_SHARE = 0.5; // of attention on one document, from which a token has its color
+  const MANY = 5; // documents, beside which numbers have no room for a unit
   const CELL = 40; // of the mask, in its own units
   const isStill = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -48,13 +49,22 @@
 
   // Mask: rows attend to columns ------------------------------------------------------------------------
 
+  const drawBadge = (picture, { letter, color, ink, pattern }, left, top) => {
+    const style = `fill:${color};stroke-dasharray:${{ dashed: "5 3", dotted: "2 2" }[pattern] ?? "none"}`;
+    const side = CELL - 8;
+    node("rect", { x: left + 4, y: top + 4, width: side, height: side, rx: 7, style, class: "page-why-badge" }, picture);
+    const place = { x: left + CELL / 2, y: top + CELL * 0.66 };
+    node("text", { ...place, style: `fill:${ink}`, class: "page-why-letter" }, picture, letter);
+  };
+
   const drawMask = ({ stage, caption, record, method, order, phase }) => {
     // PINE's mask is the same in every order, and so is its picture.
     const rows = method === "pine" ? record.orders[0].order : order;
     const [before, now] = ["vanilla", method].map((name) => record.visible[name]);
     const count = rows.length;
     const side = CELL * (count + 2);
-    const seenBy = (row) => rows.filter((_, column) => column !== row && now[row][column]).map((one) => record.documents[one].letter);
+    const letter = (one) => record.documents[one].letter;
+    const seenBy = (row) => rows.filter((_, column) => column !== row && now[row][column]).map(letter);
     const says = (row) => {
       const seen = seenBy(row);
       if (!seen.length) return "no other";
@@ -63,29 +73,29 @@
     const picture = document.createElementNS(NAMESPACE, "svg");
     picture.setAttribute("viewBox", `-44 -4 ${side + CELL + 150} ${side + CELL + 8}`);
     picture.setAttribute("role", "img");
-    picture.setAttribute("aria-label", rows.map((one, row) => `${record.documents[one].letter} attends to ${says(row)}`).join("; "));
+    picture.setAttribute("aria-label", rows.map((one, row) => `${letter(one)} attends to ${says(row)}`).join("; "));
     node("text", { x: side + CELL + 10, y: CELL * 0.65, class: "page-why-note" }, picture, "attends to");
     const part = (index) => (index === 0 ? "start" : index > count ? "question" : null);
     for (let row = 0; row < count + 2; row++) {
       const y = CELL * (row + 1);
       const name = part(row);
       if (!name) {
-        const { letter, color, ink, pattern } = record.documents[rows[row - 1]];
-        for (const [left, top] of [[0, y], [y, 0]]) {
-          const style = `fill:${color};stroke-dasharray:${{ dashed: "5 3", dotted: "2 2" }[pattern] ?? "none"}`;
-          node("rect", { x: left + 4, y: top + 4, width: CELL - 8, height: CELL - 8, rx: 7, style, class: "page-why-badge" }, picture);
-          node("text", { x: left + CELL / 2, y: top + CELL * 0.66, style: `fill:${ink}`, class: "page-why-letter" }, picture, letter);
-        }
+        drawBadge(picture, record.documents[rows[row - 1]], 0, y);
+        drawBadge(picture, record.documents[rows[row - 1]], y, 0);
         node("text", { x: side + CELL + 10, y: y + CELL * 0.64 }, picture, says(row - 1));
-      } else node("text", { x: CELL - 8, y: y + CELL * 0.64, class: "page-why-note", "text-anchor": "end" }, picture, name);
+      } else {
+        node("text", { x: CELL - 8, y: y + CELL * 0.64, class: "page-why-note", "text-anchor": "end" }, picture, name);
+      }
       for (let column = 0; column < count + 2; column++) {
         const x = CELL * (column + 1);
         const isBetween = !name && !part(column) && row !== column;
         const shape = { x: x + 1, y: y + 1, width: CELL - 2, height: CELL - 2, rx: 3 };
         node("rect", { ...shape, class: "page-why-cell" }, picture);
-        if (row === column) node("path", { d: `M${x + 1},${y + 1} v${CELL - 2} h${CELL - 2} Z`, class: "page-why-seen" }, picture);
-        else if (isBetween ? before[row - 1][column - 1] : column < row) node("rect", { ...shape, class: "page-why-seen" }, picture);
-        else if (isBetween && now[row - 1][column - 1]) {
+        if (row === column) {
+          node("path", { d: `M${x + 1},${y + 1} v${CELL - 2} h${CELL - 2} Z`, class: "page-why-seen" }, picture);
+        } else if (isBetween ? before[row - 1][column - 1] : column < row) {
+          node("rect", { ...shape, class: "page-why-seen" }, picture);
+        } else if (isBetween && now[row - 1][column - 1]) {
           const added = node("rect", { ...shape, class: "page-why-seen page-why-added" }, picture);
           added.style.transitionDelay = `${60 * (row + column)}ms`;
           added.style.opacity = phase ? 1 : 0;
@@ -98,7 +108,7 @@
       for (const added of old.querySelectorAll(".page-why-added")) added.style.opacity = phase ? 1 : 0;
     } else stage.replaceChildren(picture);
     picture.dataset.rows = rows;
-    const [first, last] = [rows[0], rows[count - 1]].map((one) => record.documents[one].letter);
+    const [first, last] = [rows[0], rows[count - 1]].map(letter);
     const isSame = rows.every((_, row) => seenBy(row).length === count - 1);
     caption.textContent = isSame
       ? "Every document attends to every other, in any order."
@@ -111,38 +121,45 @@
     const { starts, scores, tokens } = answer;
     const count = order.length;
     const isSorted = scores && phase;
-    const place = scores && !phase ? order.map((_, one) => order.indexOf(one)) : starts[token].map((start) => starts[token].filter((other) => other < start).length);
-    const width = 100 / (count + 0.7);
+    const place =
+      scores && !phase
+        ? order.map((_, index) => order.indexOf(index))
+        : starts[token].map((start) => starts[token].filter((other) => other < start).length);
+    const width = 100 / count;
     const query = stage.querySelector(".page-why-query") ?? box(stage, "page-why-query");
-    query.replaceChildren(Object.assign(document.createElement("small"), { textContent: "writes" }), visible(tokens[token]));
-    query.style.width = `${width * 0.7 - 1}%`;
-    const end = record.prefix_length + record.documents.reduce((sum, one) => sum + one.length, 0) + record.suffix_length - 1 + token;
-    bars(stage, record, "page-why-column").forEach((column, index) => {
+    const verb = Object.assign(document.createElement("small"), { textContent: "writes" });
+    query.replaceChildren(verb, visible(tokens[token]));
+    const position = record.documents_end + record.suffix_length - 1 + token;
+    const columns = stage.querySelector(".page-why-columns") ?? box(stage, "page-why-columns");
+    bars(columns, record, "page-why-column").forEach((column, index) => {
       const above = column.querySelector(".page-why-score") ?? box(column, "page-why-score");
-      const away = end - (starts[token][index] + record.documents[index].length - 1);
+      const away = position - (starts[token][index] + record.documents[index].length - 1);
       const share = scores ? (isSorted ? scores[token][index] : 0) : null;
       const number = above.firstElementChild ?? above.appendChild(document.createElement("span"));
-      number.textContent = scores ? (isSorted ? percent(share) : "") : `${away} tokens away`;
+      number.textContent = scores ? (isSorted ? percent(share) : "") : count > MANY ? away : `${away} tokens`;
       above.style.setProperty("--height", share ?? 0);
       above.style.background = record.documents[index].color;
       Object.assign(column.style, { left: `${width * place[index]}%`, width: `calc(${width}% - 4px)` });
     });
-    if (!scores) drawDistances(stage, record, { place, width });
+    if (!scores) drawDistances(columns, record, { place, width });
     const letter = record.documents[nearest(answer, token)].letter;
     caption.textContent = scores
       ? `${letter} is nearest: it has the highest score for ${visible(tokens[token])}.`
-      : `${letter} is nearest: you gave it last. No score is computed.`;
+      : `${letter} is nearest: you gave it last.${count > MANY ? " Numbers: tokens to the query." : ""}`;
   };
 
   /* Draw an arc from each document to the query. */
-  const drawDistances = (stage, record, { place, width }) => {
-    const drawing = stage.querySelector("svg") ?? node("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", class: "page-why-arcs", "aria-hidden": "true" }, stage);
+  const drawDistances = (columns, record, { place, width }) => {
+    const frame = { viewBox: "0 0 100 100", preserveAspectRatio: "none", class: "page-why-arcs", "aria-hidden": "true" };
+    const drawing = columns.querySelector("svg") ?? node("svg", frame, columns);
     drawing.replaceChildren();
     const count = place.length;
+    const query = columns.parentElement.querySelector(".page-why-query");
     place.forEach((slot, index) => {
-      const [from, to] = [width * (slot + 0.5), 100 - width * 0.35];
+      const [from, to] = [width * (slot + 0.5), (100 * query.offsetLeft + 50 * query.offsetWidth) / columns.offsetWidth];
       const high = 100 - (120 * (count - slot)) / count;
-      node("path", { d: `M${from},100 C${from},${high} ${to},${high} ${to},100`, style: `stroke:${record.documents[index].color}` }, drawing);
+      const style = `stroke:${record.documents[index].color}`;
+      node("path", { d: `M${from},100 C${from},${high} ${to},${high} ${to},100`, style }, drawing);
     });
   };
 
@@ -150,8 +167,7 @@
 
   const drawPositions = ({ stage, caption, record, method, answer, token, written, select }) => {
     const { starts, shares, tokens } = answer;
-    const { prefix_length: first, suffix_length: suffix, documents } = record;
-    const end = first + documents.reduce((sum, one) => sum + one.length, 0);
+    const { prefix_length: first, documents_end: end, suffix_length: suffix, documents } = record;
     const query = end + suffix - 1 + token;
     const scale = 100 / (end + suffix + record.num_tokens - first);
     const ruler = stage.querySelector(".page-why-ruler") ?? box(stage, "page-why-ruler");
@@ -174,7 +190,8 @@
     let word = null;
     let strongest = -1;
     tokens.forEach((piece, index) => {
-      const [blank, shown] = index ? [piece.slice(0, piece.length - piece.trimStart().length), piece.trimStart()] : ["", piece.trimStart()];
+      const shown = piece.trimStart();
+      const blank = index ? piece.slice(0, piece.length - shown.length) : "";
       if (!word || blank) {
         text.append(blank);
         word = text.appendChild(Object.assign(document.createElement("button"), { type: "button", tabIndex: -1 }));
@@ -200,7 +217,8 @@
       }),
     );
     const farthest = starts[token].indexOf(Math.min(...starts[token]));
-    const places = { [farthest]: "the farthest document", [near]: method === "pine" ? "which PINE places nearest" : "the nearest document" };
+    const nearby = method === "pine" ? "which PINE places nearest" : "the nearest document";
+    const places = { [farthest]: "the farthest document", [near]: nearby };
     caption.textContent =
       `${visible(tokens[token])}: ${percent(shares[token][source])} of the attention on ${documents[source].letter}, ` +
       `${places[source] ?? "in between"}.`;
@@ -213,30 +231,34 @@
   const mount = ({ element, props, watch }) => {
     const why = element.querySelector(".page-why");
     const steps = [...why.querySelectorAll(".pine-tutorial-step")];
-    const [play, slider, orders] = ["[name=play]", "[name=token]", "[role=group]"].map((one) => why.querySelector(`.page-why-controls ${one}`));
+    const [play, slider, orders] = ["[name=play]", "[name=token]", "[role=group]"].map((one) =>
+      why.querySelector(`.page-why-controls ${one}`),
+    );
     let record = null;
     let order = 0;
-    let token = 0;
+    let token = null; // picked by the visitor; each answer begins with its decisive one
     let phase = 1; // 0 before a step has played
-    let written = Infinity; // last token of the answers that is visible
+    let written = Infinity; // last token of the answers that is visible, and the query while it is written
     let timer = null;
 
     const current = () => steps.findIndex((step) => step.classList.contains("pine-current"));
 
     const draw = () => {
       const index = current();
+      const shown = written < Infinity ? written : token;
+      const answers = record.orders[order];
       for (const figure of steps[index].querySelectorAll("figure")) {
         const method = figure.dataset.method;
-        const answer = record.orders[order][method];
+        const answer = answers[method];
         DRAW[index]({
           ...{ stage: figure.querySelector(".page-why-stage"), caption: figure.querySelector("figcaption") },
-          ...{ record, method, answer, order: record.orders[order].order, phase, written, select },
-          token: Math.min(token, answer.tokens.length - 1),
+          ...{ record, method, answer, order: answers.order, phase, written, select },
+          token: Math.min(shown ?? answer.token, answer.tokens.length - 1),
         });
       }
       play.textContent = timer ? "❚❚ Pause" : `▶ ${steps[index].dataset.play}`;
       slider.parentElement.hidden = index === 0;
-      slider.value = token;
+      slider.value = shown ?? answers.pine.token;
       slider.setAttribute("aria-valuetext", captions());
       for (const button of orders.children) button.ariaPressed = String(Number(button.dataset.index) === order);
     };
@@ -261,14 +283,10 @@
         phase = 0;
         timer = setTimeout(() => [stop(), draw()], STEP_MS);
       } else {
-        const last = token;
-        written = token = 0;
+        written = 0;
         timer = setInterval(() => {
-          token = written += 1;
-          if (written >= record.num_tokens) {
-            stop();
-            token = last;
-          }
+          written += 1;
+          if (written >= record.num_tokens) stop();
           draw();
         }, TOKEN_MS);
       }
@@ -299,8 +317,9 @@
       if (!props.value) return;
       stop();
       record = JSON.parse(props.value);
-      record.num_tokens = Math.max(...record.orders.flatMap((one) => METHODS.map((method) => one[method].tokens.length)));
-      ({ token } = record);
+      const lengths = record.orders.flatMap((one) => METHODS.map((method) => one[method].tokens.length));
+      record.num_tokens = Math.max(...lengths);
+      token = null;
       order = 0;
       for (const stage of why.querySelectorAll(".page-why-stage")) {
         stage.replaceChildren();
@@ -324,8 +343,9 @@
       }
       slider.max = record.num_tokens - 1;
       why.querySelector(".pine-tutorial-source").textContent =
-        `${record.is_replaced ? "The last run lacks vanilla, PINE or a second document. " : ""}${record.source}. Layer ${record.layer}, ` +
-        `head ${record.head}: one head, chosen for this answer; not a proof. Ribbons: attention on a document; the rest is on the other tokens.`;
+        `${record.is_replaced ? "The last run lacks vanilla, PINE or a second document. " : ""}“${record.question}” ` +
+        `${record.source}. Layer ${record.layer}, head ${record.head}: the most decisive head, not a proof. ` +
+        "Ribbons: attention on a document; the rest is on the other tokens.";
       why.hidden = false;
       why.nextElementSibling.hidden = true;
       if (isStill.matches) draw();

@@ -4,6 +4,7 @@ assets/why.js draws the three steps from JSON.
 """
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -13,10 +14,11 @@ import numpy as np
 import pine_engine as pine
 from viz.drawing.identity import document_segment
 from viz.drawing.markup import render, shorten
+from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.answer_tokens import AnswerTokens
 from viz.figures.importance import normalize
 from viz.page.answers.recordings import tutorial_recording
-from viz.page.answers.run import Run
+from viz.page.answers.run import Order, Run
 from viz.page.selection import plan_of
 from viz.page.tutorial import source_of
 
@@ -110,31 +112,34 @@ def why_record(run: Run) -> dict[str, Any]:
             for segment, entry, length in zip(segments, entered, lengths, strict=True)
         ],
         "prefix_length": layout.prefix_length,
+        "documents_end": layout.documents_end,
         "suffix_length": layout.suffix_length,
         "visible": {method: plan_of(run, method).visible.tolist() for method in METHODS},
-        "token": decisive_step(run),
         "orders": [
             {"order": np.argsort(np.argsort(order)).tolist()}
-            | {method: _answer(answers.records[method]) for method in METHODS}
+            | {
+                method: _answer(answers.records[method], _origins(run, order).get(method))
+                for method in METHODS
+            }
             for order, answers in run.orders.items()
             if _has_attention(answers.records)
         ],
     }
 
 
-def _answer(record: AnswerTokens) -> dict[str, Any]:
+def _origins(run: Run, order: Order) -> Mapping[str, AnswerOrigin]:
+    return run.origins if order == run.order else run.orders[order].origins
+
+
+def _answer(record: AnswerTokens, origin: AnswerOrigin | None) -> dict[str, Any]:
+    """Return tokens, positions and shares of an answer, and its decisive token."""
     assert record.head is not None
-    importance = record.head.importance
+    shares, importance = record.head.shares[:MAX_TOKENS], record.head.importance
     scores = None if importance is None else normalize(importance[:MAX_TOKENS], "share").astype(float)
     return {
         "tokens": record.tokens[:MAX_TOKENS],
-        "shares": record.head.shares[:MAX_TOKENS].astype(float).round(3).tolist(),
+        "token": min(origin.step, len(shares) - 1) if origin else int(shares.max(axis=1).argmax()),
+        "shares": shares.astype(float).round(3).tolist(),
         "starts": record.head.starts[:MAX_TOKENS].tolist(),
         "scores": None if scores is None else scores.round(3).tolist(),
     }
-
-
-def decisive_step(run: Run) -> int:
-    """Return the decisive token of PINE's answer, from 0, at most the last one of vanilla's answer."""
-    last = min(MAX_TOKENS, len(run.answer_tokens["vanilla"])) - 1
-    return min(run.origins["pine"].step, last) if "pine" in run.origins else 0

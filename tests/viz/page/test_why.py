@@ -27,6 +27,7 @@ def test_first_order_has_attention_and_positions_of_the_trace(method: str) -> No
     np.testing.assert_allclose(shown["shares"], attention, atol=HALF_PRECISION)
     starts = np.broadcast_to(trace.suffix_starts, trace.suffix_attention.shape[:3] + attention.shape[1:])
     assert shown["starts"] == starts[layer, head, queries].tolist()
+    assert shown["token"] == RUN.origins[method].step
 
 
 def test_other_orders_move_documents_of_vanilla_only() -> None:
