@@ -37,7 +37,7 @@ def plot_attention_shares(
         with_rest: Include prefix and suffix. Without them, the shares of the documents sum to 1.
         order: Document, as entered, in each slot.
     """
-    shares = attention_shares(trace, steps=steps, step=step, layer=layer, head=head, with_rest=with_rest)
+    shares = _attention_shares_info(trace, steps, step, layer, head, with_rest=with_rest)
     parts, segments = "document", document_segments(trace.layout.num_documents, order)
     if with_rest:
         parts, segments = "segment of the prompt", (PREFIX, *segments, SUFFIX)
@@ -70,16 +70,9 @@ def plot_attention_shares(
     return figure
 
 
-def attention_shares(
-    trace: "pine.Trace",
-    *,
-    steps: int,
-    step: int | None = None,
-    layer: int | None = None,
-    head: int | None = None,
-    with_rest: bool = True,
+def _attention_shares_info(
+    trace: "pine.Trace", steps: int, step: int | None, layer: int | None, head: int | None, *, with_rest: bool
 ) -> FloatArray:
-    """Return the shares of `plot_attention_shares`."""
     attention = require_attention(trace)[:, :, answer_queries(trace.layout, steps, step)]
     if not attention.shape[2]:
         raise pine.InputError(f"no traced answer token: got steps={steps}, step={step}", field="steps")

@@ -6,8 +6,11 @@ import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.drawing.markup import format_difference, format_percent
-from viz.figures.frame import FloatArray, document_segments, method_labels, new_figure
+from viz.drawing.identity import document_segment
+from viz.drawing.markup import format_percent, format_short
+from viz.figures.answer_origin import AnswerOrigin
+from viz.figures.answer_tokens import quoted
+from viz.figures.frame import document_segments, method_labels, new_figure
 from viz.theme import INK, PATTERNS
 
 
@@ -31,7 +34,7 @@ def plot_leave_one_out(
     figure = new_figure(
         name="leave-one-out",
         title="Fall of the answer’s log-probability without each document",
-        caption="Above 0: the answer is less likely without the document.",
+        caption=f"Above 0: the answer is less likely without the document. Scores in {shown[0].dtype}.",
         height=260,
         showlegend=len(shown) > 1,
     )
@@ -47,7 +50,7 @@ def plot_leave_one_out(
                 "pattern": {"shape": PATTERNS[index % len(PATTERNS)]},
             },
             customdata=[segment.name for segment in segments],
-            text=[format_difference(value) for value in one.differences],
+            text=[format_short(value) for value in one.differences],
             textposition="outside",
             cliponaxis=False,
             hovertemplate="%{fullData.name}, without %{customdata}: %{y:.4g} nats<extra></extra>",
@@ -58,23 +61,22 @@ def plot_leave_one_out(
 
 
 def leave_one_out_sentence(
-    result: "pine.LeaveOneOut", shares: FloatArray, *, label: str, order: Sequence[int]
+    result: "pine.LeaveOneOut", origin: AnswerOrigin, *, label: str, order: Sequence[int]
 ) -> str:
-    """Compare the document that the answer needs most with the one that it attends to most.
+    """Compare the document that an answer needs most with the one that its decisive token attends to most.
 
     Args:
         result: Complete result of one method.
-        shares: Share of attention on each document, (D,), by slot.
+        origin: Origin of its answer.
         label: Label of the method.
         order: Document, as entered, in each slot.
     """
-    segments = document_segments(len(order), order)
-    needed, seen = int(np.argmax(result.differences)), int(np.argmax(shares))
-    fall = format_difference(result.differences[needed])
-    share = format_percent(float(shares[seen]))
-    attention = f"{segments[seen].name} has the most attention ({share} of that on documents)"
+    slot = int(np.argmax(result.differences))
+    needed, seen = (document_segment(document).name for document in (order[slot], origin.document))
+    fall, share = format_short(result.differences[slot]), format_percent(origin.shares[origin.document])
     verdict = "Both agree" if needed == seen else "Attention misleads here"
     return (
-        f"{label}: the answer needs {segments[needed].name} most ({fall} nats less without it), and "
-        f"{attention}. {verdict}."
+        f"{label}: the answer needs {needed} most ({fall} nats less without it), and its decisive token "
+        f"{quoted(origin.token)} attends most to {seen} ({share}, layer {origin.layer}, head {origin.head}). "
+        f"{verdict}."
     )

@@ -15,7 +15,6 @@ from viz.drawing.identity import order_name
 from viz.drawing.markup import empty_panel, format_percent, join_words, render, shorten, switch
 from viz.figures.answer_attention import NO_TOKENS
 from viz.figures.answer_tokens import AnswerTokens, comparison_step
-from viz.figures.attention_shares import attention_shares
 from viz.figures.frame import document_labels
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.figures.leave_one_out import leave_one_out_sentence
@@ -235,9 +234,9 @@ def draw_importance(run: Run, selection: Selection) -> TabContent:
         figures["attention-shares"] = viz.plot_attention_shares(
             trace, step=step, steps=len(texts), **place, with_rest=selection.with_prefix, order=run.order
         )
-        if left_out and len(left_out.without) == len(run.order):
-            attention = attention_shares(trace, step=step, steps=len(texts), **place, with_rest=False)
-            remarks.append(leave_one_out_sentence(left_out, attention, label=label, order=run.order))
+        origin = run.origins.get(trace.method)
+        if left_out and origin and len(left_out.without) == len(run.order):
+            remarks.append(leave_one_out_sentence(left_out, origin, label=label, order=run.order))
     else:
         missing.append(NOT_WRITTEN)
     if trace.document_weights is not None:

@@ -13,7 +13,7 @@ from pine_engine import METHODS, InputError, ShuffleResult, TokenLayout, Trace, 
 from tests.support.errors import has_field
 from viz.figures.answer_importance import _answer_importance_info
 from viz.figures.attention import _attention_info
-from viz.figures.attention_shares import attention_shares
+from viz.figures.attention_shares import _attention_shares_info
 from viz.figures.frame import MAX_BINS
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.figures.importance import Normalization, _importance_info, normalize, place_name, select_importance
@@ -282,9 +282,9 @@ def test_answer_begins_at_last_query(tiny_shuffle: ShuffleResult, method: str, i
 def test_attention_shares_are_the_trace(trace: Trace, step: int | None) -> None:
     assert trace.suffix_attention is not None
     rows = trace.suffix_attention[1, 2, 2:4] if step is None else trace.suffix_attention[1, 2, 3:4]
-    shares = attention_shares(trace, steps=2, step=step, layer=1, head=2)
+    shares = _attention_shares_info(trace, 2, step, 1, 2, with_rest=True)
     np.testing.assert_allclose(shares, rows.mean(0), rtol=1e-5)
-    documents = attention_shares(trace, steps=2, step=step, layer=1, head=2, with_rest=False)
+    documents = _attention_shares_info(trace, 2, step, 1, 2, with_rest=False)
     expected = (rows[:, 1:-1] / rows[:, 1:-1].sum(1, keepdims=True)).mean(0)
     np.testing.assert_allclose(documents, expected, rtol=1e-5)
 

@@ -1,5 +1,7 @@
 """Leave one out in the Lab: the scores of the selected method, their figure, and the run that keeps them."""
 
+import io
+import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +13,7 @@ from tests.support.running import views_of
 from tests.support.runs import THREE, finish, swapped
 from viz.figures.leave_one_out import leave_one_out_sentence
 from viz.page.answers.run import Run
+from viz.page.bundle import bundle
 from viz.page.internals import keep_left_out
 from viz.page.internals_figures import draw_importance
 from viz.page.leave_one_out_job import LeftOutView, left_out_request, prepare_left_out
@@ -41,7 +44,7 @@ def test_scores_are_drawn_for_their_method_and_kept_with_their_run(
     assert kept.left_out == expected and run.left_out == {}
     drawn = draw_importance(kept, selection)
     (bars,) = drawn.figures["leave-one-out"].data
-    np.testing.assert_array_equal(bars.y, np.float32(expected["pine"].differences))
+    np.testing.assert_array_equal(bars.y, np.array(expected["pine"].differences, np.float32))
     assert list(bars.x) == ["B", "A", "C"] and "nats less without it" in drawn.html
     for other in (
         draw_importance(run, selection),
@@ -57,9 +60,17 @@ def test_scores_of_another_run_are_not_kept(engine: Engine, run: Run, view: Left
         prepare_left_out(engine, left_out_request(run, "pine"), "another model")
 
 
-def test_sentence_says_if_attention_is_on_the_document_that_the_answer_needs(view: LeftOutView) -> None:
-    result = view.scores["pine"]
-    needed = int(np.argmax(result.differences))
-    for most, verdict in ((needed, "agree"), ((needed + 1) % 3, "misleads")):
-        shares = np.eye(3, dtype=np.float32)[most]
-        assert verdict in leave_one_out_sentence(result, shares, label="PINE", order=(1, 0, 2))
+def test_sentence_says_if_attention_is_on_the_document_that_the_answer_needs(
+    run: Run, view: LeftOutView
+) -> None:
+    result, order = view.scores["pine"], run.order
+    needed = order[int(np.argmax(result.differences))]
+    for document, verdict in ((needed, "agree"), ((needed + 1) % 3, "misleads")):
+        origin = replace(run.origins["pine"], document=document)
+        assert verdict in leave_one_out_sentence(result, origin, label="PINE", order=order)
+
+
+def test_zip_of_a_run_has_the_scores(run: Run, view: LeftOutView) -> None:
+    kept = replace(keep_left_out(run, view), form=replace(run.form, max_new_tokens=8))
+    with zipfile.ZipFile(io.BytesIO(bundle(kept, first_selection(run), accepted=""))) as files:
+        assert len(files.read("numbers/leave-one-out.csv").splitlines()) == 1 + len(run.order)
