@@ -39,11 +39,12 @@ OPTIONS = "--methods vanilla,pcw,pine --orders gold-all,shuffled:1 --max-new-tok
 NUM_RECORDS = 5 * 3 * 4
 
 WRAPPED_OPTIONS = (
-    "--methods vanilla,pine,permutation_full,permutation_cyclic:pine,pride,pride:pine,calibration_labels,"
-    "calibration_first:nia,calibration_every --orders as-is,swapped --max-new-tokens 4 --json"
+    "--methods vanilla,pine,permutation_full,permutation_cyclic:pine,pride,pride:pine,calibraeval,"
+    "calibration_labels,calibration_first:nia,calibration_every --orders as-is,swapped "
+    "--max-new-tokens 4 --json"
 )
 PAIRS = pairs(4)
-NUM_WRAPPED = 4 * 9 * 2
+NUM_WRAPPED = 4 * 10 * 2
 
 
 @dataclass
@@ -303,16 +304,17 @@ def test_wrapped_methods_have_records_metrics_and_costs(wrapped: Case) -> None:
     report = wrapped.run().json
     assert (report["records"], report["errors"], report["missing"]) == (NUM_WRAPPED, 0, 0)
     by_name = {method["method"]: method for method in report["summary"]["tasks"][0]["methods"]}
-    assert set(read_run(wrapped.folder).methods) == set(by_name) and len(by_name) == 9
+    assert set(read_run(wrapped.folder).methods) == set(by_name) and len(by_name) == 10
     kinds = {name: [measure["kind"] for measure in one["measures"]] for name, one in by_name.items()}
     assert kinds["permutation_full:vanilla"] == kinds["vanilla"] == ["generated", "chosen", "logprob"]
     assert kinds["pride:pine"] == kinds["calibration_labels:vanilla"] == ["chosen"]
     assert kinds["calibration_every:vanilla"] == ["generated"]
     prompts = {name: one["cost"]["prompts"]["mean"] for name, one in by_name.items()}
     assert prompts["permutation_full:vanilla"] == 2 and prompts["calibration_every:vanilla"] == 4
-    share = DEBIASERS["pride"].learned_share
-    num_learned = sum(is_learned_example(pair["id"], share) for pair in PAIRS[1:]) + 1
-    assert prompts["pride:vanilla"] == pytest.approx((4 + num_learned) / 4)
+    for name in ("pride", "calibraeval"):
+        share = DEBIASERS[name].learned_share
+        num_learned = sum(is_learned_example(pair["id"], share) for pair in PAIRS[1:]) + 1
+        assert prompts[f"{name}:vanilla"] == pytest.approx((4 + num_learned) / 4)
 
 
 DOCUMENTS = [{"text": f"It is {place}."} for place in range(10)]
