@@ -46,7 +46,9 @@ RUN_BY = {
 BENCH = "--model random:tiny --documents 2 --document-tokens 5 --max-new-tokens 2 --repeats 1"
 OPTIONS = {
     "verify --self-test": "--model random:tiny --threads 1 --num-orders 1",
-    "verify": "--limit 1 --num-orders 1", "evaluate": "--limit 1 --max-new-tokens 4",
+    "verify": "--limit 1 --num-orders 1",
+    "evaluate data/judge-4": "--limit 1 --orders as-is --methods vanilla,pride",
+    "evaluate": "--limit 1 --max-new-tokens 4",
     "molecules": "--limit 1 --orders 1 --methods pine", "bench": BENCH,
 }  # fmt: skip
 """Options added to commands, so that they take seconds."""
@@ -55,10 +57,10 @@ NOT_RUN = (
     *("reproduce-paper", "download-data ", "--output-dir 4bit", "engine serve", "lm-eval"),
     *("--device cuda", "--endpoint"),
 )
-GENERATED = ("facts-3", "few-shot-4", "few-shot-8", "judge-2")
+GENERATED = ("facts-3", "few-shot-4", "few-shot-8", "judge-2", "judge-4")
 """Data sets that commands use without a download."""
 
-LONG = "judge-2"  # data set whose prompts exceed the context of the tiny model, for the embedded one
+LONG = "judge-"  # data sets whose prompts exceed the context of the tiny model, for the embedded one
 
 
 def arguments_of(command: str) -> list[str]:
