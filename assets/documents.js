@@ -45,6 +45,8 @@
 
   const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
+  const MAX_CARDS = 5; // more documents are lines of a list, see the stylesheet
+
   const textOf = (field) => field.value.toWellFormed?.() ?? field.value;
 
   const mount = ({ element, trigger, props, watch }) => {
@@ -124,6 +126,8 @@
       place();
       slots.forEach(drawCard);
       list.setAttribute("aria-label", props.words.documents);
+      element.querySelector(".page-more").textContent =
+        slots.length > MAX_CARDS ? `${slots.length} ${props.words.documents}: scroll for more` : "";
       add.textContent = props.words.add;
       add.hidden = clear.hidden = props.locked;
       enable(add, slots.length < props.most);

@@ -63,6 +63,27 @@ WATCH_ORDERS = """
 RESTORE_B_A_C = "document.dispatchEvent(new CustomEvent('pine:order', { detail: [1, 0, 2] }))"
 """Move the documents as a draft does that is restored during the first animation."""
 
+TRANSLATE = """
+() => {
+  const kept = "script, style, template, textarea, select, svg, data, [translate=no]";
+  const translate = () => {
+    const texts = [];
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) texts.push(walker.currentNode);
+    for (const text of texts) {
+      const { parentElement: place, data } = text;
+      if (!data.trim() || place.localName === "font" || place.closest(kept)) continue;
+      const font = document.createElement("font");
+      font.append(data.toUpperCase());
+      text.replaceWith(font);
+    }
+  };
+  translate();
+  setInterval(translate, 300);
+}
+"""
+"""Script that replaces all texts, also later ones, by others in a <font>, as translators of browsers do."""
+
 BOXES = "nodes => nodes.map(node => node.getBoundingClientRect())"
 RIBBON = """
 async (row) => {
@@ -256,6 +277,23 @@ def test_dark_page_plays_once_and_explains_why_by_keyboard(page: Page) -> None:
     expect(why.get_by_role("slider", name="Token")).to_have_value("1")
     page.set_viewport_size(PHONE)
     assert cut_off(page) == 0
+
+
+def test_translated_page_plays_and_answers_from_the_recording(page: Page) -> None:
+    expect_first_screen(page, LAPTOP)
+    page.evaluate(TRANSLATE)
+    status = page.locator("#order-table [role=status]")
+    expect(status).to_have_text("ORDER 1 OF 6: A B C")
+    slider = page.locator("#order-table [name=order]")
+    slider.press("End")
+    expect(status).to_have_text("ORDER 6 OF 6: C B A")
+    assert letters(page) == ["C", "B", "A"]
+    expect(page.locator("#order-table [data-method=pine] .page-order-answer")).to_contain_text("castle was")
+    pick(page, FOUR)
+    expect(page.locator("#order-table [data-orders]")).to_have_text("ALL 24 ORDERS")
+    page.locator("#tabs > .tab-wrapper").get_by_role("tab", name="LAB").click()
+    page.get_by_role("tab", name="ATTENTION MASKS").click()
+    expect(plot(page, "token-masks").locator(".heatmaplayer image")).to_have_count(3)
 
 
 def test_presentation_fits_every_projector_and_turns_all_steps(page: Page) -> None:

@@ -114,7 +114,7 @@ _GAP = 0.05  # between panels, as a share of the figure
 _MAX_TITLE_CHARACTERS = 72  # of the panel titles side by side, in a figure 600 pixels wide
 _MAX_TITLE_LINE_CHARACTERS = 44  # of one panel title, on a phone
 _TITLE_LINE_PX = 20
-_TICKS_PX = 28  # height of the tick labels below a row of panels
+_TICKS_PX = 44  # height of the tick labels below a row of panels
 _ROW_PX = 180  # height that each further row of panels adds, without its titles and ticks
 _OUTSIDE_PX = 130  # largest height of title, caption and margins
 
@@ -168,7 +168,10 @@ def add_panels(
     band = _BAND * num_tokens
     span = [-0.5 - band, num_tokens - 0.5]
     middles = [(first + stop - 1) / 2 for _, first, stop in parts]
-    ticks = {"tickvals": middles, "ticktext": [segment.label for segment, *_ in parts], "tickangle": 0}
+    names = [segment.label for segment, *_ in parts]
+    ticks = {"tickvals": middles, "ticktext": names, "tickangle": 0}
+    # Words are below the letters, which narrow parts leave no room for.
+    x_ticks = ticks | {"ticktext": [name if len(name) == 1 else f"<br>{name}" for name in names]}
     layout: dict[str, Any] = {"annotations": [], "shapes": []}  # set once: plotly checks all of it each time
     for index, (matrix, label, title) in enumerate(zip(matrices, labels, titles, strict=True)):
         number = str(index + 1) if index else ""
@@ -194,7 +197,7 @@ def add_panels(
             "showticklabels": not index % columns,
             **({"matches": "y"} if index else {"scaleanchor": "x"}),
         }
-        layout |= {f"xaxis{number}": ticks | x_axis, f"yaxis{number}": ticks | y_axis}
+        layout |= {f"xaxis{number}": x_ticks | x_axis, f"yaxis{number}": ticks | y_axis}
         layout["annotations"].append(
             {
                 "text": f"<span style='font-size: 0.9em'>{'<br>'.join(title)}</span>",

@@ -65,7 +65,7 @@ def test_long_prompt_is_binned_by_maximum() -> None:
 
 def test_bands_mark_segments_and_line_the_query() -> None:
     figure = viz.plot_attention(causal(COUNT + 2), LAYOUT, order=[1, 0], query=4)
-    assert list(figure.layout.xaxis.ticktext) == ["prefix", "B", "A", "question", "answer"]
+    assert list(figure.layout.xaxis.ticktext) == ["<br>prefix", "B", "A", "<br>question", "<br>answer"]
     assert list(figure.layout.xaxis.tickvals) == [0.5, 3, 5.5, 7.5, 9.5]
     bands = [shape for shape in figure.layout.shapes if shape.type == "rect" and shape.y1 == -0.5]
     assert [(band.x0, band.x1) for band in bands] == [
