@@ -37,6 +37,7 @@ def test_only_runs_and_uploads_wait_in_the_queue(page: gr.Blocks) -> None:
         "shuffle",
         "trace",
         "measure",
+        "leave_one_out",
         "run",
         "_open_stream",
         "upload",
