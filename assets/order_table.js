@@ -5,6 +5,7 @@
   "use strict";
   const STEP_MS = 1100;
   const isStill = matchMedia("(prefers-reduced-motion: reduce)");
+  const isTouch = matchMedia("(hover: none)");
   const MARKS = { true: "✓", false: "✗" };
   const WORDS = { true: "correct", false: "incorrect" };
   const SHORT_VERDICTS = { tie: "=", "no verdict": "–" };
@@ -47,6 +48,8 @@
       name.textContent = method.label;
       if (method.term) Object.assign(name.dataset, { term: method.term });
       else name.removeAttribute("tabindex");
+      // On a phone there is no header, and nothing else to do with a bar.
+      if (isTouch.matches) row.querySelector(".page-lane").dataset.term = "term-Positions";
       row.querySelector("th span").textContent = method.note;
       return row;
     };
