@@ -12,6 +12,7 @@ from typing import Any
 
 from pine_engine.data.readers import Row
 from pine_engine.errors import InputError
+from pine_engine.prompts.tasks import document_letter
 
 MIN_DOCUMENTS, MAX_DOCUMENTS = 2, 20
 
@@ -26,11 +27,12 @@ def _load_kinds() -> list[dict[str, Any]]:
 KINDS = _load_kinds()
 
 
-def generate_facts(num_documents: int = 3, seed: int = 0) -> Iterator[Row]:
+def generate_facts(num_documents: int = 3, seed: int = 0, *, each: bool = False) -> Iterator[Row]:
     """Yield retrieval_qa questions without end, the kinds in turn; the first N are equal for every N.
 
-    seed: of the names, values, statements and of the slot with the answer. Raises InputError for a number of
-    documents that is out of range.
+    seed: of the names, values, statements and of the slot with the answer. each: one row about each document
+    instead of one row about a random document. Raises InputError for a number of documents that is out of
+    range.
     """
     if not MIN_DOCUMENTS <= num_documents <= MAX_DOCUMENTS:
         expected = f"{MIN_DOCUMENTS} to {MAX_DOCUMENTS}"
@@ -43,22 +45,21 @@ def generate_facts(num_documents: int = 3, seed: int = 0) -> Iterator[Row]:
             subjects = source.sample(kind["subjects"], num_documents)
             values = source.sample(kind["values"], num_documents)
             gold = source.randrange(num_documents)
-            yield {
-                "id": f"facts-{num_documents}-{seed}-{number}",
-                "task": "retrieval_qa",
-                "question": kind["question"].format(subject=subjects[gold]),
-                "prefix": kind["instruction"],
-                "documents": [
-                    {
-                        "title": "",
-                        "text": source.choice(kind["statements"]).format(subject=subject, value=value),
-                    }
-                    for subject, value in zip(subjects, values, strict=True)
-                ],
-                "gold_index": gold,
-                "answers": [values[gold]],
-                "rejected_answers": [value for index, value in enumerate(values) if index != gold],
-                "source": f"facts, seed {seed}",
-                "license": "Apache-2.0",
-                "meta": {"kind": kind["name"]},
-            }
+            documents = [
+                {"title": "", "text": source.choice(kind["statements"]).format(subject=subject, value=value)}
+                for subject, value in zip(subjects, values, strict=True)
+            ]
+            for asked in range(num_documents) if each else [gold]:
+                yield {
+                    "id": f"facts-{num_documents}-{seed}-{number}" + f"-{document_letter(asked)}" * each,
+                    "task": "retrieval_qa",
+                    "question": kind["question"].format(subject=subjects[asked]),
+                    "prefix": kind["instruction"],
+                    "documents": documents,
+                    "gold_index": asked,
+                    "answers": [values[asked]],
+                    "rejected_answers": [value for index, value in enumerate(values) if index != asked],
+                    "source": f"facts, seed {seed}",
+                    "license": "Apache-2.0",
+                    "meta": {"kind": kind["name"]},
+                }

@@ -252,6 +252,14 @@ def test_facts_name_their_value_in_one_document(num_documents: int) -> None:
         ]
 
 
+def test_facts_ask_about_each_document_of_the_same_sets() -> None:
+    sets = list(islice(generate_facts(3, seed=1), 6))
+    rows = list(islice(generate_facts(3, seed=1, each=True), 18))
+    assert [row["documents"] for row in rows[::3]] == [row["documents"] for row in sets]
+    assert [row["gold_index"] for row in rows] == [0, 1, 2] * 6
+    assert {row["question"] for row in sets} <= {row["question"] for row in rows}
+
+
 @pytest.mark.parametrize("generate", [generate_facts, generate_few_shot, generate_judge_sums])
 def test_generated_rows_are_equal_for_equal_seeds(generate: Callable[..., Iterator[Any]]) -> None:
     first, second = (list(islice(generate(4, seed=5), count)) for count in (12, 30))

@@ -57,7 +57,7 @@ NOT_RUN = (
     *("reproduce-paper", "download-data ", "--output-dir 4bit", "engine serve", "lm-eval"),
     *("--device cuda", "--endpoint"),
 )
-GENERATED = ("facts-3", "few-shot-4", "few-shot-8", "judge-2", "judge-4")
+GENERATED = ("facts-3", "facts-3-each", "few-shot-4", "few-shot-8", "judge-2", "judge-4")
 """Data sets that commands use without a download."""
 
 LONG = "judge-"  # data sets whose prompts exceed the context of the tiny model, for the embedded one
