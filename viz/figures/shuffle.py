@@ -1,6 +1,5 @@
-"""Figure of the answers of all methods in all document orders: one letter and color per distinct answer."""
+"""Figure of the answers of all methods in all document orders: one letter and shade per distinct answer."""
 
-import colorsys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -12,8 +11,7 @@ from viz.drawing.markup import format_difference, shorten
 from viz.figures.frame import FloatArray, add_cells, method_labels, new_figure, plain
 
 _MAX_CHARACTERS, _LINE_CHARACTERS = 90, 45  # of an answer in hover text
-_COLORS = ("#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999", "#009E73")
-_GOLDEN_ANGLE = 0.381966  # of a full turn
+_GOLDEN_RATIO = 0.618034
 
 
 def plot_shuffle(
@@ -114,11 +112,9 @@ def answer_letter(number: int) -> str:
 
 
 def answer_color(number: int) -> str:
-    """Return the color of an answer as #RRGGBB; after eight, hues are a golden angle apart."""
-    if number < len(_COLORS):
-        return _COLORS[number]
-    channels = colorsys.hls_to_rgb(number * _GOLDEN_ANGLE % 1, 0.65, 0.55)
-    return "#" + "".join(f"{round(255 * channel):02X}" for channel in channels)
+    """Return the shade of gray of an answer as #RRGGBB; colors are those of documents."""
+    level = round(240 - 170 * (number * _GOLDEN_RATIO % 1))
+    return f"#{level:02X}{level:02X}{level:02X}"
 
 
 def _cell_text(answer: str | None, numbers: Mapping[str, int], is_right: Callable[[str], bool] | None) -> str:

@@ -151,7 +151,9 @@ def _guess(run: Run, recording: Recording, text: dict[str, str], *, methods: Seq
     }
     labels = {method: pine.METHODS[method].label for method in answers}
     example = next((one for one in load_examples() if one.name == recording.example), None)
-    is_right = is_correct_by(run.form.row, example.answers) if example and run is recording.run else None
+    # With several methods, the question is which of them change their answer.
+    is_scored = run is recording.run and len(methods) == 1
+    is_right = is_correct_by(run.form.row, example.answers) if example and is_scored else None
     figure = plot_answers(list(run.orders), answers, labels=labels, is_right=is_right)
     figure.update_layout(height=90 + 24 * min(len(run.orders), 14), xaxis_tickangle=0)
     before = explanation = ""
