@@ -6,6 +6,7 @@
   const MAX_STEPS = 200; // of Undo
   const EDGE_PX = 28; // distance from the edge of the list or the window at which dragging scrolls
   const SELECTED_MS = 1500; // delay after a selected order; longer than a step of Play: only its last order is sent
+  const SETTLED_MS = 100; // delay of an event that reads other widgets, which one answer of the server may fill, too
 
   /* Renumber the letters from 0 without gaps, in the same order. */
   const closeGaps = (slots) =>
@@ -58,6 +59,8 @@
     let future = [];
     let sent = ""; // last value of this widget
     let isOwn = false; // true after a change of the user since the last value of the server
+    let given = []; // texts of the last value of the server
+    let hasGiven = true; // true while a document has one of these texts
     let dragged = null;
     let sending = null; // timer
 
@@ -149,6 +152,10 @@
       );
       props.value = sent;
       document.dispatchEvent(new CustomEvent("pine:ordered", { detail: slots.map(({ letter }) => letter) }));
+      const has = slots.some(({ card }) => given.includes(card.text.value));
+      if (has === hasGiven) return;
+      hasGiven = has;
+      setTimeout(() => trigger("apply"), SETTLED_MS);
     };
 
     const documentsChanged = () => {
@@ -190,6 +197,8 @@
 
     /* Apply a value of the server. */
     const applyServerValue = () => {
+      given = JSON.parse(props.value).map(({ text }) => text);
+      hasGiven = true;
       if (props.value === sent) return;
       if (isOwn) past = [...past, slots].slice(-MAX_STEPS);
       future = [];
@@ -343,6 +352,7 @@
     watch("counts", count);
     watch("appended", appendDocuments);
     slots = read(props.value);
+    given = slots.map(({ card }) => card.text.value);
     draw();
     send();
   };

@@ -29,7 +29,7 @@ from viz.page.form.documents import (
     room_beside,
     split_pasted,
 )
-from viz.page.form.examples import are_of_example
+from viz.page.form.examples import are_of_example, load_examples
 from viz.page.form.form import check_size
 from viz.page.jobs.job_bar import Updates
 
@@ -102,7 +102,8 @@ class Editor:
 
     The value of `cards`, of all documents in slot order, is parsed by `read_entries`. assets/documents.js
     edits them in the browser without requests to the server. The event `input` reports each edit and each
-    value from the server; assets/typing.js reports typing. The cards are no subclass of gr.HTML, because
+    value from the server. `apply` reports that the visitor has replaced all documents of the last such value,
+    or restored one; assets/typing.js reports typing. The cards are no subclass of gr.HTML, because
     gradio writes a file for each component class.
     """
 
@@ -151,6 +152,8 @@ def bind_editor(
     editor: Editor, reader: FileReader, *, task: gr.Dropdown, problem: Sequence[gr.Textbox]
 ) -> None:
     """Connect the buttons; a split replaces `problem`: instruction, question and accepted answers."""
+    instruction = problem[0]
+    editor.cards.apply(fit_instruction, [task, instruction, editor.cards], instruction, **PRIVATE_EVENT)
     shown = [editor.cards, editor.pasted, editor.message]
     inputs = [editor.pasted, editor.cards]
     editor.paste.click(bind(paste, editor), inputs, shown, trigger_mode="once", **PRIVATE_EVENT)
@@ -174,6 +177,20 @@ def bind_editor(
         [editor.uploaded, editor.cards, editor.message],
         **PRIVATE_EVENT,
     )
+
+
+def fit_instruction(task: str, instruction: str, documents: str) -> Any:
+    """Return the instruction of an example beside its documents, and that of the task beside others.
+
+    An instruction of the visitor stays.
+    """
+    texts = {entry.text for entry in read_entries(documents)}
+    examples = [example for example in load_examples() if example.task == task]
+    shown = [example for example in examples if texts & {document.text for document in example.documents}]
+    usual = TASKS[task].instruction
+    if instruction.strip() not in {usual, *(example.instruction for example in load_examples())}:
+        return gr.skip()
+    return (shown[0].instruction if shown else "") or usual
 
 
 def paste(editor: Editor, text: str | None, documents: str) -> Updates:

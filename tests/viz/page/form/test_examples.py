@@ -2,13 +2,17 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gradio as gr
 import pytest
 
 from pine_engine import METHODS
-from viz.page.form.documents import entries_from
+from pine_engine.prompts.tasks import TASKS
+from viz.page.form.documents import entries_from, entries_json
+from viz.page.form.editor import fit_instruction
 from viz.page.form.examples import accepted_for, load_examples
 from viz.page.form.options import DEFAULT_METHODS, OFFERED
 
@@ -32,6 +36,15 @@ def test_accepted_answers_of_an_example_are_for_its_question(changed: dict[str, 
     form = replace(FORM, **changed)
     assert accepted_for(form, ACCEPTED) == (ACCEPTED if is_kept else "")
     assert accepted_for(form, "typed by the visitor") == "typed by the visitor"
+
+
+def test_instruction_of_an_example_is_for_its_documents_alone() -> None:
+    own, usual = FIRST.instruction, TASKS[FIRST.task].instruction
+    fit = partial(fit_instruction, FIRST.task)
+    others, shipped = entries_json(entries_from([("", "own text")])), entries_json(FORM.entries[:1])
+    assert own and fit(own, others) == fit(usual, others) == usual
+    assert fit(usual, shipped) == fit(own, shipped) == own
+    assert fit("Be brief.", others) == fit("Be brief.", shipped) == gr.skip()
 
 
 def test_other_methods_are_those_that_the_stylesheet_hides() -> None:
