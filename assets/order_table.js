@@ -8,6 +8,8 @@
   const isTouch = matchMedia("(hover: none)");
   const MARKS = { true: "✓", false: "✗" };
   const WORDS = { true: "correct", false: "incorrect" };
+  const CUT_OFF = "contains the answer, cut off";
+  const wordOf = (answer) => (answer.is_cut_off ? CUT_OFF : WORDS[answer.is_correct]);
   const SHORT_VERDICTS = { tie: "=", "no verdict": "–" };
   const MAX_UNGROUPED = 8; // methods
   const SHORT_STRIP = 12; // orders on one line
@@ -122,14 +124,14 @@
       sequence = [...state.orders.keys()].sort((left, right) => slotOf(left) - slotOf(right));
     };
 
-    const kindOf = (answer) => (answer?.is_done ? (WORDS[answer.is_correct] ?? "done") : "open");
+    const kindOf = (answer) => (answer?.is_done ? (wordOf(answer) ?? "done") : "open");
 
     /* Draw the distinct answer, and as a second mark whether it is correct; return a description. */
     const drawMark = (node, answer) => {
       const kind = kindOf(answer);
       const [name, mark] = node.children.length ? node.children : ["b", "i"].map((tag) => node.appendChild(document.createElement(tag)));
       node.dataset.kind = kind;
-      mark.textContent = MARKS[answer?.is_correct] ?? "";
+      mark.textContent = answer?.is_cut_off ? "(✓)" : (MARKS[answer?.is_correct] ?? "");
       name.removeAttribute("style");
       delete name.dataset.shade;
       if (kind === "open") {
@@ -142,7 +144,7 @@
       if (badge) Object.assign(name.style, { background: badge.color, color: badge.ink });
       else name.dataset.shade = (number - 1) % NUM_SHADES;
       name.textContent = `${badge ? verdict : (SHORT_VERDICTS[verdict] ?? number)}${answer.is_comparable ? "" : "*"}`;
-      const words = [verdict ? `verdict ${verdict}` : `answer ${number}`, WORDS[answer.is_correct]];
+      const words = [verdict ? `verdict ${verdict}` : `answer ${number}`, wordOf(answer)];
       if (!answer.is_comparable) words.push("computed with another dtype than the other orders");
       return words.filter(Boolean).join(", ");
     };
@@ -173,14 +175,16 @@
       const noun = done[0].verdict ? "verdict" : "answer";
       const kinds = plural(new Set(comparable.map(valueOf)).size, noun);
       if (done[0].is_correct === null) return kinds;
-      return `${done.filter((answer) => answer.is_correct).length} of ${done.length} correct · ${kinds}`;
+      const cutOff = done.filter((answer) => answer.is_cut_off).length;
+      const correct = `${done.filter((answer) => answer.is_correct).length} of ${done.length} correct`;
+      return [correct, cutOff && `${cutOff} (✓) cut off`, kinds].filter(Boolean).join(" · ");
     };
 
     const drawAnswer = (cell, answer) => {
       const [mark, text] = cell.children;
       mark.setAttribute("aria-label", drawMark(mark, answer));
       mark.hidden = !answer?.is_done;
-      mark.title = answer?.is_correct === null ? "" : state.rule;
+      mark.title = answer?.is_correct === null ? "" : `${answer?.is_cut_off ? `${CUT_OFF}; ` : ""}${state.rule}`;
       text.textContent = answer?.text ?? (state.is_busy ? "…" : "not computed in this order");
       text.className = answer ? "" : "pine-muted";
       cell.title = answer?.text ?? "";
@@ -260,6 +264,7 @@
       part(".page-order-source span").textContent = state.source;
       part(".page-order-source button").textContent = state.rerun;
       part("[data-base-rate]").hidden = state.rerun !== "Run live";
+      part("[data-base-rate]").textContent = state.base_rate;
       part("[role=status]").textContent = statusText();
     };
 

@@ -1,21 +1,31 @@
-"""Write the percentages that the page shows with its selected examples, from an evaluation of facts-N.
+"""Write the percentages that the page shows with its selected examples, from evaluations of facts-N.
 
     python -m pine_engine download-data facts-3
     python -m pine_engine evaluate data/facts-3.jsonl --output-dir FACTS --orders all --metrics generate \
         --max-new-tokens 24 --dtype 4bit
-    python -m tools.base_rate FACTS data/facts-3.jsonl
+    python -m tools.base_rate questions FACTS data/facts-3.jsonl
+
+    python -m pine_engine download-data facts-3-each
+    python -m pine_engine evaluate data/facts-3-each.jsonl --output-dir EACH --orders all --metrics generate \
+        --max-new-tokens 24 --dtype float32
+    python -m tools.base_rate sets EACH data/facts-3-each.jsonl
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 import typer
 
 from pine_engine.evaluation.examples import Example, read_examples
+from pine_engine.evaluation.intervals import share
 from pine_engine.evaluation.records import Record, read_records, read_run
-from viz.page.answers.recordings import BASE_RATE_FILE, BaseRate, MethodRate
+from pine_engine.prompts.scoring import contains_words
+from viz.page.answers.recordings import BASE_RATE_FILE, BaseRate, MethodRate, Percent, SetRate, SetRates
+
+COMMANDS = typer.Typer(help=__doc__, rich_markup_mode=None)
 
 
 def percent(values: Iterable[bool | float]) -> float:
@@ -59,6 +69,7 @@ def measure_base_rate(run: Path, data: Path) -> BaseRate:
         by_question[record.method][record.example].append(record)
     vanilla = [record for record in records if record.method == "vanilla"]
     return BaseRate(
+        task=records[0].task,
         questions=len(by_question["vanilla"]),
         documents=records[0].num_documents,
         model=info.platform.model,
@@ -70,12 +81,85 @@ def measure_base_rate(run: Path, data: Path) -> BaseRate:
     )
 
 
-def base_rate(run: Path, data: Path, file: Path = BASE_RATE_FILE) -> None:
-    """Measure the percentages of an evaluation (folder and data set), and write them to a file."""
-    text = measure_base_rate(run, data).model_dump_json(indent=1)
+# Questions about each document of a set
+
+SetRecords = Mapping[str, Sequence[Sequence[Record]]]
+"""Records of one set by method: for each document order, one record per question."""
+
+
+def complete_sets(examples: Sequence[Example], records: Iterable[Record]) -> list[SetRecords]:
+    """Return the records of each set of documents whose questions all have records."""
+    by_example: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        by_example[record.example, record.method].append(record)
+    methods = dict.fromkeys(method for _, method in by_example)
+    sets: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for example in examples:
+        sets[tuple(document.text for document in example.documents)].append(example.id)
+    return [
+        {method: list(zip(*(by_example[name, method] for name in ids), strict=True)) for method in methods}
+        for ids in sets.values()
+        if all((name, method) in by_example for name in ids for method in methods)
+    ]
+
+
+def name_one_document(records: Sequence[Record], examples: Mapping[str, Example]) -> bool:
+    """Check whether answers to different questions all name the value of one and the same document."""
+    named = []
+    for record in records:
+        example = examples[record.example]
+        values = [*example.answers, *example.rejected_answers]
+        named.append([value for value in values if contains_words(record.parsed or "", [value])])
+    return named[0] != [] and all(values == named[0] and len(values) == 1 for values in named)
+
+
+def set_rate(method: str, sets: Sequence[SetRecords], examples: Mapping[str, Example]) -> SetRate:
+    """Return the percentages of a method over sets of documents."""
+    always = [[all(record.score for record in order) for order in one[method]] for one in sets]
+    vanilla = [all(record.score for order in one["vanilla"] for record in order) for one in sets]
+    return SetRate(
+        method=method,
+        same=_share(fmean(name_one_document(order, examples) for order in one[method]) for one in sets),
+        always=_share(map(all, always)),
+        only=_share(all(own) and not other for own, other in zip(always, vanilla, strict=True)),
+    )
+
+
+def _share(values: Iterable[bool | float]) -> Percent:
+    """Return the mean with its 95 % interval, in percent."""
+    estimate = share(np.array(list(map(float, values))))
+    assert estimate is not None and estimate.interval is not None
+    low, high = estimate.interval
+    return Percent(*(round(100 * value, 1) for value in (estimate.mean, low, high)))
+
+
+@COMMANDS.command()
+def questions(run: Path, data: Path, file: Path = BASE_RATE_FILE) -> None:
+    """Measure answers to one question about each set of documents, and write them to the file."""
+    kept = {"sets": BaseRate.model_validate_json(file.read_bytes()).sets} if file.exists() else {}
+    _write(measure_base_rate(run, data).model_copy(update=kept), file)
+
+
+@COMMANDS.command()
+def sets(run: Path, data: Path, file: Path = BASE_RATE_FILE) -> None:
+    """Measure answers to questions about every document of each set, and add them to the file."""
+    info, examples = read_run(run), read_examples(data)
+    found = complete_sets(examples, read_records(run))
+    by_id = {example.id: example for example in examples}
+    rates = SetRates(
+        sets=len(found),
+        dtype=info.platform.dtype,
+        methods=[set_rate(name, found, by_id) for name in info.methods],
+    )
+    before = BaseRate.model_validate_json(file.read_bytes())
+    _write(before.model_copy(update={"sets": rates}), file)
+
+
+def _write(rate: BaseRate, file: Path) -> None:
+    text = rate.model_dump_json(indent=1)
     file.write_text(text + "\n", encoding="utf-8")
     print(text)
 
 
 if __name__ == "__main__":
-    typer.run(base_rate)
+    COMMANDS()

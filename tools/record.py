@@ -35,7 +35,7 @@ from viz.page.form.options import DEFAULT_METHODS, DEFAULT_ORDERS
 from viz.page.selection import first_selection
 from viz.page.shuffle_job import prepare_shuffle
 
-EXAMPLE = "When was the castle built? (3 documents)"
+EXAMPLE = load_examples()[0].name
 MAX_NEW_TOKENS = 24
 
 
@@ -138,6 +138,7 @@ def record_answers(engine: Engine, example: FormExample) -> RecordedAnswers:
                 in_orders=tuple(answers.texts[method] for answers in run.orders.values()),
                 starts=tuple(tuple(one.starts[method].tolist()) for one in positions),
                 origins=tuple(_rounded(answers.origins.get(method)) for answers in run.orders.values()),
+                cut_off=tuple(method in answers.cut_off for answers in run.orders.values()),
             )
             for method, output in run.result.answers.items()
         ),

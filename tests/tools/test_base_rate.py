@@ -8,16 +8,17 @@ from pine_engine.data.facts import generate_facts
 from pine_engine.evaluation.document_orders import DocumentOrder
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Record, blank_record
-from tools.base_rate import is_sorted, method_rate
+from tools.base_rate import complete_sets, is_sorted, method_rate, set_rate
 from viz.page.answers.recordings import base_rate
 
+EACH = [Example.model_validate(row) for row in islice(generate_facts(3, each=True), 6)]
 FACTS = [Example.model_validate(row) for row in islice(generate_facts(3), 4)]
 
 
-def records_of(example: Example, texts: list[str]) -> list[Record]:
+def records_of(example: Example, texts: list[str], method: str = "vanilla") -> list[Record]:
     orders = [DocumentOrder(str(order), (0, 1, 2), order) for order in permutations(range(3))]
     return [
-        blank_record(example, "vanilla", order).model_copy(
+        blank_record(example, method, order).model_copy(
             update={"parsed": text, "score": example.score(text, example.answers)}
         )
         for order, text in zip(orders, texts, strict=True)
@@ -39,6 +40,33 @@ def test_one_order_of_a_question_is_sorted() -> None:
         (record,) = [record for record in records_of(example, ["x"] * 6) if is_sorted(record, example)]
         texts = [example.documents[index].text for index in record.permutation]
         assert texts == sorted(texts)
+
+
+def test_sets_count_questions_about_each_document() -> None:
+    """PINE is right, then names the first document; vanilla is wrong once, then names several documents."""
+    right, wrong = ([example.answers[0] for example in one] for one in (EACH[:3], EACH[3:]))
+    answers = {
+        "pine": [*([text] * 6 for text in right), *[[f"It is {wrong[0]}."] * 6] * 3],
+        "vanilla": [
+            [right[1], *[right[0]] * 5],
+            *([text] * 6 for text in right[1:]),
+            *[[" ".join(wrong)] * 6] * 3,
+        ],
+    }
+    records = [
+        record
+        for method, texts in answers.items()
+        for example, one in zip(EACH, texts, strict=True)
+        for record in records_of(example, one, method)
+    ]
+    examples = {example.id: example for example in EACH}
+    sets = complete_sets(EACH, records)
+    rates = {method: set_rate(method, sets, examples) for method in answers}
+    assert [(rate.same.mean, rate.always.mean, rate.only.mean) for rate in rates.values()] == [
+        (50, 50, 50),
+        (0, 0, 0),
+    ]
+    assert len(complete_sets(EACH, records[:-6])) == 1, "the second set lacks a question"
 
 
 def test_recorded_base_rate_is_of_enough_questions() -> None:

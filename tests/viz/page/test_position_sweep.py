@@ -88,7 +88,6 @@ def test_document_to_move_is_the_selected_gold_or_first_one() -> None:
     assert moved_at_first([2, 0, 1], None, 1) == moved_at_first([2, 0, 1], 7, 1) == 1
     assert moved_at_first([2, 4], None, 1) == moved_at_first([2, 4], None, None) == 2
     assert moved_at_first([], 0, 0) is None
-    golds = {example.name: example.gold for example in load_examples()}
-    assert (
-        golds["Who has the key? (3 documents)"] == 1 and golds["Where is the honey fair? (10 documents)"] == 0
-    )
+    first, math = load_examples()[0], next(one for one in load_examples() if one.task == "math_reasoning")
+    assert first.answers[0] in first.documents[first.gold].text and first.gold == 1
+    assert math.gold == 0, "no document contains the answer"

@@ -40,9 +40,7 @@ def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
     letters = [document_segment(index) for index in range(MAX_DOCUMENTS)]
     return gr.HTML(
         order_table_json(shown, accepted),
-        html_template=render(
-            "order_table.html", base_rate=base_rate_sentence(), positions=anchor("Positions")
-        ),
+        html_template=render("order_table.html", positions=anchor("Positions")),
         js_on_load="window.pineOrderTable.mount({ element, props, watch });",
         apply_default_css=False,
         elem_id="order-table",
@@ -72,6 +70,7 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
             "legend": legend if len(orders) > 1 else "",
             "rule": f"accepted: {'; '.join(accepted)}" if accepted else "",
             **_source(shown.orders),
+            "base_rate": base_rate_sentence(shown.form.task),
             "question": shown.form.question,
             "query_token": _query_token(methods),
             "texts": [entry.text for entry in sorted(shown.form.entries, key=lambda entry: entry.letter)],
@@ -127,8 +126,11 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
             continue
         verdict = _verdict(shown.form.row, order, text) if is_done else {}
         cell = _answer(text, is_done, is_comparable, is_correct) | verdict
-        if answers and text == answers.texts.get(card.method) and card.method in answers.origins:
-            cell["origin"] = asdict(answers.origins[card.method])
+        if answers and text == answers.texts.get(card.method):
+            if cell["is_correct"] and card.method in answers.cut_off:
+                cell |= {"is_correct": False, "is_cut_off": True}
+            if card.method in answers.origins:
+                cell["origin"] = asdict(answers.origins[card.method])
         cells.append(cell)
     return {
         "name": card.method,
@@ -160,6 +162,7 @@ def _answer(
         "is_done": is_done,
         "is_comparable": is_comparable,
         "is_correct": is_correct(text) if is_correct and is_done else None,
+        "is_cut_off": False,  # True if the answer contains an accepted one, but has no end
     }
 
 
@@ -210,6 +213,8 @@ def _count(method: Mapping[str, Any]) -> str:
     count = len({answer.get("verdict", answer["text"]) for answer in done if answer["is_comparable"]})
     correct = [answer["is_correct"] for answer in done]
     scored = "" if None in correct else f", correct in {sum(correct)} of {len(done)} orders"
+    if num_cut_off := sum(answer["is_cut_off"] for answer in done):
+        scored += f" ({num_cut_off} more contain the answer, cut off)"
     noun = "answer"
     if "verdict" in done[0]:
         noun, named = "verdict", sum(answer["is_first"] for answer in done)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,8 @@ class RecordedAnswer(BaseModel, frozen=True, extra="forbid"):
     """First position of each document, in input order, for the decisive token, in each order."""
     origins: tuple[AnswerOrigin | None, ...] = ()
     """Decisive word in each order; None for an answer without one."""
+    cut_off: tuple[bool, ...] = ()
+    """True in each order where the answer ends at the limit of tokens."""
 
 
 class RecordedAnswers(BaseModel, frozen=True, extra="forbid"):
@@ -80,6 +82,7 @@ class RecordedAnswers(BaseModel, frozen=True, extra="forbid"):
                     order, lengths, {answer.method: np.array(answer.starts[place]) for answer in self.answers}
                 ),
                 recorded=self.recorded,
+                cut_off=frozenset(one.method for one in self.answers if any(one.cut_off[place : place + 1])),
             )
             for place, order in enumerate(self.orders)
         }
@@ -258,15 +261,45 @@ class MethodRate(BaseModel):
     never: float  # questions with incorrect answers in all orders
 
 
+class Percent(NamedTuple):
+    """Mean with its 95 % interval, in percent."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.0f}% ({self.low:.0f} to {self.high:.0f})"
+
+
+class SetRate(BaseModel):
+    """Percentages of one method over sets of documents, with a question about each document."""
+
+    method: str
+    same: Percent  # orders of a set in which the answers to all questions name one document
+    always: Percent  # sets with correct answers to all questions in all orders
+    only: Percent  # such sets whose answers under vanilla are not all correct
+
+
+class SetRates(BaseModel):
+    """Percentages of all methods over sets of documents, and the setting of the evaluation."""
+
+    sets: int
+    dtype: str
+    methods: list[SetRate]
+
+
 class BaseRate(BaseModel):
     """Percentages of all methods, and the setting of the evaluation."""
 
+    task: str
     questions: int
     documents: int
     model: str
     dtype: str
     methods: list[MethodRate]
     sorted_vanilla: float  # correct answers of vanilla with the documents sorted by their text
+    sets: SetRates | None = None
 
 
 @cache
@@ -275,9 +308,11 @@ def base_rate(file: Path = BASE_RATE_FILE) -> BaseRate:
     return BaseRate.model_validate_json(file.read_bytes())
 
 
-def base_rate_sentence() -> str:
-    """Return one sentence on vanilla and PINE."""
+def base_rate_sentence(task: str) -> str:
+    """Return one sentence on vanilla and PINE; "" for another task than that of the base rate."""
     rate = base_rate()
+    if task != rate.task:
+        return ""
     correct = {row.method: row.correct for row in rate.methods}
     return (
         f"Over {rate.questions} unselected questions, vanilla is correct in {correct['vanilla']:.0f}% of "
@@ -287,8 +322,5 @@ def base_rate_sentence() -> str:
 
 def base_rate_html() -> str:
     """Render the answers to "Is PINE always right?" and "Why not just sort the documents?"."""
-    rate = base_rate()
-    rows = [
-        (METHODS[row.method].label, (row.correct, row.changes, row.always, row.never)) for row in rate.methods
-    ]
-    return render("base_rate.html", rate=rate, rows=rows)
+    labels = {name: method.label for name, method in METHODS.items()}
+    return render("base_rate.html", rate=base_rate(), labels=labels)

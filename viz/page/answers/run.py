@@ -37,6 +37,7 @@ class OrderAnswers:
         positions: Positions of the documents for the decisive token of each method, if known.
         comparison: Answers compared with the first order of a shuffle test.
         recorded: Date and model of recorded answers; empty for answers of this session.
+        cut_off: Methods whose answer ends at the limit of tokens.
         replaced: Methods of which another answer was recorded or shared, with another dtype.
         shared: Model with which someone else computed the answers; empty for other answers.
         checked: The answers replace shared ones.
@@ -48,6 +49,7 @@ class OrderAnswers:
     positions: DocumentPositions | None = field(default=None, compare=False)
     comparison: "pine.OrderResult | None" = None
     recorded: str = ""
+    cut_off: frozenset[str] = frozenset()
     replaced: frozenset[str] = frozenset()
     shared: str = ""
     checked: bool = False
@@ -188,6 +190,7 @@ def order_answers(
         origins=origins,
         positions=document_positions(order, traces, *head, queries) if traces else None,
         comparison=comparison,
+        cut_off=frozenset(name for name, one in result.answers.items() if one.finish_reason == "length"),
     )
 
 

@@ -41,6 +41,9 @@ from viz.page.jobs.sources import Choice, Sources
 
 DEFAULT_LENGTH = 48
 
+PLAY = "() => setTimeout(() => document.dispatchEvent(new CustomEvent('pine:play')), 300)"
+"""Script: play all orders, after the table has the new answers."""
+
 
 class Workspace:
     """Widgets of the tab, filled with the first example.
@@ -91,6 +94,7 @@ class Workspace:
             self.order_table = build_order_table(shown, first.answers)
             self.sharing = gr.Row(elem_classes="page-row page-share")
             self.note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
+            self.challenges = build_challenges()
             with gr.Accordion("Paste, upload, settings", open=False, elem_id="settings"):
                 with gr.Row(elem_classes="page-row page-documents-head"):
                     self.heading = gr.HTML(documents_heading(nouns), min_width=80)
@@ -158,6 +162,17 @@ class Workspace:
         """Return the inputs of read_form, in order."""
         prompt = [self.task, self.question, self.instruction]
         return [*prompt, self.methods, self.length, self.editor.cards, self.chat_template_kwargs]
+
+
+def build_challenges() -> dict[str, gr.Button]:
+    """Build the buttons of examples that test the first one; return them by the name of the example."""
+    with gr.Row(elem_id="challenges", elem_classes="page-row"):
+        gr.HTML("<p><b>Try to break it:</b> a stable answer need not be correct.</p>", min_width=260)
+        return {
+            example.name: gr.Button(example.challenge, size="sm", scale=0, min_width=190)
+            for example in load_examples()
+            if example.challenge
+        }
 
 
 def bind_workspace(
@@ -278,8 +293,13 @@ def bind_choices(page: Workspace) -> None:
     """Connect the two dropdowns."""
     # The input event also fires when the list is left without a choice.
     inputs, outputs = [page.example, page.task], [page.picked, *filled_widgets(page)]
-    page.example.change(bind(pick_example, page), inputs, outputs, **PRIVATE_EVENT)
-    page.example.select(bind(pick_again, page), [page.picked, *inputs], outputs, **PRIVATE_EVENT)
+    picked = [page.picked, *inputs]
+    page.example.change(bind(pick_other, page), picked, outputs, **PRIVATE_EVENT)
+    page.example.select(bind(pick_again, page), picked, outputs, **PRIVATE_EVENT)
+    for name, button in page.challenges.items():
+        button.click(
+            bind(take_challenge, page, name), page.task, [page.example, *outputs], **PRIVATE_EVENT
+        ).success(None, None, None, js=PLAY, **PRIVATE_EVENT)
     page.task.input(
         bind(pick_task, page),
         [page.task, page.instruction, page.editor.cards],
@@ -295,6 +315,16 @@ def pick_example(page: Workspace, name: str | None, task: str) -> Updates:
         return {page.picked: name}
     form, accepted = example.form(DEFAULT_METHODS), "\n".join(example.answers)
     return {page.picked: name} | filled(page, form, accepted=accepted, note=example.note, named=task)
+
+
+def pick_other(page: Workspace, picked: str | None, name: str | None, task: str) -> Any:
+    """Return the updates that fill the form with an example, unless it was filled with that one."""
+    return gr.skip() if name == picked else pick_example(page, name, task)
+
+
+def take_challenge(page: Workspace, name: str, task: str) -> Updates:
+    """Return the updates that select an example and fill the form with it."""
+    return {page.example: name} | pick_example(page, name, task)
 
 
 def pick_again(page: Workspace, picked: str | None, name: str | None, task: str) -> Any:

@@ -36,6 +36,7 @@ class FormExample(BaseModel, frozen=True, extra="forbid"):
     instruction: str = ""  # empty for the instruction of the task
     note: str = ""  # one sentence on what to observe
     answers: tuple[NonEmpty, ...] = ()  # accepted answers; empty if nothing is scored
+    challenge: str = ""  # label of a button below the answers that fills the form with the example
 
     @property
     def gold(self) -> int:

@@ -114,6 +114,17 @@ def test_the_accepted_answers_of_examples_can_be_scored() -> None:
         assert task.score("none of them", example.answers) < 1
 
 
+def test_challenge_changes_the_first_example_and_has_a_remark(page: Workspace) -> None:
+    first, *others = load_examples()
+    challenges = [example for example in others if example.challenge]
+    assert [example.name for example in challenges] == list(page.challenges)
+    for example in challenges:
+        assert {*example.documents} & {*first.documents} and example.note
+        updates = workspace.take_challenge(page, example.name, first.task)
+        assert updates[page.example] == updates[page.picked] == example.name
+        assert updates[page.question] == example.question
+
+
 # Molecules
 
 

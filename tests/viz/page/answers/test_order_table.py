@@ -89,7 +89,7 @@ def test_order_table_during_a_run_shows_the_text_so_far_in_its_order_without_a_s
     for method in state["methods"]:
         assert method["answers"][2] == {
             **{"text": "gre", "is_done": False},
-            **{"is_comparable": True, "is_correct": None},
+            **{"is_comparable": True, "is_correct": None, "is_cut_off": False},
         }
 
 
@@ -100,6 +100,19 @@ def test_order_table_without_accepted_answers_scores_nothing() -> None:
     assert {answer["is_correct"] for answer in answers} == {None} and "correct" not in state["finding"]
     assert "number" in state["legend"]
     assert "another dtype" in state["source"] and table()["source"] == "", "only recorded answers have one"
+
+
+def test_cut_off_answer_is_not_correct_but_contains_the_answer() -> None:
+    orders = {order: replace(answers, cut_off=frozenset({"pine"})) for order, answers in ANSWERS.items()}
+    state = json.loads(order_table_json(shown(earlier=orders), ["green", "red"]))
+    before = json.loads(order_table_json(shown(), ["green", "red"]))
+    for method, uncut in zip(state["methods"], before["methods"], strict=True):
+        for cell, whole in zip(method["answers"], uncut["answers"], strict=True):
+            if cell:
+                is_cut = method["name"] == "pine" and whole["is_correct"]
+                assert cell["is_cut_off"] == is_cut
+                assert cell["is_correct"] == (whole["is_correct"] and not is_cut)
+    assert "more contain the answer" in state["finding"] and "more contain" not in before["finding"]
 
 
 def test_answers_of_a_run_beside_recorded_ones_are_named_and_count_if_they_agree() -> None:
