@@ -168,7 +168,7 @@ def test_first_minute_shows_every_order_and_each_example_its_answers(page: Page)
     assert ribbons(page) == sources
     page.locator("[data-method=vanilla] .page-origin").focus()
     expect(page.locator(":popover-open")).to_have_text(
-        re.compile("99 % .* document C .*layer 17, head 4.*not a proof")
+        re.compile("68 % .* document C .*layer 18, head 6.*not a proof")
     )
     page.set_viewport_size(DESKTOP)
 
