@@ -177,7 +177,7 @@
       if (done[0].is_correct === null) return kinds;
       const cutOff = done.filter((answer) => answer.is_cut_off).length;
       const correct = `${done.filter((answer) => answer.is_correct).length} of ${done.length} correct`;
-      return [correct, cutOff && `${cutOff} (✓) cut off`, kinds].filter(Boolean).join(" · ");
+      return [correct, cutOff && `${cutOff} (✓)`, kinds].filter(Boolean).join(" · ");
     };
 
     const drawAnswer = (cell, answer) => {
@@ -206,6 +206,7 @@
       });
       drawTicks(ticks.firstElementChild, method);
       ticks.lastElementChild.textContent = countOf(method);
+      ticks.lastElementChild.title = method.answers.some((one) => one?.is_cut_off) ? `(✓) ${CUT_OFF}` : "";
     };
 
     const statusText = () => {
