@@ -104,7 +104,8 @@
     Object.assign(word, { className: "page-origin", tabIndex: 0, role: "note", textContent: decisive });
     word.setAttribute("aria-label", `${decisive}. ${says}`);
     word.style.borderColor = color;
-    const badge = word.appendChild(Object.assign(document.createElement("small"), { textContent: letter }));
+    const badge = Object.assign(document.createElement("small"), { textContent: letter });
+    word.prepend(badge); // the end of a word may be cut off
     Object.assign(badge.style, { background: color, color: ink });
     text.replaceChildren(before, word, after);
     explain(`ribbon-${label}`, says, word, ...joined.get(lane).show([{ bar, word, within: text, share, color }]));
