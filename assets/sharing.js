@@ -192,7 +192,8 @@
   /* Remove the link of an opened session from the address, so that a reload restores the current draft. */
   const opened = (resumes) => {
     unlink();
-    document.getElementById("keep-draft").click();
+    // After gradio has applied the values of the session.
+    setTimeout(() => document.getElementById("keep-draft").click(), 2 * ANSWER_MS);
     if (resumes) document.getElementById("resume-run").click();
     return [draftCaption()];
   };

@@ -147,6 +147,8 @@ def test_reload_finds_the_run_and_text_typed_offline(open_page: OpenPage) -> Non
         pick(page, SHORT)
         set_length(page, 8)
         status, stop = page.locator("#shuffle-status"), page.locator("#stop-shuffle")
+        text(page, 1).fill("Ada has the key to the attic.")
+        expect(page.locator("#start-all")).to_have_text("Run 2 orders")
         page.locator("#start-all").click()
         expect(status).to_contain_text("Order", timeout=RUN_MS)
         page.reload()
@@ -154,6 +156,7 @@ def test_reload_finds_the_run_and_text_typed_offline(open_page: OpenPage) -> Non
         expect(page.locator("#order-table")).not_to_contain_text("Precomputed")
         expect(stop).to_be_disabled()
 
+        page.wait_for_timeout(2500)  # the browser notes the restored values
         page.context.set_offline(True)
         text(page, 1).click()
         page.keyboard.type("Typed offline.")
