@@ -23,7 +23,7 @@ LONG = ["The lighthouse keeper wrote a letter about the storm. " * 40 + f"Number
 
 async def request_without_fetching(client: httpx.AsyncClient, outcomes: Counter[str]) -> None:
     """Request long answers and fetch none."""
-    data = ["What is the number?", LONG, ["vanilla", "pine"], 256, "", []]
+    data = ["What is the number?", LONG, ["vanilla", "pine"], 256, "", [], {}]
     for _ in range(BURST):
         response = await client.post("/gradio_api/call/compare", json={"data": data})
         outcomes[f"never fetched: {response.status_code}"] += 1

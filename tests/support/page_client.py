@@ -245,7 +245,7 @@ class PageSession:
 
 async def compare(client: httpx.AsyncClient, request: Question) -> dict[str, str]:
     """Return the answers of the public endpoint /compare by method."""
-    data = [request.question, list(request.documents), list(request.methods), request.tokens, "", []]
+    data = [request.question, list(request.documents), list(request.methods), request.tokens, "", [], {}]
     joined = await client.post("/gradio_api/call/compare", json={"data": data})
     event = joined.json()["event_id"]
     kind = ""

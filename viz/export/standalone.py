@@ -84,7 +84,7 @@ def pictures_page(
 
 # Numbers
 
-_NUMBERS = re.compile(r'<div class="pine-numbers" hidden>(.*?)</div>', re.DOTALL)
+_NUMBERS = re.compile(r'<div class="pine-numbers"[^>]*>(.*?)</div>', re.DOTALL)
 
 
 def picture_numbers(html: str) -> list[Numbers]:

@@ -153,7 +153,7 @@ def test_remarks_name_the_selected_scaled_method_and_those_not_run(engine: Engin
 def test_selected_query_is_marked_in_the_prompt(few: Run) -> None:
     layout = few.result.layout
     figure = draw_masks(few, Selection("pine", Query("document", 1))).figures["token-masks"]
-    assert list(figure.layout.xaxis.ticktext) == ["prefix", "B", "A", "C", "question"]
+    assert list(figure.layout.xaxis.ticktext) == ["<br>prefix", "B", "A", "C", "<br>question"]
 
     def marked(query: Query) -> set[int]:
         figure = draw_masks(few, Selection("pine", query)).figures["token-masks"]

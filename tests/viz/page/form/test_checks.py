@@ -163,6 +163,8 @@ def test_every_example_can_be_run(example: FormExample) -> None:
         check_shipped(allowed)
 
 
+OTHER_TEXTS = next(one for one in EXAMPLES if one.documents[0] not in SHORT.documents)
+
 OTHERS = [
     example_form(question=f"{SHORT.question} And who else?"),
     example_form(instruction="Say something bad."),
@@ -173,7 +175,7 @@ OTHERS = [
         entries=(*example_form().entries[:2], replace(example_form().entries[2], title="a title of my own"))
     ),
     example_form(entries=(*example_form().entries, example_form().entries[0])),
-    example_form(EXAMPLES[1], question=SHORT.question),
+    example_form(OTHER_TEXTS, question=SHORT.question),
 ]
 
 
@@ -229,7 +231,7 @@ def test_api_calls_accept_examples_only(page: gr.Blocks) -> None:
 def test_link_with_other_contents_is_rejected(page: gr.Blocks) -> None:
     restore = call(page, "restore")
     codes = [to_code(session_of(request, accepted="")) for request in (example_form(), OTHERS[0])]
-    record = [str(restore(code, "", View())) for code in codes]
+    record = [str(restore(code, "", "", View())) for code in codes]
     assert "Loaded from a link." in record[0] and NOTE not in record[0]
     assert NOTE in record[1] and "And who else?" not in record[1]
 

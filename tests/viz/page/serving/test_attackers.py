@@ -136,7 +136,7 @@ def test_mcp_client_that_hangs_up_ends_run(app: ServedApp) -> None:
 
 @pytest.mark.parametrize("path", ["run/compare", "api/compare"])
 def test_a_call_goes_through_the_line(path: str, app: ServedApp) -> None:
-    data = {"data": ["What?", list(LONG.documents), ["pine"], 4, "", []]}
+    data = {"data": ["What?", list(LONG.documents), ["pine"], 4, "", [], {}]}
     answered = httpx.post(f"{app.url}gradio_api/{path}", json=data, timeout=60)
     assert answered.status_code == 404 and "join the queue" in answered.text
 
@@ -255,7 +255,7 @@ def test_api_call_with_file_object_is_rejected(app: ServedApp) -> None:
     uploaded = httpx.post(f"{app.url}gradio_api/upload", files={"files": ("a.txt", b"a")}).json()[0]
     answers = set()
     for path in (uploaded, f"{uploaded}-missing", "/etc/passwd", "/etc/missing"):
-        data = ["Who?", ["Ada.", FILE | {"path": path}], ["pine"], 2, "", []]
+        data = ["Who?", ["Ada.", FILE | {"path": path}], ["pine"], 2, "", [], {}]
         call = f"{app.url}gradio_api/call/compare"
         event = httpx.post(call, json={"data": data}).json()["event_id"]
         answers.add(httpx.get(f"{call}/{event}", timeout=60).text)

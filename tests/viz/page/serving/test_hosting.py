@@ -261,7 +261,7 @@ def test_process_under_load_reports_rejects_and_ends(served: ServedApp) -> None:
     assert get_health(served)[2] < 1  # while the model runs
     request = urllib.request.Request(
         f"{served.url}gradio_api/call/compare",
-        data=json.dumps({"data": ["Which?", 6 * DOCUMENTS, ["pine"], 3, "", []]}).encode(),
+        data=json.dumps({"data": ["Which?", 6 * DOCUMENTS, ["pine"], 3, "", [], {}]}).encode(),
         headers={"Content-Type": "application/json"},
     )
     with urllib.request.urlopen(request, timeout=10) as response:

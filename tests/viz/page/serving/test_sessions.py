@@ -78,6 +78,6 @@ def test_closed_page_releases_its_results(monkeypatch: pytest.MonkeyPatch) -> No
         close(SimpleNamespace(session_hash=name))
     released = states - sessions["visitor"].state_data.keys()
     runs = [{output._id for output in one.outputs} for one in page.fns.values() if one.name == "run"]
-    # Of the run and of what is shown of it, of the shuffle test, and of the attention per token.
-    assert len(released) == 4 and released <= set().union(*runs)
+    # Of the run, what is shown of it, shuffle test, attention per token, and leave-one-out.
+    assert len(released) == 5 and released <= set().union(*runs)
     assert sessions["other"].state_data.keys() == states
