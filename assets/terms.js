@@ -21,7 +21,8 @@
 
   const hide = (term) => document.getElementById(term?.dataset.term)?.hidePopover();
 
-  document.addEventListener("pointerover", ({ target, pointerType }) => pointerType === "mouse" && show(termOf(target)));
+  // Not pointerover, which a term also gets that is moved below a resting pointer.
+  document.addEventListener("pointermove", ({ target, pointerType }) => pointerType === "mouse" && show(termOf(target)));
   document.addEventListener("pointerout", ({ target, relatedTarget }) => {
     const term = termOf(target);
     if (term && !term.contains(relatedTarget) && term !== document.activeElement) hide(term);
