@@ -83,8 +83,11 @@ def read_completion(completion: Any) -> Reply:
     choice, usage = completion.choices[0], completion.usage
     is_chat = hasattr(choice, "message")
     message = choice.message if is_chat else choice
+    text = (message.content if is_chat else message.text) or ""
+    if not isinstance(text, str):
+        raise TypeError(f"The text of a completion is {type(text).__name__}")
     return Reply(
-        found=_split(message, (message.content if is_chat else message.text) or "", choice.finish_reason),
+        found=_split(message, text, choice.finish_reason),
         finish_reason=str(choice.finish_reason or ""),
         num_tokens=int(getattr(usage, "completion_tokens", None) or 0),
         num_prompt_tokens=int(getattr(usage, "prompt_tokens", None) or 0),

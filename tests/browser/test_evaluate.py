@@ -19,11 +19,16 @@ from tests.browser.driving import (
     save,
     select_options,
     set_length,
+    text,
     unfold,
     wait_for_model,
 )
 
 JUDGE = next(example for example in EXAMPLES if example.task == "judge")
+SPIDERS = (
+    'Choose the better answer to "How many legs do three spiders have?", A or B. '
+    "Say: My verdict is [[A]], or: My verdict is [[B]]."
+)
 MOLECULE = next(example for example in EXAMPLES if example.task == "qm9")
 
 
@@ -43,12 +48,16 @@ def test_verdict_dataset_and_molecules_are_scored(page: Page, tmp_path: Path) ->
 
 def assert_verdict_is_parsed_and_scored(page: Page) -> None:
     pick(page, JUDGE)
+    page.locator("#question textarea").fill(SPIDERS)
+    for place, legs in ((1, 24), (2, 18)):
+        text(page, place).fill(f"Three spiders have {legs} legs, because each spider has {legs // 3} legs.")
     expect(card(page, 2)).to_contain_text("Answer of assistant B")
     expect(card(page, 2).locator(".page-title")).to_be_hidden()
     expect(page.locator("#add-document")).to_have_text("Add an answer")
     unfold(page)
     select_options(page, "#methods", "Vanilla", "PINE")
     set_length(page, 32)
+    page.locator("#instruction textarea").fill(JUDGE.instruction)  # not kept beside other documents
     page.locator("#accepted textarea").fill("B")
     run(page)
     unfold(page, "#answers-in-full")

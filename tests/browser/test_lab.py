@@ -232,7 +232,8 @@ def is_filled_by_squares(masks: Locator) -> bool:
     around, last = masks.bounding_box(), masks.locator(".heatmaplayer image").last.bounding_box()
     if not around or not last or abs(last["width"] - last["height"]) >= 6:
         return False
-    return 0 < around["y"] + around["height"] - last["y"] - last["height"] < 96
+    below = around["y"] + around["height"] - last["y"] - last["height"]
+    return 0 < below < 120  # two lines of labels and the color scale
 
 
 def assert_query_is_chosen_by_mouse_and_keys(page: Page) -> None:

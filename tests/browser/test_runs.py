@@ -215,6 +215,7 @@ def test_hostile_text_is_never_executed_and_reaches_no_other_visitor(
 
     wait_for_model(page)
     pick(page, LONG)
+    text(page, 2).fill("The keeper wrote a letter about the storm. " * 150)  # outlasts the other run
     set_length(page, 256)
     with open_page(f"{app.url}?session={link}") as attacker:
         dialogs: list[str] = []
