@@ -73,6 +73,7 @@ def saved(page: Page, folder: Path) -> list[dict[str, Any]]:
     return documents
 
 
+@pytest.mark.slow
 def test_moved_documents_keep_their_texts_and_letters(page: Page, tmp_path: Path) -> None:
     expect(text(page, len(DEFAULT.documents))).to_be_visible()
     for step in page.evaluate(RANDOM_STEPS):

@@ -3,6 +3,7 @@
 import re
 from itertools import pairwise
 
+import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from pine_engine.prompts.tasks import TASKS
@@ -231,6 +232,7 @@ def test_first_minute_shows_every_order_and_each_example_its_answers(page: Page)
     expect(plot(page, "token-masks").locator(".heatmaplayer image")).to_have_count(3)
 
 
+@pytest.mark.slow
 def test_challenge_fills_the_form_and_plays(page: Page) -> None:
     expect_order(page, "Order 1 of 6: A B C")
     page.evaluate(WATCH_ORDERS)

@@ -76,6 +76,7 @@ def test_example_is_answered_under_four_methods_with_all_figures(page: Page) -> 
     expect(page.locator("#why .pine-tutorial-source")).not_to_contain_text("Precomputed")
 
 
+@pytest.mark.slow
 def test_own_documents_are_checked_answered_in_two_orders_and_stopped(page: Page) -> None:
     wait_for_model(page)
     pick(page, SHORT)
@@ -141,6 +142,7 @@ def test_own_documents_are_checked_answered_in_two_orders_and_stopped(page: Page
     start_and_stop(page, "Control+Shift+Enter", "shuffle")
 
 
+@pytest.mark.slow
 def test_reload_finds_the_run_and_text_typed_offline(open_page: OpenPage) -> None:
     with open_page(strict=False) as page:  # gradio logs what a reload or a lost connection ends
         wait_for_model(page)

@@ -159,6 +159,7 @@ def assert_full_storage_and_long_links_show_messages(page: Page) -> None:
     expect(page.locator("#link")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_link_asks_before_it_replaces_text_and_draft_is_restored(
     open_page: OpenPage, app: ServedApp, tmp_path: Path
 ) -> None:

@@ -42,6 +42,7 @@ print("ended")
 """
 
 
+@pytest.mark.slow
 def test_end_signal_in_another_thread_is_received(tmp_path: Path) -> None:
     printed = tmp_path / "printed"
     process = fork(exec, SIGNAL_IN_A_THREAD, {}, stdout=printed, stderr=tmp_path / "failed")
