@@ -1,13 +1,12 @@
 """Replies of a server, read from the completions of the OpenAI API."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pine_engine.engine.events import Answer
 from pine_engine.prompts.thinking import NOTHING_GENERATED, THINKING_MARKERS, SplitAnswer, split_thinking
-
-NAN = float("nan")
 
 UNREADABLE = (AttributeError, IndexError, OverflowError, TypeError, ValueError)
 """Errors for content that is no completion, which the client does not check."""
@@ -38,7 +37,6 @@ class Reply:
     is_repeatable: bool | None = None
     error: str = ""
     logprobs: Sequence[float] = ()  # of the tokens, which are not requested
-    is_cut: bool = False  # True if the answer reached its limit of tokens
 
     def answer(self, method: str) -> "TextAnswer":
         """Return the answer under a method."""
@@ -47,9 +45,9 @@ class Reply:
             self.found.text,
             token_ids=(),
             logprobs=(),
-            prefill_s=NAN,
-            decode_s_per_token=NAN,
-            finish_reason="length" if self.is_cut else "stop",
+            prefill_s=math.nan,
+            decode_s_per_token=math.nan,
+            finish_reason="length" if self.finish_reason == "length" else "stop",
             thinking=self.found.thinking,
             is_finished=self.found.is_finished,
             reply=self,
@@ -92,7 +90,6 @@ def read_completion(completion: Any) -> Reply:
         num_tokens=int(getattr(usage, "completion_tokens", None) or 0),
         num_prompt_tokens=int(getattr(usage, "prompt_tokens", None) or 0),
         first_logprobs=_first_logprobs(choice.logprobs),
-        is_cut=choice.finish_reason == "length",
     )
 
 
