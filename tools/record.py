@@ -59,8 +59,9 @@ def record(engine: Engine, form: Form, *, example: str) -> Recording:
 
 
 def _recorded(run: Run, sentence: str) -> Run:
-    """Return the run with what its file holds: of each order the answers, token by token."""
+    """Return the run as it is read from its file: the answers, and the origins of those that have traces."""
     orders = {order: OrderAnswers(answers.texts, answers.records) for order, answers in run.orders.items()}
+    orders[run.order] = replace(orders[run.order], origins=run.origins)
     return replace(run, recorded=sentence, orders=orders, caption="", first_certificate=None)
 
 

@@ -38,9 +38,9 @@ def with_orders(run: Run, *answers: tuple[Order, Mapping[str, AnswerTokens]]) ->
     """Return the run with these answers token by token, in these orders besides its own."""
     records = {run.order: run.answer_records} | dict(answers)
     texts = {order: {name: one.text for name, one in by_name.items()} for order, by_name in records.items()}
-    return replace(
-        run, orders={order: OrderAnswers(texts[order], by_name) for order, by_name in records.items()}
-    )
+    orders = {order: OrderAnswers(texts[order], by_name) for order, by_name in records.items()}
+    orders[run.order] = replace(orders[run.order], origins=run.origins)
+    return replace(run, orders=orders)
 
 
 def telling_queries(run: Run, method: str) -> list[str]:

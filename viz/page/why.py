@@ -4,7 +4,6 @@ assets/why.js draws the three steps from JSON.
 """
 
 import json
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -18,7 +17,7 @@ from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.answer_tokens import AnswerTokens
 from viz.figures.importance import normalize
 from viz.page.answers.recordings import tutorial_recording
-from viz.page.answers.run import Order, Run
+from viz.page.answers.run import Run
 from viz.page.selection import plan_of
 from viz.page.tutorial import source_of
 
@@ -117,18 +116,11 @@ def why_record(run: Run) -> dict[str, Any]:
         "visible": {method: plan_of(run, method).visible.tolist() for method in METHODS},
         "orders": [
             {"order": np.argsort(np.argsort(order)).tolist()}
-            | {
-                method: _answer(answers.records[method], _origins(run, order).get(method))
-                for method in METHODS
-            }
+            | {method: _answer(answers.records[method], answers.origins.get(method)) for method in METHODS}
             for order, answers in run.orders.items()
             if _has_attention(answers.records)
         ],
     }
-
-
-def _origins(run: Run, order: Order) -> Mapping[str, AnswerOrigin]:
-    return run.origins if order == run.order else run.orders[order].origins
 
 
 def _answer(record: AnswerTokens, origin: AnswerOrigin | None) -> dict[str, Any]:

@@ -26,9 +26,9 @@ from viz.drawing.identity import Segment
 from viz.drawing.markup import render
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.answer_tokens import AnswerTokens, HeadAttention
-from viz.figures.positions_by_order import DocumentPositions
+from viz.figures.positions_by_order import DocumentPositions, default_head
 from viz.page.answers.answering import waiting_cards
-from viz.page.answers.run import Order, OrderAnswers, Run, Shown
+from viz.page.answers.run import Order, OrderAnswers, Run, Shown, answer_origins
 from viz.page.form.documents import Entry
 from viz.page.form.examples import FormExample, example_of
 from viz.page.form.form import Form
@@ -229,12 +229,15 @@ def _run(
     tried: Sequence[Mapping[str, Any]],
     **named: Any,
 ) -> Run:
-    """Return the run with these contents in a file."""
+    """Return the run with these contents in a file; only its own order has traces, and origins from them."""
     records = {order: answer_records} | {one["order"]: one["answer_records"] for one in tried}
     orders = {
         order: OrderAnswers({method: answer.text for method, answer in by_method.items()}, by_method)
         for order, by_method in records.items()
     }
+    form, traces = named["form"], named["result"].traces
+    origins = answer_origins(form, traces, answer_records, order, default_head(traces.values()))
+    orders[order] = replace(orders[order], origins=origins)
     return Run(orders=orders, **named)
 
 

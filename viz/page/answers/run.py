@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import pine_engine as pine
 from pine_engine.endpoint.repeats import Repeats
@@ -109,13 +108,10 @@ class Run:
         """Text of each answer token, by method."""
         return {method: answer.tokens for method, answer in self.answer_records.items()}
 
-    @cached_property
+    @property
     def origins(self) -> Mapping[str, AnswerOrigin]:
         """Decisive word of each traced answer in the order of the form, by method."""
-        traces = self.result.traces
-        return answer_origins(
-            self.form, traces, self.answer_records, self.order, default_head(traces.values())
-        )
+        return self.orders[self.order].origins
 
     @property
     def other_orders(self) -> list[tuple[Order, OrderAnswers]]:

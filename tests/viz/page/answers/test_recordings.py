@@ -68,6 +68,9 @@ def assert_close(left: Any, right: Any, name: str = "") -> int:
     if isinstance(left, Mapping):
         assert list(left) == list(right), name
         return sum(assert_close(left[key], right[key], name) for key in left)
+    if name == "shares" and isinstance(left, tuple):  # computed again, from traces with half precision
+        np.testing.assert_allclose(left, right, **HALF_PRECISION, err_msg=name)
+        return 0
     if isinstance(left, tuple):
         assert len(left) == len(right), name
         return sum(assert_close(one, other, name) for one, other in zip(left, right, strict=True))
