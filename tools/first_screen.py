@@ -7,6 +7,8 @@ Exit status 1 if a limit is exceeded.
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from playwright.sync_api import Page, ViewportSize
@@ -50,7 +52,7 @@ CONTROLS = """
 
 @dataclass(frozen=True)
 class FirstScreen:
-    """What a visitor meets without scrolling."""
+    """Counts of the part of the page that is visible without scrolling."""
 
     words: int  # beside documents and answers
     controls: int
@@ -84,9 +86,10 @@ def count_first_screen(page: Page) -> FirstScreen:
     return FirstScreen(words, controls, tab_stops, table["y"] + table["height"])
 
 
-def main() -> int:
-    """Count the first screen of a served page."""
-    parser = argparse.ArgumentParser(description="Count the first screen of a served page.")
+@contextmanager
+def served_page(description: str) -> Iterator[Page]:
+    """Open the page at the address in the arguments, after the guess, with the first example."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("address", nargs="?", default="http://localhost:7860", help="address of the page")
     address = parser.parse_args().address
     path = chromium_path()
@@ -96,6 +99,12 @@ def main() -> int:
         page.add_init_script(SKIP_GUESS)
         page.goto(address)
         page.locator("#order-table tbody tr").first.wait_for()
+        yield page
+
+
+def main() -> int:
+    """Count the first screen of a served page."""
+    with served_page("Count the first screen of a served page.") as page:
         page.locator("#model-status .page-notice-ready").wait_for(timeout=120_000)
         counted = count_first_screen(page)
     print(counted)

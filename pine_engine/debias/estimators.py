@@ -118,7 +118,7 @@ def first_label(runs: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Estimator:
-    """How a correction is learned.
+    """Estimator of a correction.
 
     Attributes:
         learn: Returns one number per label from the probabilities of the labels in each run of a sample.

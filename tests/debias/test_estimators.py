@@ -31,7 +31,7 @@ def loss_of(samples: np.ndarray) -> float:
 
 def biased_pairs(preferences: list[float], bias: float) -> Pairs:
     """Probabilities of the first label in both orders: a preference, and a bias that adds to its logit."""
-    return [tuple(1 / (1 + math.exp(-sign * one - bias)) for sign in (1, -1)) for one in preferences]  # type: ignore[misc]
+    return [(1 / (1 + math.exp(-one - bias)), 1 / (1 + math.exp(one - bias))) for one in preferences]
 
 
 def test_pride_prior_by_hand() -> None:

@@ -1,6 +1,7 @@
 """Leave one out: scores equal those of prompts without a document, and of the unpatched model."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -69,9 +70,10 @@ def test_leave_one_out_refuses_what_it_cannot_score(engine: Engine) -> None:
     result = run(engine)
     alone = TokenLayout(LAYOUT.prefix, LAYOUT.documents[:1], LAYOUT.suffix)
     empty = engine.run(LAYOUT, methods="pine", max_new_tokens=0)
-    for wrong in (replace(result, layout=alone), empty, "text"):
+    wrong_results: list[Any] = [replace(result, layout=alone), empty, "text"]
+    for wrong in wrong_results:
         with pytest.raises(InputError, check=has_field("result")):
-            engine.leave_one_out(wrong)  # type: ignore[arg-type]
+            engine.leave_one_out(wrong)
     with pytest.raises(InputError, check=has_field("methods")):
         engine.leave_one_out(result, methods="pcw")
 
