@@ -12,6 +12,7 @@
   const INK = "#1c2733";
   const MUTED = "#566173";
   const MARKS = { true: ["✓", "#0a6b3d"], false: ["✗", "#a8330c"], null: ["", MUTED] };
+  const CUT_OFF = ["(✓)", MUTED]; // contains the answer, cut off
   const FRAMES_PER_S = 30;
   const MAX_VIDEO_MS = 12_000;
   const STEP_MS = 1200;
@@ -101,13 +102,14 @@
     methods.findLast((method) => method.is_order_invariant),
   ];
 
+  const markOf = (answer) => (answer.is_cut_off ? CUT_OFF : MARKS[answer.is_correct]);
+
   /* Return the distinct answers of a method, the most frequent first, with the number of their orders. */
   const distinctAnswers = ({ answers }) => {
     const counts = new Map();
     for (const answer of answers.filter((one) => one?.is_done)) {
-      const { verdict, text, is_correct: isCorrect } = answer;
-      const key = verdict ?? text;
-      counts.set(key, { text: key, isCorrect, count: (counts.get(key)?.count ?? 0) + 1 });
+      const key = answer.verdict ?? answer.text;
+      counts.set(key, { text: key, mark: markOf(answer), count: (counts.get(key)?.count ?? 0) + 1 });
     }
     return [...counts.values()].sort((left, right) => right.count - left.count);
   };
@@ -123,10 +125,9 @@
       const total = method.answers.filter((answer) => answer?.is_done).length;
       const current = method.answers[order];
       const shown = current
-        ? [{ text: current.text, isCorrect: current.is_correct }]
+        ? [{ text: current.text, mark: markOf(current) }]
         : answers.slice(0, MAX_ANSWERS);
-      for (const { text, isCorrect, count } of shown) {
-        const [mark, color] = MARKS[isCorrect];
+      for (const { text, mark: [mark, color], count } of shown) {
         write(context, mark, { x: x + 20, y, width: 30, size: 22, weight: 700, color });
         const size = current ? 26 : 20;
         const full = count ? `${count} of ${total}: ${text}` : text;

@@ -1,6 +1,6 @@
 /* The first figure of the page: the answer of each method in each document order. The slider, a click on a mark, a
-   dragged document and Play (assets/start.js) select an order; documents, bars and answers are updated. Nothing is computed here:
-   viz/page/answers/order_table.py decides which answers are correct. */
+   dragged document and Play (assets/start.js) select an order; documents, bars and answers are updated. Nothing is
+   computed here: viz/page/answers/order_table.py decides which answers are correct. */
 (() => {
   "use strict";
   const STEP_MS = 1100;

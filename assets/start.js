@@ -1,5 +1,5 @@
 /* The buttons that start: the first runs the missing orders, or plays all if none is missing; the second runs the order
-   of the documents. viz/page/answers/workspace.py decides which, and has the buttons of the runs, which are hidden. */
+   of the documents. viz/page/answers/start.py decides which; the buttons of the runs are hidden. */
 (() => {
   "use strict";
 
