@@ -169,10 +169,10 @@ def follow_form(
     # Not that of another task, which the form has until a picked example has filled it.
     if form.instruction != default and form.instruction in sized_instructions(form.task):
         updates[page.instruction] = default
-    example = example_of(form)
-    if note:
-        updates[page.note] = ""  # a remark about the example
-    elif example and example.note:
+    example, left = example_of(form), example_of(shown.form) if note else None
+    if left and left.note:
+        updates[page.note] = ""
+    elif not note and example and example.note:
         updates[page.note] = notice(example.note, kind="note")
     return updates
 
