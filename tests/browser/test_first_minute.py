@@ -243,6 +243,18 @@ def test_challenge_fills_the_form_and_plays(page: Page) -> None:
     expect(page.locator("#example input")).to_have_value(CHALLENGE.name)
 
 
+def test_first_visit_transfers_at_most_400_kilobytes(browser: Browser, app: ServedApp) -> None:
+    num_bytes: list[float] = []
+    with browser.new_page() as page:
+        network = page.context.new_cdp_session(page)
+        network.on("Network.loadingFinished", lambda done: num_bytes.append(done["encodedDataLength"]))
+        network.send("Network.enable")
+        page.goto(app.url)
+        page.locator("#order-table tbody tr").first.wait_for(state="attached")
+        page.wait_for_timeout(1000)
+    assert 100_000 < sum(num_bytes) <= 400_000
+
+
 def test_phone_has_room_for_table_and_cards(page: Page) -> None:
     expect_first_screen(page, PHONE)
     unfold(page)

@@ -8,6 +8,8 @@ from typing import Any
 import gradio as gr
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs_version
+from rcssmin import cssmin
+from rjsmin import jsmin
 
 from viz.drawing.markup import FIGURE_SCRIPTS, FIGURES_CSS
 from viz.export.standalone import packed_json
@@ -60,8 +62,6 @@ def figure_value(figure: go.Figure | None) -> str:
 
 ASSETS = Path(__file__).parents[3] / "assets"
 
-STYLESHEETS = (FIGURES_CSS, ASSETS / "style.css")
-
 SCRIPTS = (*FIGURE_SCRIPTS, ASSETS / "tutorial.js", ASSETS / "terms.js")
 """Scripts of the page and of a saved tutorial."""
 
@@ -92,15 +92,20 @@ _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
 PLOTLY = ASSETS / "plotly" / "plotly-cartesian.min.js"
 
-PLOTLY_ADDRESS = f"/static/plotly-{get_plotlyjs_version()}.js"
+PLOTLY_ADDRESS = f"/assets/plotly-{get_plotlyjs_version()}.js"
 """URL of plotly.js; see viz/page/serving/server.py."""
 
 
 def page_head() -> str:
-    """Return the HTML head of the page with its scripts inlined."""
+    """Return the HTML head of the page with its scripts inlined, without comments and indentation."""
     scripts = [f'window.pinePlotly = "{PLOTLY_ADDRESS}";']
-    scripts += [path.read_text(encoding="utf-8") for path in (*SCRIPTS, *PAGE_SCRIPTS)]
+    scripts += [jsmin(path.read_text(encoding="utf-8")) for path in (*SCRIPTS, *PAGE_SCRIPTS)]
     return "".join(f"<script>{script}</script>" for script in scripts)
+
+
+def page_css() -> str:
+    """Return the styles of the page, without comments and indentation."""
+    return "".join(cssmin(path.read_text(encoding="utf-8")) for path in (FIGURES_CSS, ASSETS / "style.css"))
 
 
 def page_theme() -> gr.themes.Base:

@@ -43,6 +43,8 @@ async def limit_request(app: ASGIApp, scope: Scope, receive: Receive, send: Send
 
     async def send_and_note(message: Message) -> None:
         nonlocal has_begun
+        if has_begun and message["type"] == "http.response.start":
+            return  # the mcp package begins a response at the end of a stream whose client has left
         has_begun = True
         await send(message)
 

@@ -1,6 +1,5 @@
 """Routes of the server (health, metrics, plotly.js), its sessions, escaped output, and shutdown."""
 
-import gzip
 import logging
 import multiprocessing
 import os
@@ -11,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from queue import Empty, SimpleQueue
 from types import SimpleNamespace
 from typing import Any, NoReturn, TextIO
@@ -30,7 +29,6 @@ from pine_engine.server.web import metrics_text
 from viz.page.common.widgets import PLOTLY, PLOTLY_ADDRESS
 from viz.page.jobs.connection_tracker import ConnectionTracker
 from viz.page.jobs.sources import Sources
-from viz.page.serving.middleware import FOREVER
 from viz.page.serving.open_graph import CARD, CARD_ADDRESS
 
 log = logging.getLogger("pine_explorer")
@@ -40,11 +38,6 @@ LAST_MESSAGES_S = 0.3  # seconds for the last messages to reach the pages
 CLOSING_S = 0.2  # maximum seconds for the server to close
 EXIT_S = 1.2  # seconds after the deadline at which the process exits in any case; docs/hosting.md states 3 s
 POLL_S = 0.2  # seconds between two checks for a signal
-
-
-@cache
-def _packed_plotly() -> bytes:
-    return gzip.compress(PLOTLY.read_bytes())
 
 
 def add_routes(app: Starlette, sources: Sources, num_sessions: Callable[[], int]) -> None:
@@ -75,12 +68,8 @@ def add_routes(app: Starlette, sources: Sources, num_sessions: Callable[[], int]
         }
         return PlainTextResponse(metrics_text(gauges, {"runs": ("outcome", runs.outcomes)}))
 
-    async def plotly(request: Request) -> Response:
-        headers = {"Cache-Control": FOREVER, "Vary": "Accept-Encoding"}
-        if "gzip" not in request.headers.get("accept-encoding", ""):
-            return Response(PLOTLY.read_bytes(), media_type="text/javascript", headers=headers)
-        headers["Content-Encoding"] = "gzip"
-        return Response(_packed_plotly(), media_type="text/javascript", headers=headers)
+    async def plotly(_: Request) -> Response:
+        return FileResponse(PLOTLY)
 
     async def card(_: Request) -> Response:
         return FileResponse(CARD)
