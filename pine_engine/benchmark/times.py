@@ -21,13 +21,16 @@ from pine_engine.attention.state import input_device
 from pine_engine.benchmark.shapes import Workload, load_engine
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
+from pine_engine.engine.events import TokenGenerated
 from pine_engine.engine.generation import synchronize
+from pine_engine.engine.orders import OrderResult, choose_orders, compare_orders
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.scheduling.worker import compute_on
 
 MB = 2**20  # bytes
 NUM_ORDERS = 6  # maximum number of orders of the shuffle
+SHUFFLED_ORDERS = (2, NUM_ORDERS)  # maximum numbers of orders of the shuffles whose moments are measured
 
 JOBS = {
     "run": "default methods, traced, one result",
@@ -35,6 +38,11 @@ JOBS = {
     "beside": "as run, while another process uses a core",
     "shuffle": f"up to {NUM_ORDERS} orders, default methods and controls, traced",
 }
+
+MOMENTS = {"first_token": "first token", "first_order": "first complete order", "all_orders": "all orders"}
+"""Moments of a shuffle of the default methods, traced, with one event per token."""
+
+NUM_JOB_RUNS = len(JOBS) + len(SHUFFLED_ORDERS) + 1  # in one round of `measure_jobs`
 
 RATIOS = ("prefill_ratio", "decode_ratio", "end_to_end_ratio")  # of the fields of Timing
 
@@ -137,9 +145,9 @@ def measure_methods(
 def measure_jobs(engine: Engine, work: Workload, repeats: int, advance: Advance) -> dict[str, Any]:
     """Time jobs from prompt to last token, in turns with one answer of the stock model.
 
-    Calls `advance` once per round for each job and for the stock model. Returns the JSON object of
-    `bench --end-to-end`: medians over the rounds after a warm-up round, in seconds, and of ratios to the
-    stock model and to the job run in the same round.
+    Calls `advance` once per round for each job, each shuffle of MOMENTS and the stock model. Returns the JSON
+    object of `bench --end-to-end`: medians over the rounds after a warm-up round, in seconds, and of ratios
+    to the stock model and to the job run in the same round.
     """
     layout = work.layout(engine)
     options: dict[str, Any] = {"max_new_tokens": work.new_tokens, "stop_at_eos": False, "trace": True}
@@ -166,15 +174,29 @@ def measure_jobs(engine: Engine, work: Workload, repeats: int, advance: Advance)
         job()
         return time.perf_counter() - started
 
-    runs: dict[str, Callable[[], float]] = {
+    def moments_of(count: int) -> list[float]:
+        orders = choose_orders(layout, None, count=count)
+        seconds: dict[type, float] = {}
+        started = time.perf_counter()
+        for event in compare_orders(engine, layout, orders=orders, **options):
+            seconds.setdefault(type(event), time.perf_counter() - started)
+        return [seconds[TokenGenerated], seconds[OrderResult], time.perf_counter() - started]
+
+    runs: dict[str, Callable[[], float | list[float]]] = {
         "stock": lambda: time_stock(engine.model, layout, work.new_tokens).end_to_end_s
     }
     runs |= {name: partial(seconds_of, job) for name, job in jobs.items()}
+    runs |= {str(count): partial(moments_of, count) for count in SHUFFLED_ORDERS}
     times = time_rounds(runs, repeats, advance)
+    for count in SHUFFLED_ORDERS:
+        times |= zip((f"{count} {moment}" for moment in MOMENTS), times.pop(str(count)).T, strict=True)
 
     def ratio(name: str, baseline: str) -> float:
         quotient: float = _medians(times[name] / times[baseline])
         return round(quotient, 3)
+
+    def over_stock(name: str) -> dict[str, float]:
+        return {"seconds": medians[name], "ratio": ratio(name, "stock")}
 
     medians = {name: round(_medians(rounds), 3) for name, rounds in times.items()}
     return {
@@ -185,7 +207,11 @@ def measure_jobs(engine: Engine, work: Workload, repeats: int, advance: Advance)
         "dtype": engine.dtype,
         "threads": torch.get_num_threads(),
         "stock_s": medians["stock"],
-        "jobs": {name: {"seconds": medians[name], "ratio": ratio(name, "stock")} for name in jobs},
+        "jobs": {name: over_stock(name) for name in jobs},
+        "orders": {
+            str(count): {moment: over_stock(f"{count} {moment}") for moment in MOMENTS}
+            for count in SHUFFLED_ORDERS
+        },
         "generate_over_run": ratio("generate", "run"),
         "beside_over_run": ratio("beside", "run"),
     }

@@ -41,7 +41,8 @@ def bench(
         sizes: Sizes of the sweep, separated by commas: total tokens or numbers of documents.
         trace: Also time each method with the document-level trace.
         profile: Show the share of each operation in the time, instead of times.
-        end_to_end: Time traced runs and a shuffle as on the page, instead of prefill and decode.
+        end_to_end: Time traced runs and shuffles as on the page, up to their first token, first order and
+            end, instead of prefill and decode.
         model: Model to measure.
     """
     selected = method_names(methods)
@@ -63,10 +64,15 @@ def bench(
     layouts = [each.layout(engine) for each in works]  # all fit into the context
     header = output.report_header(engine)
     if end_to_end:
-        with output.progress((repeats + 1) * (len(times.JOBS) + 1)) as advance:
+        with output.progress((repeats + 1) * times.NUM_JOB_RUNS) as advance:
             report = times.measure_jobs(engine, work, repeats, advance)
         rows: list[dict[str, Any]] = [{"job": "stock model, one answer", "seconds": report["stock_s"]}]
         rows += [{"job": times.JOBS[name], **values} for name, values in report["jobs"].items()]
+        rows += [
+            {"job": f"up to {count} orders, default methods: {times.MOMENTS[moment]}", **values}
+            for count, moments in report["orders"].items()
+            for moment, values in moments.items()
+        ]
         return CommandResult(report, rows)
     if profile:
         profiles, rows = [], []

@@ -172,6 +172,11 @@ class ActiveGeneration:
         return self.rows[0].state.plan.layout.suffix
 
     @property
+    def has_token(self) -> bool:
+        """True if the token that follows from the logits is chosen, or there is none."""
+        return len(self.ids) > self.num_steps or bool(self.finish_reason or self.error)
+
+    @property
     def num_tokens(self) -> int:
         """Number of tokens of the answer, without the end-of-sequence token."""
         return len(self.ids)
@@ -260,7 +265,8 @@ def decode_in_steps(
 
     def take_tokens(answers: Sequence[ActiveGeneration]) -> Iterator[ActiveGeneration]:
         for answer in answers:
-            _take_token(answer, model, max_new_tokens, stop_at_eos, control)
+            if not answer.has_token:  # the first may be chosen after the prefill
+                take_token(answer, model, max_new_tokens, stop_at_eos, control)
             if answer.finish_reason or answer.error:
                 active.remove(answer)
                 yield answer
@@ -359,7 +365,7 @@ def generate_batch(
     return iterate_in_worker(answer())
 
 
-def _take_token(
+def take_token(
     answer: ActiveGeneration, model: PreparedModel, max_tokens: int, stop_at_eos: bool, control: RunControl
 ) -> None:
     """Append the next token, or finish the answer."""

@@ -13,10 +13,13 @@ from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.events import RunResult
 from pine_engine.engine.generation import (
     ActiveGeneration,
+    Choose,
     continue_answers,
     decode_in_steps,
+    most_likely,
     pending_prefill,
     prefill_answer,
+    take_token,
 )
 from pine_engine.engine.passes import PassOptions
 from pine_engine.engine.prefix_cache import PrefixCache
@@ -92,8 +95,8 @@ class PreparedRun:
         return self.result(answers)
 
     @torch.inference_mode()
-    def prefill(self, control: RunControl) -> Coroutine[list[ActiveGeneration]]:
-        """Prefill the prompt under every method."""
+    def prefill(self, control: RunControl, choose: Choose = most_likely) -> Coroutine[list[ActiveGeneration]]:
+        """Prefill the prompt under every method; each first token is reported before the next prefill."""
         cache = self.prefix_cache or PrefixCache()
         recorders = {method: TraceRecorder(self.trace) if self.trace else None for method in self.methods}
         options = PassOptions(self.model.patched_models, reserved_tokens=self.max_new_tokens)
@@ -104,6 +107,8 @@ class PreparedRun:
         def add(answer: ActiveGeneration, method: Method) -> None:
             answers[method] = answer
             cache.add(answer.rows[0].sequences, key)
+            answer.choose = choose
+            take_token(answer, self.model, self.max_new_tokens, self.stop_at_eos, control)
 
         for number, method in enumerate(self.methods):
             if method in answers:

@@ -133,10 +133,8 @@ class ServerJob:
         run = prepare_run(engine, self.layout, methods=self.method, max_new_tokens=self.max_new_tokens)
 
         def compute(control: RunControl) -> Coroutine[None]:
-            answers = yield from run.prefill(control)
-            if self.num_alternatives is not None:
-                for answer in answers:
-                    answer.choose = self.choose
+            choose = most_likely if self.num_alternatives is None else self.choose
+            answers = yield from run.prefill(control, choose)
             yield from run.decode(answers, control, batch_size=self.batch_size)
             control.report(RunFinished(run.result(answers)))
 

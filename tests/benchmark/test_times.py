@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,9 +21,13 @@ from pine_engine.benchmark.times import (
     time_stock,
     timing,
 )
+from pine_engine.engine.events import RunResult, TokenGenerated
+from pine_engine.engine.orders import OrderResult
 from tests.support.errors import has_field
 
 WORK = Workload("random:tiny", "float32", "cpu", documents=3, document_tokens=7, new_tokens=4)
+
+ORDER = OrderResult((0, 1, 2), {}, RunResult(TokenLayout((), ((2,),), (5,)), {}, {}))
 
 
 @pytest.fixture(scope="module")
@@ -157,9 +162,18 @@ def test_jobs_are_those_of_page_beside_busy_process(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(times, "time_stock", lambda *_: Timing(0, 0, next(seconds)))
     layout = TokenLayout((1,), ((2,), (3,), (4,)), (5,))
     monkeypatch.setattr(Workload, "layout", lambda *_: layout)
+    shuffles: list[tuple[int, dict[str, Any]]] = []
+
+    def shuffle_events(_engine: Engine, _layout: TokenLayout, *, orders: list[Any], **options: Any) -> Any:
+        shuffles.append((len(orders), options))
+        for seconds, event in ((0, TokenGenerated("pine", 0, 1, "")), (0.03, ORDER), (0.06, ORDER)):
+            sleep(seconds)
+            yield event
+
+    monkeypatch.setattr(times, "compare_orders", shuffle_events)
     steps: list[str] = []
     report = times.measure_jobs(engine, WORK, 2, steps.append)
-    assert len(steps) == 3 * (len(times.JOBS) + 1)
+    assert len(steps) == 3 * times.NUM_JOB_RUNS
     assert report["stock_s"] == 3.0  # without the first round
     assert list(report["jobs"]) == list(times.JOBS)
     busy = [(name, number) for name, _, number in calls[:4]]
@@ -169,6 +183,11 @@ def test_jobs_are_those_of_page_beside_busy_process(monkeypatch: pytest.MonkeyPa
     shuffled = {method.name for method in METHODS.values() if method.is_default or method.role == "control"}
     assert set(shuffle.pop("methods")) == shuffled and shuffle == {**run, "count": 6}
     assert {child.pid for child in psutil.Process().children()} == others
+    assert shuffles[:2] == [(2, run), (6, run)]
+    for count in ("2", "6"):
+        first_token, first_order, all_orders = (report["orders"][count][name] for name in times.MOMENTS)
+        assert first_token["seconds"] < 0.03 <= first_order["seconds"] < 0.09 <= all_orders["seconds"]
+        assert all_orders["ratio"] == pytest.approx(0.03, abs=0.02)  # of 2 and 4 seconds
 
 
 def test_profile_shares_add_up_and_largest_is_first(engine: Engine) -> None:

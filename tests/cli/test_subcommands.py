@@ -83,7 +83,7 @@ RUNS = [
     (f"bench {SMALL} --profile", "model dtype profiles", "aten::"),
     pytest.param(
         f"bench --end-to-end {JOBS}",
-        "n documents new_tokens model dtype threads stock_s jobs generate_over_run beside_over_run",
+        "n documents new_tokens model dtype threads stock_s jobs orders generate_over_run beside_over_run",
         "stock model, one answer", marks=pytest.mark.slow),
     pytest.param(
         f"{MOLECULES} --model molecules",

@@ -151,6 +151,13 @@ def test_compare_orders_yields_events_and_first_order_early(engine: Engine) -> N
             assert found is not None and (found == trace.suffix_attention).all()
 
 
+def test_first_token_is_reported_before_next_prefill(engine: Engine) -> None:
+    events = list(pine.compare_orders(engine, LAYOUT, methods=["vanilla", "nia", "pine"], **FIXED))
+    kinds = (pine.PrefillDone, pine.TokenGenerated)
+    first = [(type(event), event.method) for event in events if isinstance(event, kinds)][:6]
+    assert first == [(kind, method) for method in ("vanilla", "nia", "pine") for kind in kinds]
+
+
 def test_finished_orders_free_their_caches(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orders, "BYTES_AT_ONCE", 1)
     num_caches = watch_caches(monkeypatch)

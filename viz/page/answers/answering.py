@@ -62,7 +62,7 @@ def advance(cards: tuple[AnswerCard, ...], event: Event) -> tuple[AnswerCard, ..
         case pine.PrefillProgress(method=method):
             changes = {"state": "reading", "prefill": event}
         case pine.PrefillDone(method=method, seconds=seconds):
-            # Until the prefill of all methods is done: all answers are decoded in one batch.
+            # Until the first token is known.
             changes = {"state": "waiting", "prefill_s": seconds}
         case pine.TokenGenerated(method=method, step=step, text=text, thinking=thinking):
             changes = {"state": "writing", "num_tokens": step + 1, "text": text, "thinking": thinking}
