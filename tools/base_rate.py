@@ -6,8 +6,8 @@
     python -m tools.base_rate questions FACTS data/facts-3.jsonl
 
     python -m pine_engine download-data facts-3-each
-    python -m pine_engine evaluate data/facts-3-each.jsonl --output-dir EACH --orders all --metrics generate \
-        --max-new-tokens 24 --dtype float32
+    python -m pine_engine evaluate data/facts-3-each.jsonl --output-dir EACH --orders as-is \
+        --metrics generate --max-new-tokens 24 --dtype float32
     python -m tools.base_rate sets EACH data/facts-3-each.jsonl
 """
 
@@ -115,13 +115,10 @@ def name_one_document(records: Sequence[Record], examples: Mapping[str, Example]
 
 def set_rate(method: str, sets: Sequence[SetRecords], examples: Mapping[str, Example]) -> SetRate:
     """Return the percentages of a method over sets of documents."""
-    always = [[all(record.score for record in order) for order in one[method]] for one in sets]
-    vanilla = [all(record.score for order in one["vanilla"] for record in order) for one in sets]
     return SetRate(
         method=method,
         same=_share(fmean(name_one_document(order, examples) for order in one[method]) for one in sets),
-        always=_share(map(all, always)),
-        only=_share(all(own) and not other for own, other in zip(always, vanilla, strict=True)),
+        correct=_share(all(record.score for order in one[method] for record in order) for one in sets),
     )
 
 

@@ -62,10 +62,7 @@ def test_sets_count_questions_about_each_document() -> None:
     examples = {example.id: example for example in EACH}
     sets = complete_sets(EACH, records)
     rates = {method: set_rate(method, sets, examples) for method in answers}
-    assert [(rate.same.mean, rate.always.mean, rate.only.mean) for rate in rates.values()] == [
-        (50, 50, 50),
-        (0, 0, 0),
-    ]
+    assert [(rate.same.mean, rate.correct.mean) for rate in rates.values()] == [(50, 50), (0, 0)]
     assert len(complete_sets(EACH, records[:-6])) == 1, "the second set lacks a question"
 
 

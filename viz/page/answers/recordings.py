@@ -280,8 +280,7 @@ class SetRate(BaseModel):
 
     method: str
     same: Percent  # orders of a set in which the answers to all questions name one document
-    always: Percent  # sets with correct answers to all questions in all orders
-    only: Percent  # such sets whose answers under vanilla are not all correct
+    correct: Percent  # sets with correct answers to all questions, in all orders of the evaluation
 
 
 class SetRates(BaseModel):
