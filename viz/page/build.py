@@ -69,12 +69,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
             model = gr.HTML(status_html(sources.main.status), elem_id="model-status", min_width=220)
             toggle = gr.Button(
-                OPEN,
-                visible=not settings.endpoint,
-                size="sm",
-                elem_id="choose-model",
-                scale=0,
-                min_width=130,
+                OPEN, visible=not settings.endpoint, size="sm", elem_id="choose-model", scale=0, min_width=130
             )
             gr.HTML(HEADER_BUTTONS, elem_id="header-buttons", min_width=0)
         ready = gr.State((None, sources.main.status.stage))
@@ -161,8 +156,7 @@ def _bind_drawings(tabs: gr.Tabs, runs: Sequence[Any], drawings: Drawings) -> No
     inputs, outputs = [inside.finished, inside.view], [drawings.why, *drawings.tutorial, *inside.outputs]
     for event in runs:
         follow(
-            inside,
-            event.then(bind(after_run, drawings), [*inputs, inside.wanted], outputs, **PRIVATE_EVENT),
+            inside, event.then(bind(after_run, drawings), [*inputs, inside.wanted], outputs, **PRIVATE_EVENT)
         )
     # With another mode, a tab that is opened while one is drawn would be dropped, or taken for that one.
     opened = tabs.select(

@@ -60,12 +60,7 @@ def planned_jobs(
     shuffled = with_controls(form.methods, fitting) if controls else form.methods
     return (
         planned(tokens=tokens, methods=len(form.methods), new_tokens=form.max_new_tokens),
-        planned(
-            tokens=tokens,
-            methods=len(shuffled),
-            orders=orders,
-            new_tokens=form.max_new_tokens,
-        ),
+        planned(tokens=tokens, methods=len(shuffled), orders=orders, new_tokens=form.max_new_tokens),
         planned(tokens=tokens, methods=len(compared_methods(form.methods, fitting)), orders=documents),
     )
 

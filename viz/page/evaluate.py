@@ -256,18 +256,7 @@ def _build_request(usual: Sequence[tuple[str, str]]) -> RequestWidgets:
     kwargs = build_template_kwargs("measure-chat-template-kwargs")
     own = gr.State(None)
     return RequestWidgets(
-        rows,
-        limit,
-        upload,
-        message,
-        methods,
-        wrapped,
-        orders,
-        meaning,
-        what,
-        length,
-        kwargs,
-        own,
+        rows, limit, upload, message, methods, wrapped, orders, meaning, what, length, kwargs, own
     )
 
 
@@ -284,10 +273,7 @@ def bind_evaluation(
     request, bar = tab.request, tab.bar
     fitted = [request.limit, request.wrapped, request.orders]
     selected = request.rows.change(  # its input event also fires when the list is left
-        bind(choose_rows, request),
-        [request.rows, request.own],
-        [request.message, *fitted],
-        **PRIVATE_EVENT,
+        bind(choose_rows, request), [request.rows, request.own], [request.message, *fitted], **PRIVATE_EVENT
     )
     uploaded = request.upload.upload(
         bind(upload_rows, request, reader),
@@ -335,9 +321,7 @@ def upload_rows(
         if file is None:
             raise InputError("No file selected. Select a dataset file.")
         data = yield from read_uploaded(
-            reader,
-            Path(file),
-            say=lambda sentence: {request.message: notice(sentence)},
+            reader, Path(file), say=lambda sentence: {request.message: notice(sentence)}
         )
     except Cancelled:
         return

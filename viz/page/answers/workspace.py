@@ -30,12 +30,7 @@ from viz.page.form.editor import (
 )
 from viz.page.form.examples import NO_EXAMPLE, FormExample, accepted_for, example_of, load_examples
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form, shown_instruction
-from viz.page.form.options import (
-    DEFAULT_METHODS,
-    build_method_boxes,
-    build_orders,
-    build_template_kwargs,
-)
+from viz.page.form.options import DEFAULT_METHODS, build_method_boxes, build_orders, build_template_kwargs
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job, build_bar, build_buttons
 from viz.page.jobs.sources import Choice, Sources
 

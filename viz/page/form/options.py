@@ -55,11 +55,7 @@ def wrapped_choices(names: Sequence[str]) -> list[tuple[str, str]]:
 def build_wrapped(elem_id: str, names: Sequence[str]) -> gr.Dropdown:
     """Build a list of these wrapped methods without a selection."""
     return gr.Dropdown(
-        wrapped_choices(names),
-        value=[],
-        multiselect=True,
-        label="Debiasing wrappers",
-        elem_id=elem_id,
+        wrapped_choices(names), value=[], multiselect=True, label="Debiasing wrappers", elem_id=elem_id
     )
 
 
