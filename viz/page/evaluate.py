@@ -281,7 +281,7 @@ def bind_evaluation(
         [request.own, request.rows, request.message, request.upload, *fitted],
         **STATE_EVENT,
     )
-    planned = bind(announce, request, bar, sources, settings)
+    planned = bind(announce, tab, sources, settings)
     announced = [chosen, *request.inputs], [bar.status, bar.estimate, request.meaning]
     changing: list[Any] = [*fitted, request.methods, request.what, request.length]
     changing.append(request.chat_template_kwargs)
@@ -341,14 +341,10 @@ def upload_rows(
 
 
 def announce(
-    widgets: RequestWidgets,
-    bar: JobBar,
-    sources: Sources,
-    settings: HostSettings,
-    choice: Choice | None,
-    *values: Any,
+    tab: EvaluateTab, sources: Sources, settings: HostSettings, choice: Choice | None, *values: Any
 ) -> Updates:
     """Return the updates with the planned work and the meaning of the orders."""
+    bar = tab.bar
     try:
         request = read_request(*values)
         sentence = work_sentence(request, settings)
@@ -363,7 +359,7 @@ def announce(
     return {
         bar.status: notice(sentence),
         bar.estimate: notice(estimate, kind="count"),
-        widgets.meaning: orders_meaning(list(request.orders)),
+        tab.request.meaning: orders_meaning(list(request.orders)),
     }
 
 

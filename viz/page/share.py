@@ -70,36 +70,29 @@ class ShareBar:
 
 def build_share(page: Workspace, internals: Internals) -> ShareBar:
     """Build the widgets."""
+    draft_kept = gr.HTML("", elem_id="draft-kept")
     # The menu in viz/templates/order_table.html presses these buttons.
     with page.sharing:
-        share = gr.Button(visible="hidden", elem_id="share")
-        save = gr.Button(visible="hidden", elem_id="save-session")
-        opening = gr.UploadButton(file_types=[".json", ".zip"], visible="hidden", elem_id="open-session")
-        download = gr.Button(visible="hidden", elem_id="download-run", interactive=False)
-        run_file = gr.DownloadButton(visible="hidden", elem_id="run-file")
-        message = gr.HTML("", elem_id="share-message")
-        link = gr.Textbox("", label="Link", visible=False, interactive=False, max_lines=1, elem_id="link")
-    draft_kept = gr.HTML("", elem_id="draft-kept")
-    return ShareBar(
-        page,
-        internals,
-        share,
-        save,
-        opening,
-        download,
-        run_file,
-        message,
-        draft_kept,
-        link=link,
-        address=gr.Textbox("", visible=False),
-        handed=gr.Textbox("", visible=False),
-        resumes=gr.Checkbox(False, visible=False),
-        linked=gr.Textbox("", visible=False),
-        draft=gr.Textbox("", visible=False),
-        key=gr.Textbox("", visible=False),
-        keep=gr.Button(visible="hidden", elem_id="keep-draft"),
-        folder=gr.State(None, delete_callback=remove_folder),
-    )
+        return ShareBar(
+            page,
+            internals,
+            share=gr.Button(visible="hidden", elem_id="share"),
+            save=gr.Button(visible="hidden", elem_id="save-session"),
+            opening=gr.UploadButton(file_types=[".json", ".zip"], visible="hidden", elem_id="open-session"),
+            download=gr.Button(visible="hidden", elem_id="download-run", interactive=False),
+            run_file=gr.DownloadButton(visible="hidden", elem_id="run-file"),
+            message=gr.HTML("", elem_id="share-message"),
+            link=gr.Textbox("", label="Link", visible=False, interactive=False, max_lines=1, elem_id="link"),
+            draft_kept=draft_kept,
+            address=gr.Textbox("", visible=False),
+            handed=gr.Textbox("", visible=False),
+            resumes=gr.Checkbox(False, visible=False),
+            linked=gr.Textbox("", visible=False),
+            draft=gr.Textbox("", visible=False),
+            key=gr.Textbox("", visible=False),
+            keep=gr.Button(visible="hidden", elem_id="keep-draft"),
+            folder=gr.State(None, delete_callback=remove_folder),
+        )
 
 
 def bind_share(

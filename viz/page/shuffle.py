@@ -24,7 +24,7 @@ from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind, build_figure, figure_value
 from viz.page.form.options import number_of_orders, tries_all, with_controls
 from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job, bind_resume
-from viz.page.jobs.sources import Choice, Sources
+from viz.page.jobs.sources import Sources
 from viz.page.shuffle_job import orders_for, prepare_shuffle
 
 EMPTY_TEXT = "Run all orders to compare the answers and log-probabilities across document orders."
@@ -199,19 +199,17 @@ def begin_shuffle(
     seed: float | None,
     controls: bool,
     shown: Shown,
-    model: Choice | None,
-    accepted: str | None,
     *values: Any,
 ) -> ButtonJob:
     """Return the job that runs the form in the orders that are not finished, or else in all orders again."""
-    started = start_run(shown, model, accepted, values)
+    started = start_run(shown, *values)
     if (run := shown.run) and run.comparisons and started.before:
         # Compare with the same first order, so that both runs are one shuffle test.
         entries = sorted(started.form.entries, key=lambda entry: run.order.index(entry.letter))
         started = replace(started, form=replace(started.form, entries=tuple(entries)))
     form, count = started.form, int(count)
     methods = with_controls(form.methods) if controls else form.methods
-    orders = orders_to_run((form, model), methods, shown, count, int(seed or 0))
+    orders = orders_to_run((form, started.model), methods, shown, count, int(seed or 0))
     arguments = {"form": form, "settings": settings, "controls": controls, "orders": orders}
     arguments |= {"count": count, "seed": int(seed or 0)}
     return ButtonJob(

@@ -1,6 +1,5 @@
 """Tab "See it": question, documents, and the answers of all methods in all orders of the documents."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -24,7 +23,6 @@ from viz.page.form.editor import (
     build_cards,
     build_editor,
     documents_heading,
-    pasted_words,
     question_words,
     words,
 )
@@ -210,8 +208,8 @@ class Started:
         return keep_earlier(self.before, replace(view, form=self.form, model=self.model))
 
 
-def start_run(shown: Shown, model: Choice | None, accepted: str | None, values: Sequence[Any]) -> Started:
-    """Return the inputs of a run, from the values of `Workspace.run_inputs`."""
+def start_run(shown: Shown, model: Choice | None, accepted: str | None, *values: Any) -> Started:
+    """Return the inputs of a run; `values` are those of `Workspace.inputs`."""
     form, typed = read_form(*values), accepted or ""
     before = None if shown.changes((form, model)) else shown
     return Started(form, model, before, typed, accepted_for(form, typed))
@@ -248,16 +246,9 @@ def end_run(page: Workspace, started: Started, view: Shown) -> Updates:
     return updates
 
 
-def begin_run(
-    page: Workspace,
-    settings: HostSettings,
-    shown: Shown,
-    model: Choice | None,
-    accepted: str | None,
-    *values: Any,
-) -> ButtonJob:
-    """Return the job that runs the order of the form."""
-    started = start_run(shown, model, accepted, values)
+def begin_run(page: Workspace, settings: HostSettings, *values: Any) -> ButtonJob:
+    """Return the job that runs the order of the form; see `start_run` for the values."""
+    started = start_run(*values)
     form = started.form
     return ButtonJob(
         job=Job("compare", form.methods, prepare_answers, {"form": form, "settings": settings}),
@@ -373,7 +364,7 @@ def renamed(page: Workspace, task: str, values: dict[Any, Any]) -> Updates:
     row = TASKS[task]
     called: dict[Any, dict[str, Any]] = {
         page.editor.cards: words(row.nouns),
-        page.editor.pasted: pasted_words(row.nouns),
+        page.editor.pasted: {"label": f"Multiple {row.nouns.documents}"},
         page.heading: {"value": documents_heading(row.nouns)},
         page.question: {**question_words(row.nouns), "visible": row.needs_question},
     }

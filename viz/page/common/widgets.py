@@ -65,26 +65,7 @@ ASSETS = Path(__file__).parents[3] / "assets"
 SCRIPTS = (*FIGURE_SCRIPTS, ASSETS / "tutorial.js", ASSETS / "terms.js")
 """Scripts of the page and of a saved tutorial."""
 
-PAGE_SCRIPTS = tuple(
-    ASSETS / name
-    for name in (
-        "clone.js",
-        "events.js",
-        "answers.js",
-        "projector.js",
-        "documents.js",
-        "guess.js",
-        "ribbons.js",
-        "order_table.js",
-        "start.js",
-        "misfits.js",
-        "why.js",
-        "card.js",
-        "sharing.js",
-        "typing.js",
-        "keys.js",
-    )
-)
+PAGE_SCRIPTS = tuple(path for path in sorted(ASSETS.glob("*.js")) if path not in SCRIPTS)
 """Scripts of the page only."""
 
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")

@@ -52,11 +52,6 @@ def words(nouns: Nouns) -> dict[str, Any]:
     }
 
 
-def pasted_words(nouns: Nouns) -> dict[str, Any]:
-    """Return the properties of the field for several documents."""
-    return {"label": f"Multiple {nouns.documents}"}
-
-
 def documents_heading(nouns: Nouns) -> str:
     """Render the heading above the documents."""
     return f"<h3>{capital(nouns.documents)}</h3>"
@@ -137,7 +132,7 @@ def build_editor(cards: gr.HTML, task: str) -> Editor:
             lines=5,
             max_lines=12,
             elem_id="pasted",
-            **pasted_words(TASKS[task].nouns),
+            label=f"Multiple {TASKS[task].nouns.documents}",
         )
         with gr.Row(elem_classes="page-row"):
             paste = gr.Button("Add documents", size="sm", elem_id="paste-documents")
