@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from pine_engine.errors import Cancelled, InputError
+from pine_engine.scheduling import kept_runs
+from pine_engine.scheduling.kept_runs import MAX_KEPT, KeptRuns
 from pine_engine.scheduling.queue import Client
 from pine_engine.scheduling.runs import Caller, RunState, StopFlag
-from viz.page.jobs import kept_runs
-from viz.page.jobs.kept_runs import MAX_KEPT, KeptRuns
 
 KEY, OTHER = "0" * 32, "f" * 32
 PAGE = Caller(Client("192.0.2.1", "session"))

@@ -1,4 +1,4 @@
-"""Runs that outlive the connection of their page: a browser that returns finds its run by its key."""
+"""Runs that outlive the connection of their client: a browser that returns finds its run by its key."""
 
 import re
 import threading
@@ -18,7 +18,7 @@ KEPT_S = 600.0
 
 MAX_KEPT = 20  # runs, each with its result
 
-_KEY = re.compile("[0-9a-f]{32}")  # random, made by assets/sharing.js
+_KEY = re.compile("[0-9a-f]{32}")  # random, made by the browser
 
 Submit = Callable[[Caller], tuple[RunState, Generator[Any, None, None]]]
 
