@@ -30,6 +30,7 @@ from pine_engine.prompts.request import TaskName, parse_json
 from pine_engine.prompts.row_files import read_text
 from pine_engine.prompts.scoring import Verdict
 from pine_engine.prompts.tasks import TASKS
+from pine_engine.scheduling.work import Work
 
 Key = tuple[str, str, str]
 """Example, method and order of a record. A run has one record for each."""
@@ -293,6 +294,25 @@ def count_repeats(records: Iterable[Record]) -> Repeats:
     # Records of one example can share the request.
     found = {record.example: record.is_repeatable for record in records if record.is_repeatable is not None}
     return Repeats.count(found.values())
+
+
+def work_of(records: Sequence[Record]) -> Work:
+    """Return the work of these records; reused results count as none, shared prefills are split."""
+    computed = [(record, _own_part(record)) for record in records if record.was_computed]
+    return Work(
+        prompts=len(computed),
+        prompt_tokens=round(sum(part * record.prompt_tokens for record, part in computed)),
+        new_tokens=round(sum(part * (record.answer_tokens or 0) for record, part in computed)),
+        orders=len({record.order_name for record in records}),
+        read_s=sum(part * record.prefill_s for record, part in computed),
+        write_s=sum(part * record.decode_s for record, part in computed),
+    )
+
+
+def _own_part(record: Record) -> float:
+    """Return the fraction of the standalone time of a record that was attributed to it."""
+    alone = record.prefill_s + record.decode_s
+    return min(1.0, record.seconds / alone) if alone else 1.0
 
 
 def blank_record(example: Example, method: str, order: DocumentOrder) -> Record:

@@ -2,23 +2,18 @@
 
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 import pine_engine as pine
-from pine_engine.debias.table import is_order_invariant, method_label
 from pine_engine.engine.events import Event
 from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.grid import answers_differ
-from pine_engine.evaluation.intervals import share
 from pine_engine.evaluation.records import (
     Key,
     Record,
@@ -28,12 +23,14 @@ from pine_engine.evaluation.records import (
     count_repeats,
     max_visited,
     run_info,
+    work_of,
 )
+from pine_engine.evaluation.report.changes import changes_bars, changes_table
 from pine_engine.evaluation.report.curves import slot_curves as report_curves
 from pine_engine.evaluation.report.key_findings import key_findings
 from pine_engine.evaluation.report.parts import reading_part, report_parts, task_part
 from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
-from pine_engine.evaluation.report.tables import TOO_FEW, Curve, CurveLine, Table, in_percent
+from pine_engine.evaluation.report.tables import TOO_FEW, Curve, Table
 from pine_engine.prompts.chat_templates import KWARGS, parse_kwargs
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import PreparedJob
@@ -59,7 +56,6 @@ Beat = Literal["beat"]
 BEAT: Beat = "beat"  # item in place of an event, so that Stop takes effect during batched decoding
 BEAT_S = 0.5  # seconds between two views
 SAMPLED = 4  # number of examples whose tokens are counted for an estimate
-CHANGES = "Answers that change"
 NO_INTERVAL = f" ({TOO_FEW})"
 RECORDS, REPORT = "records.jsonl", "report.html"
 
@@ -248,25 +244,6 @@ def _progress(view: MeasureView, began: float) -> str:
     return f"{counted}, about {format_seconds((time.monotonic() - began) / done * (total - done))} left"
 
 
-def work_of(records: Sequence[Record]) -> Work:
-    """Return the work of these records; reused results count as none, shared prefills are split."""
-    computed = [(record, _own_part(record)) for record in records if record.was_computed]
-    return Work(
-        prompts=len(computed),
-        prompt_tokens=round(sum(part * record.prompt_tokens for record, part in computed)),
-        new_tokens=round(sum(part * (record.answer_tokens or 0) for record, part in computed)),
-        orders=len({record.order_name for record in records}),
-        read_s=sum(part * record.prefill_s for record, part in computed),
-        write_s=sum(part * record.decode_s for record, part in computed),
-    )
-
-
-def _own_part(record: Record) -> float:
-    """Return the fraction of the standalone time of a record that was attributed to it."""
-    alone = record.prefill_s + record.decode_s
-    return min(1.0, record.seconds / alone) if alone else 1.0
-
-
 # Files
 
 
@@ -307,40 +284,9 @@ def _without_missing_intervals(table: Table) -> Table:
     return replace(table, rows=rows)
 
 
-def changed_examples(records: Iterable[Record]) -> dict[str, list[bool]]:
-    """Return by method whether the answer to each example changes, also where no answers are accepted."""
-    by_method: dict[str, dict[str, list[Record]]] = {}
-    for record in records:
-        by_method.setdefault(record.method, {}).setdefault(record.example, []).append(record)
-    found: dict[str, list[bool]] = {}
-    for method, examples in by_method.items():
-        is_written = any(record.text is not None for several in examples.values() for record in several)
-        changes = [answers_differ(one, "generated" if is_written else "chosen") for one in examples.values()]
-        if known := [is_changed for is_changed in changes if is_changed is not None]:
-            found[method] = known
-    return found
-
-
-def changes_table(records: Iterable[Record]) -> Table:
-    """Return the number of examples with several answers by method."""
-    rows = tuple(
-        (method_label(method), "yes" if is_order_invariant(method) else "no", f"{sum(known)} of {len(known)}")
-        for method, known in changed_examples(records).items()
-    )
-    return Table(CHANGES, ("method", "order-invariant", "examples"), rows)
-
-
 def curves_of(view: MeasureView, run: MeasuredRun | None) -> list[Curve]:
     """Return the curves over the slots of the gold document, or else bars of the answers that change."""
-    if run and (curves := slot_curves(run)):
-        return curves
-    if not (found := changed_examples(view.records)):
-        return []
-    shares = tuple(share(np.array(known, dtype=float)) for known in found.values())
-    line = CurveLine("examples", 0, tuple(one and in_percent(one) for one in shares))
-    places = tuple(map(method_label, found))
-    bars = Curve("changed-answers", CHANGES, "method", "examples, %", places, (line,), has_bars=True)
-    return [replace(bars, note="Share of the examples whose answer depends on the order.")]
+    return (run and slot_curves(run)) or changes_bars(view.records)
 
 
 def slot_curves(run: MeasuredRun) -> list[Curve]:

@@ -11,7 +11,8 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.evaluation import measure as engine_measure
-from pine_engine.evaluation.records import Key, Record
+from pine_engine.evaluation.records import Key, Record, work_of
+from pine_engine.evaluation.report.changes import changes_table
 from pine_engine.evaluation.report.parts import task_part
 from pine_engine.methods.table import METHODS
 from pine_engine.scheduling.runs import StopFlag
@@ -28,13 +29,11 @@ from viz.page.evaluate import read_request
 from viz.page.evaluate_job import (
     MeasureRequest,
     MeasureView,
-    changes_table,
     curves_of,
     measure_rows,
     prepare_measure,
     results_html,
     slot_curves,
-    work_of,
     work_sentence,
     write_files,
 )
