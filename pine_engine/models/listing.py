@@ -10,6 +10,7 @@ from pine_engine.models.dtypes import BYTES, Dtype, stored_dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, INSTALL_ADVICE, find_embedded_gguf
 from pine_engine.models.hub import look_up
 from pine_engine.models.load import NO_CONTEXT, ModelSource, resolve, resolve_folder
+from pine_engine.models.resources import in_words
 from pine_engine.models.support import (
     ADVICE,
     context_limit,
@@ -56,6 +57,19 @@ class LoadableModel:
         tokens = min(self.context or RUN_TOKENS, RUN_TOKENS)
         states = (self.state_values or 0) * min(BYTES[dtype], 4) * tokens * RUN_METHODS
         return int(weights + states + WORKING_BYTES)
+
+    def check_memory(self, dtype: Dtype, free: int, device: str) -> None:
+        """Raise ModelError if the model does not fit into the free bytes, with sizes and alternatives."""
+        needed, halved = self.memory_bytes(dtype), self.memory_bytes("bfloat16")
+        if needed <= free:
+            return
+        advice = "Select a smaller model."
+        if halved < needed and halved <= free:
+            advice = f"Select bfloat16 ({in_words(halved)})."
+        raise ModelError(
+            f"Not enough memory for {self.name}: needs {in_words(needed)} in {dtype}, {in_words(free)} free "
+            f"({device}). {advice}"
+        )
 
 
 def list_models() -> list[LoadableModel]:

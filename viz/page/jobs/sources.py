@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import pine_engine as pine
 from pine_engine.debias.table import find_measured
 from pine_engine.errors import Cancelled, InputError, ModelError, PineError, is_out_of_memory, one_line
-from pine_engine.models.dtypes import Dtype, RequestedDtype, known_dtype, resolve_dtype
+from pine_engine.models.dtypes import RequestedDtype, known_dtype, resolve_dtype
 from pine_engine.models.listing import LoadableModel, describe
 from pine_engine.models.load import context_words, fetch
-from pine_engine.models.resources import free_memory, in_words, release_memory
+from pine_engine.models.resources import free_memory, release_memory
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.kept_runs import KeptRuns
 from pine_engine.scheduling.runs import Caller, Job, Runs, RunState, StopFlag
@@ -323,7 +323,7 @@ class Sources:
         if not model.supported:
             raise ModelError(f"Cannot load {choice.name}: {model.reason}.")
         dtype = resolve_dtype(choice.dtype, self.device, stored=model.stored)
-        check_memory(model, dtype, self.free(), self.device)
+        model.check_memory(dtype, self.free(), self.device)
         fetch(name, report)
         while not self._loading.acquire(timeout=WAIT_S):
             report(1.0, "waiting for another model to load")
@@ -331,7 +331,7 @@ class Sources:
             while not self._unload():
                 report(1.0, "waiting for the runs of another model")
                 time.sleep(WAIT_S)
-            check_memory(model, dtype, free_memory(self.device), self.device)
+            model.check_memory(dtype, free_memory(self.device), self.device)
             report(1.0, "reading weights")
             engine = pine.Engine.load(name, dtype=choice.dtype, device=self.device, progress=report)
             other.bytes = model.memory_bytes(dtype)
@@ -357,17 +357,3 @@ def shown(name: str) -> str:
     path = Path(name)
     is_path = path.is_absolute() or name.startswith((".", "~")) or path.suffix == ".gguf"
     return path.name if is_path else name
-
-
-def check_memory(model: LoadableModel, dtype: Dtype, free: int, device: str) -> None:
-    """Raise ModelError for a model that does not fit, with sizes and alternatives."""
-    needed, halved = model.memory_bytes(dtype), model.memory_bytes("bfloat16")
-    if needed <= free:
-        return
-    advice = "Select a smaller model."
-    if halved < needed and halved <= free:
-        advice = f"Select bfloat16 ({in_words(halved)})."
-    raise ModelError(
-        f"Not enough memory for {model.name}: needs {in_words(needed)} in {dtype}, {in_words(free)} free "
-        f"({device}). {advice}"
-    )
