@@ -6,7 +6,7 @@ of the base rates, the shares of correct answers over unselected questions.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from hashlib import sha256
@@ -26,9 +26,9 @@ from viz.drawing.identity import Segment
 from viz.drawing.markup import render
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.answer_tokens import AnswerTokens, HeadAttention
-from viz.figures.positions_by_order import DocumentPositions, default_head
+from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.answering import waiting_cards
-from viz.page.answers.run import Order, OrderAnswers, Run, Shown, answer_origins
+from viz.page.answers.run import Order, OrderAnswers, Run, Shown
 from viz.page.form.documents import Entry
 from viz.page.form.examples import FormExample, example_of
 from viz.page.form.form import Form
@@ -181,19 +181,20 @@ def _stored_dtype(array: NDArray[Any], field: str) -> str:
 
 def _plain(value: Any, field: str, arrays: dict[str, NDArray[Any]]) -> Any:
     """Convert a value to JSON, and add its arrays to `arrays`; `field` is its name in a record."""
-    if isinstance(value, Run):
-        return {"record": "FinishedRun", "of": _plain(_run_fields(value), field, arrays)["by_name"]}
     if is_dataclass(value):
         name = type(value).__name__
         assert name in _RECORDS, f"Unsupported record type: {name}."
-        contents = {part.name: _plain(getattr(value, part.name), part.name, arrays) for part in fields(value)}
+        named = [(part, getattr(value, part.name)) for part in fields(value)]
+        contents = {
+            part.name: _plain(one, part.name, arrays) for part, one in named if one is not part.default
+        }
         return {"record": name, "of": contents}
     if isinstance(value, np.ndarray):
         name = f"array_{len(arrays)}"
         arrays[name] = value.astype(_stored_dtype(value, field))
         return {"array": name, "dtype": value.dtype.name}
     if isinstance(value, Mapping):
-        return {"by_name": {name: _plain(part, field, arrays) for name, part in value.items()}}
+        return {"by_key": [[key, _plain(part, field, arrays)] for key, part in value.items()]}
     if isinstance(value, tuple | list):
         return [_plain(part, field, arrays) for part in value]
     return value.item() if isinstance(value, np.generic) else value
@@ -206,49 +207,22 @@ def _record(plain: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
             return _RECORDS[name](**{part: _record(value, arrays) for part, value in contents.items()})
         case {"array": name, "dtype": dtype}:
             return arrays[name].astype(dtype)
-        case {"by_name": contents}:
-            return {name: _record(value, arrays) for name, value in contents.items()}
+        case {"by_key": contents}:
+            return {_record(key, arrays): _record(value, arrays) for key, value in contents}
         case list():
             return tuple(_record(value, arrays) for value in plain)
         case _:
             return plain
 
 
-def _run_fields(run: Run) -> dict[str, Any]:
-    """Return the contents of a run in a file, which has the answers of each order token by token."""
-    named = ("form", "model", "dtype", "address", "result", "prompt_tokens", "recorded")
-    others = [{"order": order, "answer_records": answers.records} for order, answers in run.other_orders]
-    own = {"order": run.order, "answer_records": run.answer_records, "tried": others}
-    return {name: getattr(run, name) for name in named} | own
-
-
-def _run(
-    *,
-    order: Order,
-    answer_records: Mapping[str, AnswerTokens],
-    tried: Sequence[Mapping[str, Any]],
-    **named: Any,
-) -> Run:
-    """Return the run with these contents in a file; only its own order has traces, and origins from them."""
-    records = {order: answer_records} | {one["order"]: one["answer_records"] for one in tried}
-    orders = {
-        order: OrderAnswers({method: answer.text for method, answer in by_method.items()}, by_method)
-        for order, by_method in records.items()
-    }
-    form, traces = named["form"], named["result"].traces
-    origins = answer_origins(form, traces, answer_records, order, default_head(traces.values()))
-    orders[order] = replace(orders[order], origins=origins)
-    return Run(orders=orders, **named)
-
-
-_RECORDS: dict[str, Any] = {"FinishedRun": _run, "Recording": Recording, "TriedOrder": dict} | {
+_RECORDS: dict[str, Any] = {
     record.__name__: record
     for record in (
-        *(RunResult, Answer, TokenLayout, Form, Entry),
+        *(Recording, Run, OrderAnswers, AnswerOrigin, RunResult, Answer, TokenLayout, Form, Entry),
         *(Trace, TokenWeights, TokenRange, Alternative, AnswerTokens, HeadAttention, Segment),
     )
 }
-"""Functions that make the records of a file, by name."""
+"""Records of a file by name."""
 
 
 # Base rates
