@@ -4,10 +4,13 @@ import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import pine_engine as pine
 from viz.drawing.markup import render
+
+if TYPE_CHECKING:
+    from pine_engine.engine.events import Answer
 
 AnswerState = Literal["waiting", "reading", "writing", "finished", "stopped"]
 
@@ -48,6 +51,21 @@ class AnswerCard:
     recorded: str = ""  # origin of an answer that was not computed now, such as "precomputed"
     model: str = ""  # "" if it is the only one
     reading: Reading | None = None
+
+    @classmethod
+    def finished(cls, answer: "Answer") -> Self:
+        """Return the card of a finished answer, whose times are not known from an endpoint."""
+        return cls(
+            method=answer.method,
+            state="finished",
+            text=answer.text,
+            thinking=answer.thinking,
+            is_finished=answer.is_finished,
+            num_tokens=answer.num_tokens,
+            prefill_s=answer.times.get("prefill_s"),
+            decode_s_per_token=answer.times.get("decode_s_per_token"),
+            finish_reason=answer.finish_reason,
+        )
 
     @property
     def row(self) -> "pine.Method":

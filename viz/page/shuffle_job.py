@@ -15,12 +15,12 @@ from pine_engine.engine.events import Event
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import planned
+from viz.cards.answers import AnswerCard
 from viz.figures.positions_by_order import default_head
 from viz.page.answers.answering import (
     REDRAW_S,
     Meter,
     advance,
-    finished_cards,
     progress_sentence,
     waiting_cards,
 )
@@ -116,7 +116,7 @@ def shuffle(
                 meter.finish(item.result)
                 if view.run is None:
                     run = _start_run(engine, form, request, item, seed)
-                    view = replace(view, cards=finished_cards(item.result))
+                    view = replace(view, cards=tuple(map(AnswerCard.finished, item.result.answers.values())))
                     head = default_head(item.result.traces.values())
                 else:
                     row = bare(item, orders[num_done])

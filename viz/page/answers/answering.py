@@ -67,28 +67,12 @@ def advance(cards: tuple[AnswerCard, ...], event: Event) -> tuple[AnswerCard, ..
         case pine.TokenGenerated(method=method, step=step, text=text, thinking=thinking):
             changes = {"state": "writing", "num_tokens": step + 1, "text": text, "thinking": thinking}
         case pine.GenerationFinished(answer=answer):
-            method = answer.method
-            changes = {
-                "state": "finished",
-                "text": answer.text,
-                "thinking": answer.thinking,
-                "is_finished": answer.is_finished,
-                "num_tokens": answer.num_tokens,
-                "prefill_s": answer.prefill_s,
-                "decode_s_per_token": answer.decode_s_per_token,
-                "finish_reason": answer.finish_reason,
-            }
+            return tuple(
+                AnswerCard.finished(answer) if card.method == answer.method else card for card in cards
+            )
         case pine.RunFinished():
             return cards
     return tuple(replace(card, **changes) if card.method == method else card for card in cards)
-
-
-def finished_cards(result: RunResult) -> tuple[AnswerCard, ...]:
-    """Return the cards of a finished run."""
-    cards = waiting_cards(tuple(result.answers))
-    for answer in result.answers.values():
-        cards = advance(cards, pine.GenerationFinished(answer))
-    return cards
 
 
 def stopped_cards(cards: Sequence[AnswerCard]) -> tuple[AnswerCard, ...]:

@@ -86,7 +86,11 @@ def send_requests(
                 if reply.error:
                     raise InputError(reply.error, field="prompt")
                 answers[order_of[request]][request.method.name] = reply.answer(request.method.name)
-                cards = tuple(_card(method, answers[form.order].get(method)) for method in form.methods)
+                first = answers[form.order]
+                cards = tuple(
+                    AnswerCard.finished(first[method]) if method in first else AnswerCard(method, "writing")
+                    for method in form.methods
+                )
                 run = _run(endpoint, form, layout, answers)
                 used = Work(1, reply.num_prompt_tokens, reply.num_tokens)
                 done = replace(view.done + used, orders=len(run.orders) if run else 0)
@@ -96,21 +100,6 @@ def send_requests(
     seconds = time.monotonic() - began
     sentence = f"Done: {len(requests)} prompts in {seconds:.1f} s ({endpoint.model_name})."
     yield replace(view, sentence=" ".join([sentence, *map(str.capitalize, view.run.repeats.notes())]))
-
-
-def _card(method: str, answer: "TextAnswer | None") -> AnswerCard:
-    """Return the card of a method, with its answer if there is one."""
-    if answer is None:
-        return AnswerCard(method, "writing")
-    return AnswerCard(
-        method,
-        "finished",
-        answer.text,
-        answer.thinking,
-        answer.is_finished,
-        num_tokens=answer.num_tokens,
-        finish_reason=answer.finish_reason,
-    )
 
 
 def _run(
