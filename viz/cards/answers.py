@@ -4,13 +4,10 @@ import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 import pine_engine as pine
 from viz.drawing.markup import render
-
-if TYPE_CHECKING:
-    from pine_engine.engine.events import Answer
 
 AnswerState = Literal["waiting", "reading", "writing", "finished", "stopped"]
 
@@ -53,7 +50,7 @@ class AnswerCard:
     reading: Reading | None = None
 
     @classmethod
-    def finished(cls, answer: "Answer") -> Self:
+    def finished(cls, answer: "pine.Answer") -> Self:
         """Return the card of a finished answer, whose times are not known from an endpoint."""
         return cls(
             method=answer.method,
