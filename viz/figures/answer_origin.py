@@ -32,7 +32,8 @@ class AnswerOrigin:
         start: First character (code point) of the word in the text of the answer.
         stop: Character after its last one.
         document: Document, as entered, with the largest share.
-        shares: Attention on each document, as entered. The rest, up to 1, is on prefix and suffix.
+        shares: Attention on each document, as entered, with four digits. The rest, up to 1, is on prefix and
+            suffix.
         layer: Layer, from 0.
         head: Query head, from 0.
     """
@@ -94,7 +95,7 @@ def answer_origin(
         start=start,
         stop=stop,
         document=max(by_document, key=by_document.__getitem__),
-        shares=tuple(by_document[document] for document in sorted(by_document)),
+        shares=tuple(round(by_document[document], 4) for document in sorted(by_document)),
         layer=layer,
         head=query_head,
     )

@@ -187,24 +187,32 @@ def create_link(bar: ShareBar, address: str, shown: Shown, *values: Any) -> Upda
     """Return the updates that hand a link with the answers, and its QR code, to the browser."""
     try:
         session = page_session(*values)
-        code, note = link_code(session, results_of(shown, (session.form, shown.model)))
+        results = results_of(shown, (session.form, shown.model))
+        code, note = link_code(session, results)
         advice = "Use “Save session” and share the file."
         check_limit("Link too long", len(code), MAX_LINK_CHARACTERS, advice, unit=" characters")
     except Exception as error:
         return show_failure(bar, error) | {bar.handed: "", bar.link: gr.update(visible=False)}
-    link = f"{address}#{PARAMETER}={code}"
-    handed = json.dumps({"link": link, "note": note, "qr": qr_rows(link)})
+    start = f"{address}#{PARAMETER}="
+    scanned, _ = link_code(session, results, limit=MAX_QR_BYTES - len(start.encode()))
+    handed = json.dumps({"link": start + code, "note": note, "qr": qr_rows(start + scanned)})
     return {bar.handed: handed, bar.link: gr.update(visible=True)}
 
 
-def link_code(session: Session, results: SharedResults | None) -> tuple[str, str]:
-    """Return the code of a session with as much of its results as a link has room for, and its contents."""
+def link_code(
+    session: Session, results: SharedResults | None, *, limit: int = MAX_RESULTS_CHARACTERS
+) -> tuple[str, str]:
+    """Return the code of a session with as much of its results as there is room for, and its contents."""
     contents = "It contains everything you typed"
     if not results:
         return to_code(session), f"{contents}."
-    for kept, omitted in ((results, ""), (results.without_positions(), ", without the positions")):
+    for kept, omitted in (
+        (results, ""),
+        (results.without_origins(), ", without the decisive words"),
+        (results.without_positions(), ", without decisive words and positions"),
+    ):
         code = to_code(session.model_copy(update={"results": kept}))
-        if len(code) <= MAX_RESULTS_CHARACTERS:
+        if len(code) <= limit:
             return code, f"{contents}, and the answers{omitted}."
     return to_code(session), f"{contents}, without the answers, which are too long for a link."
 

@@ -1,19 +1,21 @@
 """Results in a session: answers that someone else computed; they are untrusted until a run checks them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from pine_engine.errors import InputError
+from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.answering import waiting_cards
 from viz.page.answers.run import Inputs, Order, OrderAnswers, Shown
 from viz.page.form.form import Form
 
 MAX_SHARED_ORDERS = 24
+MAX_TOKEN_CHARACTERS = 200
 Position = Annotated[int, Field(ge=0, le=10_000_000)]
 Length = Annotated[int, Field(ge=1, le=10_000_000)]
 AnswerText = Annotated[str, StringConstraints(max_length=8_000)]
@@ -26,6 +28,24 @@ class SharedAnswers(BaseModel, frozen=True, extra="forbid"):
     texts: tuple[AnswerText, ...]  # in each order
     starts: tuple[tuple[Position, ...], ...] = ()
     """First position of each document, in the order of the letters, in each order; empty if unknown."""
+    origins: tuple[AnswerOrigin | None, ...] = ()
+    """Decisive word in each order, None for an answer without one; empty if unknown."""
+    cut_off: tuple[bool, ...] = ()
+    """True in each order where the answer ends at the limit of tokens; empty for none."""
+
+
+def _is_possible(origin: AnswerOrigin, text: str, num_documents: int) -> bool:
+    """Check whether an origin is in range for an answer to so many documents."""
+    numbers = (origin.step, origin.layer, origin.head)
+    return (
+        0 <= origin.start < origin.stop <= len(text)
+        and len(origin.token) <= MAX_TOKEN_CHARACTERS
+        and all(0 <= number < 10_000 for number in numbers)
+        and len(origin.shares) == num_documents
+        and all(0 <= share <= 1 for share in origin.shares)
+        and origin.document in range(num_documents)
+        and origin.shares[origin.document] == max(origin.shares)
+    )
 
 
 class SharedResults(BaseModel, frozen=True, extra="forbid"):
@@ -45,8 +65,12 @@ class SharedResults(BaseModel, frozen=True, extra="forbid"):
             if answers.starts:
                 counts.add(len(answers.starts))
                 sizes |= {len(self.lengths), *map(len, answers.starts)}
+            counts |= {len(known) for known in (answers.origins, answers.cut_off) if known}
             if counts != {len(self.orders)} or sizes != {num_documents}:
                 raise InputError(f"Invalid results: answers of {answers.method!r} do not match the orders.")
+            for text, origin in zip(answers.texts, answers.origins, strict=False):
+                if origin and not _is_possible(origin, text, num_documents):
+                    raise InputError(f"Invalid results: decisive word of {answers.method!r} out of range.")
         return self
 
     def check_form(self, form: Form) -> None:
@@ -57,9 +81,14 @@ class SharedResults(BaseModel, frozen=True, extra="forbid"):
         if [answers.method for answers in self.answers] != list(form.methods):
             raise InputError("Invalid results: expected answers of the methods of the session.")
 
+    def without_origins(self) -> "SharedResults":
+        """Return the answers and positions, which take less room."""
+        answers = tuple(one.model_copy(update={"origins": ()}) for one in self.answers)
+        return self.model_copy(update={"answers": answers})
+
     def without_positions(self) -> "SharedResults":
-        """Return the answers alone, which take less room."""
-        answers = tuple(one.model_copy(update={"starts": ()}) for one in self.answers)
+        """Return the answers alone, which take least room."""
+        answers = tuple(one.model_copy(update={"origins": (), "starts": ()}) for one in self.answers)
         return self.model_copy(update={"answers": answers, "lengths": ()})
 
 
@@ -87,6 +116,8 @@ def results_of(shown: Shown, now: Inputs) -> SharedResults | None:
                 method=method,
                 texts=tuple(answers.texts[method] for answers in found),
                 starts=_starts(method, positions) if lengths else (),
+                origins=_if_any(answers.origins.get(method) for answers in found),
+                cut_off=_if_any(method in answers.cut_off for answers in found),
             )
             for method in methods
         ),
@@ -102,6 +133,11 @@ def _starts(method: str, positions: Sequence[DocumentPositions | None]) -> tuple
     return tuple(tuple(map(int, one)) for one in starts if one is not None)
 
 
+def _if_any(values: Iterable[Any]) -> tuple[Any, ...]:
+    kept = tuple(values)
+    return kept if any(kept) else ()
+
+
 def shown_of(form: Form, results: SharedResults, model: str) -> Shown:
     """Return shared results as answers on the page, marked as computed by someone else."""
     model = model or "an unnamed model"
@@ -111,7 +147,14 @@ def shown_of(form: Form, results: SharedResults, model: str) -> Shown:
         starts = {one.method: np.array(one.starts[place]) for one in results.answers if one.starts}
         orders[order] = OrderAnswers(
             {one.method: one.texts[place] for one in results.answers},
+            origins={
+                one.method: origin
+                for one in results.answers
+                for origin in one.origins[place : place + 1]
+                if origin
+            },
             positions=DocumentPositions(order, lengths, starts) if starts else None,
+            cut_off=frozenset(one.method for one in results.answers if any(one.cut_off[place : place + 1])),
             recorded=f"Computed by someone else with {model}",
             shared=model,
         )

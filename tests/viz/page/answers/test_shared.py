@@ -1,7 +1,7 @@
 """Results in links: they are shown as those of someone else, checked by a run, and validated."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pine_engine.errors import InputError
+from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.answering import waiting_cards
 from viz.page.answers.order_table import order_table_json
@@ -21,6 +22,7 @@ from viz.page.form.form import Form
 from viz.page.session import Session, from_code, session_of, to_code
 from viz.page.share import MAX_QR_BYTES, MAX_RESULTS_CHARACTERS, link_code, qr_rows
 
+ORIGIN = AnswerOrigin(" yes", 2, 0, 3, 1, (0.25, 0.5), layer=4, head=5)
 FORM = Form("retrieval_qa", "Why?", "", ("vanilla", "pine"), 8, (Entry(0, "", "x"), Entry(1, "", "y")))
 ORDERS = ((0, 1), (1, 0))
 
@@ -29,6 +31,7 @@ def shown(pine: str = "yes", **fields: Any) -> Shown:
     answers: dict[Order, OrderAnswers] = {
         order: OrderAnswers(
             {"vanilla": f"<b>{order}</b>", "pine": pine},
+            origins={"pine": ORIGIN} if pine == "yes" else {},
             positions=DocumentPositions(order, np.array([3, 4]), {"pine": np.array([5, 9])}),
             **fields,
         )
@@ -68,6 +71,11 @@ def test_shared_results_are_shown_as_those_of_someone_else() -> None:
     assert [method["positions"] for method in state["methods"]] == [
         method["positions"] for method in own["methods"]
     ]
+    origins, own_origins = (
+        [[cell.get("origin") for cell in method["answers"]] for method in one["methods"]]
+        for one in (state, own)
+    )
+    assert origins == own_origins and origins[1] != [None, None]
     assert after.recorded == "" and {card.recorded for card in after.cards} == {"by someone else"}
     assert after.changes((replace(FORM, question="How?", max_new_tokens=9), None)) == ["question"]
     assert results_of(after, (FORM, None)) == results(), "they can be shared again"
@@ -92,6 +100,16 @@ def test_run_checks_shared_results(pine: str, words: str) -> None:
         "except A B from your run. Not checked."
         in json.loads(order_table_json(keep_earlier(opened(), own_run(half))))["source"]
     )
+
+
+def test_answers_that_are_cut_off_are_marked_in_a_link_too() -> None:
+    own = shown("yes", cut_off=frozenset({"pine"}))
+    found = results_of(own, (FORM, None))
+    assert found
+    assert [one.cut_off for one in found.answers] == [(), (True, True)]
+    for view in (own, shown_of(FORM, found, "tiny")):
+        pine = json.loads(order_table_json(view, ["yes"]))["methods"][1]
+        assert [(cell["is_correct"], cell["is_cut_off"]) for cell in pine["answers"]] == [(False, True)] * 2
 
 
 def own_run(view: Shown) -> Shown:
@@ -128,6 +146,8 @@ def answers(**fields: Any) -> list[dict[str, Any]]:
                 {"method": name, "texts": ["x", "y"], "starts": [[1, -2]] * 2} for name in FORM.methods
             ]
         },
+        {"answers": answers(texts=["x", "y"], cut_off=[True])},
+        {"answers": answers(texts=["x", "y"], origins=[None])},
         {"html": "<b>"},
     ],
 )
@@ -136,22 +156,57 @@ def test_invalid_results_are_rejected(fields: dict[str, Any]) -> None:
         session(**fields)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"start": -1},
+        {"start": 3},
+        {"stop": 4},
+        {"document": 2},
+        {"document": 0},
+        {"shares": [0.5]},
+        {"shares": [0.5, 1.5]},
+        {"shares": [0.5, float("nan")]},
+        {"shares": [-1, 0.5]},
+        {"layer": -1},
+        {"head": 10_000},
+        {"step": "x"},
+        {"token": "x" * 201},
+    ],
+)
+def test_decisive_words_out_of_range_are_rejected(fields: dict[str, Any]) -> None:
+    origins = [None, asdict(ORIGIN) | fields]
+    with pytest.raises(InputError):
+        session(answers=answers(texts=["yes", "yes"], origins=origins))
+    assert session(answers=answers(texts=["yes", "yes"], origins=[None, asdict(ORIGIN)])).results
+
+
 def test_precomputed_answers_are_not_in_links() -> None:
     form = load_examples()[0].form(("vanilla", "pine"))
     assert results_of(recorded_of(form), (form, None)) is None
     assert results_of(shown(), (replace(FORM, question="Another?"), None)) is None
 
 
-@pytest.mark.parametrize(("characters", "has_answers"), [(10, True), (1_990, False)])
-def test_link_leaves_out_answers_that_are_too_long(characters: int, has_answers: bool) -> None:
+@pytest.mark.parametrize(
+    ("characters", "has_answers", "has_origins"),
+    [(10, True, True), (800, True, False), (1_990, False, False)],
+)
+def test_link_leaves_out_answers_that_are_too_long(
+    characters: int, has_answers: bool, has_origins: bool
+) -> None:
     rng = np.random.default_rng(0)
     texts = ["".join(map(chr, rng.integers(33, 2000, characters))) for _ in range(4)]
-    answers = [{"method": name, "texts": texts[:2]} for name in FORM.methods]
-    answers[1]["texts"] = texts[2:]
+    origins = [asdict(replace(ORIGIN, token=text[::-1][:200])) for text in texts[:2]]
+    answers: list[dict[str, Any]] = [
+        {"method": name, "texts": texts[start:][:2], "origins": origins}
+        for name, start in zip(FORM.methods, (0, 2), strict=True)
+    ]
     long = session(answers=answers)
     code, contents = link_code(long.model_copy(update={"results": None}), long.results)
     assert len(code) <= MAX_RESULTS_CHARACTERS and (from_code(code).results is not None) == has_answers
     assert ("too long" in contents) != has_answers
+    kept = from_code(code).results
+    assert bool(kept and kept.answers[0].origins) == has_origins
 
 
 def test_qr_code_has_room_for_its_limit_and_no_more() -> None:
