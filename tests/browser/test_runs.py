@@ -62,7 +62,9 @@ def test_example_is_answered_under_four_methods_with_all_figures(page: Page) -> 
         expect(shown.locator(".pine-answer-text")).to_have_text(re.compile(r"\w"))
 
     open_tab(page, "Attention masks")
-    expect(page.locator("#masks")).to_contain_text("Not run: SP")  # its mask needs no run
+    expect(plot(page, "token-masks").locator(".heatmaplayer image")).to_have_count(
+        3
+    )  # those of SP need no run
     open_tab(page, "RoPE positions")
     count = len(DEFAULT.documents)
     expect(plot(page, "method-positions").locator(".ytick")).to_have_text(["PINE", "PCW", "NIA", "Vanilla"])

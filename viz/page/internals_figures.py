@@ -135,8 +135,8 @@ def draw_masks(run: Run, selection: Selection) -> TabContent:
     Those that do not fit a model which runs as it is are left out.
     """
     added = [row.name for row in TUTORIAL_METHODS] if has_attention(run) else ["vanilla"]
-    rows = [row for row in pine.METHODS.values() if row.name in (*added, *run.result.traces)]
-    shown = [row for row in rows if row.has_plan]
+    drawn = (*added, *run.result.traces)
+    shown = [row for row in pine.METHODS.values() if row.name in drawn and row.has_plan]
     token = token_of(run, selection.query)
     figure = viz.plot_masks(
         [plan_of(run, row.name) for row in shown],
@@ -144,19 +144,16 @@ def draw_masks(run: Run, selection: Selection) -> TabContent:
         order=run.order,
     )
     count = len(run.order)
-    remarks = [
-        f"{row.label}: question attention to {SCALED[row.key_weighting]} is scaled by 1/{count}."
-        for row in shown
-        if row.name == selection.method and row.key_weighting in SCALED and count > 1
-    ]
-    if not_run := [row.label for row in shown if row.name not in run.result.traces]:
-        remarks.append(f"Not run: {join_words(not_run)}. Masks are computed without a run.")
-    if without := [row.label for row in rows if not row.has_plan]:
-        remarks.append(
-            f"Not applicable: {join_words(without)}. "
-            "These reorder the documents, prefill each of them alone, or recompute tokens."
+    selected, html = pine.METHODS[selection.method], ""
+    if selected.key_weighting in SCALED and count > 1:
+        scaled = SCALED[selected.key_weighting]
+        html = notice(f"{selected.label}: question attention to {scaled} is scaled by 1/{count}.")
+    elif not selected.has_plan:
+        html = notice(
+            f"{selected.label} has no mask of its own: it reorders the documents, prefills each of them "
+            "alone, or recomputes tokens."
         )
-    return TabContent("".join(map(notice, remarks)), {"token-masks": figure})
+    return TabContent(html, {"token-masks": figure})
 
 
 # Positions

@@ -138,16 +138,15 @@ def test_hostile_text_is_escaped_in_every_tab(engine: Engine) -> None:
 # Masks
 
 
-def test_remarks_name_the_selected_scaled_method_and_those_not_run(engine: Engine, run: Run) -> None:
+def test_remarks_are_on_the_selected_method_alone(engine: Engine, run: Run) -> None:
     few = finish(engine, THREE, methods=("pine_reversed", "pine"))
-    html = draw_masks(few, first_selection(few)).html
-    assert "Not run: Vanilla, NIA, PCW and SP." in html and "is scaled" not in html
+    assert draw_masks(few, first_selection(few)).html == ""
     figure = draw_masks(few, first_selection(few)).figures["token-masks"]
     assert [trace.name for trace in figure.data][:2] == ["Vanilla", "NIA; PCW; SP"], "drawn without a run"
     alone = finish(engine, THREE[:1], methods=("sp",))
     assert "is scaled" not in draw_masks(alone, first_selection(alone)).html
     sp = draw_masks(run, replace(first_selection(run), method="sp")).html
-    assert "Not run" not in sp and sp.count("SP: question attention") == sp.count("by 1/3.") == 1
+    assert sp.count("SP: question attention") == sp.count("by 1/3.") == sp.count("<p") == 1
 
 
 def test_selected_query_is_marked_in_the_prompt(few: Run) -> None:
