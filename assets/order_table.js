@@ -299,7 +299,8 @@
       setTimer(setInterval(step, STEP_MS));
     };
 
-    document.addEventListener("pine:play", () => {
+    document.addEventListener("pine:play", ({ detail }) => {
+      if (detail) read(detail);
       if (timer) pause();
       else if (state.orders.length > 1) start();
     });
@@ -347,9 +348,9 @@
     };
     for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, interrupt, true);
 
-    const read = () => {
+    const read = (value = props.value) => {
       const before = state;
-      state = JSON.parse(props.value);
+      state = JSON.parse(value);
       const isOther = !isSame(before.orders.flat(), state.orders.flat());
       if (isOther) setTimer(null);
       if (isOther || shown < 0) shown = state.shown;
@@ -364,7 +365,7 @@
       if (state.source && !isStill.matches) start(shown);
     };
 
-    watch("value", read);
+    watch("value", () => read());
     if (!read()) playOnce();
   };
 

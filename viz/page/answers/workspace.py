@@ -34,8 +34,8 @@ from viz.page.jobs.sources import Choice, Sources
 
 DEFAULT_LENGTH = 48
 
-PLAY = "() => setTimeout(() => document.dispatchEvent(new CustomEvent('pine:play')), 300)"
-"""Script: play all orders, after the table has the new answers."""
+PLAY = "(table) => document.dispatchEvent(new CustomEvent('pine:play', { detail: table }))"
+"""Script: play all orders of the answers in the table, which it may not have drawn yet."""
 
 
 class Workspace:
@@ -285,7 +285,7 @@ def bind_choices(page: Workspace) -> None:
     for name, button in page.challenges.items():
         button.click(
             bind(take_challenge, page, name), page.task, [page.example, *outputs], **PRIVATE_EVENT
-        ).success(None, None, None, js=PLAY, **PRIVATE_EVENT)
+        ).success(None, page.order_table, None, js=PLAY, **PRIVATE_EVENT)
     page.task.input(
         bind(pick_task, page),
         [page.task, page.instruction, page.editor.cards],
