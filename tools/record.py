@@ -1,10 +1,11 @@
 """Record the answers that the page shows before a run: `make record`, or `python -m tools.record`.
 
 Runs every example of assets/examples.json with the model of its task or the embedded one, and the example of
-the tutorial in all document orders. Writes assets/recorded/answers.json and tutorial.npz.
+the tutorial in all document orders. Writes assets/recorded/answers.json, why.json and tutorial.npz.
 """
 
 import argparse
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,6 @@ from pine_engine.attention.trace import TokenRange, TokenWeights
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import TUTORIAL_METHODS
 from pine_engine.prompts.tasks import TASKS
-from viz.figures.answer_origin import AnswerOrigin
 from viz.page.answers.answering import prepare_answers
 from viz.page.answers.recordings import (
     ANSWERS_FILE,
@@ -34,6 +34,7 @@ from viz.page.form.form import Form
 from viz.page.form.options import DEFAULT_METHODS, DEFAULT_ORDERS
 from viz.page.selection import first_selection
 from viz.page.shuffle_job import prepare_shuffle
+from viz.page.why import WHY_FILE, can_explain, why_record
 
 EXAMPLE = load_examples()[0].name
 MAX_NEW_TOKENS = 24
@@ -122,13 +123,18 @@ def example_form(name: str) -> Form:
     return example.form([row.name for row in TUTORIAL_METHODS], MAX_NEW_TOKENS)
 
 
-def record_answers(engine: Engine, example: FormExample) -> RecordedAnswers:
-    """Return the answers of an example in several orders, with the default methods."""
+def run_example(engine: Engine, example: FormExample) -> Run:
+    """Return the run of an example in several orders, with the default methods."""
     run = _shuffle(engine, example.form(DEFAULT_METHODS, MAX_NEW_TOKENS))
+    return replace(run, recorded=recorded_sentence(engine))
+
+
+def record_answers(run: Run, example: FormExample) -> RecordedAnswers:
+    """Return the answers of an example in the orders of its run."""
     positions = [answers.positions for answers in run.orders.values() if answers.positions]
     return RecordedAnswers(
         fingerprint=fingerprint(example),
-        recorded=recorded_sentence(engine),
+        recorded=run.recorded,
         orders=tuple(run.orders),
         answers=tuple(
             RecordedAnswer(
@@ -138,7 +144,7 @@ def record_answers(engine: Engine, example: FormExample) -> RecordedAnswers:
                 finish_reason=output.finish_reason,
                 in_orders=tuple(answers.texts[method] for answers in run.orders.values()),
                 starts=tuple(tuple(one.starts[method].tolist()) for one in positions),
-                origins=tuple(_rounded(answers.origins.get(method)) for answers in run.orders.values()),
+                origins=tuple(answers.origins.get(method) for answers in run.orders.values()),
                 cut_off=tuple(method in answers.cut_off for answers in run.orders.values()),
             )
             for method, output in run.result.answers.items()
@@ -147,24 +153,27 @@ def record_answers(engine: Engine, example: FormExample) -> RecordedAnswers:
     )
 
 
-def _rounded(origin: AnswerOrigin | None) -> AnswerOrigin | None:
-    return origin and replace(origin, shares=tuple(round(share, 4) for share in origin.shares))
-
-
 def main() -> None:
     """Record the examples."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--example", default=EXAMPLE, help="name of an example of assets/examples.json")
     parser.add_argument("--file", type=Path, default=TUTORIAL_RECORDING, help="file for its run")
     parser.add_argument("--answers", type=Path, default=ANSWERS_FILE, help="file for the answers")
+    parser.add_argument("--why", type=Path, default=WHY_FILE, help="file for the steps of Why")
     arguments = parser.parse_args()
     examples = load_examples()
     models = {example.name: TASKS[example.task].model or None for example in examples}
     engines = {model: Engine.load(model, dtype="float32") for model in {*models.values(), None}}
     arguments.answers.parent.mkdir(exist_ok=True)
-    answers = {example.name: record_answers(engines[models[example.name]], example) for example in examples}
+    answers, steps = {}, {}
+    for example in examples:
+        run = run_example(engines[models[example.name]], example)
+        answers[example.name] = record_answers(run, example)
+        if can_explain(run):
+            steps[example.name] = why_record(run)
     write_answers(answers, arguments.answers)
-    print(f"{arguments.answers}: {len(answers)} examples")
+    arguments.why.write_text(json.dumps(steps, separators=(",", ":")) + "\n", encoding="utf-8")
+    print(f"{arguments.answers}: {len(answers)} examples; {arguments.why}: {len(steps)}")
     recording = record(engines[None], example_form(arguments.example), example=arguments.example)
     arguments.file.parent.mkdir(exist_ok=True)
     write_recording(recording, arguments.file)

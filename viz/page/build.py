@@ -115,7 +115,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         with see_it:
             opened = bind_share(build_share(workspace, inside), page, settings, disk, sources.kept, runs)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
-        _bind_drawings(tabs, [recorded, *runs], Drawings(why, tutorial, inside))
+        _bind_drawings(tabs, [recorded, *runs], Drawings(why, tutorial, inside, workspace.shown))
         for trigger in (page.load, timer.tick, chosen.change):
             trigger(bind(look, sources), chosen, [model, ready, timer], **STATE_EVENT)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
@@ -148,12 +148,14 @@ class Drawings:
     why: gr.HTML
     tutorial: Mapping[gr.HTML, Callable[[], str]]
     inside: Internals
+    shown: gr.State  # answers on the page
 
 
 def _bind_drawings(tabs: gr.Tabs, runs: Sequence[Any], drawings: Drawings) -> None:
     """Draw after each of these runs, and when a tab is opened."""
     inside = drawings.inside
-    inputs, outputs = [inside.finished, inside.view], [drawings.why, *drawings.tutorial, *inside.outputs]
+    inputs = [inside.finished, drawings.shown, inside.view]
+    outputs = [drawings.why, *drawings.tutorial, *inside.outputs]
     for event in runs:
         follow(
             inside, event.then(bind(after_run, drawings), [*inputs, inside.wanted], outputs, **PRIVATE_EVENT)
@@ -170,29 +172,33 @@ def _bind_drawings(tabs: gr.Tabs, runs: Sequence[Any], drawings: Drawings) -> No
     follow(inside, opened)
 
 
-def show_open(drawings: Drawings, run: Run | None, view: View) -> Any:
+def show_open(drawings: Drawings, run: Run | None, shown: Shown, view: View) -> Any:
     """Return the updates of the open tab, if it shows nothing or an earlier run."""
+    if view.page_tab == WHY:
+        why = why_json(run, shown)
+        is_new, view.why = view.why != hash(why), hash(why)
+        return {drawings.why: why} if is_new else gr.skip()
     if view.page_tab not in view.stale:
         return gr.skip()
     view.stale.discard(view.page_tab)
     if view.page_tab == TUTORIAL:
         return {widget: draw() for widget, draw in drawings.tutorial.items()}
-    if view.page_tab == WHY:
-        return {drawings.why: why_json(run)}
     return show_run(drawings.inside, run, view) or gr.skip()
 
 
-def after_run(drawings: Drawings, run: Run | None, view: View, wanted: dict[str, Any]) -> Any:
+def after_run(drawings: Drawings, run: Run | None, shown: Shown, view: View, wanted: dict[str, Any]) -> Any:
     """Select the first query of a new run, and show the run in the open tab."""
-    view.stale |= {WHY, LAB}
+    view.stale.add(LAB)
     view.selection = first_selection(run).picked(wanted, run) if run and run.has_internals else None
-    return show_open(drawings, run, view)
+    return show_open(drawings, run, shown, view)
 
 
-def open_page_tab(drawings: Drawings, event: gr.EventData, run: Any, view: View, click: Any) -> Any:
+def open_page_tab(
+    drawings: Drawings, event: gr.EventData, run: Any, shown: Any, view: View, click: Any
+) -> Any:
     """Note the opened tab of the page, and draw it."""
     view.open_page_tab(opened_label(event), click_number(click))
-    return show_open(drawings, run, view)
+    return show_open(drawings, run, shown, view)
 
 
 def look(sources: Sources, choice: Choice | None) -> tuple[Any, Any, Any]:

@@ -1,9 +1,10 @@
-"""Tab "Why": mask, importance and positions of vanilla and PINE in a run.
+"""Tab "Why": mask, importance and positions of vanilla and PINE in a run or in a recorded example.
 
 assets/why.js draws the three steps from JSON.
 """
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -16,11 +17,13 @@ from viz.drawing.markup import render, shorten
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.answer_tokens import AnswerTokens
 from viz.figures.importance import normalize
-from viz.page.answers.recordings import tutorial_recording
-from viz.page.answers.run import Run
+from viz.page.answers.recordings import RECORDED
+from viz.page.answers.run import Run, Shown
+from viz.page.form.examples import example_of, load_examples
 from viz.page.selection import plan_of
 from viz.page.tutorial import source_of
 
+WHY_FILE = RECORDED / "why.json"
 METHODS = ("vanilla", "pine")
 MAX_TOKENS = 48  # of an answer
 STEPS = {
@@ -56,22 +59,25 @@ def build_why() -> gr.HTML:
     )
 
 
-def why_json(run: Run | None) -> str:
-    """Return what the steps show of a run as JSON; of the recorded one if the run lacks a method."""
-    recorded = tutorial_recording().run
-    return _recorded_json() if run is recorded else _json(run)
+def why_json(run: Run | None, shown: Shown | None = None) -> str:
+    """Return what the steps show as JSON: an example if its recorded answers are on the page, else a run.
+
+    Without a run of both methods, it is that of the first example.
+    """
+    example = example_of(shown.form) if shown and shown.recorded else None
+    if example is None and run is not None and can_explain(run):
+        return json.dumps(why_record(run) | {"is_replaced": False})
+    is_replaced = example is None and run is not None and run.has_internals
+    records, first = recorded_why(), load_examples()[0]
+    record = records.get(example.name if example else "") or records[first.name]
+    return json.dumps(record | {"is_replaced": is_replaced})
 
 
 @cache
-def _recorded_json() -> str:
-    """Return that of the recorded run, with which each page opens."""
-    return _json(tutorial_recording().run)
-
-
-def _json(run: Run | None) -> str:
-    shown = run if run is not None and can_explain(run) else tutorial_recording().run
-    is_replaced = run is not None and shown is not run and run.has_internals
-    return json.dumps(why_record(shown) | {"is_replaced": is_replaced})
+def recorded_why() -> Mapping[str, dict[str, Any]]:
+    """Return the recorded steps by example name."""
+    steps: dict[str, dict[str, Any]] = json.loads(WHY_FILE.read_bytes())
+    return steps
 
 
 def can_explain(run: Run) -> bool:

@@ -7,8 +7,12 @@ import pytest
 
 from tests.support.viz_reading import read_html
 from tests.support.widgets import whole_page
-from viz.page.answers.recordings import tutorial_recording
+from viz.page.answers.recordings import recorded_of, tutorial_recording
+from viz.page.form.examples import load_examples
+from viz.page.form.options import DEFAULT_METHODS
 from viz.page.internals import View
+
+CASTLE, HARBOR = (recorded_of(example.form(DEFAULT_METHODS)) for example in load_examples()[:2])
 
 
 @pytest.fixture(scope="module")
@@ -72,21 +76,23 @@ def test_handlers_with_event_data_receive_it(page: gr.Blocks) -> None:
 def test_why_and_internals_are_drawn_while_their_tab_is_open(page: gr.Blocks) -> None:
     functions: dict[str | None, Any] = {event.name: event.fn for event in page.fns.values()}
     view, run, clicks = View(), tutorial_recording().run, [0]
+    shown = CASTLE
 
     def drawn(name: str, *values: Any) -> set[str]:
         updates = functions[name](*values)
         return {block.elem_id for block in updates if getattr(block, "elem_id", None)}
 
     def after_run() -> set[str]:
-        return drawn("after_run", run, view, {})
+        return drawn("after_run", run, shown, view, {})
 
     def opened(label: str) -> set[str]:
         clicks.append(len(clicks))
-        return drawn("open_page_tab", gr.EventData(None, {"value": label}), run, view, clicks[-1])
+        return drawn("open_page_tab", gr.EventData(None, {"value": label}), run, shown, view, clicks[-1])
 
-    assert opened("Why") == set() and after_run() == {"why"}
-    assert opened("See it") == after_run() == drawn("draw_if_open", run, view, None) == set()
-    assert opened("Why") == {"why"} and opened("See it") == opened("Why") == set()
+    assert opened("Why") == {"why"} and after_run() == opened("See it") == set()
+    assert after_run() == drawn("draw_if_open", run, view, None) == opened("Why") == set()
+    shown = HARBOR
+    assert opened("Why") == {"why"} and opened("Why") == set()
     assert opened("Tutorial") == {"tutorial", "running-example"} and opened("Tutorial") == set()
     assert "internals-summary" in opened("Lab") & after_run()
     assert "masks-html" in drawn("draw_if_open", run, view, None)
@@ -97,10 +103,10 @@ def test_last_click_decides_the_drawn_tab(page: gr.Blocks) -> None:
     view, run = View(), tutorial_recording().run
     clicks: tuple[tuple[str, Any], ...] = (("Why", 1), ("Why", 3), ("Tutorial", 2), ("Tutorial", {"junk": 4}))
     for label, click in clicks:
-        functions["open_page_tab"](gr.EventData(None, {"value": label}), None, view, click)
-    shown = functions["after_run"](run, view, {})
-    assert {block.elem_id for block in shown if block.elem_id} == {"why"}
-    functions["open_page_tab"](gr.EventData(None, {"value": "Lab"}), run, view, 4)
+        functions["open_page_tab"](gr.EventData(None, {"value": label}), None, CASTLE, view, click)
+    assert view.page_tab == "Why"
+    functions["open_page_tab"](gr.EventData(None, {"value": "Lab"}), None, CASTLE, view, 4)
+    functions["after_run"](run, CASTLE, view, {})
     for label, click in (("RoPE positions", 6), ("Compare answers", 5), ("Attention", {"junk": 7})):
         shown = functions["open_tab"](gr.EventData(None, {"value": label}), run, view, None, click)
         assert "positions-html" in {block.elem_id for block in shown}

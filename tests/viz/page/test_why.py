@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 from tests.support.runs import with_orders
+from viz.drawing.markup import shorten
 from viz.figures.answer_tokens import head_attention
 from viz.figures.frame import answer_queries
-from viz.page.answers.recordings import tutorial_recording
+from viz.page.answers.answering import waiting_cards
+from viz.page.answers.recordings import recorded_of, tutorial_recording
+from viz.page.form.examples import FormExample, load_examples
+from viz.page.form.options import DEFAULT_METHODS
 from viz.page.why import METHODS, STEPS, can_explain, why_json, why_record
 
 RUN = tutorial_recording().run
@@ -69,5 +73,24 @@ def test_run_without_a_method_or_with_one_document_is_replaced() -> None:
     alone = replace(RUN, form=replace(RUN.form, entries=RUN.form.entries[:1]))
     for run in (with_orders(RUN, (RUN.order, answers)), replace(alone, orders={(0,): RUN.orders[RUN.order]})):
         assert not can_explain(run)
-        assert json.loads(why_json(run)) == {**json.loads(why_json(RUN)), "is_replaced": True}
+        assert json.loads(why_json(run)) == {**json.loads(why_json(None)), "is_replaced": True}
     assert can_explain(RUN) and not json.loads(why_json(RUN))["is_replaced"]
+
+
+@pytest.mark.parametrize("example", load_examples(), ids=lambda example: example.name)
+def test_each_recorded_example_has_its_steps(example: FormExample) -> None:
+    shown = recorded_of(example.form(DEFAULT_METHODS))
+    record = json.loads(why_json(RUN, shown))
+    assert record["question"] == shorten(example.question, 120)
+    assert [one["order"] for one in record["orders"]] == list(map(list, shown.orders))
+    for method in METHODS:
+        texts = ["".join(one[method]["tokens"]) for one in record["orders"]]
+        answers = [answers.texts[method] for answers in shown.orders.values()]
+        assert all(answer in text for text, answer in zip(texts, answers, strict=True))
+
+
+def test_own_run_replaces_a_recorded_example() -> None:
+    shown = recorded_of(load_examples()[1].form(DEFAULT_METHODS))
+    own = replace(shown, cards=waiting_cards(shown.form.methods), run=RUN)
+    assert json.loads(why_json(RUN, own)) == json.loads(why_json(RUN)) | {"is_replaced": False}
+    assert json.loads(why_json(RUN, own)) != json.loads(why_json(RUN, shown))

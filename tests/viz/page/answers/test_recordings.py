@@ -14,7 +14,7 @@ from pine_engine.engine.engine import Engine
 from tests.support.running import views_of
 from tests.support.tokenizers import letter_tokenizer
 from tools import record as record_command
-from tools.record import example_form, record, record_answers
+from tools.record import example_form, record, record_answers, run_example
 from viz.page.answers.answering import prepare_answers
 from viz.page.answers.recordings import (
     TUTORIAL_RECORDING,
@@ -69,7 +69,7 @@ def assert_close(left: Any, right: Any, name: str = "") -> int:
         assert list(left) == list(right), name
         return sum(assert_close(left[key], right[key], name) for key in left)
     if name == "shares" and isinstance(left, tuple):  # computed again, from traces with half precision
-        np.testing.assert_allclose(left, right, **HALF_PRECISION, err_msg=name)
+        np.testing.assert_allclose(left, right, rtol=1e-3, atol=1e-4, err_msg=name)  # of four digits
         return 0
     if isinstance(left, tuple):
         assert len(left) == len(right), name
@@ -148,7 +148,7 @@ def test_tutorial_recording_has_the_answers_of_the_cards() -> None:
 
 
 def test_recorded_answers_are_read_back(engine: Engine, tmp_path: Path) -> None:
-    recorded = record_answers(engine, EXAMPLES[0])
+    recorded = record_answers(run_example(engine, EXAMPLES[0]), EXAMPLES[0])
     assert recorded.recorded == "Precomputed with tiny (float32, r7)"
     assert {answer.num_tokens for answer in recorded.answers} == {24}
     file = tmp_path / "answers.json"
