@@ -195,6 +195,7 @@
       if (!word || blank) {
         text.append(blank);
         word = text.appendChild(Object.assign(document.createElement("button"), { type: "button", tabIndex: -1 }));
+        word.toggleAttribute("data-unwritten", index > written); // a button in view needs a name
         strongest = -1;
       }
       const part = word.appendChild(Object.assign(document.createElement("span"), { textContent: shown }));
