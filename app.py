@@ -43,7 +43,7 @@ from viz.page.common.widgets import page_css, page_head, page_theme
 from viz.page.gradio_patches.blocks import GuardedBlocks, describe_results
 from viz.page.jobs import zerogpu
 from viz.page.jobs.sources import Choice, EngineSource, Sources, shown
-from viz.page.serving.middleware import RequestFilter, add_security_headers, keep_assets
+from viz.page.serving.middleware import RequestFilter, add_headers
 from viz.page.serving.open_graph import OpenGraph
 from viz.page.serving.request_limits import AddressLimits, check_mcp_message, limit_request, limit_uploads
 from viz.page.serving.server import (
@@ -174,7 +174,7 @@ def log_to_stderr() -> None:
 def middleware(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
     """Return the middleware of every request, the outermost first."""
     return [
-        Middleware(http_middleware(add_security_headers)),
+        Middleware(http_middleware(add_headers)),
         Middleware(http_middleware(RequestFilter(settings))),
         Middleware(ProxyHeadersMiddleware, [str(network) for network in settings.proxies]),
         Middleware(http_middleware(OpenGraph(settings.root_path))),
@@ -211,7 +211,7 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
     # Around gradio's own compression, which is around all other middleware, and compresses for gzip;q=0, too.
     remove_compress_type("text/event-stream")  # of which each would take megabytes
     served.middleware_stack = CompressMiddleware(
-        http_middleware(keep_assets)(served.middleware_stack), remove_accept_encoding=True, **COMPRESSION
+        served.middleware_stack, remove_accept_encoding=True, **COMPRESSION
     )
     served.state_holder = Sessions(page.connections)
     served.state_holder.set_blocks(page)

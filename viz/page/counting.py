@@ -153,7 +153,11 @@ def follow_form(
         if swept is None
         else stale_html(swept[0], changes(swept, inputs), press=sweep.bar.run.elem_id or "", with_order=True)
     )
-    updates |= show_problem(counting, why, num_documents) | {
+    if why:
+        updates |= {bar.estimate: "" for bar in counting.bars} | {page.problem: notice(why, kind="error")}
+    else:
+        updates[page.problem] = "" if num_documents > 1 else notice(ONE_ORDER, kind="note")
+    updates |= {
         page.start: start_json(num_documents, int(orders), missing, why),
         page.sample: gr.update(visible=not tries_all(num_documents)),
         page.stale: note,
@@ -196,11 +200,3 @@ def count_form(
         updates[page.shuffle_bar.estimate] = ""
     misfits = filter(None, (engine.misfit(METHODS[name]) for name in form.methods))
     return updates, next(misfits, "") or too_many_tokens(counted, form.max_new_tokens, settings)
-
-
-def show_problem(counting: Counting, why: str, num_documents: int) -> Updates:
-    """Return the updates that state why the form cannot be run, if so."""
-    page = counting.page
-    alone = "" if num_documents > 1 else notice(ONE_ORDER, kind="note")
-    cleared: Updates = {bar.estimate: "" for bar in counting.bars} if why else {}
-    return cleared | {page.problem: notice(why, kind="error") if why else alone}

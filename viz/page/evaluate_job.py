@@ -26,7 +26,7 @@ from pine_engine.evaluation.records import (
     work_of,
 )
 from pine_engine.evaluation.report.changes import changes_bars, changes_table
-from pine_engine.evaluation.report.curves import slot_curves as report_curves
+from pine_engine.evaluation.report.curves import slot_curves
 from pine_engine.evaluation.report.key_findings import key_findings
 from pine_engine.evaluation.report.parts import reading_part, report_parts, task_part
 from pine_engine.evaluation.report.runs import MeasuredRun, run_labels
@@ -285,11 +285,10 @@ def _without_missing_intervals(table: Table) -> Table:
 
 
 def curves_of(view: MeasureView, run: MeasuredRun | None) -> list[Curve]:
-    """Return the curves over the slots of the gold document, or else bars of the answers that change."""
-    return (run and slot_curves(run)) or changes_bars(view.records)
+    """Return the curves over the slots of the gold document by the last metric, without areas.
 
-
-def slot_curves(run: MeasuredRun) -> list[Curve]:
-    """Return the curves over the slots of the gold document by the last metric, without areas."""
-    found = [curve for grid in run.tasks for curve in report_curves(grid.task, [run]) if not curve.areas]
-    return [curve for curve in found if curve.y_title == found[-1].y_title]
+    Returns bars of the answers that change if there are no such curves.
+    """
+    found = [curve for grid in run.tasks for curve in slot_curves(grid.task, [run])] if run else []
+    lines = [curve for curve in found if not curve.areas]
+    return [curve for curve in lines if curve.y_title == lines[-1].y_title] or changes_bars(view.records)

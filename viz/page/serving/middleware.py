@@ -65,23 +65,14 @@ FOREVER = "public, max-age=31536000, immutable"
 """Cache-Control of a URL with a version, so that caches never serve an old one."""
 
 
-async def keep_assets(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Let browsers keep assets."""
-
-    async def send_with_header(message: Message) -> None:
-        if message.get("status") == 200 and scope["path"].startswith(ASSETS):
-            MutableHeaders(scope=message)["Cache-Control"] = FOREVER
-        await send(message)
-
-    await app(scope, receive, send_with_header)
-
-
-async def add_security_headers(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Add the security headers to a response."""
+async def add_headers(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Add the security headers to a response, and let browsers keep assets."""
 
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             MutableHeaders(scope=message).update(_HEADERS)
+            if message["status"] == 200 and scope["path"].startswith(ASSETS):
+                MutableHeaders(scope=message)["Cache-Control"] = FOREVER
         await send(message)
 
     await app(scope, receive, send_with_headers)
