@@ -232,15 +232,12 @@ def show_view(page: Workspace, started: Started, view: Shown) -> Updates:
     return show(page, view, started.accepted) | {page.origin: view.inputs, page.stale: ""}
 
 
-def show_stopped(page: Workspace, started: Started, view: Shown) -> Updates:
-    """Return the updates after Stop."""
-    return show_view(page, started, replace(view, cards=stopped_cards(view.cards)))
-
-
 def end_run(page: Workspace, started: Started, view: Shown) -> Updates:
     """Return the updates at the end of a run, with the accepted answers if they were of another form."""
-    run = started.joined(view).run
-    updates: Updates = {page.finished: run} if run else {}
+    stopped = replace(view, cards=stopped_cards(view.cards))
+    updates = {} if view.is_complete else show_view(page, started, stopped)
+    if run := started.joined(view).run:
+        updates[page.finished] = run
     if view.has_text and started.accepted != started.typed:
         updates[page.accepted] = started.accepted
     return updates
@@ -256,7 +253,6 @@ def begin_run(page: Workspace, settings: HostSettings, *values: Any) -> ButtonJo
         task=form.task,
         cleared=clear_before(page, started, page.shuffle_bar),
         kept="Partial answers are kept.",
-        after_stop=partial(show_stopped, page, started),
         end=partial(end_run, page, started),
     )
 

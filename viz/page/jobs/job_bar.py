@@ -58,9 +58,6 @@ class ButtonJob:
     task: str  # task whose model runs the job
     cleared: Updates  # updates at the start
     kept: str = ""  # sentence about the results of the run that stay after Stop
-    after_stop: Callable[[Any], Updates] = lambda last: {}
-    """Return the updates after Stop, from the last view."""
-
     end: Callable[[Any], Updates] = lambda last: {}
     """Return the last updates, also after Stop and failures, from the last view."""
 
@@ -185,7 +182,7 @@ def show_steps(
         yield end_status(bar, notice(failure, kind="error"))
     elif end and end.sentence:
         kept = f" {press.kept}" if has_results else ""
-        yield end_status(bar, notice(f"{end.sentence}{kept}")) | (press.after_stop(last) if last else {})
+        yield end_status(bar, notice(f"{end.sentence}{kept}"))
     elif end and end.reason == "done":
         yield end_status(bar, notice(last.sentence))
     if last and (updates := press.end(last)):
