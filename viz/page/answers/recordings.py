@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, Trace
 from pine_engine.engine.events import Answer, RunResult
@@ -26,9 +26,9 @@ from viz.drawing.identity import Segment
 from viz.drawing.markup import render
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.answer_tokens import AnswerTokens, HeadAttention
-from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.answering import waiting_cards
-from viz.page.answers.run import Order, OrderAnswers, Run, Shown
+from viz.page.answers.run import OrderAnswers, Run, Shown
+from viz.page.answers.shared import SharedAnswers, SharedResults
 from viz.page.form.documents import Entry
 from viz.page.form.examples import FormExample, example_of
 from viz.page.form.form import Form
@@ -41,51 +41,21 @@ BASE_RATE_FILE = RECORDED / "base_rate.json"
 # Answers to the examples
 
 
-class RecordedAnswer(BaseModel, frozen=True, extra="forbid"):
-    """Answer of one method."""
+class RecordedAnswer(SharedAnswers, frozen=True):
+    """Answers of one method."""
 
-    method: str
-    text: str
+    texts: tuple[str, ...] = Field(alias="in_orders")
+    text: str  # in the input order, as are the next two
     num_tokens: int  # length in tokens
     finish_reason: str  # "stop" or "length"
-    in_orders: tuple[str, ...]  # text in each order
-    starts: tuple[tuple[int, ...], ...] = ()
-    """First position of each document, in input order, for the decisive token, in each order."""
-    origins: tuple[AnswerOrigin | None, ...] = ()
-    """Decisive word in each order; None for an answer without one."""
-    cut_off: tuple[bool, ...] = ()
-    """True in each order where the answer ends at the limit of tokens."""
 
 
-class RecordedAnswers(BaseModel, frozen=True, extra="forbid"):
-    """Answers to one example."""
+class RecordedAnswers(SharedResults, frozen=True):
+    """Answers to one example; the first order is the input order."""
 
     fingerprint: str  # of the example
     recorded: str  # date and model
-    orders: tuple[Order, ...]  # the first is the input order
     answers: tuple[RecordedAnswer, ...]
-    lengths: tuple[int, ...] = ()  # length of each document in tokens, in input order
-
-    def by_order(self) -> dict[Order, OrderAnswers]:
-        """Return the answers with the positions of the documents, by document order."""
-        lengths = np.array(self.lengths)
-        return {
-            order: OrderAnswers(
-                {answer.method: answer.in_orders[place] for answer in self.answers},
-                origins={
-                    answer.method: origin
-                    for answer in self.answers
-                    for origin in answer.origins[place : place + 1]
-                    if origin
-                },
-                positions=DocumentPositions(
-                    order, lengths, {answer.method: np.array(answer.starts[place]) for answer in self.answers}
-                ),
-                recorded=self.recorded,
-                cut_off=frozenset(one.method for one in self.answers if any(one.cut_off[place : place + 1])),
-            )
-            for place, order in enumerate(self.orders)
-        }
 
 
 _ANSWERS = TypeAdapter(dict[str, RecordedAnswers])
@@ -99,7 +69,7 @@ def fingerprint(example: FormExample) -> str:
 
 def write_answers(recorded: Mapping[str, RecordedAnswers], file: Path) -> None:
     """Write the answers to the examples of these names."""
-    file.write_bytes(_ANSWERS.dump_json(dict(recorded), indent=1) + b"\n")
+    file.write_bytes(_ANSWERS.dump_json(dict(recorded), indent=1, by_alias=True) + b"\n")
 
 
 @cache
@@ -120,7 +90,7 @@ def recorded_of(form: Form) -> Shown:
         return Shown(form, cards)
     answers = {answer.method: answer for answer in recorded.answers}
     cards = tuple(_finish(card, answers[card.method]) if card.method in answers else card for card in cards)
-    return Shown(example.form(form.methods), cards, earlier=recorded.by_order())
+    return Shown(example.form(form.methods), cards, earlier=recorded.by_order(recorded.recorded))
 
 
 def _finish(card: AnswerCard, answer: RecordedAnswer) -> AnswerCard:

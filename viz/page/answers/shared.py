@@ -81,6 +81,22 @@ class SharedResults(BaseModel, frozen=True, extra="forbid"):
         if [answers.method for answers in self.answers] != list(form.methods):
             raise InputError("Invalid results: expected answers of the methods of the session.")
 
+    def by_order(self, recorded: str, *, shared: str = "") -> dict[Order, OrderAnswers]:
+        """Return the answers by document order; see `OrderAnswers` for their source."""
+        found = {}
+        for place, order in enumerate(self.orders):
+            starts = {one.method: np.array(one.starts[place]) for one in self.answers if one.starts}
+            origins = {one.method: one.origins[place] for one in self.answers if one.origins}
+            found[order] = OrderAnswers(
+                {one.method: one.texts[place] for one in self.answers},
+                origins={method: origin for method, origin in origins.items() if origin},
+                positions=DocumentPositions(order, np.array(self.lengths), starts) if starts else None,
+                cut_off=frozenset(one.method for one in self.answers if one.cut_off and one.cut_off[place]),
+                recorded=recorded,
+                shared=shared,
+            )
+        return found
+
     def without_origins(self) -> "SharedResults":
         """Return the answers and positions, which take less room."""
         answers = tuple(one.model_copy(update={"origins": ()}) for one in self.answers)
@@ -141,23 +157,7 @@ def _if_any(values: Iterable[Any]) -> tuple[Any, ...]:
 def shown_of(form: Form, results: SharedResults, model: str) -> Shown:
     """Return shared results as answers on the page, marked as computed by someone else."""
     model = model or "an unnamed model"
-    lengths = np.array(results.lengths)
-    orders = {}
-    for place, order in enumerate(results.orders):
-        starts = {one.method: np.array(one.starts[place]) for one in results.answers if one.starts}
-        orders[order] = OrderAnswers(
-            {one.method: one.texts[place] for one in results.answers},
-            origins={
-                one.method: origin
-                for one in results.answers
-                for origin in one.origins[place : place + 1]
-                if origin
-            },
-            positions=DocumentPositions(order, lengths, starts) if starts else None,
-            cut_off=frozenset(one.method for one in results.answers if any(one.cut_off[place : place + 1])),
-            recorded=f"Computed by someone else with {model}",
-            shared=model,
-        )
+    orders = results.by_order(f"Computed by someone else with {model}", shared=model)
     order = form.order if form.order in orders else results.orders[0]
     lettered = {entry.letter: entry for entry in form.entries}
     form = replace(form, entries=tuple(lettered[letter] for letter in order))
