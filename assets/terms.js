@@ -7,6 +7,10 @@
 
   const termOf = (target) => (target instanceof Element ? target.closest("[data-term]") : null);
 
+  /* The dtype beside "Change model" is explained while this button has the focus: the dtype itself is no Tab stop. */
+  const focusedTerm = (target) =>
+    target.id === "choose-model" ? document.querySelector("#model-status [data-term]") : termOf(target);
+
   /* Show the explanation below its term, or above where there is no room. */
   const show = (term) => {
     const box = term && document.getElementById(term.dataset.term);
@@ -27,7 +31,7 @@
     const term = termOf(target);
     if (term && !term.contains(relatedTarget) && term !== document.activeElement) hide(term);
   });
-  document.addEventListener("focusin", ({ target }) => target.matches(":focus-visible") && show(termOf(target)));
-  document.addEventListener("focusout", ({ target }) => hide(termOf(target)));
+  document.addEventListener("focusin", ({ target }) => target.matches(":focus-visible") && show(focusedTerm(target)));
+  document.addEventListener("focusout", ({ target }) => hide(focusedTerm(target)));
   document.addEventListener("click", ({ target }) => show(termOf(target)));
 })();

@@ -138,9 +138,7 @@ def build_note(settings: HostSettings) -> None:
 def status_html(status: Status) -> str:
     """Render the line with the progress of loading the model, with the explanation of its dtype."""
     html = notice(status.sentence, kind="error" if status.stage == "failed" else status.stage)
-    if "4bit" not in status.sentence:
-        return html
-    return f'<div tabindex="0" role="note" data-term="{anchor("4bit")}">{html}</div>'
+    return f'<div data-term="{anchor("4bit")}">{html}</div>' if "4bit" in status.sentence else html
 
 
 @dataclass(frozen=True)
