@@ -66,10 +66,10 @@ MAX_DISK_MB = 100.0
 
 NUM_PAGE_LOADS = 5
 IS_LOADED = """
-[document.querySelector("#order-table .page-order-answer"), document.querySelector("#documents textarea")]
-  .every((element) => element?.offsetParent && (element.value || element.innerText)) && performance.now()
+[document.querySelector(".page-guess ins"), document.querySelector(".page-guess li")]
+  .every((element) => element?.offsetParent && element.innerText) && performance.now()
 """
-"""Milliseconds since the start of the navigation, as soon as an answer and a document are visible."""
+"""Milliseconds since the start of the navigation, as soon as a first visitor sees an answer and a document."""
 
 Same = Literal["example", "shuffle", "none"]
 """Requests of a burst: the first example, its shuffle test, or its documents and different questions."""
