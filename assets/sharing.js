@@ -51,7 +51,7 @@
     return [draftCaption()];
   };
 
-  /* Keep typed texts without a connection, where gradio sends no events. */
+  /* Keep typed texts without a connection, where gradio sends no events, and those of a page that is left. */
   const keepTyped = () => {
     const valueOf = (selector, within = document) => within.querySelector(selector)?.value;
     const cards = [...document.querySelectorAll("#documents ol > .page-card")];
@@ -63,9 +63,11 @@
         text: valueOf(".page-text", card),
       })),
     };
-    form = { ...form, ...typed };
+    const length = Number(valueOf("#length input[type=number]")) || form.max_new_tokens;
+    form = { ...form, ...typed, max_new_tokens: length };
     store();
   };
+  window.addEventListener("pagehide", () => form && keepTyped());
 
   document.addEventListener("click", ({ target }) => {
     if (target.id === "keep-draft" && form) waiting = setTimeout(keepTyped, ANSWER_MS);
