@@ -69,7 +69,7 @@ IS_LOADED = """
 [document.querySelector(".page-guess ins"), document.querySelector(".page-guess li")]
   .every((element) => element?.offsetParent && element.innerText) && performance.now()
 """
-"""Milliseconds since the start of the navigation, as soon as a first visitor sees an answer and a document."""
+"""Milliseconds from the start of the navigation until a first visitor sees an answer and a document."""
 
 Same = Literal["example", "shuffle", "none"]
 """Requests of a burst: the first example, its shuffle test, or its documents and different questions."""
