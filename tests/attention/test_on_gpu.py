@@ -12,11 +12,11 @@ def test_gpu_agrees_with_the_cpu() -> None:
     assert max(agreement("cuda").values()) <= TOLERANCE
 
 
-@pytest.mark.parametrize(("dtype", "heads"), product(DTYPES, HEADS))
+@pytest.mark.parametrize(("dtype", "heads"), [*product(DTYPES, HEADS)])
 def test_methods_are_order_invariant_on_a_gpu(dtype: torch.dtype, heads: tuple[int, int, int]) -> None:
     assert is_invariant("cuda", dtype, heads)
 
 
-@pytest.mark.parametrize(("dtype", "family"), product(DTYPES[:2], FAMILIES[1:]))
+@pytest.mark.parametrize(("dtype", "family"), [*product(DTYPES[:2], FAMILIES[1:])])
 def test_families_are_order_invariant_on_a_gpu(dtype: torch.dtype, family: str) -> None:
     assert is_invariant("cuda", dtype, HEADS[0], family)
