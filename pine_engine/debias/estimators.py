@@ -16,6 +16,7 @@ EPSILON = 1e-10  # added to probabilities before their logarithm, as in the rele
 SPREAD_WEIGHT = 0.05  # of the term that keeps the curve from being constant, as in the released code
 STEP_SIZE = 0.25  # of gradient descent, times the number of increments, which makes it independent of them
 NUM_STEPS = 30  # few, because the curve of least loss is almost a step, and gives ties
+NUM_DIGITS = 8  # of the probabilities of a curve
 
 
 def softmax(logs: Sequence[float]) -> tuple[float, ...]:
@@ -67,7 +68,7 @@ class CalibrationCurve:
     """Correction of CalibraEval: an increasing function of the probability of the first of two labels.
 
     Attributes:
-        probabilities: Distinct probabilities of the samples, ascending, between -0.1 and 1.1.
+        probabilities: Distinct probabilities of the samples, rounded, ascending, between -0.1 and 1.1.
         levels: Corrected probabilities, from 0 to 1; linear in between.
     """
 
@@ -84,7 +85,9 @@ class CalibrationCurve:
 
         samples: probability of the first label in both orders of the documents of each sample.
         """
-        values, places = np.unique(np.array(samples, dtype=np.float64), return_inverse=True)
+        # Between nearer probabilities the curve would be too steep to be read in float64.
+        rounded = np.array(samples, dtype=np.float64).round(NUM_DIGITS)
+        values, places = np.unique(rounded, return_inverse=True)
         first, second = places.reshape(-1, 2).T
         weights = np.zeros(len(values) + 1)
         increments = np.full_like(weights, 1 / len(weights))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from pine_engine.debias.estimators import CalibrationCurve, MeanPrior, pride_prior
 
@@ -71,6 +71,7 @@ def test_curve_has_nearly_the_neutral_point_of_the_released_code() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=30))
+@example([(0.0, 5e-324)])
 def test_curve_increases_from_zero_to_one(samples: Pairs) -> None:
     curve = CalibrationCurve.fit(samples)
     assert (curve.levels[0], curve.levels[-1]) == (0, 1) and (np.diff(curve.levels) > 0).all()
