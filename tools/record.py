@@ -139,10 +139,8 @@ def record_answers(run: Run, example: FormExample) -> RecordedAnswers:
         answers=tuple(
             RecordedAnswer(
                 method=method,
-                text=output.text,
                 num_tokens=len(output.token_ids),
-                finish_reason=output.finish_reason,
-                in_orders=tuple(answers.texts[method] for answers in run.orders.values()),
+                texts=tuple(answers.texts[method] for answers in run.orders.values()),
                 starts=tuple(tuple(one.starts[method].tolist()) for one in positions),
                 origins=tuple(answers.origins.get(method) for answers in run.orders.values()),
                 cut_off=tuple(method in answers.cut_off for answers in run.orders.values()),

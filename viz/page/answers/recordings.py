@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, Trace
 from pine_engine.engine.events import Answer, RunResult
@@ -44,10 +44,7 @@ BASE_RATE_FILE = RECORDED / "base_rate.json"
 class RecordedAnswer(SharedAnswers, frozen=True):
     """Answers of one method."""
 
-    texts: tuple[str, ...] = Field(alias="in_orders")
-    text: str  # in the input order, as are the next two
-    num_tokens: int  # length in tokens
-    finish_reason: str  # "stop" or "length"
+    num_tokens: int  # length of the answer in the input order, in tokens
 
 
 class RecordedAnswers(SharedResults, frozen=True):
@@ -69,7 +66,7 @@ def fingerprint(example: FormExample) -> str:
 
 def write_answers(recorded: Mapping[str, RecordedAnswers], file: Path) -> None:
     """Write the answers to the examples of these names."""
-    file.write_bytes(_ANSWERS.dump_json(dict(recorded), indent=1, by_alias=True) + b"\n")
+    file.write_bytes(_ANSWERS.dump_json(dict(recorded), indent=1) + b"\n")
 
 
 @cache
@@ -97,9 +94,9 @@ def _finish(card: AnswerCard, answer: RecordedAnswer) -> AnswerCard:
     return replace(
         card,
         state="finished",
-        text=answer.text,
+        text=answer.texts[0],
         num_tokens=answer.num_tokens,
-        finish_reason=answer.finish_reason,
+        finish_reason="length" if answer.cut_off[0] else "stop",
         recorded="precomputed",
     )
 

@@ -35,7 +35,7 @@ class SharedAnswers(BaseModel, frozen=True, extra="forbid"):
 
 
 def _is_possible(origin: AnswerOrigin, text: str, num_documents: int) -> bool:
-    """Check whether an origin is in range for an answer to so many documents."""
+    """Check whether an origin fits an answer and its number of documents."""
     numbers = (origin.step, origin.layer, origin.head)
     return (
         0 <= origin.start < origin.stop <= len(text)
