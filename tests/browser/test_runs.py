@@ -62,9 +62,8 @@ def test_example_is_answered_under_four_methods_with_all_figures(page: Page) -> 
         expect(shown.locator(".pine-answer-text")).to_have_text(re.compile(r"\w"))
 
     open_tab(page, "Attention masks")
-    expect(plot(page, "token-masks").locator(".heatmaplayer image")).to_have_count(
-        3
-    )  # those of SP need no run
+    masks = plot(page, "token-masks").locator(".heatmaplayer image")
+    expect(masks).to_have_count(3)  # that of SP needs no run
     open_tab(page, "RoPE positions")
     count = len(DEFAULT.documents)
     expect(plot(page, "method-positions").locator(".ytick")).to_have_text(["PINE", "PCW", "NIA", "Vanilla"])
