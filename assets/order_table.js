@@ -252,6 +252,7 @@
       if (!isSorted) body.replaceChildren(...nodes);
       state.methods.forEach(drawRow);
       latest = { state, documents: props.documents, sequence };
+      part(".page-order-table").toggleAttribute("data-strip", state.orders.length > SHORT_STRIP);
       const several = state.orders.length > 1;
       part("[data-query]").textContent = state.query_token ? ` for the query token “${state.query_token.trim()}”` : "";
       part("[data-orders]").textContent = state.orders.length ? ordersText() : "Orders";

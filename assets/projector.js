@@ -81,6 +81,10 @@
     if (event.target.closest("[data-projector]")) turn(!isOn());
     const step = event.target.closest("#projector-bar [data-step]");
     if (step) show(shown + Number(step.dataset.step));
+    if (isOn() && event.target.closest(".page-guess :is([name=skip], [name=go-on])")) {
+      show(1);
+      bar().focus(); // not on the button, which is hidden
+    }
   });
 
   document.addEventListener("keydown", (event) => {

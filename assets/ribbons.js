@@ -6,9 +6,11 @@
   const FOLLOW_MS = 800; // bars move for less
   const WIDEST = 22; // pixels at the word, for all of the attention
   const DEPTH = 14; // pixels by which a ribbon hangs below a word beside its bar
+  const MAX_BEFORE = 48; // characters of an answer before its decisive word: the end of two lines is cut off
 
-  /* Return the outline of a ribbon from the lower edge of a bar to a word: down to it, or around below it. */
-  const outline = (bar, word, share) => {
+  /* Return the outline of a ribbon from the lower edge of a bar to a word: down to it, or around below its text, which
+     ends at `floor`. */
+  const outline = (bar, word, share, floor) => {
     const [from, to] = [bar, word].map(({ left, width }) => left + width / 2);
     const half = Math.max(0.75, (share * WIDEST) / 2);
     const [start, gap] = [bar.bottom, word.top - bar.bottom];
@@ -21,7 +23,7 @@
       );
     }
     const thin = Math.max(0.75, half / 3);
-    const [outer, inner] = [thin, -thin].map((more) => Math.max(start, word.bottom) + DEPTH + more);
+    const [outer, inner] = [thin, -thin].map((more) => Math.max(start, floor) + DEPTH + more);
     return (
       `M${from - thin},${start} C${from - thin},${outer} ${to + thin},${outer} ${to + thin},${word.bottom} ` +
       `L${to - thin},${word.bottom} C${to - thin},${inner} ${from + thin},${inner} ${from + thin},${start} Z`
@@ -54,8 +56,9 @@
         return { left: left - box.left, top: top - box.top, bottom: bottom - box.top, width };
       };
       for (const { path, bar, word, within, share } of ribbons) {
-        const isSeen = word.checkVisibility() && place(word).top < place(within).bottom - 4;
-        path.setAttribute("d", isSeen ? outline(place(bar), place(word), share) : "");
+        const [end, floor] = [place(word), place(within).bottom];
+        const isSeen = word.checkVisibility() && end.top < floor - 4;
+        path.setAttribute("d", isSeen ? outline(place(bar), end, share, within === element ? end.bottom : floor) : "");
       }
     };
 
@@ -107,7 +110,8 @@
     const badge = Object.assign(document.createElement("small"), { textContent: letter });
     word.prepend(badge); // the end of a word may be cut off
     Object.assign(badge.style, { background: color, color: ink });
-    text.replaceChildren(before, word, after);
+    const isLong = before.length > MAX_BEFORE;
+    text.replaceChildren(isLong ? before.slice(-MAX_BEFORE).replace(/^\S*\s/, "… ") : before, word, after);
     explain(`ribbon-${label}`, says, word, ...joined.get(lane).show([{ bar, word, within: text, share, color }]));
   };
 

@@ -177,7 +177,10 @@
       const tick = bar.querySelector("small") ?? bar.appendChild(document.createElement("small"));
       tick.textContent = starts[token][index];
     });
-    const asked = ruler.querySelector(".page-why-asked") ?? box(ruler, "page-why-asked", record.question || "question");
+    const asked = ruler.querySelector(".page-why-asked") ?? box(ruler, "page-why-asked");
+    const label = scale * suffix > 8 ? record.question || "question" : "?"; // no room
+    const question = { textContent: label, translate: false };
+    asked.replaceChildren(Object.assign(document.createElement("span"), question));
     Object.assign(asked.style, { left: `${scale * (end - first)}%`, width: `calc(${scale * suffix}% - 3px)` });
     const mark = ruler.querySelector(".page-why-mark") ?? box(ruler, "page-why-mark");
     mark.replaceChildren(Object.assign(document.createElement("small"), { textContent: `query ${query}` }));

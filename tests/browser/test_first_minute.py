@@ -32,6 +32,7 @@ DESKTOP: ViewportSize = {"width": 1440, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 CHALLENGE = next(example for example in EXAMPLES if example.challenge and len(example.documents) == 4)
 FOUR = next(example for example in EXAMPLES if len(example.documents) == 4 and example.question)
+KEYS = next(example for example in EXAMPLES if example.task == "kv_retrieval")
 MAIN_JOB = (
     "#question",
     ".page-card:visible",
@@ -368,6 +369,33 @@ def test_presentation_fits_every_projector_and_turns_all_steps(page: Page) -> No
     expect(place).to_have_text("4 of 5: Importance")
     page.keyboard.press("Escape")
     expect(page.locator("#header")).to_be_visible()
+
+
+@pytest.mark.slow
+def test_presentation_fits_four_documents_and_names_keys(page: Page) -> None:
+    page.set_viewport_size(LAPTOP)
+    pick(page, KEYS)
+    assert ribbons(page) == ["C", "B"]  # the decisive word is in view, though the answers are long
+    page.get_by_role("button", name="Present").click()
+    first = KEYS.documents[0]
+    expect(page.locator(".page-guess li").first).to_have_text(f"A{first.title}: {first.text}")
+    expect(page.locator(".page-guess h2")).to_have_text(f"Key: {KEYS.question}")
+    place, bar = page.locator("#projector-bar span"), page.locator("#projector-bar")
+    page.locator(".page-guess [name=skip]").click()
+    expect(place).to_have_text("2 of 5: See it")
+    expect(bar).to_be_focused()
+    page.keyboard.press("Escape")
+    pick(page, FOUR)
+    page.get_by_role("button", name="Present").click()
+    for number, name in enumerate(("Guess", "See it", *STEPS), 1):
+        expect(place).to_have_text(f"{number} of 5: {name}")
+        if name in STEPS:
+            step = page.locator("#why .pine-current")
+            expect(step.get_by_role("heading", level=3)).to_have_text(name)
+            controls = page.locator("#why .page-why-controls button").evaluate_all(BOXES)
+            assert bottom(page, "#why .pine-current") <= min(box["top"] for box in controls)
+        assert page.evaluate("document.documentElement.scrollHeight") <= LAPTOP["height"], name
+        page.keyboard.press("ArrowRight")
 
 
 def test_first_visit_guesses_before_the_page(browser: Browser, app: ServedApp) -> None:

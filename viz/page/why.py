@@ -101,14 +101,14 @@ def why_record(run: Run) -> dict[str, Any]:
     assert head is not None
     segments = [document_segment(entry.letter) for entry in entered]
     return {
-        "question": shorten(run.form.question, 120),
+        "question": shorten(run.form.named_question, 120),
         "source": source_of(run),
         "layer": head.layer,
         "head": head.head,
         "documents": [
             {
                 "letter": segment.label,
-                "text": shorten(entry.text, 120),
+                "text": shorten(run.form.titled_text(entry), 120),
                 "color": segment.color,
                 "ink": segment.ink,
                 "pattern": segment.pattern,

@@ -81,7 +81,7 @@ def test_run_without_a_method_or_with_one_document_is_replaced() -> None:
 def test_each_recorded_example_has_its_steps(example: FormExample) -> None:
     shown = recorded_of(example.form(DEFAULT_METHODS))
     record = json.loads(why_json(RUN, shown))
-    assert record["question"] == shorten(example.question, 120)
+    assert record["question"] == shorten(shown.form.named_question, 120)
     assert [one["order"] for one in record["orders"]] == list(map(list, shown.orders))
     for method in METHODS:
         texts = ["".join(one[method]["tokens"]) for one in record["orders"]]

@@ -71,9 +71,12 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
             "rule": f"accepted: {'; '.join(accepted)}" if accepted else "",
             **_source(shown.orders),
             "base_rate": base_rate_sentence(shown.form.task),
-            "question": shown.form.question,
+            "question": shown.form.named_question,
             "query_token": _query_token(methods),
-            "texts": [entry.text for entry in sorted(shown.form.entries, key=lambda entry: entry.letter)],
+            "texts": [
+                shown.form.titled_text(entry)
+                for entry in sorted(shown.form.entries, key=lambda entry: entry.letter)
+            ],
             "no_positions": "Not computed" if has_internals else "Not returned by the endpoint",
             "is_busy": any(card.is_busy for card in shown.cards),
         }

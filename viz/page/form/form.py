@@ -9,7 +9,7 @@ import pine_engine as pine
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.chat_templates import parse_kwargs
-from pine_engine.prompts.tasks import TASKS, Task
+from pine_engine.prompts.tasks import TASKS, Nouns, Task
 from viz.drawing.identity import document_letter
 from viz.page.common.failures import check_limit
 from viz.page.form.documents import Entries, Entry, capital, read_entries
@@ -54,6 +54,16 @@ class Form:
     def title(self, entry: Entry) -> str:
         """Return the title of a document; "" for tasks without titles."""
         return entry.title.strip() if self.row.nouns.title else ""
+
+    def titled_text(self, entry: Entry) -> str:
+        """Return the text of a document, after its title if it has one."""
+        return ": ".join(filter(None, (self.title(entry), entry.text)))
+
+    @property
+    def named_question(self) -> str:
+        """Return the question, after its noun in a task that has another: "Key: Emil"."""
+        noun = self.row.nouns.question
+        return self.question if noun == Nouns.question else f"{capital(noun)}: {self.question}"
 
     def check(self) -> None:
         """Raise InputError for the first missing value."""
