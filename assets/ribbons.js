@@ -34,7 +34,7 @@
   const explain = (id, text, ...nodes) => {
     const made = document.getElementById(id) ?? document.createElement("div");
     Object.assign(made, { id, popover: "auto", className: "pine-explanation", textContent: text });
-    if (!made.isConnected) document.querySelector(".pine-explanation").after(made);
+    if (!made.isConnected) nodes[0].closest("table").after(made); // other explanations may come later
     for (const node of nodes) node.dataset.term = id;
   };
 

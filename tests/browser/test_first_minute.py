@@ -372,6 +372,23 @@ def test_presentation_fits_every_projector_and_turns_all_steps(page: Page) -> No
 
 
 @pytest.mark.slow
+def test_answers_are_explained_before_terms_are_loaded(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('.pine-explanation').forEach((node) => node.remove())")
+    page.get_by_role("slider", name="Document order").press("End")
+    page.locator("[data-method=pine] .page-origin").focus()
+    expect(page.locator(":popover-open")).to_contain_text("layer 18, head 6")
+
+
+@pytest.mark.slow
+def test_forced_colors_keep_checks_and_sliders(page: Page) -> None:
+    page.emulate_media(forced_colors="active")
+    unfold(page)
+    for control in page.locator("#settings input:is([type=checkbox], [type=range]):visible").all():
+        expect(control).to_have_css("appearance", "auto")
+    page.emulate_media(forced_colors="none")
+
+
+@pytest.mark.slow
 def test_presentation_fits_four_documents_and_names_keys(page: Page) -> None:
     page.set_viewport_size(LAPTOP)
     pick(page, KEYS)
@@ -416,6 +433,7 @@ def test_first_visit_guesses_before_the_page(browser: Browser, app: ServedApp) -
         page.locator(f"{guess} [value=different]").click()
         expect(chips).to_have_text(["B", "A", "C"])
         expect(page.locator(f"{guess} del")).to_have_text(before)
+        expect(page.locator(f"{guess} form")).to_be_hidden()
         expect(page.locator(f"{guess} ins")).not_to_have_text(before)
         expect(page.locator("#order-table [role=status]")).to_contain_text("B A C")
         page.keyboard.press("Enter")  # the focused button goes on
