@@ -356,15 +356,24 @@ def test_late_events_and_quick_clicks_lose_nothing(open_page: OpenPage) -> None:
         page.add_init_script(LATE_END)
         page.reload()
         wait_for_model(page)
+        pick(page, SHORT)
+        set_length(page, 8)
         # The second of two events is answered before its name is known; a stream is opened all the same.
         page.evaluate("window.lateBy = [0, 1500]")
-        pick(page, LONG)
-        page.wait_for_timeout(2500)
-        page.evaluate("window.lateBy = [300]")  # less than a fast run takes
         page.locator("#start-one").click()
-        expect(page.locator("#stop")).to_be_enabled(timeout=20_000)
-        page.locator("#stop").click()
-        expect(page.locator("#run-status")).to_contain_text("Stopped", timeout=RUN_MS)
+        page.get_by_role("button", name="Run live").click()
+        expect(page.locator("#shuffle-status")).to_contain_text("Done:", timeout=RUN_MS)
+
+        pick(page, LONG)
+        text(page, 2).fill(
+            "The keeper wrote a letter about the storm. " * 150
+        )  # 24 prefills last on any machine
+        expect(page.locator("#start-all")).to_have_text("Run 6 sampled orders")
+        page.evaluate("window.lateBy = [300]")
+        page.locator("#start-all").click()
+        expect(page.locator("#stop-shuffle")).to_be_enabled(timeout=20_000)
+        page.locator("#stop-shuffle").click()
+        expect(page.locator("#shuffle-status")).to_contain_text("Stopped", timeout=RUN_MS)
 
         pick(page, SHORT)
         set_length(page, 8)
