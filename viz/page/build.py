@@ -18,7 +18,7 @@ from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT, bind
 from viz.page.counting import Counting, bind_counting
-from viz.page.evaluate import bind_evaluation, build_evaluation
+from viz.page.evaluate import EvaluateTab, bind_evaluation
 from viz.page.files.data_sets import OWN
 from viz.page.files.reading_files import FileReader
 from viz.page.form.checks import NO_FILES, NOTE
@@ -31,18 +31,17 @@ from viz.page.internals import (
     Internals,
     View,
     bind_internals,
-    build_internals,
     click_number,
     follow,
     opened_label,
     show_run,
 )
 from viz.page.jobs.sources import Choice, Sources, Status
-from viz.page.model_choice import OPEN, bind_picker, build_picker
-from viz.page.position_sweep import bind_sweep, build_sweep
+from viz.page.model_choice import OPEN, ModelPicker, bind_picker
+from viz.page.position_sweep import SweepTab, bind_sweep
 from viz.page.selection import first_selection
 from viz.page.serving.server import on_unload
-from viz.page.share import bind_share, build_share
+from viz.page.share import ShareBar, bind_share
 from viz.page.shuffle import shuffle_tab
 from viz.page.tutorial import build_tutorial
 from viz.page.why import build_why, why_json
@@ -73,7 +72,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             )
             gr.HTML(HEADER_BUTTONS, elem_id="header-buttons", min_width=0)
         ready = gr.State((None, sources.main.status.stage))
-        picker = build_picker(toggle, sources)
+        picker = ModelPicker(toggle, sources)
         bind_picker(picker, sources, ready)
         chosen = picker.chosen
         if settings.read_only:
@@ -88,13 +87,13 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             with gr.Tab(LAB), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
                 with gr.Tab("Internals"):
                     stale = gr.HTML("", elem_id="internals-stale")
-                    inside = build_internals(workspace.finished)
+                    inside = Internals(workspace.finished)
                     bind_internals(inside, sources, chosen)
                 with gr.Tab("Position sweep"):
                     build_note(settings)
-                    sweep = build_sweep()
+                    sweep = SweepTab()
                 with gr.Tab("Evaluate"):
-                    evaluation = build_evaluation(settings)
+                    evaluation = EvaluateTab(settings)
                     bind_evaluation(evaluation, page, sources, chosen, settings, disk, reader)
             with gr.Tab(TUTORIAL):
                 tutorial = build_tutorial(workspace.finished)
@@ -113,7 +112,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         events = [*runs, bind_sweep(sweep, workspace, sources, chosen, settings)]
         bind_counting(counting, chosen=chosen, ready=ready, runs=events)
         with see_it:
-            opened = bind_share(build_share(workspace, inside), page, settings, disk, sources.kept, runs)
+            opened = bind_share(ShareBar(workspace, inside), page, settings, disk, sources.kept, runs)
         recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
         _bind_drawings(tabs, [recorded, *runs], Drawings(why, tutorial, inside, workspace.shown))
         for trigger in (page.load, timer.tick, chosen.change):

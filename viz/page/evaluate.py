@@ -50,7 +50,7 @@ from viz.page.form.options import (
     build_wrapped,
     wrapped_choices,
 )
-from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job, build_bar, build_buttons
+from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job
 from viz.page.jobs.sources import Choice, Sources
 
 DEFAULT_LENGTH = 48
@@ -114,150 +114,112 @@ class RedrawBudget:
         return updates
 
 
-@dataclass(frozen=True)
 class RequestWidgets:
-    """Widgets of a request."""
+    """Widgets of a request, for the first built-in dataset and the usual metrics.
 
-    rows: gr.Dropdown
-    limit: gr.Slider
-    upload: gr.UploadButton
-    message: gr.HTML
-    methods: gr.CheckboxGroup
-    wrapped: gr.Dropdown
-    orders: gr.Dropdown
-    meaning: gr.HTML
-    what: gr.CheckboxGroup
-    length: gr.Slider
-    chat_template_kwargs: gr.Textbox
-    own: gr.State  # uploaded dataset; None before
+    `inputs` are those of `read_request`, in order.
+    """
 
-    @property
-    def inputs(self) -> list[Any]:
-        """Return the inputs of `read_request`, in order."""
-        places = (self.rows, self.own, self.limit, self.methods, self.wrapped, self.orders)
-        return [*places, self.what, self.length, self.chat_template_kwargs]
-
-
-@dataclass(frozen=True)
-class EvaluateTab:
-    """Widgets of the tab."""
-
-    request: RequestWidgets
-    bar: JobBar
-    tables: gr.HTML
-    curve: gr.HTML
-    offer: gr.Row
-    records: gr.DownloadButton
-    report: gr.DownloadButton
-    folder: gr.State  # folder of the files
-
-    @property
-    def outputs(self) -> list[Any]:
-        """Return the widgets that an evaluation updates."""
-        return [self.tables, self.curve, self.offer, self.records, self.report, self.folder]
-
-
-def build_evaluation(settings: HostSettings) -> EvaluateTab:
-    """Build the tab."""
-    with gr.Column(elem_id="measure-section", elem_classes="page-section"):
-        gr.HTML(
-            "<p class='page-about'>Runs a small dataset with every method in several document orders. For "
-            "large datasets: <code>python -m pine_engine evaluate</code>.</p>"
-        )
+    def __init__(self, usual: Sequence[tuple[str, str]]) -> None:
+        sets = built_in_choices()
+        first = read_built_in(sets[0][1])
+        num_first, first_orders = len(first.examples), orders_for(first)
+        with gr.Row(elem_classes="page-row page-measure-rows"):
+            self.rows = gr.Dropdown(
+                [*sets, ("My own dataset", OWN)],
+                value=sets[0][1],
+                label="Dataset",
+                elem_id="measure-rows",
+                scale=3,
+                min_width=220,
+            )
+            self.limit = gr.Slider(
+                1,
+                max(2, num_first),
+                value=min(num_first, 6),
+                step=1,
+                label="Number of examples",
+                elem_id="measure-limit",
+                scale=2,
+                min_width=200,
+            )
+            self.upload = gr.UploadButton(
+                "Upload dataset",
+                file_types=list(ROW_ENDINGS),
+                size="sm",
+                scale=0,
+                min_width=130,
+                elem_id="measure-upload",
+            )
+        self.message = gr.HTML("", elem_id="measure-message")
+        gr.HTML(render("measure_schema.html", rows=MAX_ROWS, documents=MAX_DOCUMENTS))
         with gr.Row(elem_classes="page-row"):
-            buttons = build_buttons("Evaluate", run_id="measure-run", stop_id="measure-stop")
-        bar = build_bar(buttons, "", status_id="measure-status")
-        request = _build_request(WHAT[:1] if settings.endpoint else WHAT)
-        tables = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="measure-tables")
-        curve = build_figure("measure-curve", picks_itself=True)
-        with gr.Row(visible=False, elem_classes="page-row", elem_id="measure-offer") as offer:
-            records = gr.DownloadButton(
-                "Records (JSONL)", elem_id="measure-records", size="sm", scale=0, min_width=160
+            with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
+                self.methods = build_method_boxes("measure-methods")
+                self.wrapped = build_wrapped("measure-wrapped", wrapped_for(first, WRAPPED))
+            with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
+                self.orders = gr.Dropdown(
+                    first_orders,
+                    value=usual_orders(first_orders),
+                    multiselect=True,
+                    allow_custom_value=True,
+                    label="Orders",
+                    elem_id="measure-orders",
+                )
+                self.meaning = gr.HTML("", elem_id="measure-meaning", elem_classes="page-message")
+                terms = f"Terms: {term('gold-all')}, {term('debiasing wrapper')}"
+                gr.HTML(terms, elem_classes="page-message")
+        with gr.Row(elem_classes="page-row"):
+            self.what = gr.CheckboxGroup(
+                WHAT,
+                value=[name for _, name in usual],
+                label="Metrics",
+                elem_id="measure-what",
+                scale=3,
+                min_width=240,
             )
-            report = gr.DownloadButton(
-                "Report (HTML)", elem_id="measure-report", size="sm", scale=0, min_width=160
+            self.length = gr.Slider(
+                4,
+                MAX_ANSWER_TOKENS,
+                value=DEFAULT_LENGTH,
+                step=4,
+                label="Max new tokens",
+                elem_id="measure-length",
+                scale=3,
+                min_width=240,
             )
+        self.chat_template_kwargs = build_template_kwargs("measure-chat-template-kwargs")
+        self.own = gr.State(None)  # uploaded dataset; None before
+        examples: list[Any] = [self.rows, self.own, self.limit, self.methods, self.wrapped, self.orders]
+        self.inputs = [*examples, self.what, self.length, self.chat_template_kwargs]
+
+
+class EvaluateTab:
+    """Widgets of the tab; `outputs` are those that an evaluation updates."""
+
+    def __init__(self, settings: HostSettings) -> None:
+        with gr.Column(elem_id="measure-section", elem_classes="page-section"):
             gr.HTML(
-                '<p class="page-caption">One record per example, method and order, with the generated '
-                "answer. The report contains all tables, intervals and curves.</p>"
+                "<p class='page-about'>Runs a small dataset with every method in several document orders. "
+                "For large datasets: <code>python -m pine_engine evaluate</code>.</p>"
             )
-    folder = gr.State(None, delete_callback=remove_folder)
-    return EvaluateTab(request, bar, tables, curve, offer, records, report, folder)
-
-
-def _build_request(usual: Sequence[tuple[str, str]]) -> RequestWidgets:
-    """Build the widgets of a request, for the first built-in dataset and the usual metrics."""
-    sets = built_in_choices()
-    first = read_built_in(sets[0][1])
-    num_first, first_orders = len(first.examples), orders_for(first)
-    with gr.Row(elem_classes="page-row page-measure-rows"):
-        rows = gr.Dropdown(
-            [*sets, ("My own dataset", OWN)],
-            value=sets[0][1],
-            label="Dataset",
-            elem_id="measure-rows",
-            scale=3,
-            min_width=220,
-        )
-        limit = gr.Slider(
-            1,
-            max(2, num_first),
-            value=min(num_first, 6),
-            step=1,
-            label="Number of examples",
-            elem_id="measure-limit",
-            scale=2,
-            min_width=200,
-        )
-        upload = gr.UploadButton(
-            "Upload dataset",
-            file_types=list(ROW_ENDINGS),
-            size="sm",
-            scale=0,
-            min_width=130,
-            elem_id="measure-upload",
-        )
-    message = gr.HTML("", elem_id="measure-message")
-    gr.HTML(render("measure_schema.html", rows=MAX_ROWS, documents=MAX_DOCUMENTS))
-    with gr.Row(elem_classes="page-row"):
-        with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
-            methods = build_method_boxes("measure-methods")
-            wrapped = build_wrapped("measure-wrapped", wrapped_for(first, WRAPPED))
-        with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
-            orders = gr.Dropdown(
-                first_orders,
-                value=usual_orders(first_orders),
-                multiselect=True,
-                allow_custom_value=True,
-                label="Orders",
-                elem_id="measure-orders",
-            )
-            meaning = gr.HTML("", elem_id="measure-meaning", elem_classes="page-message")
-            gr.HTML(f"Terms: {term('gold-all')}, {term('debiasing wrapper')}", elem_classes="page-message")
-    with gr.Row(elem_classes="page-row"):
-        what = gr.CheckboxGroup(
-            WHAT,
-            value=[name for _, name in usual],
-            label="Metrics",
-            elem_id="measure-what",
-            scale=3,
-            min_width=240,
-        )
-        length = gr.Slider(
-            4,
-            MAX_ANSWER_TOKENS,
-            value=DEFAULT_LENGTH,
-            step=4,
-            label="Max new tokens",
-            elem_id="measure-length",
-            scale=3,
-            min_width=240,
-        )
-    kwargs = build_template_kwargs("measure-chat-template-kwargs")
-    own = gr.State(None)
-    return RequestWidgets(
-        rows, limit, upload, message, methods, wrapped, orders, meaning, what, length, kwargs, own
-    )
+            with gr.Row(elem_classes="page-row"):
+                self.bar = JobBar("Evaluate", run_id="measure-run", stop_id="measure-stop")
+            self.bar.build_status("", status_id="measure-status")
+            self.request = RequestWidgets(WHAT[:1] if settings.endpoint else WHAT)
+            self.tables = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="measure-tables")
+            self.curve = build_figure("measure-curve", picks_itself=True)
+            with gr.Row(visible=False, elem_classes="page-row", elem_id="measure-offer") as self.offer:
+                size: dict[str, Any] = {"size": "sm", "scale": 0, "min_width": 160}
+                self.records = gr.DownloadButton("Records (JSONL)", elem_id="measure-records", **size)
+                self.report = gr.DownloadButton("Report (HTML)", elem_id="measure-report", **size)
+                gr.HTML(
+                    '<p class="page-caption">One record per example, method and order, with the generated '
+                    "answer. The report contains all tables, intervals and curves.</p>"
+                )
+        self.folder = gr.State(None, delete_callback=remove_folder)  # of the files
+        files = [self.records, self.report, self.folder]
+        self.outputs: list[Any] = [self.tables, self.curve, self.offer, *files]
 
 
 def bind_evaluation(

@@ -21,7 +21,7 @@ from viz.page.attention_job import AttentionView, attention_request, prepare_att
 from viz.page.common.failures import first_problem, notice
 from viz.page.common.widgets import PRIVATE_EVENT, bind, build_figure, figure_value
 from viz.page.internals_figures import DRAWING, FIGURES, TABS, draw_attention, how_to_read
-from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job, build_bar, build_buttons
+from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job
 from viz.page.jobs.sources import Sources
 from viz.page.leave_one_out_job import LeftOutView, left_out_request, prepare_left_out
 from viz.page.selection import (
@@ -109,47 +109,6 @@ class View:
             self.click = click
 
 
-@dataclass(frozen=True)
-class Internals:
-    """Widgets and states of the tab."""
-
-    finished: gr.State  # last run
-    bridge: gr.HTML  # selections from the browser, see BRIDGE
-    announcement: gr.HTML
-    summary: gr.HTML
-    body: gr.Column  # hidden before the first run
-    controls: dict[str, gr.Dropdown]  # by field of the selection
-    tabs: gr.Tabs
-    bars: dict[str, JobBar]  # by tab, see JOBS
-    pictures: dict[str, gr.HTML]  # by tab
-    figures: dict[str, gr.HTML]  # by place, see FIGURES
-    view: gr.State  # view, mutated in place
-    clicks: gr.Number  # number of clicks on tabs, see COUNT_CLICK
-    attention: gr.State  # attention per token; None before
-    left_out: gr.State  # scores without each document; None before
-    wanted: gr.State  # selection of an opened session, for the next run
-
-    @property
-    def drawings(self) -> list[gr.HTML]:
-        """Return the pictures and figures of all tabs."""
-        return [*self.pictures.values(), *self.figures.values()]
-
-    @property
-    def read(self) -> list[gr.State]:
-        """Return the states that a drawing depends on."""
-        return [self.finished, self.view, self.attention]
-
-    @property
-    def shown(self) -> list[Any]:
-        """Return the widgets that `draw` updates."""
-        return [*self.controls.values(), *self.drawings]
-
-    @property
-    def outputs(self) -> list[Any]:
-        """Return the widgets that `show_run` updates."""
-        return [self.summary, self.body, self.wanted, *self.shown]
-
-
 def new_picks(sent: str, heard: int) -> list[tuple[int, dict[str, Any]]]:
     """Return the selections after number `heard`, numbered. Raises InputError if they are invalid."""
     try:
@@ -211,45 +170,59 @@ def summary_html(run: Run) -> str:
     return f'<div class="page-summary">{content}</div>'
 
 
-def build_internals(finished: gr.State) -> Internals:
-    """Build the tab, empty; `finished` has the last run."""
-    pictures: dict[str, gr.HTML] = {}
-    figures: dict[str, gr.HTML] = {}
-    bars: dict[str, JobBar] = {}
-    with gr.Column(elem_id="internals-section", elem_classes="page-section"):
-        bridge = gr.HTML(
-            "", elem_id="pick-bridge", html_template="<span hidden>${value}</span>", js_on_load=BRIDGE
-        )
-        announcement = gr.HTML(spoken(""), elem_id="query-announcement")
-        summary = gr.HTML(empty_panel(NO_RUN, press="run", label="Run"), elem_id="internals-summary")
-        with gr.Column(visible=False, elem_id="internals-pictures") as body:
-            with gr.Row(elem_classes="page-row page-selection"):
-                controls = {
-                    "method": gr.Dropdown([], label="Method", elem_id="selected-method", min_width=140),
-                    "query": gr.Dropdown([], label="Query token", elem_id="query", min_width=200, scale=2),
-                    "layer": gr.Dropdown([], label="Layer", elem_id="layer", min_width=130),
-                    "head": gr.Dropdown([], label="Head", elem_id="head", min_width=130),
-                }
-            with gr.Tabs(elem_id="internals-tabs", selected=FIRST_TAB, overflow_behavior="wrap") as tabs:
-                for name, label in TABS:
-                    with gr.Tab(label, id=name), gr.Column(elem_id=name):
-                        if name in JOBS:
-                            button, job, about = JOBS[name]
-                            with gr.Row(elem_classes="page-row page-shuffle-bar"):
-                                buttons = build_buttons(
-                                    button, run_id=job, stop_id=f"stop-{job}", min_width=120
-                                )
-                            bars[name] = build_bar(buttons, about, status_id=f"{job}-status")
-                        pictures[name] = gr.HTML("", elem_id=f"{name}-html")
-                        with gr.Row(elem_classes="page-row"):
-                            for column in FIGURES[name]:
-                                with gr.Column(min_width=320):
-                                    figures |= {place: build_figure(f"figure-{place}") for place in column}
-                        gr.HTML(how_to_read(name))
-    states = gr.State(View()), gr.Number(0, visible=False), gr.State(None), gr.State(None), gr.State({})
-    return Internals(
-        finished, bridge, announcement, summary, body, controls, tabs, bars, pictures, figures, *states
-    )
+class Internals:
+    """Widgets and states of the tab, empty; `finished` has the last run."""
+
+    def __init__(self, finished: gr.State) -> None:
+        self.finished = finished
+        self.bars: dict[str, JobBar] = {}  # by tab, see JOBS
+        self.pictures: dict[str, gr.HTML] = {}  # by tab
+        self.figures: dict[str, gr.HTML] = {}  # by place, see FIGURES
+        with gr.Column(elem_id="internals-section", elem_classes="page-section"):
+            self.bridge = gr.HTML(
+                "", elem_id="pick-bridge", html_template="<span hidden>${value}</span>", js_on_load=BRIDGE
+            )
+            self.announcement = gr.HTML(spoken(""), elem_id="query-announcement")
+            empty = empty_panel(NO_RUN, press="run", label="Run")
+            self.summary = gr.HTML(empty, elem_id="internals-summary")
+            with gr.Column(visible=False, elem_id="internals-pictures") as self.body:
+                with gr.Row(elem_classes="page-row page-selection"):
+                    self.controls = {  # by field of the selection
+                        "method": gr.Dropdown([], label="Method", elem_id="selected-method", min_width=140),
+                        "query": gr.Dropdown(
+                            [], label="Query token", elem_id="query", scale=2, min_width=200
+                        ),
+                        "layer": gr.Dropdown([], label="Layer", elem_id="layer", min_width=130),
+                        "head": gr.Dropdown([], label="Head", elem_id="head", min_width=130),
+                    }
+                with gr.Tabs(
+                    elem_id="internals-tabs", selected=FIRST_TAB, overflow_behavior="wrap"
+                ) as self.tabs:
+                    for name, label in TABS:
+                        with gr.Tab(label, id=name), gr.Column(elem_id=name):
+                            self._build_tab(name)
+        self.view = gr.State(View())  # mutated in place
+        self.clicks = gr.Number(0, visible=False)  # number of clicks on tabs, see COUNT_CLICK
+        self.attention = gr.State(None)  # attention per token; None before
+        self.left_out = gr.State(None)  # scores without each document; None before
+        self.wanted = gr.State({})  # selection of an opened session, for the next run
+        # What a drawing depends on, what `draw` updates, and what `show_run` updates.
+        self.read = [finished, self.view, self.attention]
+        self.shown: list[Any] = [*self.controls.values(), *self.pictures.values(), *self.figures.values()]
+        self.outputs: list[Any] = [self.summary, self.body, self.wanted, *self.shown]
+
+    def _build_tab(self, name: str) -> None:
+        if name in JOBS:
+            button, job, about = JOBS[name]
+            with gr.Row(elem_classes="page-row page-shuffle-bar"):
+                self.bars[name] = JobBar(button, run_id=job, stop_id=f"stop-{job}", min_width=120)
+            self.bars[name].build_status(about, status_id=f"{job}-status")
+        self.pictures[name] = gr.HTML("", elem_id=f"{name}-html")
+        with gr.Row(elem_classes="page-row"):
+            for column in FIGURES[name]:
+                with gr.Column(min_width=320):
+                    self.figures |= {place: build_figure(f"figure-{place}") for place in column}
+        gr.HTML(how_to_read(name))
 
 
 def bind_internals(tab: Internals, sources: Sources, chosen: gr.State) -> None:

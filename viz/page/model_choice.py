@@ -1,7 +1,6 @@
 """Model picker: selectable models, requirements, loading progress and reasons for rejection."""
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -17,7 +16,7 @@ from viz.cards.tutorial import TERMS, term
 from viz.drawing.markup import render
 from viz.page.common.failures import explain, notice
 from viz.page.common.widgets import PRIVATE_EVENT, STATE_EVENT, bind
-from viz.page.jobs.job_bar import JobBar, Updates, build_bar, build_buttons, end_status
+from viz.page.jobs.job_bar import JobBar, Updates, end_status
 from viz.page.jobs.sources import WAIT_S, Choice, Sources
 
 OPEN, CLOSE = "Change model", "Close"
@@ -88,49 +87,39 @@ def _counted(parameters: int) -> str:
     return f"{parameters / 1e9:.2f} billion" if parameters >= 1e9 else f"{parameters / 1e6:.0f} million"
 
 
-@dataclass(frozen=True)
 class ModelPicker:
     """Widgets that select a model, hidden until a click on `toggle`."""
 
-    toggle: gr.Button
-    body: gr.Column
-    model: gr.Dropdown
-    dtype: gr.Radio
-    facts: gr.HTML
-    bar: JobBar
-    chosen: gr.State  # choice of the user; None for the model of the host
-
-
-def build_picker(toggle: gr.Button, sources: Sources) -> ModelPicker:
-    """Build the widgets."""
-    host = sources.host
-    own = "" if sources.allowed is not None else " or enter a hub id, folder or GGUF file"
-    with gr.Column(visible=False, elem_id="model-picker", elem_classes="page-section") as body:
-        with gr.Row(elem_classes="page-row"):
-            model = gr.Dropdown(
-                list(sources.allowed or [host.name]),
-                value=host.name,
-                label="Model",
-                info=f"Applies to you only. Select a model{own}.",
-                allow_custom_value=sources.allowed is None,
-                elem_id="model",
-                scale=4,
-                min_width=280,
-            )
-            dtype = gr.Radio(
-                list(REQUESTED_DTYPES),
-                value=host.dtype,
-                label="Precision (dtype)",
-                info="auto: bfloat16 on a GPU; on a CPU the stored dtype (also 4bit), or float32 if faster.",
-                elem_id="dtype",
-                scale=2,
-                min_width=260,
-            )
-        facts = gr.HTML("", elem_id="model-facts")
-        with gr.Row(elem_classes="page-row"):
-            buttons = build_buttons("Load model", run_id="load-model", stop_id="stop-loading", min_width=120)
-        bar = build_bar(buttons, "", status_id="load-status")
-    return ModelPicker(toggle, body, model, dtype, facts, bar, gr.State(None))
+    def __init__(self, toggle: gr.Button, sources: Sources) -> None:
+        host, self.toggle = sources.host, toggle
+        own = "" if sources.allowed is not None else " or enter a hub id, folder or GGUF file"
+        with gr.Column(visible=False, elem_id="model-picker", elem_classes="page-section") as self.body:
+            with gr.Row(elem_classes="page-row"):
+                self.model = gr.Dropdown(
+                    list(sources.allowed or [host.name]),
+                    value=host.name,
+                    label="Model",
+                    info=f"Applies to you only. Select a model{own}.",
+                    allow_custom_value=sources.allowed is None,
+                    elem_id="model",
+                    scale=4,
+                    min_width=280,
+                )
+                self.dtype = gr.Radio(
+                    list(REQUESTED_DTYPES),
+                    value=host.dtype,
+                    label="Precision (dtype)",
+                    info="auto: bfloat16 on a GPU; on a CPU the stored dtype (also 4bit), or float32 if "
+                    "faster.",
+                    elem_id="dtype",
+                    scale=2,
+                    min_width=260,
+                )
+            self.facts = gr.HTML("", elem_id="model-facts")
+            with gr.Row(elem_classes="page-row"):
+                self.bar = JobBar("Load model", run_id="load-model", stop_id="stop-loading", min_width=120)
+            self.bar.build_status("", status_id="load-status")
+        self.chosen = gr.State(None)  # choice of the user; None for the model of the host
 
 
 def bind_picker(picker: ModelPicker, sources: Sources, ready: gr.State) -> None:

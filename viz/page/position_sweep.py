@@ -1,7 +1,6 @@
 """Tab "Position sweep": one document moves through all slots; question and target answer stay."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,7 +24,7 @@ from viz.page.form.examples import load_examples
 from viz.page.form.form import read_form
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.internals_figures import how_to_read
-from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job, build_bar, build_buttons
+from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job
 from viz.page.jobs.sources import Choice, Sources
 from viz.page.position_sweep_job import SweepView, compared_methods, prepare_sweep
 
@@ -34,21 +33,6 @@ LABELS = {row.name: row.label for row in METHODS.values()}
 WHAT_WILL_BE = (
     "Click “Run position sweep” to plot the log-probability of the answer against the document’s slot."
 )
-
-
-@dataclass(frozen=True)
-class SweepTab:
-    """Widgets and states of the tab."""
-
-    document: gr.Dropdown
-    answer: gr.Textbox
-    bar: JobBar
-    stale: gr.HTML  # notice that the sweep is out of date
-    finding: gr.HTML
-    lines: gr.HTML
-    effects: gr.HTML
-    origin: gr.State  # inputs of the sweep; None before
-    picked: gr.State  # example, and the document that was selected for it
 
 
 def work_sentence(num_documents: int, ticked: Sequence[str], nouns: Nouns = DOCUMENTS) -> str:
@@ -75,49 +59,46 @@ def moved_at_first(identities: Sequence[int], picked: int | None, gold: int | No
     return next((one for one in (picked, gold) if one in identities), min(identities, default=None))
 
 
-def build_sweep() -> SweepTab:
-    """Build the tab for the first example."""
-    first = load_examples()[0]
-    num_documents = len(first.documents)
-    with gr.Column(elem_id="sweep-section", elem_classes="page-section"):
-        gr.HTML(
-            "<p class='page-about'>Moves one document through all slots. A curve that is not flat indicates "
-            "position bias.</p>"
-        )
-        with gr.Row(elem_classes="page-row"):
-            document = gr.Dropdown(
-                document_choices(range(num_documents)),
-                value=first.gold,
-                label="Document to move",
-                elem_id="sweep-document",
-                scale=1,
-                min_width=160,
+class SweepTab:
+    """Widgets and states of the tab, for the first example."""
+
+    def __init__(self) -> None:
+        first = load_examples()[0]
+        num_documents = len(first.documents)
+        with gr.Column(elem_id="sweep-section", elem_classes="page-section"):
+            gr.HTML(
+                "<p class='page-about'>Moves one document through all slots. A curve that is not flat "
+                "indicates position bias.</p>"
             )
-            answer = gr.Textbox(
-                "",
-                label="Target answer",
-                info="Default: an answer that is the same for every order, PINE’s where it fits.",
-                lines=1,
-                max_lines=3,
-                elem_id="sweep-answer",
-                scale=4,
-                min_width=260,
-            )
-        with gr.Row(elem_classes="page-row"):
-            buttons = build_buttons("Run position sweep", run_id="sweep-run", stop_id="sweep-stop")
-        tab = SweepTab(
-            document=document,
-            answer=answer,
-            bar=build_bar(buttons, work_sentence(num_documents, DEFAULT_METHODS), status_id="sweep-status"),
-            stale=gr.HTML(""),
-            finding=gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="sweep-finding"),
-            lines=build_figure("sweep-lines", picks_itself=True),
-            effects=build_figure("sweep-effects", picks_itself=True),
-            origin=gr.State(None),
-            picked=gr.State((None, 0)),
-        )
-        gr.HTML(how_to_read("sweep"))
-    return tab
+            with gr.Row(elem_classes="page-row"):
+                self.document = gr.Dropdown(
+                    document_choices(range(num_documents)),
+                    value=first.gold,
+                    label="Document to move",
+                    elem_id="sweep-document",
+                    scale=1,
+                    min_width=160,
+                )
+                self.answer = gr.Textbox(
+                    "",
+                    label="Target answer",
+                    info="Default: an answer that is the same for every order, PINE’s where it fits.",
+                    lines=1,
+                    max_lines=3,
+                    elem_id="sweep-answer",
+                    scale=4,
+                    min_width=260,
+                )
+            with gr.Row(elem_classes="page-row"):
+                self.bar = JobBar("Run position sweep", run_id="sweep-run", stop_id="sweep-stop")
+            self.bar.build_status(work_sentence(num_documents, DEFAULT_METHODS), status_id="sweep-status")
+            self.stale = gr.HTML("")  # notice that the sweep is out of date
+            self.finding = gr.HTML(empty_panel(WHAT_WILL_BE), elem_id="sweep-finding")
+            self.lines = build_figure("sweep-lines", picks_itself=True)
+            self.effects = build_figure("sweep-effects", picks_itself=True)
+            gr.HTML(how_to_read("sweep"))
+        self.origin = gr.State(None)  # inputs of the sweep; None before
+        self.picked = gr.State((None, 0))  # example, and the document that was selected for it
 
 
 def bind_sweep(

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,55 +43,34 @@ CLICK_FILE = "() => document.querySelector('#run-file').click()"
 """Script: the ZIP is created on click, then a hidden button downloads it."""
 
 
-@dataclass(frozen=True)
 class ShareBar:
     """Widgets of sharing, and the parts of the page whose inputs and selections are shared."""
 
-    page: Workspace
-    internals: Internals
-    share: gr.Button
-    save: gr.Button
-    opening: gr.UploadButton
-    download: gr.Button
-    run_file: gr.DownloadButton
-    message: gr.HTML
-    draft_kept: gr.HTML  # true if this browser stores a draft
-    link: gr.Textbox
-    address: gr.Textbox  # of the page, set by assets/sharing.js
-    handed: gr.Textbox  # data for the browser
-    resumes: gr.Checkbox  # true if the last run of the browser is kept
-    linked: gr.Textbox  # code of the session in the URL, set by assets/sharing.js
-    draft: gr.Textbox  # draft as JSON, set by assets/sharing.js
-    key: gr.Textbox  # of the browser, set by assets/sharing.js
-    keep: gr.Button  # clicked by assets/typing.js after a pause
-    folder: gr.State  # of the last ZIP
-
-
-def build_share(page: Workspace, internals: Internals) -> ShareBar:
-    """Build the widgets."""
-    draft_kept = gr.HTML("", elem_id="draft-kept")
-    # The menu in viz/templates/order_table.html presses these buttons.
-    with page.sharing:
-        return ShareBar(
-            page,
-            internals,
-            share=gr.Button(visible="hidden", elem_id="share"),
-            save=gr.Button(visible="hidden", elem_id="save-session"),
-            opening=gr.UploadButton(file_types=[".json", ".zip"], visible="hidden", elem_id="open-session"),
-            download=gr.Button(visible="hidden", elem_id="download-run", interactive=False),
-            run_file=gr.DownloadButton(visible="hidden", elem_id="run-file"),
-            message=gr.HTML("", elem_id="share-message"),
-            link=gr.Textbox("", label="Link", visible=False, interactive=False, max_lines=1, elem_id="link"),
-            draft_kept=draft_kept,
-            address=gr.Textbox("", visible=False),
-            handed=gr.Textbox("", visible=False),
-            resumes=gr.Checkbox(False, visible=False),
-            linked=gr.Textbox("", visible=False),
-            draft=gr.Textbox("", visible=False),
-            key=gr.Textbox("", visible=False),
-            keep=gr.Button(visible="hidden", elem_id="keep-draft"),
-            folder=gr.State(None, delete_callback=remove_folder),
-        )
+    def __init__(self, page: Workspace, internals: Internals) -> None:
+        self.page, self.internals = page, internals
+        self.draft_kept = gr.HTML("", elem_id="draft-kept")  # true if this browser stores a draft
+        with page.sharing:  # the menu in viz/templates/order_table.html presses these buttons
+            self.share = gr.Button(visible="hidden", elem_id="share")
+            self.save = gr.Button(visible="hidden", elem_id="save-session")
+            self.opening = gr.UploadButton(
+                file_types=[".json", ".zip"], visible="hidden", elem_id="open-session"
+            )
+            self.download = gr.Button(visible="hidden", elem_id="download-run", interactive=False)
+            self.run_file = gr.DownloadButton(visible="hidden", elem_id="run-file")
+            self.message = gr.HTML("", elem_id="share-message")
+            self.link = gr.Textbox(
+                "", label="Link", visible=False, interactive=False, max_lines=1, elem_id="link"
+            )
+            self.handed = gr.Textbox("", visible=False)  # data for the browser
+            self.resumes = gr.Checkbox(False, visible=False)  # true if the last run of the browser is kept
+            # Address of the page, code of the session in it, draft as JSON and key of the browser, all set by
+            # assets/sharing.js.
+            self.address, self.linked = gr.Textbox("", visible=False), gr.Textbox("", visible=False)
+            self.draft, self.key = gr.Textbox("", visible=False), gr.Textbox("", visible=False)
+            self.keep = gr.Button(
+                visible="hidden", elem_id="keep-draft"
+            )  # by assets/typing.js, after a pause
+        self.folder = gr.State(None, delete_callback=remove_folder)  # of the last ZIP
 
 
 def bind_share(

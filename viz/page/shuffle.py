@@ -4,7 +4,7 @@ button -> bind_job (queue, model) -> shuffle(engine, form) yields Shown -> draw_
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,43 +30,22 @@ from viz.page.shuffle_job import orders_for, prepare_shuffle
 EMPTY_TEXT = "Run all orders to compare the answers and log-probabilities across document orders."
 
 
-@dataclass(frozen=True)
 class ShuffleFigures:
-    """Widgets and states of the section of figures.
+    """Widgets and states of the section of figures, empty."""
 
-    `drawn` is the last view of a shuffle test; `panel` is updated in place, also during a run.
-    """
-
-    section: gr.Accordion
-    verdict: gr.HTML
-    matrix: gr.HTML
-    answer: gr.HTML  # of the selected cell
-    positions: gr.HTML
-    logprobs: gr.HTML
-    drawn: gr.State
-    panel: gr.State
-
-    @property
-    def outputs(self) -> list[Any]:
-        """Return what a shuffle test updates."""
-        return [self.drawn, self.verdict, self.matrix, self.positions, self.logprobs, self.answer]
-
-
-def build_figures() -> ShuffleFigures:
-    """Build the section, empty."""
-    with gr.Accordion(
-        "Shuffle test: logits, log-probabilities, positions", open=False, elem_id="shuffle-section"
-    ) as section:
-        return ShuffleFigures(
-            section=section,
-            verdict=gr.HTML(empty_panel(EMPTY_TEXT), elem_id="shuffle-verdict"),
-            matrix=build_figure("shuffle-matrix", picks_itself=True),
-            answer=gr.HTML("", elem_id="shuffle-answer"),
-            positions=build_figure("shuffle-positions", picks_itself=True),
-            logprobs=build_figure("shuffle-spread", picks_itself=True),
-            drawn=gr.State(None),
-            panel=gr.State({"is_open": False}),
-        )
+    def __init__(self) -> None:
+        with gr.Accordion(
+            "Shuffle test: logits, log-probabilities, positions", open=False, elem_id="shuffle-section"
+        ) as self.section:
+            self.verdict = gr.HTML(empty_panel(EMPTY_TEXT), elem_id="shuffle-verdict")
+            self.matrix = build_figure("shuffle-matrix", picks_itself=True)
+            self.answer = gr.HTML("", elem_id="shuffle-answer")  # of the selected cell
+            self.positions = build_figure("shuffle-positions", picks_itself=True)
+            self.logprobs = build_figure("shuffle-spread", picks_itself=True)
+        self.drawn = gr.State(None)  # last view of a shuffle test
+        self.panel = gr.State({"is_open": False})  # updated in place, also during a run
+        shown = [self.verdict, self.matrix, self.positions, self.logprobs, self.answer]
+        self.outputs: list[Any] = [self.drawn, *shown]  # what a shuffle test updates
 
 
 def shuffle_tab(
@@ -76,7 +55,7 @@ def shuffle_tab(
 
     Returns the events of a shuffle test and of a resumed run, and the results of a shuffle test.
     """
-    figures = build_figures()
+    figures = ShuffleFigures()
     inputs, drawings = [figures.panel, figures.drawn, page.accepted], figures.outputs
     page.accepted.change(
         bind(draw_again, figures), inputs, drawings, trigger_mode="always_last", **PRIVATE_EVENT

@@ -22,7 +22,7 @@ from viz.page import evaluate, evaluate_job
 from viz.page.common.disk import Disk
 from viz.page.common.failures import MAX_ROWS
 from viz.page.common.host_settings import DEFAULTS
-from viz.page.evaluate import RedrawBudget, bind_evaluation, build_evaluation, chosen_rows
+from viz.page.evaluate import EvaluateTab, RedrawBudget, bind_evaluation, chosen_rows
 from viz.page.evaluate_job import MeasureView
 from viz.page.files import data_sets
 from viz.page.files.data_sets import (
@@ -176,7 +176,7 @@ def test_few_estimates_are_computed_and_the_last_are_shown(
         with gr.Blocks() as page:
             sources, reader = sources_of(source, runs=Runs(FairQueue(1))), FileReader(Runs())
             shared = sources, gr.State(None), DEFAULTS, Disk(tmp_path, 1e6), reader
-            bind_evaluation(build_evaluation(DEFAULTS), page, *shared)
+            bind_evaluation(EvaluateTab(DEFAULTS), page, *shared)
         return page
 
     monkeypatch.setattr(evaluate, "SHOWN_SHARE", 1e-9)

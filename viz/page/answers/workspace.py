@@ -18,18 +18,11 @@ from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.files.reading_files import FileReader
 from viz.page.form.documents import entries_json, read_entries
-from viz.page.form.editor import (
-    bind_editor,
-    build_cards,
-    build_editor,
-    documents_heading,
-    question_words,
-    words,
-)
+from viz.page.form.editor import Editor, bind_editor, build_cards, documents_heading, question_words, words
 from viz.page.form.examples import NO_EXAMPLE, FormExample, accepted_for, example_of, load_examples
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form, shown_instruction
 from viz.page.form.options import DEFAULT_METHODS, build_method_boxes, build_orders, build_template_kwargs
-from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job, build_bar, build_buttons
+from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job
 from viz.page.jobs.sources import Choice, Sources
 
 DEFAULT_LENGTH = 48
@@ -45,7 +38,8 @@ class Workspace:
     `sample` is visible where only some orders are run. `problem` is the reason why the form cannot be run,
     and `stale` the notice that the answers are out of date, below which the stylesheet shows them in gray.
     `picked` is the last example, `finished` the last run or None, `key` the secret of the browser that finds
-    its last run, `shown` has the answers on the page, and `origin` their inputs, None before a run.
+    its last run, `shown` has the answers on the page, and `origin` their inputs, None before a run. `outputs`
+    are what a run updates, and `inputs` those of `read_form`, in order.
     """
 
     def __init__(self) -> None:
@@ -66,10 +60,10 @@ class Workspace:
                     **question_words(nouns),
                 )
                 self.start = build_start(shown)
-                shuffle_buttons = build_buttons(
+                self.shuffle_bar = JobBar(
                     "", run_id="shuffle", stop_id="stop-shuffle", min_width=80, visible="hidden"
                 )
-                buttons = build_buttons("", run_id="run", stop_id="stop", min_width=80, visible="hidden")
+                self.bar = JobBar("", run_id="run", stop_id="stop", min_width=80, visible="hidden")
                 self.example = gr.Dropdown(
                     [NO_EXAMPLE, *(example.name for example in examples)],
                     value=first.name,
@@ -80,8 +74,8 @@ class Workspace:
                 )
             cards = build_cards(form.entries, nouns)
             with gr.Row(elem_classes="page-row page-run-bar"):
-                self.shuffle_bar = build_bar(shuffle_buttons, "", status_id="shuffle-status")
-                self.bar = build_bar(buttons, "", status_id="run-status")
+                self.shuffle_bar.build_status("", status_id="shuffle-status")
+                self.bar.build_status("", status_id="run-status")
                 self.problem = gr.HTML("", elem_id="form-problem", min_width=0)
             self.stale = gr.HTML("", elem_id="answers-stale")
             self.order_table = build_order_table(shown, first.answers)
@@ -92,7 +86,7 @@ class Workspace:
                 with gr.Row(elem_classes="page-row page-documents-head"):
                     self.heading = gr.HTML(documents_heading(nouns), min_width=80)
                     self.total = gr.HTML("", elem_id="total", min_width=160)
-                self.editor = build_editor(cards, first.task)
+                self.editor = Editor(cards, first.task)
                 self._build_settings(first)
                 orders = build_orders(len(form.entries))
                 self.sample, self.num_orders, self.seed, self.controls = orders
@@ -103,6 +97,11 @@ class Workspace:
         self.picked = gr.State(first.name)
         self.key = gr.State("")
         self.finished, self.shown, self.origin = gr.State(None), gr.State(shown), gr.State(shown.inputs)
+        states = [self.shown, self.finished, self.origin]
+        self.outputs: list[Any] = [self.answers, self.order_table, *states]
+        self.outputs += [self.stale, self.example, self.accepted]
+        self.inputs: list[Any] = [self.task, self.question, self.instruction, self.methods, self.length]
+        self.inputs += [self.editor.cards, self.chat_template_kwargs]
 
     def _build_settings(self, first: FormExample) -> None:
         with gr.Row(elem_classes="page-row"):
@@ -143,18 +142,6 @@ class Workspace:
                 elem_id="accepted",
             )
         self.chat_template_kwargs = build_template_kwargs("chat-template-kwargs")
-
-    @property
-    def outputs(self) -> list[Any]:
-        """Return the widgets and states that a run updates."""
-        states = [self.shown, self.finished, self.origin]
-        return [self.answers, self.order_table, *states, self.stale, self.example, self.accepted]
-
-    @property
-    def inputs(self) -> list[Any]:
-        """Return the inputs of read_form, in order."""
-        prompt = [self.task, self.question, self.instruction]
-        return [*prompt, self.methods, self.length, self.editor.cards, self.chat_template_kwargs]
 
 
 def build_challenges() -> dict[str, gr.Button]:

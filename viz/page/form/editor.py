@@ -1,7 +1,6 @@
 """Documents editor: one widget whose value is all documents, and ways to add several at once."""
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any
@@ -91,9 +90,8 @@ def build_cards(entries: Entries, nouns: Nouns) -> gr.HTML:
     )
 
 
-@dataclass(frozen=True)
 class Editor:
-    """Widgets of the documents editor.
+    """Widgets of the documents editor: the cards, and the ways to add several documents at once.
 
     The value of `cards`, of all documents in slot order, is parsed by `read_entries`. assets/documents.js
     edits them in the browser without requests to the server. The event `input` reports each edit and each
@@ -102,45 +100,37 @@ class Editor:
     gradio writes a file for each component class.
     """
 
-    cards: gr.HTML
-    files: gr.UploadButton
-    pasted: gr.Textbox
-    paste: gr.Button
-    split: gr.Button  # visible for tasks whose documents are sentences of one text
-    message: gr.HTML
-    uploaded: gr.State  # documents of the uploaded files, and a sentence
-
-
-def build_editor(cards: gr.HTML, task: str) -> Editor:
-    """Build the ways to add several documents at once to the cards."""
-    with gr.Row(elem_classes="page-row page-files"):
-        files = gr.UploadButton(
-            "Upload files",
-            file_count="multiple",
-            file_types=list(ENDINGS),
-            size="sm",
-            min_width=90,
-            elem_id="add-files",
-        )
-        kinds = ", ".join(ending[1:] for ending in ENDINGS)
-        limits = f"up to {MAX_UPLOAD_MB} MB each, {MAX_DOCUMENTS} documents in total"
-        gr.HTML(f'<p class="page-caption">{kinds}, {limits}.</p>', elem_classes="page-limits")
-    with gr.Accordion("Paste multiple documents", open=False, elem_id="paste-panel"):
-        pasted = gr.Textbox(
-            info="Separate documents with a blank line or ---. Start a title line with #.",
-            placeholder="# Tides\nThe Moon pulls the sea ...\n---\n# Wind\nAir moves to low pressure ...",
-            lines=5,
-            max_lines=12,
-            elem_id="pasted",
-            label=f"Multiple {TASKS[task].nouns.documents}",
-        )
-        with gr.Row(elem_classes="page-row"):
-            paste = gr.Button("Add documents", size="sm", elem_id="paste-documents")
-            split = gr.Button(
-                "Split a math problem", size="sm", visible=TASKS[task].splits, elem_id="split-problem"
+    def __init__(self, cards: gr.HTML, task: str) -> None:
+        self.cards = cards
+        with gr.Row(elem_classes="page-row page-files"):
+            self.files = gr.UploadButton(
+                "Upload files",
+                file_count="multiple",
+                file_types=list(ENDINGS),
+                size="sm",
+                min_width=90,
+                elem_id="add-files",
             )
-    message = gr.HTML("", elem_id="documents-message", elem_classes="page-message")
-    return Editor(cards, files, pasted, paste, split, message, gr.State(()))
+            kinds = ", ".join(ending[1:] for ending in ENDINGS)
+            limits = f"up to {MAX_UPLOAD_MB} MB each, {MAX_DOCUMENTS} documents in total"
+            gr.HTML(f'<p class="page-caption">{kinds}, {limits}.</p>', elem_classes="page-limits")
+        with gr.Accordion("Paste multiple documents", open=False, elem_id="paste-panel"):
+            self.pasted = gr.Textbox(
+                info="Separate documents with a blank line or ---. Start a title line with #.",
+                placeholder="# Tides\nThe Moon pulls the sea ...\n---\n# Wind\nAir moves to low pressure ...",
+                lines=5,
+                max_lines=12,
+                elem_id="pasted",
+                label=f"Multiple {TASKS[task].nouns.documents}",
+            )
+            with gr.Row(elem_classes="page-row"):
+                self.paste = gr.Button("Add documents", size="sm", elem_id="paste-documents")
+                # For tasks whose documents are sentences of one text.
+                self.split = gr.Button(
+                    "Split a math problem", size="sm", visible=TASKS[task].splits, elem_id="split-problem"
+                )
+        self.message = gr.HTML("", elem_id="documents-message", elem_classes="page-message")
+        self.uploaded = gr.State(())  # documents of the uploaded files, and a sentence
 
 
 def bind_editor(

@@ -38,15 +38,39 @@ class JobView(Protocol):
         """Return the work so far."""
 
 
-@dataclass(frozen=True)
 class JobBar:
-    """Widgets of every job."""
+    """Widgets of every job: start button and Stop, with status and estimated time below them."""
 
-    run: gr.Button
-    stop: gr.Button
-    estimate: gr.HTML  # estimated time
-    status: gr.HTML
-    stopping: gr.State  # stop flag of the session
+    def __init__(
+        self,
+        label: str,
+        *,
+        run_id: str,
+        stop_id: str,
+        min_width: int = 200,
+        visible: bool | Literal["hidden"] = True,  # of the start button
+    ) -> None:
+        self.run = gr.Button(
+            label, variant="primary", elem_id=run_id, scale=3, min_width=min_width, visible=visible
+        )
+        self.stop = gr.Button(
+            "Stop",
+            variant="stop",
+            elem_id=stop_id,
+            elem_classes="page-job-stop",
+            interactive=False,
+            min_width=80,
+        )
+        self.stopping = gr.State(StopFlag())  # of the session
+        self.stop.click(request_stop, self.stopping, self.stop, **PRIVATE_EVENT)
+
+    def build_status(self, sentence: str, *, status_id: str) -> None:
+        """Build the status lines."""
+        with gr.Row(elem_classes="page-row page-status-row"):
+            self.status = gr.HTML(
+                notice(sentence), elem_id=status_id, elem_classes="page-job-status", min_width=0
+            )
+            self.estimate = gr.HTML("", elem_id=f"{status_id}-estimate", min_width=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,33 +84,6 @@ class ButtonJob:
     kept: str = ""  # sentence about the results of the run that stay after Stop
     end: Callable[[Any], Updates] = lambda last: {}
     """Return the last updates, also after Stop and failures, from the last view."""
-
-
-def build_buttons(
-    label: str,
-    *,
-    run_id: str,
-    stop_id: str,
-    min_width: int = 200,
-    visible: bool | Literal["hidden"] = True,  # of the start button
-) -> tuple[gr.Button, gr.Button]:
-    """Build the start button and Stop."""
-    run = gr.Button(label, variant="primary", elem_id=run_id, scale=3, min_width=min_width, visible=visible)
-    stop = gr.Button(
-        "Stop", variant="stop", elem_id=stop_id, elem_classes="page-job-stop", interactive=False, min_width=80
-    )
-    return run, stop
-
-
-def build_bar(buttons: tuple[gr.Button, gr.Button], sentence: str, *, status_id: str) -> JobBar:
-    """Build the status lines below the buttons, and connect Stop."""
-    with gr.Row(elem_classes="page-row page-status-row"):
-        status = gr.HTML(notice(sentence), elem_id=status_id, elem_classes="page-job-status", min_width=0)
-        estimate = gr.HTML("", elem_id=f"{status_id}-estimate", min_width=0)
-    run, stop = buttons
-    stopping = gr.State(StopFlag())
-    stop.click(request_stop, stopping, stop, **PRIVATE_EVENT)
-    return JobBar(run, stop, estimate, status, stopping)
 
 
 def request_stop(flag: StopFlag) -> Any:
