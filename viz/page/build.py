@@ -25,8 +25,8 @@ from viz.page.form.checks import NO_FILES, NOTE
 from viz.page.form.fitting import bind_misfits, build_misfits
 from viz.page.gradio_patches.blocks import GuardedBlocks
 from viz.page.internals import (
-    COUNT_CLICK,
     LAB,
+    TAB_EVENT,
     TUTORIAL,
     Internals,
     View,
@@ -156,19 +156,9 @@ def _bind_drawings(tabs: gr.Tabs, runs: Sequence[Any], drawings: Drawings) -> No
     inputs = [inside.finished, drawings.shown, inside.view]
     outputs = [drawings.why, *drawings.tutorial, *inside.outputs]
     for event in runs:
-        follow(
-            inside, event.then(bind(after_run, drawings), [*inputs, inside.wanted], outputs, **PRIVATE_EVENT)
-        )
-    # With another mode, a tab that is opened while one is drawn would be dropped, or taken for that one.
-    opened = tabs.select(
-        bind(open_page_tab, drawings),
-        [*inputs, inside.clicks],
-        outputs,
-        trigger_mode="multiple",
-        js=COUNT_CLICK,
-        **PRIVATE_EVENT,
-    )
-    follow(inside, opened)
+        run = event.then(bind(after_run, drawings), [*inputs, inside.wanted], outputs, **PRIVATE_EVENT)
+        follow(inside, run)
+    follow(inside, tabs.select(bind(open_page_tab, drawings), [*inputs, inside.clicks], outputs, **TAB_EVENT))
 
 
 def show_open(drawings: Drawings, run: Run | None, shown: Shown, view: View) -> Any:

@@ -18,7 +18,7 @@ from viz.page.answers.start import num_missing, start_json
 from viz.page.answers.workspace import Workspace
 from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
-from viz.page.common.widgets import PRIVATE_EVENT, bind
+from viz.page.common.widgets import NEWEST_EVENT, PRIVATE_EVENT, bind
 from viz.page.form.checks import too_long
 from viz.page.form.examples import example_of
 from viz.page.form.form import Form, TokenCount, count_tokens, read_form, sized_instructions
@@ -113,14 +113,8 @@ def bind_counting(counting: Counting, *, chosen: gr.State, ready: gr.State, runs
     ]
     outputs += [*(bar.estimate for bar in counting.bars), page.stale, sweep.stale, counting.stale]
     follow = bind(follow_form, counting)
-    gr.on(
-        [paused.click, page.editor.cards.input, *(widget.change for widget in picked)],
-        follow,
-        inputs,
-        outputs,
-        trigger_mode="always_last",
-        **PRIVATE_EVENT,
-    )
+    changes = [paused.click, page.editor.cards.input, *(widget.change for widget in picked)]
+    gr.on(changes, follow, inputs, outputs, **NEWEST_EVENT)
     for event in runs:
         event.then(follow, inputs, outputs, **PRIVATE_EVENT)
 

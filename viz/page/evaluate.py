@@ -21,7 +21,7 @@ from viz.figures.bias_curve import plot_bias_curve
 from viz.page.common.disk import Disk, remove_folder
 from viz.page.common.failures import MAX_ANSWER_TOKENS, MAX_DOCUMENTS, MAX_ROWS, explain, notice
 from viz.page.common.host_settings import HostSettings
-from viz.page.common.widgets import PRIVATE_EVENT, STATE_EVENT, bind, build_figure, figure_value
+from viz.page.common.widgets import NEWEST_EVENT, PRIVATE_EVENT, STATE_EVENT, bind, build_figure, figure_value
 from viz.page.evaluate_job import (
     MeasureRequest,
     MeasureView,
@@ -248,7 +248,7 @@ def bind_evaluation(
     changing: list[Any] = [*fitted, request.methods, request.what, request.length]
     changing.append(request.chat_template_kwargs)
     changes = [page.load, *(widget.change for widget in changing)]
-    gr.on(changes, planned, *announced, trigger_mode="always_last", **PRIVATE_EVENT)
+    gr.on(changes, planned, *announced, **NEWEST_EVENT)
     for event in (selected, uploaded):
         event.then(planned, *announced, **PRIVATE_EVENT)
     begin = partial(begin_evaluation, tab, settings, disk)

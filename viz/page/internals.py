@@ -19,7 +19,7 @@ from viz.drawing.markup import empty_panel, shorten
 from viz.page.answers.run import Run
 from viz.page.attention_job import AttentionView, attention_request, prepare_attention
 from viz.page.common.failures import first_problem, notice
-from viz.page.common.widgets import PRIVATE_EVENT, bind, build_figure, figure_value
+from viz.page.common.widgets import NEWEST_EVENT, PRIVATE_EVENT, bind, build_figure, figure_value
 from viz.page.internals_figures import DRAWING, FIGURES, TABS, draw_attention, how_to_read
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job
 from viz.page.jobs.sources import Sources
@@ -59,6 +59,12 @@ COUNT_CLICK = "(...values) => [...values.slice(0, -1), (window.pineClicks = (win
 """Script that sets the last input of an event to its number in the browser.
 
 Quick clicks are separate requests, which may arrive in any order. The last click decides which tab is open.
+"""
+
+TAB_EVENT: dict[str, Any] = PRIVATE_EVENT | {"trigger_mode": "multiple", "js": COUNT_CLICK}
+"""Options of the event of a tab that is opened, whose last input is the number of clicks.
+
+With another mode, a tab that is opened while one is drawn would be dropped, or taken for that one.
 """
 
 BRIDGE = f"""
@@ -227,34 +233,17 @@ class Internals:
 
 def bind_internals(tab: Internals, sources: Sources, chosen: gr.State) -> None:
     """Connect the events of the tab."""
-    newest = {"trigger_mode": "always_last", **PRIVATE_EVENT}
-    controls: list[Any] = [*tab.controls.values()]
-    tab.bridge.select(
-        bind(take_picks, tab), [tab.bridge, *tab.read], [tab.announcement, *tab.shown], **newest
-    )
-    gr.on(
-        [widget.input for widget in controls],
-        bind(take_controls, tab),
-        [*tab.read, *controls],
-        tab.shown,
-        **newest,
-    )
-    tab.tabs.select(
-        bind(open_tab, tab),
-        [*tab.read, tab.clicks],
-        tab.shown,
-        trigger_mode="multiple",
-        js=COUNT_CLICK,
-        **PRIVATE_EVENT,
-    )
+    controls, picked = [*tab.controls.values()], [tab.announcement, *tab.shown]
+    tab.bridge.select(bind(take_picks, tab), [tab.bridge, *tab.read], picked, **NEWEST_EVENT)
+    changes = [widget.input for widget in controls]
+    gr.on(changes, bind(take_controls, tab), [*tab.read, *controls], tab.shown, **NEWEST_EVENT)
+    tab.tabs.select(bind(open_tab, tab), [*tab.read, tab.clicks], tab.shown, **TAB_EVENT)
     inputs, bars = [tab.finished, tab.view], tab.bars
-    attended = bind_job(
-        bars["attention"], partial(begin_attention, tab), inputs, [tab.attention], sources, chosen
-    )
-    scored = bind_job(
-        bars["importance"], partial(begin_left_out, tab), inputs, [tab.left_out], sources, chosen
-    ).then(keep_left_out, [tab.finished, tab.left_out], tab.finished, **PRIVATE_EVENT)
-    for computed in (attended, scored):
+    attend, leave_out = partial(begin_attention, tab), partial(begin_left_out, tab)
+    attended = bind_job(bars["attention"], attend, inputs, [tab.attention], sources, chosen)
+    scored = bind_job(bars["importance"], leave_out, inputs, [tab.left_out], sources, chosen)
+    kept = scored.then(keep_left_out, [tab.finished, tab.left_out], tab.finished, **PRIVATE_EVENT)
+    for computed in (attended, kept):
         computed.then(bind(draw, tab), tab.read, tab.shown, **PRIVATE_EVENT)
 
 

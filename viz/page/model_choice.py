@@ -15,7 +15,7 @@ from pine_engine.scheduling.runs import StopFlag
 from viz.cards.tutorial import TERMS, term
 from viz.drawing.markup import render
 from viz.page.common.failures import explain, notice
-from viz.page.common.widgets import PRIVATE_EVENT, STATE_EVENT, bind
+from viz.page.common.widgets import NEWEST_EVENT, PRIVATE_EVENT, STATE_EVENT, bind
 from viz.page.jobs.job_bar import JobBar, Updates, end_status
 from viz.page.jobs.sources import WAIT_S, Choice, Sources
 
@@ -125,31 +125,15 @@ class ModelPicker:
 def bind_picker(picker: ModelPicker, sources: Sources, ready: gr.State) -> None:
     """Connect the widgets; `ready` changes when a model is loaded."""
     toggle, facts, bar = picker.toggle, picker.facts, picker.bar
-    selected = [picker.model, picker.dtype]
-    shown = [picker.model, facts]
-    toggle.click(
-        bind(open_or_close, picker, sources),
-        [toggle, *selected],
-        [toggle, picker.body, *shown],
-        trigger_mode="once",
-        **PRIVATE_EVENT,
-    )
+    selected, shown = [picker.model, picker.dtype], [picker.model, facts]
+    opened = [toggle, picker.body, *shown]
+    toggle.click(bind(open_or_close, picker, sources), [toggle, *selected], opened, **PRIVATE_EVENT)
     ready.change(bind(refresh, picker, sources), [toggle, *selected], shown, **PRIVATE_EVENT)
     gr.on(
-        [picker.model.input, picker.dtype.input],
-        bind(show_facts, sources),
-        selected,
-        facts,
-        trigger_mode="always_last",
-        **PRIVATE_EVENT,
+        [picker.model.input, picker.dtype.input], bind(show_facts, sources), selected, facts, **NEWEST_EVENT
     )
-    bar.run.click(
-        bind(load, picker, sources),
-        [bar.stopping, *selected, facts],
-        [bar.status, bar.stop, picker.chosen, facts],
-        trigger_mode="once",
-        **STATE_EVENT,
-    )
+    inputs, outputs = [bar.stopping, *selected, facts], [bar.status, bar.stop, picker.chosen, facts]
+    bar.run.click(bind(load, picker, sources), inputs, outputs, **STATE_EVENT)
 
 
 def show_facts(sources: Sources, name: str | None, dtype: str) -> str:

@@ -35,7 +35,6 @@ from viz.page.session import (
     to_json,
 )
 
-CALL = "(...values) => window.pineSharing.{}(...values)"  # script that calls a function of assets/sharing.js
 PARAMETER = "session"  # of a link, as in assets/sharing.js
 MAX_RESULTS_CHARACTERS = 8_000  # of a link with answers
 MAX_QR_BYTES = 1_273  # of version 25, whose 117 modules can be scanned from the card
@@ -73,6 +72,11 @@ class ShareBar:
         self.folder = gr.State(None, delete_callback=remove_folder)  # of the last ZIP
 
 
+def calling(function: str) -> dict[str, Any]:
+    """Return the options of an event that calls a function of assets/sharing.js with its inputs first."""
+    return PRIVATE_EVENT | {"js": f"(...values) => window.pineSharing.{function}(...values)"}
+
+
 def bind_share(
     bar: ShareBar,
     blocks: gr.Blocks,
@@ -93,50 +97,26 @@ def bind_share(
     """
     page, view = bar.page, bar.internals.view
     # After a pause instead of after each change: an event per widget and key would delay typing.
-    gr.on(
-        [bar.keep.click, page.editor.cards.input, page.task.change],
-        None,
-        [page.accepted, *page.inputs],
-        bar.draft_kept,
-        js=CALL.format("keep"),
-        **PRIVATE_EVENT,
-    )
-    inputs = [page.accepted, page.finished, view, *page.inputs]
-    bar.share.click(
-        bind(create_link, bar),
-        [bar.address, page.shown, *inputs],
-        [bar.handed, bar.link, bar.message],
-        js=CALL.format("here"),
-        **PRIVATE_EVENT,
-    ).success(
-        None, [bar.handed, bar.message], [bar.link, bar.message], js=CALL.format("share"), **PRIVATE_EVENT
-    )
-    bar.save.click(bind(save_session, bar), inputs, [bar.handed, bar.message], **PRIVATE_EVENT).success(
-        None, bar.handed, None, js=CALL.format("save"), **PRIVATE_EVENT
-    )
+    changes = [bar.keep.click, page.editor.cards.input, page.task.change]
+    gr.on(changes, None, [page.accepted, *page.inputs], bar.draft_kept, **calling("keep"))
+    inputs, handed = [page.accepted, page.finished, view, *page.inputs], [bar.handed, bar.message]
+    linked, shown = [bar.address, page.shown, *inputs], [bar.link, bar.message]
+    link = bar.share.click(bind(create_link, bar), linked, [bar.handed, *shown], **calling("here"))
+    link.success(None, handed, shown, **calling("share"))
+    saved = bar.save.click(bind(save_session, bar), inputs, handed, **PRIVATE_EVENT)
+    saved.success(None, bar.handed, None, **calling("save"))
     filling = [page.example, *filled_widgets(page), page.methods, page.length, page.chat_template_kwargs]
     filling += [bar.internals.wanted, bar.internals.tabs, bar.resumes, page.key, bar.message]
-    loaded = blocks.load(
-        bind(restore, bar, settings, kept),
-        [bar.linked, bar.draft, bar.key, view],
-        filling,
-        js=CALL.format("begin"),
-        **PRIVATE_EVENT,
-    )
-    uploaded = bar.opening.upload(
-        bind(open_file, bar, settings), [bar.opening, view], [*filling, bar.opening], **PRIVATE_EVENT
-    )
-    for event in (loaded, uploaded):
-        event.success(None, bar.resumes, bar.draft_kept, js=CALL.format("opened"), **PRIVATE_EVENT)
+    stored, file = [bar.linked, bar.draft, bar.key, view], [*filling, bar.opening]
+    loaded = blocks.load(bind(restore, bar, settings, kept), stored, filling, **calling("begin"))
+    opened = bar.opening.upload(bind(open_file, bar, settings), [bar.opening, view], file, **PRIVATE_EVENT)
+    for event in (loaded, opened):
+        event.success(None, bar.resumes, bar.draft_kept, **calling("opened"))
     for event in run_events:
         event.then(offer_results, page.finished, bar.download, **PRIVATE_EVENT)
-    bar.download.click(
-        bind(write_results, disk),
-        [page.finished, view, page.accepted, bar.folder],
-        [bar.run_file, bar.folder],
-        trigger_mode="once",
-        **PRIVATE_EVENT,
-    ).success(None, None, None, js=CLICK_FILE, **PRIVATE_EVENT)
+    packed, files = [page.finished, view, page.accepted, bar.folder], [bar.run_file, bar.folder]
+    written = bar.download.click(bind(write_results, disk), packed, files, **PRIVATE_EVENT)
+    written.success(None, None, None, js=CLICK_FILE, **PRIVATE_EVENT)
     return loaded
 
 

@@ -57,9 +57,7 @@ def shuffle_tab(
     """
     figures = ShuffleFigures()
     inputs, drawings = [figures.panel, figures.drawn, page.accepted], figures.outputs
-    page.accepted.change(
-        bind(draw_again, figures), inputs, drawings, trigger_mode="always_last", **PRIVATE_EVENT
-    )
+    page.accepted.change(bind(draw_again, figures), inputs, drawings, **PRIVATE_EVENT)
     figures.section.expand(bind(open_figures, figures), inputs, drawings, **PRIVATE_EVENT)
     figures.section.collapse(close_figures, figures.panel, **PRIVATE_EVENT)
     page.origin.change(bind(clear_figures, figures), [figures.drawn, page.origin], drawings, **PRIVATE_EVENT)

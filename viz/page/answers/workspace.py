@@ -246,13 +246,8 @@ def begin_run(page: Workspace, settings: HostSettings, *values: Any) -> ButtonJo
 
 def bind_scores(page: Workspace) -> None:
     """Score the answers whenever the accepted ones change."""
-    page.accepted.change(
-        bind(show_scores, page),
-        [page.shown, page.accepted],
-        [page.answers, page.order_table],
-        trigger_mode="always_last",
-        **PRIVATE_EVENT,
-    )
+    shown = [page.answers, page.order_table]
+    page.accepted.change(bind(show_scores, page), [page.shown, page.accepted], shown, **PRIVATE_EVENT)
 
 
 # Examples and tasks

@@ -29,6 +29,9 @@ In the queue an answer can be lost: gradio closes the stream of a session after 
 hide progress for all widgets, which saves time in gradio.
 """
 
+NEWEST_EVENT: dict[str, Any] = PRIVATE_EVENT | {"trigger_mode": "always_last"}
+"""Options of events of which the last one counts; that of `change` has this mode in any case."""
+
 STATE_EVENT: dict[str, Any] = PRIVATE_EVENT | {"queue": True, "concurrency_limit": None}
 """Options of events that write a state with change listeners, which gradio notifies only in the queue."""
 

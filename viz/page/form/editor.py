@@ -138,30 +138,15 @@ def bind_editor(
 ) -> None:
     """Connect the buttons; a split replaces `problem`: instruction, question and accepted answers."""
     instruction = problem[0]
-    editor.cards.apply(fit_instruction, [task, instruction, editor.cards], instruction, **PRIVATE_EVENT)
-    shown = [editor.cards, editor.pasted, editor.message]
-    inputs = [editor.pasted, editor.cards]
-    editor.paste.click(bind(paste, editor), inputs, shown, trigger_mode="once", **PRIVATE_EVENT)
-    editor.split.click(
-        bind(split_pasted_problem, editor),
-        editor.pasted,
-        [editor.cards, editor.message, *problem],
-        trigger_mode="once",
-        **PRIVATE_EVENT,
-    )
+    cards, shown = editor.cards, [editor.cards, editor.message]
+    cards.apply(fit_instruction, [task, instruction, cards], instruction, **PRIVATE_EVENT)
+    pasted, added = [*shown, editor.pasted], [*shown, editor.uploaded]
+    editor.paste.click(bind(paste, editor), [editor.pasted, cards], pasted, **PRIVATE_EVENT)
+    editor.split.click(split_pasted_problem, editor.pasted, [*shown, *problem], **PRIVATE_EVENT)
     task.change(lambda task: gr.update(visible=TASKS[task].splits), task, editor.split, **PRIVATE_EVENT)
-    editor.files.upload(
-        bind(upload, editor, reader),
-        editor.files,
-        [editor.files, editor.uploaded, editor.message],
-        trigger_mode="once",
-        **STATE_EVENT,
-    ).then(
-        bind(put, editor),
-        [editor.uploaded, editor.cards],
-        [editor.uploaded, editor.cards, editor.message],
-        **PRIVATE_EVENT,
-    )
+    read = [editor.files, editor.uploaded, editor.message]
+    uploaded = editor.files.upload(bind(upload, editor, reader), editor.files, read, **STATE_EVENT)
+    uploaded.then(bind(put, editor), [editor.uploaded, cards], added, **PRIVATE_EVENT)
 
 
 def fit_instruction(task: str, instruction: str, documents: str) -> Any:
@@ -193,7 +178,7 @@ def paste(editor: Editor, text: str | None, documents: str) -> Updates:
     return {editor.cards: appended, editor.message: notice(sentence)} | emptied
 
 
-def split_pasted_problem(editor: Editor, text: str | None) -> tuple[Any, ...]:
+def split_pasted_problem(text: str | None) -> tuple[Any, ...]:
     """Fill the form with the parts of a pasted math problem: documents, instruction and question."""
     try:
         row = read_problem(text or "")
