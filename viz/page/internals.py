@@ -17,13 +17,19 @@ from pine_engine.scheduling.runs import Job
 from viz.drawing.identity import legend
 from viz.drawing.markup import empty_panel, shorten
 from viz.page.answers.run import Run
-from viz.page.attention_job import AttentionView, attention_request, prepare_attention
 from viz.page.common.failures import first_problem, notice
 from viz.page.common.widgets import NEWEST_EVENT, PRIVATE_EVENT, bind, build_figure, figure_value
 from viz.page.internals_figures import DRAWING, FIGURES, TABS, draw_attention, how_to_read
+from viz.page.internals_jobs import (
+    AttentionView,
+    LeftOutView,
+    attention_request,
+    left_out_request,
+    prepare_attention,
+    prepare_left_out,
+)
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job
 from viz.page.jobs.sources import Sources
-from viz.page.leave_one_out_job import LeftOutView, left_out_request, prepare_left_out
 from viz.page.selection import (
     Selection,
     first_selection,

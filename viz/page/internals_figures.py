@@ -19,8 +19,8 @@ from viz.figures.frame import document_labels
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.figures.leave_one_out import leave_one_out_sentence
 from viz.page.answers.run import Run
-from viz.page.attention_job import AttentionView, attention_request, recorded_attention
 from viz.page.common.failures import notice
+from viz.page.internals_jobs import AttentionView, attention_request, recorded_attention
 from viz.page.selection import (
     Selection,
     has_attention,

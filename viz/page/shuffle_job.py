@@ -17,13 +17,7 @@ from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import planned
 from viz.cards.answers import AnswerCard
 from viz.figures.positions_by_order import default_head
-from viz.page.answers.answering import (
-    REDRAW_S,
-    Meter,
-    advance,
-    progress_sentence,
-    waiting_cards,
-)
+from viz.page.answers.answering import REDRAW_S, Meter, advance, progress_sentence
 from viz.page.answers.endpoint_job import prepare_requests
 from viz.page.answers.run import Order, Run, Shown, finish_run, order_answers
 from viz.page.common.host_settings import DEFAULTS, HostSettings
@@ -104,7 +98,7 @@ def shuffle(
     """Run the form in one order after another; closing the generator stops the model."""
     orders = tuple(tuple(form.order[slot] for slot in order) for order in slots)
     meter, num_done = Meter(layout.num_tokens), 0
-    view = Shown(form, waiting_cards(form.methods), orders, sentence=f"Order 1 of {len(orders)}")
+    view = Shown(form, tuple(map(AnswerCard, form.methods)), orders, sentence=f"Order 1 of {len(orders)}")
     yield view
     began = drawn = time.monotonic()
     results = pine.compare_orders(

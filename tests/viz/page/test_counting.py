@@ -14,7 +14,8 @@ from pine_engine.engine.engine import Engine
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.work import Work
 from tests.support.widgets import built
-from viz.page.answers.answering import prepare_answers, waiting_cards
+from viz.cards.answers import AnswerCard
+from viz.page.answers.answering import prepare_answers
 from viz.page.answers.run import Shown
 from viz.page.build import build_page
 from viz.page.common.host_settings import DEFAULTS, HostSettings
@@ -102,7 +103,7 @@ def counted(page: gr.Blocks, request: Form, answered: Form | None = None) -> dic
     values: list[Any] = [request.task, request.question, request.instruction, request.methods]
     values.append(request.max_new_tokens)
     assert event.fn is not None
-    cards = tuple(replace(card, text="x" if answered else "") for card in waiting_cards(["pine"]))
+    cards = (AnswerCard("pine", text="x" if answered else ""),)
     answers = Shown(answered or request, cards)
     shown = event.fn(None, 6, False, answers, None, *values, entries_json(request.entries))
     return {widget.elem_id: html for widget, html in shown.items() if widget.elem_id}

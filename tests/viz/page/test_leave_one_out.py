@@ -16,7 +16,7 @@ from viz.page.answers.run import Run
 from viz.page.bundle import bundle
 from viz.page.internals import keep_left_out
 from viz.page.internals_figures import draw_importance
-from viz.page.leave_one_out_job import LeftOutView, left_out_request, prepare_left_out
+from viz.page.internals_jobs import LeftOutView, left_out_request, prepare_left_out
 from viz.page.selection import first_selection
 
 

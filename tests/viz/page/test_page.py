@@ -12,7 +12,8 @@ from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import StopFlag
 from tests.support.running import one_run, run_views
 from tests.support.runs import THREE, form_of, swapped
-from viz.page.answers.answering import stopped_cards, waiting_cards
+from viz.cards.answers import AnswerCard
+from viz.page.answers.answering import stopped_cards
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import Entry
 from viz.page.form.form import Form, count_tokens, shown_instruction
@@ -106,6 +107,6 @@ def test_failed_load_has_a_message(error: Exception, sentence: str) -> None:
 
 
 def test_stop_keeps_partial_answers() -> None:
-    waiting = waiting_cards(["vanilla", "pine"])
+    waiting = (AnswerCard("vanilla"), AnswerCard("pine"))
     cards = (replace(waiting[0], state="finished", text="a"), replace(waiting[1], state="writing", text="b"))
     assert [(card.state, card.text) for card in stopped_cards(cards)] == [("finished", "a"), ("stopped", "b")]

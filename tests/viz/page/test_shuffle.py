@@ -20,7 +20,7 @@ from tests.support.running import new_views, sources_of, views_of
 from tests.support.runs import THREE, form_of, swapped
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
-from viz.page.answers.answering import waiting_cards
+from viz.cards.answers import AnswerCard
 from viz.page.answers.run import Order, OrderAnswers, Run, Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.host_settings import DEFAULTS
@@ -70,7 +70,7 @@ def test_orders_are_all_of_few_documents_or_a_seeded_sample() -> None:
 
 def test_only_orders_without_own_answers_are_run_and_shared_ones_first() -> None:
     form = form_of(entries_from([("", str(number)) for number in range(5)]), methods=("pine",))
-    cards = tuple(replace(card, text="x") for card in waiting_cards(["pine"]))
+    cards = (AnswerCard("pine", text="x"),)
     own, shared, sample = (4, 3, 2, 1, 0), (1, 0, 2, 3, 4), orders_for(5, 6, 0)
     answers = OrderAnswers({"pine": "x"})
     earlier: dict[Order, OrderAnswers] = {own: answers, shared: replace(answers, recorded="y", shared="z")}
@@ -274,7 +274,7 @@ def test_shuffle_joined_late_shows_all_orders(events: dict[str, Any]) -> None:
 def test_orders_finished_before_stop_are_kept_beside_older_answers(events: dict[str, Any]) -> None:
     form = form_of(B_A_C, question="Which?", methods=("pine",))
     older = {order: OrderAnswers({"pine": "old"}) for order in orders_for(3, 6, 0)}
-    cards = tuple(replace(card, text="old") for card in waiting_cards(["pine"]))
+    cards = (AnswerCard("pine", text="old"),)
     stop, views = StopFlag(), []
     for view in press(events, stop=stop, shown=Shown(form, cards, earlier=older)):
         views.append(view)

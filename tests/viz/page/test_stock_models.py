@@ -18,11 +18,11 @@ from viz.page.answers.order_table import order_table_json
 from viz.page.answers.recordings import tutorial_recording
 from viz.page.answers.run import Run
 from viz.page.api.results import traced
-from viz.page.attention_job import attention_request, prepare_attention
 from viz.page.bundle import bundle
 from viz.page.form.fitting import show_misfits
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.internals_figures import DRAWING, NO_ATTENTION, draw_attention
+from viz.page.internals_jobs import attention_request, prepare_attention
 from viz.page.jobs.sources import Choice, EngineSource, Sources
 from viz.page.position_sweep_job import prepare_sweep
 from viz.page.selection import first_selection

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.support.runs import with_orders
+from viz.cards.answers import AnswerCard
 from viz.drawing.markup import shorten
 from viz.figures.answer_tokens import head_attention
 from viz.figures.frame import answer_queries
-from viz.page.answers.answering import waiting_cards
 from viz.page.answers.recordings import recorded_of, tutorial_recording
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.options import DEFAULT_METHODS
@@ -91,6 +91,6 @@ def test_each_recorded_example_has_its_steps(example: FormExample) -> None:
 
 def test_own_run_replaces_a_recorded_example() -> None:
     shown = recorded_of(load_examples()[1].form(DEFAULT_METHODS))
-    own = replace(shown, cards=waiting_cards(shown.form.methods), run=RUN)
+    own = replace(shown, cards=tuple(map(AnswerCard, shown.form.methods)), run=RUN)
     assert json.loads(why_json(RUN, own)) == json.loads(why_json(RUN)) | {"is_replaced": False}
     assert json.loads(why_json(RUN, own)) != json.loads(why_json(RUN, shown))

@@ -50,11 +50,6 @@ class Meter:
         self.work += Work(orders=1, write_s=steps * max(answer.decode_s_per_token for answer in answers))
 
 
-def waiting_cards(methods: Sequence[str]) -> tuple[AnswerCard, ...]:
-    """Return the cards of methods that have not started."""
-    return tuple(map(AnswerCard, methods))
-
-
 def advance(cards: tuple[AnswerCard, ...], event: Event) -> tuple[AnswerCard, ...]:
     """Return the cards after one more event of one method."""
     changes: dict[str, Any]
@@ -157,7 +152,7 @@ def answer(
     engine: "pine.Engine", *, form: Form, layout: TokenLayout, trace: bool, shares_documents: bool
 ) -> Generator[Shown, None, None]:
     """Run the form and yield views; the last has the run."""
-    view = Shown(form, waiting_cards(form.methods), planned=(form.order,))
+    view = Shown(form, tuple(map(AnswerCard, form.methods)), planned=(form.order,))
     meter = Meter(layout.num_tokens)
     events = engine.generate(
         layout,

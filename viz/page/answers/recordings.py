@@ -7,7 +7,7 @@ of the base rates, the shares of correct answers over unselected questions.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -26,7 +26,6 @@ from viz.drawing.identity import Segment
 from viz.drawing.markup import render
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.answer_tokens import AnswerTokens, HeadAttention
-from viz.page.answers.answering import waiting_cards
 from viz.page.answers.run import OrderAnswers, Run, Shown
 from viz.page.answers.shared import SharedAnswers, SharedResults
 from viz.page.form.documents import Entry
@@ -80,19 +79,18 @@ def recorded_of(form: Form) -> Shown:
 
     Recorded answers have the form of the example, with its order.
     """
-    cards = waiting_cards(form.methods)
     example = example_of(form)
     recorded = recorded_answers().get(example.name) if example else None
     if example is None or recorded is None or recorded.fingerprint != fingerprint(example):
-        return Shown(form, cards)
+        return Shown(form, tuple(map(AnswerCard, form.methods)))
     answers = {answer.method: answer for answer in recorded.answers}
-    cards = tuple(_finish(card, answers[card.method]) if card.method in answers else card for card in cards)
-    return Shown(example.form(form.methods), cards, earlier=recorded.by_order(recorded.recorded))
+    cards = (_card(answers[name]) if name in answers else AnswerCard(name) for name in form.methods)
+    return Shown(example.form(form.methods), tuple(cards), earlier=recorded.by_order(recorded.recorded))
 
 
-def _finish(card: AnswerCard, answer: RecordedAnswer) -> AnswerCard:
-    return replace(
-        card,
+def _card(answer: RecordedAnswer) -> AnswerCard:
+    return AnswerCard(
+        answer.method,
         state="finished",
         text=answer.texts[0],
         num_tokens=answer.num_tokens,

@@ -8,9 +8,9 @@ import numpy as np
 from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from pine_engine.errors import InputError
+from viz.cards.answers import AnswerCard
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.positions_by_order import DocumentPositions
-from viz.page.answers.answering import waiting_cards
 from viz.page.answers.run import Inputs, Order, OrderAnswers, Shown
 from viz.page.form.form import Form
 
@@ -162,7 +162,7 @@ def shown_of(form: Form, results: SharedResults, model: str) -> Shown:
     lettered = {entry.letter: entry for entry in form.entries}
     form = replace(form, entries=tuple(lettered[letter] for letter in order))
     cards = tuple(
-        replace(card, state="finished", text=orders[order].texts[card.method], recorded="by someone else")
-        for card in waiting_cards(form.methods)
+        AnswerCard(method, state="finished", text=orders[order].texts[method], recorded="by someone else")
+        for method in form.methods
     )
     return Shown(form, cards, earlier=orders)

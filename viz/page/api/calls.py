@@ -37,9 +37,9 @@ from viz.page.files.reading_files import FileReader, without_progress
 from viz.page.form.checks import check_answer_length, check_rows
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
+from viz.page.internals_jobs import prepare_answers_left_out
 from viz.page.jobs.job_bar import JobView
 from viz.page.jobs.sources import Sources
-from viz.page.leave_one_out_job import prepare_answers_left_out
 from viz.page.shuffle_job import prepare_shuffle
 
 PROGRESS_S = 1.0  # seconds between two messages of progress to a client

@@ -17,7 +17,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 from viz.page.answers.run import Shown
 from viz.page.evaluate_job import MeasureView
-from viz.page.leave_one_out_job import LeftOutView
+from viz.page.internals_jobs import LeftOutView
 
 if TYPE_CHECKING:
     MethodName = str

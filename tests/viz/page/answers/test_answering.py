@@ -16,8 +16,9 @@ from tests.support.running import one_run, run_views, sources_of
 from tests.support.runs import form_of
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
+from viz.cards.answers import AnswerCard
 from viz.page.answers import workspace
-from viz.page.answers.answering import accepted_answers, shown_html, stopped_cards, waiting_cards
+from viz.page.answers.answering import accepted_answers, shown_html, stopped_cards
 from viz.page.answers.recordings import recorded_of
 from viz.page.answers.run import Shown
 from viz.page.answers.workspace import Workspace
@@ -30,7 +31,7 @@ from viz.page.jobs.sources import EngineSource
 
 
 def shown(text: str, task: str) -> Shown:
-    (card,) = waiting_cards(["pine"])
+    card = AnswerCard("pine")
     return Shown(form_of(task=task), (replace(card, state="finished", text=text),))
 
 
@@ -92,7 +93,10 @@ def test_answers_to_other_inputs_stay_marked_until_the_first_new_one(page: Works
     started = workspace.Started(form, None, None, "", "")
     assert page.stale not in workspace.clear_before(page, started, page.shuffle_bar)
     answered = recorded_of(form)
-    assert workspace.show_view(page, started, replace(answered, cards=waiting_cards(form.methods))) == {}
+    assert (
+        workspace.show_view(page, started, replace(answered, cards=tuple(map(AnswerCard, form.methods))))
+        == {}
+    )
     assert workspace.show_view(page, started, answered)[page.stale] == ""
 
 

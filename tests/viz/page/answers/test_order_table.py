@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.support.runs import THREE, form_of
+from viz.cards.answers import AnswerCard
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.positions_by_order import DocumentPositions
-from viz.page.answers.answering import waiting_cards
 from viz.page.answers.order_table import document_bars, order_table_json
 from viz.page.answers.recordings import recorded_of
 from viz.page.answers.run import Order, OrderAnswers, Run, Shown, keep_earlier
@@ -31,7 +31,7 @@ def form_in(order: Order) -> Form:
 
 
 def shown(**changes: Any) -> Shown:
-    cards = tuple(replace(card, state="finished") for card in waiting_cards(["vanilla", "pine"]))
+    cards = tuple(AnswerCard(method, "finished") for method in ("vanilla", "pine"))
     return replace(Shown(form_in(ENTERED), cards, (THIRD,), earlier=ANSWERS), **changes)
 
 
@@ -83,7 +83,7 @@ def test_order_table_of_a_judge_compares_verdicts() -> None:
 
 
 def test_order_table_during_a_run_shows_the_text_so_far_in_its_order_without_a_score() -> None:
-    cards = tuple(replace(card, state="writing", text="gre") for card in waiting_cards(["vanilla", "pine"]))
+    cards = tuple(AnswerCard(method, "writing", "gre") for method in ("vanilla", "pine"))
     state = table(cards=cards, form=form_in(THIRD))
     assert state["shown"] == 2 and state["is_busy"]
     for method in state["methods"]:
@@ -139,7 +139,7 @@ def test_run_adds_a_new_order_and_replaces_a_known_one() -> None:
 
 
 def test_run_of_other_methods_starts_over() -> None:
-    view = Shown(form_in(THIRD), waiting_cards(["nia"]), (THIRD,))
+    view = Shown(form_in(THIRD), (AnswerCard("nia"),), (THIRD,))
     assert keep_earlier(shown(), view).all_orders == (THIRD,) == keep_earlier(None, view).all_orders
 
 

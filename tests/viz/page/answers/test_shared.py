@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from pine_engine.errors import InputError
+from viz.cards.answers import AnswerCard
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.positions_by_order import DocumentPositions
-from viz.page.answers.answering import waiting_cards
 from viz.page.answers.order_table import order_table_json
 from viz.page.answers.recordings import recorded_of
 from viz.page.answers.run import Order, OrderAnswers, Shown, keep_earlier
@@ -38,8 +38,8 @@ def shown(pine: str = "yes", **fields: Any) -> Shown:
         for order in ORDERS
     }
     cards = tuple(
-        replace(card, state="finished", text=answers[FORM.order].texts[card.method])
-        for card in waiting_cards(FORM.methods)
+        AnswerCard(method, state="finished", text=answers[FORM.order].texts[method])
+        for method in FORM.methods
     )
     return Shown(FORM, cards, earlier=answers)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from viz.page.answers.answering import waiting_cards
+from viz.cards.answers import AnswerCard
 from viz.page.answers.recordings import recorded_of
 from viz.page.answers.run import OrderAnswers, Shown
 from viz.page.answers.start import num_missing, start_json
@@ -35,7 +35,7 @@ def test_recorded_answers_miss_no_order_until_the_form_changes() -> None:
 
 
 def test_own_answers_of_other_methods_are_missing() -> None:
-    cards = tuple(replace(card, text="x") for card in waiting_cards(EXAMPLE.methods))
+    cards = tuple(AnswerCard(method, text="x") for method in EXAMPLE.methods)
     answers = OrderAnswers(dict.fromkeys(EXAMPLE.methods, "x"))
     shown = Shown(EXAMPLE, cards, earlier={EXAMPLE.order: answers})
     assert num_missing((EXAMPLE, None), EXAMPLE.methods, shown, 2) == 5
