@@ -22,7 +22,7 @@ from viz.page.evaluate import EvaluateTab, bind_evaluation
 from viz.page.files.data_sets import OWN
 from viz.page.files.reading_files import FileReader
 from viz.page.form.checks import NO_FILES, NOTE
-from viz.page.form.fitting import bind_misfits, build_misfits
+from viz.page.form.fitting import bind_misfits
 from viz.page.gradio_patches.blocks import GuardedBlocks
 from viz.page.internals import (
     LAB,
@@ -98,13 +98,13 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             with gr.Tab(TUTORIAL):
                 tutorial = build_tutorial(workspace.finished)
         gr.HTML(explanations_html())
-        timer, misfits = gr.Timer(1.0), build_misfits()
+        timer = gr.Timer(1.0)
         stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js
 
         bind_choices(workspace)
         boxes = [workspace.methods, evaluation.request.methods]
         triggers = [page.load, ready.change, workspace.task.change]
-        bind_misfits(misfits, boxes, sources, chosen=chosen, task=workspace.task, triggers=triggers)
+        bind_misfits(boxes, sources, chosen=chosen, task=workspace.task, triggers=triggers)
         run_event = bind_workspace(workspace, sources, chosen, settings, reader)
         bind_scores(workspace)
         counting = Counting(workspace, sweep, stale, sources, settings)
@@ -113,7 +113,12 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         bind_counting(counting, chosen=chosen, ready=ready, runs=events)
         with see_it:
             opened = bind_share(ShareBar(workspace, inside), page, settings, disk, sources.kept, runs)
-        recorded = opened.then(_recorded_run, workspace.shown, workspace.finished, **PRIVATE_EVENT)
+        recorded = opened.then(  # the page may show the first example's recorded answers
+            lambda shown: tutorial_recording().run if shown.recorded else gr.skip(),
+            workspace.shown,
+            workspace.finished,
+            **PRIVATE_EVENT,
+        )
         _bind_drawings(tabs, [recorded, *runs], Drawings(why, tutorial, inside, workspace.shown))
         for trigger in (page.load, timer.tick, chosen.change):
             trigger(bind(look, sources), chosen, [model, ready, timer], **STATE_EVENT)
@@ -198,11 +203,6 @@ def look(sources: Sources, choice: Choice | None) -> tuple[Any, Any, Any]:
 
 def _open_stream() -> None:
     """Do nothing: an event in the queue opens a stream of answers."""
-
-
-def _recorded_run(shown: Shown) -> Any:
-    """Return the run of the first example's recorded answers, if the page shows them."""
-    return tutorial_recording().run if shown.recorded else gr.skip()
 
 
 def freeze(page: GuardedBlocks) -> None:

@@ -107,7 +107,7 @@ def bind_sweep(
     """Connect the tab; return the event of a sweep."""
     # The value of the dropdown is no input where its choices change: another event may have changed the
     # choices, and gradio would refuse the value.
-    tab.document.input(note_document, [page.example, tab.document], tab.picked, **PRIVATE_EVENT)
+    tab.document.input(lambda *picked: picked, [page.example, tab.document], tab.picked, **PRIVATE_EVENT)
     gr.on(
         [page.editor.cards.input, page.task.change, page.methods.change],
         bind(show_choices, tab),
@@ -118,11 +118,6 @@ def bind_sweep(
     inputs = [chosen, tab.document, tab.answer, *page.inputs]
     outputs = [tab.finding, tab.lines, tab.effects, tab.origin, tab.stale]
     return bind_job(tab.bar, bind(begin_sweep, tab, settings), inputs, outputs, sources, chosen)
-
-
-def note_document(example: str | None, document: int | None) -> tuple[str | None, int | None]:
-    """Return the example and the document that was selected for it."""
-    return example, document
 
 
 def show_choices(

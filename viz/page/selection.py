@@ -145,7 +145,8 @@ def has_query(run: Run, method: str, query: Query) -> bool:
 
 def traced_answer(run: Run, method: str) -> tuple[str, ...]:
     """Return the answer tokens of the method that its trace covers."""
-    return run.answer_tokens[method][: num_suffix_queries(run, method) - run.result.layout.suffix_length + 1]
+    count = num_suffix_queries(run, method) - run.result.layout.suffix_length + 1
+    return run.answer_records[method].tokens[:count]
 
 
 def query_of_step(run: Run, step: int) -> Query:

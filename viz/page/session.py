@@ -15,10 +15,9 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, field
 from pine_engine.errors import InputError
 from pine_engine.invariance.certificate import FORMAT as CERTIFICATE_FORMAT, Certificate
 from pine_engine.prompts.chat_templates import dump_kwargs
-from pine_engine.prompts.tasks import TASKS
 from viz.page.answers.shared import SharedResults
 from viz.page.common.failures import check_limit, first_problem
-from viz.page.form.documents import Entry, SentEntries
+from viz.page.form.documents import KNOWN_TASK, Entry, SentEntries
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.options import OFFERED
 
@@ -38,7 +37,7 @@ class Session(BaseModel, frozen=True, extra="forbid"):
 
     format: Literal["pine-explorer session"] = "pine-explorer session"
     version: Literal[1] = 1
-    task: ShortText
+    task: Annotated[ShortText, KNOWN_TASK]
     question: Text = ""
     instruction: Text = ""
     chat_template_kwargs: Annotated[ShortText, Field(exclude_if=lambda text: not text)] = ""  # as JSON
@@ -53,11 +52,6 @@ class Session(BaseModel, frozen=True, extra="forbid"):
 
     tab: ShortText = ""  # selected tab of figures; "" for the first
     results: Annotated[SharedResults | None, Field(exclude_if=lambda results: results is None)] = None
-
-    @field_validator("task")
-    @classmethod
-    def _known_task(cls, name: str) -> str:
-        return TASKS[name].name
 
     @field_validator("methods")
     @classmethod
@@ -75,15 +69,8 @@ class Session(BaseModel, frozen=True, extra="forbid"):
     @property
     def form(self) -> Form:
         """Return the form."""
-        return Form(
-            self.task,
-            self.question,
-            self.instruction,
-            self.methods,
-            self.max_new_tokens,
-            self.documents,
-            self.chat_template_kwargs,
-        )
+        prompt = self.task, self.question, self.instruction
+        return Form(*prompt, self.methods, self.max_new_tokens, self.documents, self.chat_template_kwargs)
 
 
 def session_of(form: Form, **others: Any) -> Session:
@@ -129,9 +116,12 @@ def from_code(code: str) -> Session:
     return _read(read, "the link")
 
 
-def from_json(text: str) -> Session:
-    """Read a session as JSON. Raises InputError if it is invalid."""
-    return _read(text.encode(), "the draft")
+def from_draft(text: str) -> Session:
+    """Read a session as JSON. Raises InputError if it is invalid, such as of another version."""
+    try:
+        return _read(text.encode(), "the draft")
+    except InputError as error:
+        raise InputError("The saved draft is from another version and cannot be restored.") from error
 
 
 def from_file(path: Path) -> Session:

@@ -28,8 +28,8 @@ from viz.page.session import (
     MAX_LINK_CHARACTERS,
     Session,
     from_code,
+    from_draft,
     from_file,
-    from_json,
     session_of,
     to_code,
     to_json,
@@ -113,7 +113,12 @@ def bind_share(
     for event in (loaded, opened):
         event.success(None, bar.resumes, bar.draft_kept, **calling("opened"))
     for event in run_events:
-        event.then(offer_results, page.finished, bar.download, **PRIVATE_EVENT)
+        event.then(
+            lambda run: gr.update(interactive=run is not None and not run.recorded),
+            page.finished,
+            bar.download,
+            **PRIVATE_EVENT,
+        )
     packed, files = [page.finished, view, page.accepted, bar.folder], [bar.run_file, bar.folder]
     written = bar.download.click(bind(write_results, disk), packed, files, **PRIVATE_EVENT)
     written.success(None, None, None, js=CLICK_FILE, **PRIVATE_EVENT)
@@ -214,7 +219,7 @@ def restore(
             updates |= fill_page(bar, settings, session, opened_sentence("a link", session), view)
         elif draft:
             note = "Draft restored from this browser."
-            updates |= fill_page(bar, settings, own_draft(draft), note, view)
+            updates |= fill_page(bar, settings, from_draft(draft), note, view)
     except Exception as error:
         updates |= show_failure(bar, error)
     return updates
@@ -231,14 +236,6 @@ def open_file(bar: ShareBar, settings: HostSettings, file: str | None, view: Vie
     except Exception as error:
         opened = show_failure(bar, error)
     return opened | {bar.opening: None, bar.resumes: False}
-
-
-def own_draft(draft: str) -> Session:
-    """Read a draft. Raises InputError for another version."""
-    try:
-        return from_json(draft)
-    except InputError as error:
-        raise InputError("The saved draft is from another version and cannot be restored.") from error
 
 
 def opened_sentence(where: str, session: Session) -> str:
@@ -267,11 +264,6 @@ def fill_page(bar: ShareBar, settings: HostSettings, session: Session, note: str
 
 
 # The ZIP of a run
-
-
-def offer_results(run: Run | None) -> Any:
-    """Return the update of the button, which is for runs of this session."""
-    return gr.update(interactive=run is not None and not run.recorded)
 
 
 def write_results(

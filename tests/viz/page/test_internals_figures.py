@@ -216,7 +216,7 @@ def test_selection_reaches_every_figure_of_importance(
     chosen = replace(selection, query=query, normalization="share", with_prefix=False)
     place: dict[str, Any] = {"layer": 1, "head": 2}
     scale: dict[str, Any] = {"normalization": "share", "order": run.order}
-    texts = run.answer_tokens["pine"]
+    texts = run.answer_records["pine"].tokens
     expected = {
         "decisive-heads": viz.plot_head_decisiveness(trace, **place),
         "importance": viz.plot_importance(trace, **place, **scale, document=2 if step is None else None),
@@ -256,7 +256,7 @@ def suffix_attention(run: Run, method: str) -> np.ndarray:
 def test_method_without_ranking_shows_its_own_attention(run: Run, selection: Selection) -> None:
     drawn = draw_importance(run, replace(selection, method="vanilla"))
     first = run.result.layout.suffix_length - 1
-    count = len(run.answer_tokens["vanilla"])
+    count = len(run.answer_records["vanilla"].tokens)
     expected = suffix_attention(run, "vanilla")[1, 2, first : first + count, 1:-1]
     np.testing.assert_array_equal(drawn.figures["answer-importance"].data[0].z, expected)
     message = drawn.figures["answer-importance"].layout

@@ -142,10 +142,8 @@ def prepare_answers(
         new_tokens=form.max_new_tokens,
         bytes_at_once=engine.run_bytes(layout, form.methods, form.max_new_tokens),
     )
-    shares_documents = settings.share_equal_runs
-    return PreparedJob(
-        work, partial(answer, form=form, layout=layout, trace=trace, shares_documents=shares_documents)
-    )
+    shared = settings.share_equal_runs
+    return PreparedJob(work, partial(answer, form=form, layout=layout, trace=trace, shares_documents=shared))
 
 
 def answer(

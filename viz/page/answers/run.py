@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pine_engine as pine
 from pine_engine.endpoint.repeats import Repeats
@@ -104,11 +105,6 @@ class Run:
         return self.orders[self.order].records
 
     @property
-    def answer_tokens(self) -> dict[str, tuple[str, ...]]:
-        """Text of each answer token, by method."""
-        return {method: answer.tokens for method, answer in self.answer_records.items()}
-
-    @property
     def origins(self) -> Mapping[str, AnswerOrigin]:
         """Decisive word of each traced answer in the order of the form, by method."""
         return self.orders[self.order].origins
@@ -177,7 +173,10 @@ def order_answers(
         method: answer_tokens(engine.decode_tokens, result, method, order, METHODS[method].label, head)
         for method in traces
     }
-    origins = answer_origins(form, traces, records, order, head)
+    documents = [entry.text for entry in form.entries]
+    place: dict[str, Any] = {"order": order, "head": head, "question": form.question, "documents": documents}
+    found = {method: answer_origin(record, traces[method], **place) for method, record in records.items()}
+    origins = {method: origin for method, origin in found.items() if origin}
     first = result.layout.suffix_length - 1
     queries = {name: (one.layer, one.head, first + one.step) for name, one in origins.items()}
     return OrderAnswers(
@@ -188,29 +187,6 @@ def order_answers(
         comparison=comparison,
         cut_off=frozenset(name for name, one in result.answers.items() if one.finish_reason == "length"),
     )
-
-
-def answer_origins(
-    form: Form,
-    traces: "Mapping[str, pine.Trace]",
-    records: Mapping[str, AnswerTokens],
-    order: Order,
-    head: tuple[int, int],
-) -> dict[str, AnswerOrigin]:
-    """Return the decisive word of each traced answer that has one; `head` is the preferred layer and head."""
-    found = {
-        method: answer_origin(
-            record,
-            traces[method],
-            order=order,
-            head=head,
-            question=form.question,
-            documents=[entry.text for entry in form.entries],
-        )
-        for method, record in records.items()
-        if method in traces
-    }
-    return {method: origin for method, origin in found.items() if origin}
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from pine_engine.errors import InputError
 from pine_engine.prompts.math_premises import Premises, split_problem, split_sentences
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.request import DataRow
-from pine_engine.prompts.tasks import Nouns
+from pine_engine.prompts.tasks import TASKS, Nouns
 from viz.page.common.failures import MAX_DOCUMENTS, check_limit, first_problem
 
 DOCUMENTS = Nouns()  # default labels of documents
+KNOWN_TASK = AfterValidator(lambda name: TASKS[name].name)  # of the name of a task
 
 MAX_PASTED_CHARACTERS = 500_000  # maximum characters of a pasted text
 MAX_PROBLEM_CHARACTERS = 20_000  # maximum characters of a math problem; one has a few hundred

@@ -6,11 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, Field, StringConstraints, TypeAdapter, field_validator
+from pydantic import BaseModel, Field, StringConstraints, TypeAdapter
 
-from pine_engine.prompts.tasks import TASKS
 from viz.page.common.failures import MAX_DOCUMENTS
-from viz.page.form.documents import Entries, entries_from
+from viz.page.form.documents import KNOWN_TASK, Entries, entries_from
 from viz.page.form.form import MAX_NEW_TOKENS, Form
 
 NO_EXAMPLE = "Examples"  # first choice of the list, shown beside own documents
@@ -30,7 +29,7 @@ class FormExample(BaseModel, frozen=True, extra="forbid"):
     """One example."""
 
     name: NonEmpty
-    task: NonEmpty
+    task: Annotated[NonEmpty, KNOWN_TASK]
     question: str
     documents: Annotated[tuple[ExampleDocument, ...], Field(min_length=2, max_length=MAX_DOCUMENTS)]
     instruction: str = ""  # empty for the instruction of the task
@@ -52,11 +51,6 @@ class FormExample(BaseModel, frozen=True, extra="forbid"):
         """Return the form of the example, with these methods."""
         entries = entries_from([(document.title, document.text) for document in self.documents])
         return Form(self.task, self.question, self.instruction, tuple(methods), max_new_tokens, entries)
-
-    @field_validator("task")
-    @classmethod
-    def _known_task(cls, name: str) -> str:
-        return TASKS[name].name
 
 
 @cache

@@ -16,18 +16,7 @@ USUAL = [{row.name for row in default_methods("placement")}, {row.name for row i
 """Default methods of models that fit all methods, and of those that fit methods of passes alone."""
 
 
-def build_misfits() -> gr.HTML:
-    """Build the hidden widget with the reasons by method as JSON; assets/misfits.js disables the boxes."""
-    return gr.HTML(
-        "{}",
-        elem_id="misfits",
-        html_template="<span hidden></span>",
-        js_on_load="window.pineMisfits.mount({ props, watch });",
-    )
-
-
 def bind_misfits(
-    misfits: gr.HTML,
     boxes: Sequence[gr.CheckboxGroup],
     sources: Sources,
     *,
@@ -35,14 +24,15 @@ def bind_misfits(
     task: gr.Dropdown,
     triggers: Sequence[Any],
 ) -> None:
-    """Follow the model: `boxes` are all groups of methods."""
-    gr.on(
-        triggers,
-        bind(show_misfits, misfits, boxes, sources),
-        [chosen, task, *boxes],
-        [misfits, *boxes],
-        **PRIVATE_EVENT,
+    """Follow the model: `boxes` are all groups of methods, which assets/misfits.js disables."""
+    misfits = gr.HTML(  # the reasons by method as JSON
+        "{}",
+        elem_id="misfits",
+        html_template="<span hidden></span>",
+        js_on_load="window.pineMisfits.mount({ props, watch });",
     )
+    show = bind(show_misfits, misfits, boxes, sources)
+    gr.on(triggers, show, [chosen, task, *boxes], [misfits, *boxes], **PRIVATE_EVENT)
 
 
 def show_misfits(

@@ -68,13 +68,12 @@ def add_routes(app: Starlette, sources: Sources, num_sessions: Callable[[], int]
         }
         return PlainTextResponse(metrics_text(gauges, {"runs": ("outcome", runs.outcomes)}))
 
-    async def plotly(_: Request) -> Response:
-        return FileResponse(PLOTLY)
-
-    async def card(_: Request) -> Response:
-        return FileResponse(CARD)
-
-    routes = {"/health": health, "/metrics": metrics, PLOTLY_ADDRESS: plotly, CARD_ADDRESS: card}
+    routes: dict[str, Callable[[Request], Any]] = {
+        "/health": health,
+        "/metrics": metrics,
+        PLOTLY_ADDRESS: lambda _: FileResponse(PLOTLY),
+        CARD_ADDRESS: lambda _: FileResponse(CARD),
+    }
     app.router.routes[:0] = [Route(path, answer) for path, answer in routes.items()]
 
 
