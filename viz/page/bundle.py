@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pine_engine as pine
-from pine_engine.engine.events import Answer, trace_report
+from pine_engine.engine.events import trace_report
 from pine_engine.invariance.certificate import FILE_NAME, REPRODUCE_COMMAND, Certificate
 from pine_engine.invariance.platform_facts import ASPECTS
 from pine_engine.methods.table import METHODS, Method
@@ -79,7 +79,11 @@ def _files(run: Run, selection: Selection | None, accepted: str) -> Iterator[tup
     by_slot = replace(form, entries=entries_from([(entry.title, entry.text) for entry in form.entries]))
     yield "input.json", form_request(by_slot).model_dump_json(indent=2).encode()
     source = {"model": run.model, "dtype": run.dtype}
-    answers = [_answer(answer, run.answer_records.get(name)) for name, answer in run.result.answers.items()]
+    answers = run.result.to_dict()["results"]
+    for answer, (name, found) in zip(answers, run.result.answers.items(), strict=True):
+        answer["finish_reason"] = found.finish_reason
+        if record := run.answer_records.get(name):
+            answer["tokens"] = _tokens_of(record)
     yield "answers.json", _json(source | {"answers": answers})
     if selection:
         yield "answers.csv", as_csv(_tokens(run)).encode()
@@ -98,17 +102,6 @@ def _files(run: Run, selection: Selection | None, accepted: str) -> Iterator[tup
             columns = {"name": each.name, "caption": each.caption, "columns": each.columns}
             yield f"numbers/{each.name}.json", _json(columns | {"rows": each.rows})
     yield "report.json", _json(source | trace_report(run.result))
-
-
-def _answer(answer: Answer, record: AnswerTokens | None) -> dict[str, Any]:
-    return {
-        "method": answer.method,
-        "text": answer.text,
-        **({"thinking": answer.thinking, "is_finished": answer.is_finished} if answer.thinking else {}),
-        "finish_reason": answer.finish_reason,
-        **answer.times,
-        "tokens": _tokens_of(record) if record else answer.num_tokens,
-    }
 
 
 def _tokens_of(record: AnswerTokens) -> list[dict[str, Any]]:

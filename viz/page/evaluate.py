@@ -47,7 +47,6 @@ from viz.page.form.options import (
     WRAPPED,
     build_method_boxes,
     build_template_kwargs,
-    build_wrapped,
     wrapped_choices,
 )
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job
@@ -156,7 +155,13 @@ class RequestWidgets:
         with gr.Row(elem_classes="page-row"):
             with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
                 self.methods = build_method_boxes("measure-methods")
-                self.wrapped = build_wrapped("measure-wrapped", wrapped_for(first, WRAPPED))
+                self.wrapped = gr.Dropdown(
+                    wrapped_choices(wrapped_for(first, WRAPPED)),
+                    value=[],
+                    multiselect=True,
+                    label="Debiasing wrappers",
+                    elem_id="measure-wrapped",
+                )
             with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
                 self.orders = gr.Dropdown(
                     first_orders,

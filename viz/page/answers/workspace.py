@@ -21,7 +21,14 @@ from viz.page.form.documents import entries_json, read_entries
 from viz.page.form.editor import Editor, bind_editor, build_cards, documents_heading, question_words, words
 from viz.page.form.examples import NO_EXAMPLE, FormExample, accepted_for, example_of, load_examples
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form, shown_instruction
-from viz.page.form.options import DEFAULT_METHODS, build_method_boxes, build_orders, build_template_kwargs
+from viz.page.form.options import (
+    DEFAULT_METHODS,
+    DEFAULT_ORDERS,
+    SAMPLED_AT_MOST,
+    build_method_boxes,
+    build_template_kwargs,
+    tries_all,
+)
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job
 from viz.page.jobs.sources import Choice, Sources
 
@@ -88,8 +95,7 @@ class Workspace:
                     self.total = gr.HTML("", elem_id="total", min_width=160)
                 self.editor = Editor(cards, first.task)
                 self._build_settings(first)
-                orders = build_orders(len(form.entries))
-                self.sample, self.num_orders, self.seed, self.controls = orders
+                self._build_orders(len(form.entries))
             with gr.Accordion("Is PINE always right? Why not sort?", open=False, elem_id="base-rate"):
                 gr.HTML(base_rate_html())
             with gr.Accordion("Full answers", open=False, elem_id="answers-in-full"):
@@ -142,6 +148,29 @@ class Workspace:
                 elem_id="accepted",
             )
         self.chat_template_kwargs = build_template_kwargs("chat-template-kwargs")
+
+    def _build_orders(self, num_documents: int) -> None:
+        with gr.Row(elem_classes="page-row"):
+            self.controls = gr.Checkbox(
+                False,
+                label="Include control methods",
+                info="Also runs methods that are expected to change, to show that the test can fail.",
+                elem_id="with-controls",
+                container=False,
+                min_width=220,
+            )
+            visible = not tries_all(num_documents)
+            with gr.Row(visible=visible, elem_classes="page-row") as self.sample:
+                self.num_orders = gr.Slider(
+                    2,
+                    SAMPLED_AT_MOST,
+                    value=DEFAULT_ORDERS,
+                    step=1,
+                    label="Number of orders",
+                    elem_id="orders",
+                    min_width=160,
+                )
+                self.seed = gr.Number(0, label="Seed", precision=0, elem_id="seed", min_width=120)
 
 
 def build_challenges() -> dict[str, gr.Button]:

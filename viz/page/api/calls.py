@@ -38,7 +38,6 @@ from viz.page.form.checks import check_answer_length, check_rows
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.internals_jobs import prepare_answers_left_out
-from viz.page.jobs.job_bar import JobView
 from viz.page.jobs.sources import Sources
 from viz.page.shuffle_job import prepare_shuffle
 
@@ -46,8 +45,12 @@ PROGRESS_S = 1.0  # seconds between two messages of progress to a client
 USUAL_ORDERS = ("as-is", "reversed")  # default orders of /measure
 
 
-class CallView(JobView, Protocol):
+class CallView(Protocol):
     """State of the work of a call."""
+
+    @property
+    def sentence(self) -> str:
+        """Return the progress in words."""
 
     @property
     def progress(self) -> tuple[int, int]:

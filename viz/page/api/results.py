@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 import pine_engine as pine
 from pine_engine.endpoint.repeats import Repeats
@@ -24,9 +24,14 @@ if TYPE_CHECKING:
 else:
     MethodName = Literal[tuple(METHODS)]  # an enum of the schema
 
-LOGIT_DIFF = (
-    "Maximum absolute logit difference to the first order; null if logits contain NaN, and for an endpoint."
-)
+LogitDiff = Annotated[
+    float | None,
+    BeforeValidator(lambda value: value if math.isfinite(value) else None),
+    Field(
+        description="Maximum absolute logit difference to the first order; null if logits contain NaN, and "
+        "for an endpoint."
+    ),
+]
 RIGHT = Field(description="True if the answer contains an accepted answer; null without accepted answers.")
 
 
@@ -71,7 +76,7 @@ class OrderAnswer(BaseModel):
     same_as_first: bool = Field(
         description="True if the tokens match the answer of the first order; the text for an endpoint."
     )
-    max_abs_logit_diff: float | None = Field(description=LOGIT_DIFF)
+    max_abs_logit_diff: LogitDiff
     bitwise_identical: bool | None = Field(
         description="True if all logits and tokens are bitwise identical; null for an endpoint."
     )
@@ -95,7 +100,7 @@ class MethodOrders(BaseModel):
     num_correct: int | None = Field(
         description="Number of orders with a correct answer; null without accepted answers."
     )
-    max_abs_logit_diff: float | None = Field(description=LOGIT_DIFF)
+    max_abs_logit_diff: LogitDiff
     bitwise_identical: bool | None = Field(
         description="True if all orders are bitwise identical; null for an endpoint."
     )
@@ -206,7 +211,7 @@ def shuffled(view: Shown, accepted: Sequence[str]) -> Shuffled | None:
                     text=cell.answer.text,
                     is_correct=_is_correct(cell.answer.text, accepted),
                     same_as_first=cell.same_text,
-                    max_abs_logit_diff=_number(cell.max_abs_logit_diff),
+                    max_abs_logit_diff=cell.max_abs_logit_diff,
                     bitwise_identical=cell.bitwise_identical,
                 )
                 for method, cell in row.comparisons.items()
@@ -221,16 +226,13 @@ def shuffled(view: Shown, accepted: Sequence[str]) -> Shuffled | None:
         methods.append(
             MethodOrders(
                 method=method,
-                orders=found.orders,
-                num_distinct_answers=found.num_distinct_answers,
                 num_correct=sum(right) if accepted else None,
-                max_abs_logit_diff=_number(found.max_abs_logit_diff),
-                bitwise_identical=found.bitwise_identical,
                 invariance_held=(
                     all(row.comparisons[method].is_unchanged for row in run.comparisons)
                     if METHODS[method].is_order_invariant
                     else None
                 ),
+                **vars(found),
             )
         )
     return Shuffled(model=run.model, dtype=run.dtype, repeated=run.repeats, methods=methods, orders=orders)
@@ -301,7 +303,3 @@ def measured(view: MeasureView) -> Measured | None:
 def _is_correct(text: str, accepted: Sequence[str]) -> bool | None:
     """Check whether an answer contains an accepted one; None without accepted answers."""
     return TASKS[USUAL_TASK].score(text, accepted) == 1 if accepted else None
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None

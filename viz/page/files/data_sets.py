@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pine_engine.debias.table import MeasuredMethod
 from pine_engine.errors import InputError
@@ -80,29 +80,28 @@ def _data_set(file: Path, examples: Sequence[Example]) -> DataSet:
     return DataSet(file.name, hashlib.sha256(file.read_bytes()).hexdigest(), tuple(examples))
 
 
+def _is_valid(check: Callable[..., object], *arguments: Any, **options: Any) -> bool:
+    try:
+        check(*arguments, **options)
+    except InputError:
+        return False
+    return True
+
+
 def orders_for(rows: DataSet) -> list[str]:
     """Return the names of the orders that apply to at least one example."""
-    fitting = []
-    for name in (*SINGLE_ORDERS, *SEVERAL_ORDERS):
-        try:
-            check_orders([name], rows.examples)
-        except InputError:
-            continue
-        fitting.append(name)
-    return fitting
+    offered = (*SINGLE_ORDERS, *SEVERAL_ORDERS)
+    return [name for name in offered if _is_valid(check_orders, [name], rows.examples)]
 
 
 def wrapped_for(rows: DataSet, offered: Iterable[MeasuredMethod]) -> list[str]:
     """Return the wrapped methods that apply to at least one example within the limit of orders."""
-    fitting = []
-    for method in offered:
-        try:
-            choose(rows.examples, methods=[method.name])
-        except InputError:
-            continue
-        if max_visited(method, rows.examples) <= MAX_ORDERS:
-            fitting.append(method.name)
-    return fitting
+    return [
+        method.name
+        for method in offered
+        if _is_valid(choose, rows.examples, methods=[method.name])
+        and max_visited(method, rows.examples) <= MAX_ORDERS
+    ]
 
 
 def usual_orders(fitting: list[str]) -> list[str]:

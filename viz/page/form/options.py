@@ -52,13 +52,6 @@ def wrapped_choices(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(one.label, one.name) for one in WRAPPED if one.name in names]
 
 
-def build_wrapped(elem_id: str, names: Sequence[str]) -> gr.Dropdown:
-    """Build a list of these wrapped methods without a selection."""
-    return gr.Dropdown(
-        wrapped_choices(names), value=[], multiselect=True, label="Debiasing wrappers", elem_id=elem_id
-    )
-
-
 def build_template_kwargs(elem_id: str) -> gr.Textbox:
     """Build a field for arguments of the chat template."""
     return gr.Textbox(
@@ -96,28 +89,3 @@ def with_controls(methods: Sequence[str], fitting: Iterable[Method] = ()) -> tup
         if not row.is_order_invariant and (row.is_default or row.role == "control")
     ]
     return (*methods, *(name for name in controls if name not in methods))
-
-
-def build_orders(num_documents: int) -> tuple[gr.Row, gr.Slider, gr.Number, gr.Checkbox]:
-    """Build sample (hidden where all orders are run), number of orders, seed and controls."""
-    with gr.Row(elem_classes="page-row"):
-        controls = gr.Checkbox(
-            False,
-            label="Include control methods",
-            info="Also runs methods that are expected to change, to show that the test can fail.",
-            elem_id="with-controls",
-            container=False,
-            min_width=220,
-        )
-        with gr.Row(visible=not tries_all(num_documents), elem_classes="page-row") as sample:
-            count = gr.Slider(
-                2,
-                SAMPLED_AT_MOST,
-                value=DEFAULT_ORDERS,
-                step=1,
-                label="Number of orders",
-                elem_id="orders",
-                min_width=160,
-            )
-            seed = gr.Number(0, label="Seed", precision=0, elem_id="seed", min_width=120)
-    return sample, count, seed, controls

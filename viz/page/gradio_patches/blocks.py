@@ -4,7 +4,7 @@ import json
 import logging
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -137,15 +137,6 @@ class GuardedBlocks(gr.Blocks):
         ]
 
 
-def paths_in(values: Sequence[Any]) -> Iterator[str]:
-    """Iterate over the paths of files among the values of a page."""
-    for value in values:
-        for file in value if isinstance(value, list) else [value]:
-            match file:
-                case {"path": str(path)}:
-                    yield path
-
-
 def refuse_lists(blocks: Sequence[Any], values: Sequence[Any]) -> None:
     """Raise InputError for a list in place of a choice of a dropdown, which gradio accepts."""
     for block, value in zip(blocks, values, strict=False):
@@ -155,10 +146,11 @@ def refuse_lists(blocks: Sequence[Any], values: Sequence[Any]) -> None:
 
 def refuse_file_types(value: Any, types: Sequence[str] | None) -> None:
     """Raise InputError for a file whose name has another ending than those of the button."""
-    for path in paths_in([value]):
-        if types and not path.lower().endswith(tuple(types)):
-            expected = f"got {Path(path).name!r}, expected {', '.join(types)}"
-            raise InputError(f"Invalid file type: {expected}. Upload another file.")
+    for file in value if isinstance(value, list) else [value]:
+        match file:
+            case {"path": str(path)} if types and not path.lower().endswith(tuple(types)):
+                expected = f"got {Path(path).name!r}, expected {', '.join(types)}"
+                raise InputError(f"Invalid file type: {expected}. Upload another file.")
 
 
 def refuse_values(value: Any, *, allows_files: bool = False) -> None:

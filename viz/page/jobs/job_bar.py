@@ -4,13 +4,12 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import gradio as gr
 
 from pine_engine.errors import PineError
 from pine_engine.scheduling.runs import Job, RunState, StopFlag
-from pine_engine.scheduling.work import Work
 from viz.page.common.failures import explain, notice
 from viz.page.common.widgets import MODEL_EVENT, PRIVATE_EVENT, bind
 from viz.page.jobs.connection_tracker import current_caller
@@ -20,22 +19,6 @@ Updates = dict[Any, Any]  # updates of widgets
 
 running = partial(notice, kind="running")
 """Render the status line of a run, to which assets/typing.js adds the seconds since its last change."""
-
-
-class JobView(Protocol):
-    """Progress of a job, with the results so far; views with the same results are equal."""
-
-    @property
-    def sentence(self) -> str:
-        """Return the progress in words."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Return True if all results are there."""
-
-    @property
-    def done(self) -> Work:
-        """Return the work so far."""
 
 
 class JobBar:
@@ -75,7 +58,11 @@ class JobBar:
 
 @dataclass(frozen=True, kw_only=True)
 class ButtonJob:
-    """One press of the start button."""
+    """One press of the start button.
+
+    A view of the job has `sentence` (progress in words), `done` (the work so far), `is_complete` (all results
+    are there) and results; views with the same results are equal.
+    """
 
     job: Job
     show: Callable[[Any], Updates]  # return the updates of a view with new content

@@ -115,21 +115,16 @@ async def check_mcp_message(app: ASGIApp, scope: Scope, receive: Receive, send: 
 def message_problem(body: bytes) -> str | None:
     """Describe the error of a message; None for a valid one."""
     try:
-        level: list[Any] = [json.loads(body)]
+        return TOO_DEEP if _depth(json.loads(body)) > MAX_DEPTH else None
     except RecursionError:
         return TOO_DEEP
     except ValueError:
         return NOT_JSON
-    for _ in range(MAX_DEPTH):
-        level = [
-            inner
-            for value in level
-            if isinstance(value, dict | list)
-            for inner in (value.values() if isinstance(value, dict) else value)
-        ]
-        if not level:
-            return None
-    return TOO_DEEP
+
+
+def _depth(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_depth, inner), default=0)
 
 
 # Limits of one address
