@@ -11,10 +11,12 @@
     python -m tools.base_rate sets EACH data/facts-3-each.jsonl
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import typer
@@ -23,7 +25,7 @@ from pine_engine.evaluation.examples import Example, read_examples
 from pine_engine.evaluation.intervals import share
 from pine_engine.evaluation.records import Record, read_records, read_run
 from pine_engine.prompts.scoring import contains_words
-from viz.page.answers.recordings import BASE_RATE_FILE, BaseRate, MethodRate, Percent, SetRate, SetRates
+from viz.page.answers.recordings import BASE_RATE_FILE
 
 COMMANDS = typer.Typer(help=__doc__, rich_markup_mode=None)
 
@@ -33,16 +35,20 @@ def percent(values: Iterable[bool | float]) -> float:
     return round(100 * fmean(map(float, values)), 1)
 
 
-def method_rate(method: str, questions: Sequence[Sequence[Record]]) -> MethodRate:
-    """Return the percentages of a method from the records of each question in all orders."""
+def method_rate(method: str, questions: Sequence[Sequence[Record]]) -> dict[str, Any]:
+    """Return the percentages of a method from the records of each question in all orders.
+
+    They are of correct answers, of questions whose answer changes, and of questions with correct and with
+    incorrect answers in all orders.
+    """
     scores = [[record.score or 0.0 for record in records] for records in questions]
-    return MethodRate(
-        method=method,
-        correct=percent(score for row in scores for score in row),
-        changes=percent(len({record.parsed for record in records}) > 1 for records in questions),
-        always=percent(min(row) == 1 for row in scores),
-        never=percent(max(row) == 0 for row in scores),
-    )
+    return {
+        "method": method,
+        "correct": percent(score for row in scores for score in row),
+        "changes": percent(len({record.parsed for record in records}) > 1 for records in questions),
+        "always": percent(min(row) == 1 for row in scores),
+        "never": percent(max(row) == 0 for row in scores),
+    }
 
 
 def is_sorted(record: Record, example: Example) -> bool:
@@ -51,8 +57,10 @@ def is_sorted(record: Record, example: Example) -> bool:
     return texts == sorted(texts)
 
 
-def measure_base_rate(run: Path, data: Path) -> BaseRate:
+def measure_base_rate(run: Path, data: Path) -> dict[str, Any]:
     """Return the percentages of an evaluation with all document orders.
+
+    `sorted_vanilla` is of correct answers of vanilla to documents sorted by their text.
 
     Args:
         run: Folder of the evaluation.
@@ -68,17 +76,17 @@ def measure_base_rate(run: Path, data: Path) -> BaseRate:
     for record in records:
         by_question[record.method][record.example].append(record)
     vanilla = [record for record in records if record.method == "vanilla"]
-    return BaseRate(
-        task=records[0].task,
-        questions=len(by_question["vanilla"]),
-        documents=records[0].num_documents,
-        model=info.platform.model,
-        dtype=info.platform.dtype,
-        methods=[method_rate(name, list(by_question[name].values())) for name in info.methods],
-        sorted_vanilla=percent(
+    return {
+        "task": records[0].task,
+        "questions": len(by_question["vanilla"]),
+        "documents": records[0].num_documents,
+        "model": info.platform.model,
+        "dtype": info.platform.dtype,
+        "methods": [method_rate(name, list(by_question[name].values())) for name in info.methods],
+        "sorted_vanilla": percent(
             record.score or 0.0 for record in vanilla if is_sorted(record, examples[record.example])
         ),
-    )
+    }
 
 
 # Questions about each document of a set
@@ -113,28 +121,32 @@ def name_one_document(records: Sequence[Record], examples: Mapping[str, Example]
     return named[0] != [] and all(values == named[0] and len(values) == 1 for values in named)
 
 
-def set_rate(method: str, sets: Sequence[SetRecords], examples: Mapping[str, Example]) -> SetRate:
-    """Return the percentages of a method over sets of documents."""
-    return SetRate(
-        method=method,
-        same=_share(fmean(name_one_document(order, examples) for order in one[method]) for one in sets),
-        correct=_share(all(record.score for order in one[method] for record in order) for one in sets),
-    )
+def set_rate(method: str, sets: Sequence[SetRecords], examples: Mapping[str, Example]) -> dict[str, Any]:
+    """Return the percentages of a method over sets of documents.
+
+    They are of orders of a set in which the answers to all questions name one document, and of sets with
+    correct answers to all questions in all orders.
+    """
+    return {
+        "method": method,
+        "same": _share(fmean(name_one_document(order, examples) for order in one[method]) for one in sets),
+        "correct": _share(all(record.score for order in one[method] for record in order) for one in sets),
+    }
 
 
-def _share(values: Iterable[bool | float]) -> Percent:
+def _share(values: Iterable[bool | float]) -> list[float]:
     """Return the mean with its 95 % interval, in percent."""
     estimate = share(np.array(list(map(float, values))))
     assert estimate is not None and estimate.interval is not None
     low, high = estimate.interval
-    return Percent(*(round(100 * value, 1) for value in (estimate.mean, low, high)))
+    return [round(100 * value, 1) for value in (estimate.mean, low, high)]
 
 
 @COMMANDS.command()
 def questions(run: Path, data: Path, file: Path = BASE_RATE_FILE) -> None:
     """Measure answers to one question about each set of documents, and write them to the file."""
-    kept = {"sets": BaseRate.model_validate_json(file.read_bytes()).sets} if file.exists() else {}
-    _write(measure_base_rate(run, data).model_copy(update=kept), file)
+    before = json.loads(file.read_bytes())
+    _write(measure_base_rate(run, data) | {"sets": before["sets"]}, file)
 
 
 @COMMANDS.command()
@@ -143,17 +155,16 @@ def sets(run: Path, data: Path, file: Path = BASE_RATE_FILE) -> None:
     info, examples = read_run(run), read_examples(data)
     found = complete_sets(examples, read_records(run))
     by_id = {example.id: example for example in examples}
-    rates = SetRates(
-        sets=len(found),
-        dtype=info.platform.dtype,
-        methods=[set_rate(name, found, by_id) for name in info.methods],
-    )
-    before = BaseRate.model_validate_json(file.read_bytes())
-    _write(before.model_copy(update={"sets": rates}), file)
+    rates = {
+        "sets": len(found),
+        "dtype": info.platform.dtype,
+        "methods": [set_rate(name, found, by_id) for name in info.methods],
+    }
+    _write(json.loads(file.read_bytes()) | {"sets": rates}, file)
 
 
-def _write(rate: BaseRate, file: Path) -> None:
-    text = rate.model_dump_json(indent=1)
+def _write(rate: dict[str, Any], file: Path) -> None:
+    text = json.dumps(rate, indent=1)
     file.write_text(text + "\n", encoding="utf-8")
     print(text)
 

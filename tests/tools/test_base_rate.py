@@ -31,8 +31,8 @@ def test_percentages_count_answers_and_questions() -> None:
     answers = [[correct[0]] * 6, [correct[1]] * 5 + ["nothing"], ["nothing"] * 6, [both] * 6]
     questions = [records_of(example, texts) for example, texts in zip(FACTS, answers, strict=True)]
     rate = method_rate("vanilla", questions)
-    assert rate.correct == pytest.approx(100 * 11 / 24, abs=0.05)
-    assert (rate.changes, rate.always, rate.never) == (25.0, 25.0, 50.0)
+    assert rate["correct"] == pytest.approx(100 * 11 / 24, abs=0.05)
+    assert (rate["changes"], rate["always"], rate["never"]) == (25.0, 25.0, 50.0)
 
 
 def test_one_order_of_a_question_is_sorted() -> None:
@@ -62,12 +62,12 @@ def test_sets_count_questions_about_each_document() -> None:
     examples = {example.id: example for example in EACH}
     sets = complete_sets(EACH, records)
     rates = {method: set_rate(method, sets, examples) for method in answers}
-    assert [(rate.same.mean, rate.correct.mean) for rate in rates.values()] == [(50, 50), (0, 0)]
+    assert [(rate["same"][0], rate["correct"][0]) for rate in rates.values()] == [(50, 50), (0, 0)]
     assert len(complete_sets(EACH, records[:-6])) == 1, "the second set lacks a question"
 
 
 def test_recorded_base_rate_is_of_enough_questions() -> None:
     rate = base_rate()
-    assert rate.questions >= 100
-    assert [row.changes for row in rate.methods if row.method in ("pcw", "pine")] == [0, 0]
-    assert all(row.always <= row.correct <= 100.1 - row.never for row in rate.methods)
+    assert rate["questions"] >= 100
+    assert [row["changes"] for row in rate["methods"] if row["method"] in ("pcw", "pine")] == [0, 0]
+    assert all(row["always"] <= row["correct"] <= 100.1 - row["never"] for row in rate["methods"])

@@ -11,11 +11,11 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
 from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, Trace
 from pine_engine.engine.events import Answer, RunResult
@@ -193,70 +193,21 @@ _RECORDS: dict[str, Any] = {
 # Base rates
 
 
-class MethodRate(BaseModel):
-    """Percentages of one method over all questions and document orders."""
-
-    method: str
-    correct: float  # of all answers
-    changes: float  # questions with more than one answer
-    always: float  # questions with correct answers in all orders
-    never: float  # questions with incorrect answers in all orders
-
-
-class Percent(NamedTuple):
-    """Mean with its 95 % interval, in percent."""
-
-    mean: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.mean:.0f}% ({self.low:.0f} to {self.high:.0f})"
-
-
-class SetRate(BaseModel):
-    """Percentages of one method over sets of documents, with a question about each document."""
-
-    method: str
-    same: Percent  # orders of a set in which the answers to all questions name one document
-    correct: Percent  # sets with correct answers to all questions, in all orders of the evaluation
-
-
-class SetRates(BaseModel):
-    """Percentages of all methods over sets of documents, and the setting of the evaluation."""
-
-    sets: int
-    dtype: str
-    methods: list[SetRate]
-
-
-class BaseRate(BaseModel):
-    """Percentages of all methods, and the setting of the evaluation."""
-
-    task: str
-    questions: int
-    documents: int
-    model: str
-    dtype: str
-    methods: list[MethodRate]
-    sorted_vanilla: float  # correct answers of vanilla with the documents sorted by their text
-    sets: SetRates | None = None
-
-
 @cache
-def base_rate(file: Path = BASE_RATE_FILE) -> BaseRate:
-    """Return the recorded percentages."""
-    return BaseRate.model_validate_json(file.read_bytes())
+def base_rate() -> dict[str, Any]:
+    """Return the percentages of all methods, and the setting of the evaluation; see `tools/base_rate.py`."""
+    rate: dict[str, Any] = json.loads(BASE_RATE_FILE.read_bytes())
+    return rate
 
 
 def base_rate_sentence(task: str) -> str:
     """Return one sentence on vanilla and PINE; "" for another task than that of the base rate."""
     rate = base_rate()
-    if task != rate.task:
+    if task != rate["task"]:
         return ""
-    correct = {row.method: row.correct for row in rate.methods}
+    correct = {row["method"]: row["correct"] for row in rate["methods"]}
     return (
-        f"Over {rate.questions} unselected questions, vanilla is correct in {correct['vanilla']:.0f}% of "
+        f"Over {rate['questions']} unselected questions, vanilla is correct in {correct['vanilla']:.0f}% of "
         f"all orders and PINE in {correct['pine']:.0f}%; PINE never changes."
     )
 
