@@ -38,7 +38,7 @@ from viz.page.api.results import RESULTS
 from viz.page.build import build_page
 from viz.page.common.disk import process_temp_dir, write_all_into
 from viz.page.common.failures import MAX_UPLOAD_MB
-from viz.page.common.host_settings import DEFAULTS, HostSettings, read_settings
+from viz.page.common.host_settings import HostSettings, read_settings
 from viz.page.common.widgets import page_css, page_head, page_theme
 from viz.page.gradio_patches.blocks import GuardedBlocks, describe_results
 from viz.page.jobs import zerogpu
@@ -83,13 +83,6 @@ COMPRESSION: dict[str, Any] = {"zstd": False, "brotli_quality": 5, "gzip_level":
 """Compression of responses; higher levels save 1% of the bytes of the page in more than twice the time."""
 
 SESSIONS = 500  # maximum number of sessions in memory: about 50 KB each, and some megabytes with a run
-
-
-def build_app(
-    source: EngineSource, settings: HostSettings = DEFAULTS, *, allowed: Sequence[str] | None = ()
-) -> GuardedBlocks:
-    """Build the Blocks of the page, for an engine that may still be loading."""
-    return build_page(all_sources(source, None, settings, allowed=allowed), settings)
 
 
 def all_sources(

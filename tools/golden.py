@@ -261,6 +261,7 @@ def read_schemas() -> dict[str, Any]:
     from mcp.client.streamable_http import streamable_http_client
 
     import app
+    from viz.page.build import build_page
     from viz.page.common.host_settings import DEFAULTS
     from viz.page.jobs.sources import EngineSource
 
@@ -277,7 +278,7 @@ def read_schemas() -> dict[str, Any]:
             await session.initialize()
             return [tool.model_dump(mode="json") for tool in (await session.list_tools()).tools]
 
-    page = app.build_app(EngineSource(load_tiny, "tiny"))
+    page = build_page(app.all_sources(EngineSource(load_tiny, "tiny"), None, DEFAULTS), DEFAULTS)
     app.launch(page, DEFAULTS.model_copy(update={"port": port}), quiet=True)
     try:
         openapi = httpx.get(f"{url}/openapi.json").raise_for_status().json()

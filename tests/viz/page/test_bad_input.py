@@ -24,7 +24,7 @@ from pine_engine.errors import InputError
 from pine_engine.prompts.document_files import read_documents
 from tests.support.harm import no_harm
 from tests.support.junk import CONTENTS, JUNK, NONEMPTY, PATHS, ROWS, TEXTS
-from tests.support.widgets import built
+from tests.support.widgets import build_app, built
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.files.data_sets import read_set
@@ -80,7 +80,7 @@ def served(source: EngineSource, tmp_path_factory: pytest.TempPathFactory) -> It
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADIO_TEMP_DIR", str(tmp_path_factory.mktemp("uploads")))
         patch.setattr(request_limits, "MAX_REQUESTS", 10**6)
-        blocks = built(lambda: app.build_app(source))
+        blocks = build_app(source)
         with unclosed_sockets():
             built(lambda: app.launch(blocks, DEFAULTS, quiet=True))
         with PageClient(base_url=f"{blocks.local_url}gradio_api/", timeout=120, headers=JSON_BODY) as http:
@@ -313,7 +313,7 @@ def test_every_function_answers_calls_out_of_turn(
     source: EngineSource, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With the initial values of the page, and with nothing in any widget."""
-    page = built(lambda: app.build_app(source))
+    page = build_app(source)
     called = [
         index for index, one in page.fns.items() if one.fn is not None and one.api_visibility == "private"
     ]

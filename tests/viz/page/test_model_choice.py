@@ -10,7 +10,6 @@ import gradio as gr
 import httpx
 import pytest
 
-from app import build_app
 from pine_engine.engine.engine import Engine
 from pine_engine.models.dtypes import BYTES
 from pine_engine.models.listing import LoadableModel
@@ -21,7 +20,7 @@ from tests.support.running import views_of
 from tests.support.serving import Serve
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import read_html
-from tests.support.widgets import built
+from tests.support.widgets import build_app
 from viz.page.answers.answering import prepare_answers
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.documents import entries_from
@@ -96,7 +95,7 @@ def test_public_page_loads_allowed_models_only(folders: dict[str, Path]) -> None
     source = EngineSource(lambda: engine, "first")
     source.start()
     settings = HostSettings(model=secret)
-    page = built(lambda: build_app(source, settings=settings, allowed=("org/listed",)))
+    page = build_app(source, settings, allowed=("org/listed",))
     (event,) = (event for event in page.fns.values() if event.name == "load" and event.queue)
     model: Any
     dtype: Any

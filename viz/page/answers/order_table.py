@@ -13,7 +13,7 @@ import numpy as np
 
 from pine_engine.methods.table import METHODS, Role
 from pine_engine.prompts.orders import ALL_ORDERS_UP_TO
-from pine_engine.prompts.tasks import Task, document_letter
+from pine_engine.prompts.tasks import document_letter
 from viz.cards.answers import AnswerCard
 from viz.cards.tutorial import TERMS, anchor
 from viz.drawing.identity import document_segment, order_name
@@ -116,24 +116,32 @@ def _comparison(orders: Mapping[Order, OrderAnswers]) -> str:
 
 def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | None) -> dict[str, Any]:
     orders = shown.orders
-    cells: list[dict[str, Any] | None] = []
     is_recorded = any(answers.recorded for answers in orders.values())
+    cells: list[dict[str, Any] | None] = []
     for order in shown.all_orders:
-        answers = orders.get(order)
-        text, is_done = answers.texts.get(card.method) if answers else None, True
+        answers = orders.get(order, OrderAnswers({}))
+        text, is_done = answers.texts.get(card.method), True
         if order == shown.form.order and (card.text or card.thinking):
             text, is_done = card.text, card.state in ("finished", "stopped")
-        is_comparable = not (is_recorded and answers and card.method in answers.replaced)
         if text is None:
             cells.append(None)
             continue
-        verdict = _verdict(shown.form.row, order, text) if is_done else {}
-        cell = _answer(text, is_done, is_comparable, is_correct) | verdict
-        if answers and text == answers.texts.get(card.method):
-            if cell["is_correct"] and card.method in answers.cut_off:
-                cell |= {"is_correct": False, "is_cut_off": True}
-            if card.method in answers.origins:
-                cell["origin"] = asdict(answers.origins[card.method])
+        is_known = text == answers.texts.get(card.method)
+        is_right = is_correct(text) if is_correct and is_done else None
+        is_cut_off = bool(is_right) and is_known and card.method in answers.cut_off
+        cell = {
+            "text": text if text.strip() else ("(empty answer)" if is_done else "Thinking…"),
+            "is_done": is_done,
+            "is_comparable": not (is_recorded and card.method in answers.replaced),
+            "is_correct": is_right and not is_cut_off,
+            "is_cut_off": is_cut_off,  # True if the answer contains an accepted one, but has no end
+        }
+        if is_done and shown.form.row.has_letters:  # the verdict of a judge
+            verdict = shown.form.row.parse(text)
+            is_first = verdict == document_letter(order[0])
+            cell |= {"verdict": verdict or "no verdict", "is_first": is_first}
+        if is_known and card.method in answers.origins:
+            cell["origin"] = asdict(answers.origins[card.method])
         cells.append(cell)
     return {
         "name": card.method,
@@ -155,26 +163,6 @@ def _query_token(methods: Sequence[Mapping[str, Any]]) -> str:
     invariant = [method for method in reversed(methods) if method["is_order_invariant"]]
     cells = (cell for method in invariant for cell in method["answers"] if cell and "origin" in cell)
     return next((cell["origin"]["token"] for cell in cells), "")
-
-
-def _answer(
-    text: str, is_done: bool, is_comparable: bool, is_correct: Callable[[str], bool] | None
-) -> dict[str, Any]:
-    return {
-        "text": text if text.strip() else ("(empty answer)" if is_done else "Thinking…"),
-        "is_done": is_done,
-        "is_comparable": is_comparable,
-        "is_correct": is_correct(text) if is_correct and is_done else None,
-        "is_cut_off": False,  # True if the answer contains an accepted one, but has no end
-    }
-
-
-def _verdict(task: Task, order: Order, text: str) -> dict[str, Any]:
-    """Return the verdict of a judge, and if it names the first answer; nothing for other tasks."""
-    if not task.has_letters:
-        return {}
-    verdict = task.parse(text)
-    return {"verdict": verdict or "no verdict", "is_first": verdict == document_letter(order[0])}
 
 
 def document_bars(positions: DocumentPositions, method: str) -> list[dict[str, float]]:

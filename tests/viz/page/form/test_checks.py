@@ -10,13 +10,12 @@ import gradio as gr
 import pytest
 from gradio.state_holder import SessionState
 
-from app import build_app
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import TASKS
 from tests.support.running import views_of
-from tests.support.widgets import built, whole_page
+from tests.support.widgets import build_app, whole_page
 from viz.page.answers import answering
 from viz.page.answers.answering import prepare_answers
 from viz.page.common.failures import MAX_DOCUMENTS
@@ -136,7 +135,7 @@ def test_paste_and_upload_keep_the_limit_of_documents() -> None:
 
 def test_api_call_has_the_time_limit(source: EngineSource, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "REDRAW_S", 0.0)
-    hurried = built(lambda: build_app(source, settings=HostSettings(max_seconds=1e-9)))
+    hurried = build_app(source, HostSettings(max_seconds=1e-9))
     compare: Any = next(event.fn for event in hurried.fns.values() if event.api_name == "compare")
     with pytest.raises(gr.Error, match="Timeout: the run exceeded 1e-09 s"):
         compare("Which?", TEXTS, ["pine"], 3)
@@ -147,7 +146,7 @@ def test_api_call_has_the_time_limit(source: EngineSource, monkeypatch: pytest.M
 
 @pytest.fixture(scope="module")
 def page(source: EngineSource) -> gr.Blocks:
-    return built(lambda: build_app(source, settings=READ_ONLY))
+    return build_app(source, READ_ONLY)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
