@@ -31,17 +31,7 @@ from viz.page.evaluate_job import (
     work_sentence,
     write_files,
 )
-from viz.page.files.data_sets import (
-    OWN,
-    DataSet,
-    built_in_choices,
-    orders_for,
-    orders_meaning,
-    read_built_in,
-    read_uploaded,
-    usual_orders,
-    wrapped_for,
-)
+from viz.page.files import data_sets
 from viz.page.files.reading_files import ROW_ENDINGS, FileReader
 from viz.page.form.options import (
     WRAPPED,
@@ -63,10 +53,10 @@ WHAT_WILL_BE = (
 WHAT = [("Generated answers", "generate"), ("Log-probabilities", "logprob")]
 
 
-def chosen_rows(name: str, own: DataSet | None) -> DataSet:
+def chosen_rows(name: str, own: data_sets.DataSet | None) -> data_sets.DataSet:
     """Return the dataset of that name, or the uploaded one. Raises InputError if there is none."""
-    if name != OWN:
-        return read_built_in(name)
+    if name != data_sets.OWN:
+        return data_sets.read_built_in(name)
     if own is None:
         raise InputError("No dataset uploaded. Click “Upload dataset” or select another one.")
     return own
@@ -74,7 +64,7 @@ def chosen_rows(name: str, own: DataSet | None) -> DataSet:
 
 def read_request(
     name: str,
-    own: DataSet | None,
+    own: data_sets.DataSet | None,
     limit: float,
     methods: Sequence[str],
     wrapped: Sequence[str],
@@ -120,12 +110,12 @@ class RequestWidgets:
     """
 
     def __init__(self, usual: Sequence[tuple[str, str]]) -> None:
-        sets = built_in_choices()
-        first = read_built_in(sets[0][1])
-        num_first, first_orders = len(first.examples), orders_for(first)
+        sets = data_sets.built_in_choices()
+        first = data_sets.read_built_in(sets[0][1])
+        num_first, first_orders = len(first.examples), data_sets.orders_for(first)
         with gr.Row(elem_classes="page-row page-measure-rows"):
             self.rows = gr.Dropdown(
-                [*sets, ("My own dataset", OWN)],
+                [*sets, ("My own dataset", data_sets.OWN)],
                 value=sets[0][1],
                 label="Dataset",
                 elem_id="measure-rows",
@@ -156,7 +146,7 @@ class RequestWidgets:
             with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
                 self.methods = build_method_boxes("measure-methods")
                 self.wrapped = gr.Dropdown(
-                    wrapped_choices(wrapped_for(first, WRAPPED)),
+                    wrapped_choices(data_sets.wrapped_for(first, WRAPPED)),
                     value=[],
                     multiselect=True,
                     label="Debiasing wrappers",
@@ -165,7 +155,7 @@ class RequestWidgets:
             with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
                 self.orders = gr.Dropdown(
                     first_orders,
-                    value=usual_orders(first_orders),
+                    value=data_sets.usual_orders(first_orders),
                     multiselect=True,
                     allow_custom_value=True,
                     label="Orders",
@@ -260,21 +250,23 @@ def bind_evaluation(
     bind_job(bar, begin, [tab.folder, *request.inputs], tab.outputs, sources, chosen)
 
 
-def fit(request: RequestWidgets, data: DataSet) -> Updates:
+def fit(request: RequestWidgets, data: data_sets.DataSet) -> Updates:
     """Return the updates of the widgets that depend on the dataset."""
-    fitting, count = orders_for(data), len(data.examples)
-    choices = wrapped_choices(wrapped_for(data, WRAPPED))
+    fitting, count = data_sets.orders_for(data), len(data.examples)
+    choices = wrapped_choices(data_sets.wrapped_for(data, WRAPPED))
     return {
         request.limit: gr.update(maximum=max(2, count), value=min(count, 6)),
         request.wrapped: gr.update(choices=choices, value=[]),
-        request.orders: gr.update(choices=fitting, value=usual_orders(fitting)),
+        request.orders: gr.update(choices=fitting, value=data_sets.usual_orders(fitting)),
     }
 
 
-def choose_rows(request: RequestWidgets, name: str, own: DataSet | None) -> Updates:
+def choose_rows(request: RequestWidgets, name: str, own: data_sets.DataSet | None) -> Updates:
     """Return the updates after the selection of a dataset."""
     try:
-        cleared = {} if name == OWN else {request.message: ""}  # an upload has shown its own message
+        cleared = (
+            {} if name == data_sets.OWN else {request.message: ""}
+        )  # an upload has shown its own message
         return fit(request, chosen_rows(name, own)) | cleared
     except Exception as error:
         return {request.message: notice(explain(error), kind="error")}
@@ -287,7 +279,7 @@ def upload_rows(
     try:
         if file is None:
             raise InputError("No file selected. Select a dataset file.")
-        data = yield from read_uploaded(
+        data = yield from data_sets.read_uploaded(
             reader, Path(file), say=lambda sentence: {request.message: notice(sentence)}
         )
     except Cancelled:
@@ -301,7 +293,7 @@ def upload_rows(
         sentence += f" Only the first {MAX_ROWS} examples are evaluated."
     yield fit(request, data) | {
         request.own: data,
-        request.rows: OWN,
+        request.rows: data_sets.OWN,
         request.message: notice(sentence),
         request.upload: None,
     }
@@ -326,7 +318,7 @@ def announce(
     return {
         bar.status: notice(sentence),
         bar.estimate: notice(estimate, kind="count"),
-        tab.request.meaning: orders_meaning(list(request.orders)),
+        tab.request.meaning: data_sets.orders_meaning(list(request.orders)),
     }
 
 

@@ -40,14 +40,7 @@ from viz.export.report import TITLE, measured_html, report_page
 from viz.page.answers.answering import progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.files.data_sets import DataSet
-from viz.page.form.checks import (
-    NO_TEMPLATE_KWARGS,
-    check_answer_length,
-    check_orders,
-    check_rows,
-    check_rows_shipped,
-    too_long,
-)
+from viz.page.form import checks
 
 if TYPE_CHECKING:
     from pine_engine.endpoint.client import Endpoint
@@ -82,12 +75,12 @@ class MeasureRequest:
         """Return the validated settings. Raises InputError for the first invalid value."""
         if not self.methods:
             raise InputError("No method selected. Select at least one.")
-        check_rows(len(self.examples))
+        checks.check_rows(len(self.examples))
         if host.read_only:
-            check_rows_shipped(self.examples)
+            checks.check_rows_shipped(self.examples)
             if self.chat_template_kwargs.strip():
-                raise InputError(NO_TEMPLATE_KWARGS)
-        check_answer_length(self.max_new_tokens)
+                raise InputError(checks.NO_TEMPLATE_KWARGS)
+        checks.check_answer_length(self.max_new_tokens)
         chosen = choose(
             self.examples,
             methods=self.methods,
@@ -98,9 +91,9 @@ class MeasureRequest:
             chat_template_kwargs=parse_kwargs(self.chat_template_kwargs),
         )
         keys = chosen.keys(self.examples, chosen.measured[:1])
-        check_orders(max(Counter(example for example, _, _ in keys).values(), default=0))
+        checks.check_orders(max(Counter(example for example, _, _ in keys).values(), default=0))
         for method in chosen.measured:
-            check_orders(max_visited(method, self.examples))
+            checks.check_orders(max_visited(method, self.examples))
         return chosen
 
 
@@ -205,7 +198,7 @@ def measure_rows(
     if host.max_prompt_tokens is not None:  # without a limit the engine makes too long rows records
         for example in request.examples:
             num_tokens = example.comparison().tokenize(engine).num_tokens // engine.ids_per_token
-            if why := too_long(num_tokens, host):
+            if why := checks.too_long(num_tokens, host):
                 raise InputError(f"Example {example.id}: {why}")
     info = run_info(settings, engine, data=request.rows.name, data_sha256=request.rows.sha256)
     began = time.monotonic()

@@ -16,18 +16,11 @@ from pine_engine.methods.table import METHODS
 from pine_engine.scheduling.runs import Job
 from viz.drawing.identity import legend
 from viz.drawing.markup import empty_panel, shorten
+from viz.page import internals_jobs as jobs
 from viz.page.answers.run import Run
 from viz.page.common.failures import first_problem, notice
 from viz.page.common.widgets import NEWEST_EVENT, PRIVATE_EVENT, bind, build_figure, figure_value
 from viz.page.internals_figures import DRAWING, FIGURES, TABS, draw_attention, how_to_read
-from viz.page.internals_jobs import (
-    AttentionView,
-    LeftOutView,
-    attention_request,
-    left_out_request,
-    prepare_attention,
-    prepare_left_out,
-)
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job
 from viz.page.jobs.sources import Sources
 from viz.page.selection import (
@@ -289,7 +282,7 @@ def show_run(tab: Internals, run: Run | None, view: View) -> Updates:
     return show_selection(tab, run, view.selection) | shown | emptied
 
 
-def draw(tab: Internals, run: Run | None, view: View, attention: AttentionView | None) -> Any:
+def draw(tab: Internals, run: Run | None, view: View, attention: jobs.AttentionView | None) -> Any:
     """Return the updates that draw the open tab of figures; none if a newer event has started."""
     if run is None or view.selection is None:
         return gr.skip()
@@ -303,13 +296,13 @@ def draw(tab: Internals, run: Run | None, view: View, attention: AttentionView |
     return updates if view.begun == begun else gr.skip()
 
 
-def draw_if_open(tab: Internals, run: Run | None, view: View, attention: AttentionView | None) -> Any:
+def draw_if_open(tab: Internals, run: Run | None, view: View, attention: jobs.AttentionView | None) -> Any:
     """Return the updates of `draw` while the tab of the page is open."""
     return draw(tab, run, view, attention) if view.page_tab == LAB else gr.skip()
 
 
 def take_picks(
-    tab: Internals, sent: str, run: Run | None, view: View, attention: AttentionView | None
+    tab: Internals, sent: str, run: Run | None, view: View, attention: jobs.AttentionView | None
 ) -> Any:
     """Apply new selections of the browser, and draw."""
     picks = new_picks(sent, view.heard)
@@ -327,7 +320,7 @@ def take_picks(
 
 
 def take_controls(
-    tab: Internals, run: Run | None, view: View, attention: AttentionView | None, *values: Any
+    tab: Internals, run: Run | None, view: View, attention: jobs.AttentionView | None, *values: Any
 ) -> Any:
     """Apply a change of a dropdown, and draw."""
     if run is None or view.selection is None or None in values:
@@ -346,9 +339,9 @@ def begin_attention(tab: Internals, run: Run | None, view: View) -> ButtonJob:
     """Return the job that computes token-level attention. Raises InputError before the first run."""
     if run is None or view.selection is None:
         raise InputError("No run yet. Click Run first.")
-    request = attention_request(run, view.selection)
+    request = jobs.attention_request(run, view.selection)
     return ButtonJob(
-        job=Job("attention", request.methods, prepare_attention, {"request": request}),
+        job=Job("attention", request.methods, jobs.prepare_attention, {"request": request}),
         show=lambda view: {tab.attention: view} if view.weights else {},
         task=run.form.task,
         cleared={},
@@ -360,9 +353,9 @@ def begin_left_out(tab: Internals, run: Run | None, view: View) -> ButtonJob:
     if run is None or view.selection is None:
         raise InputError("No run yet. Click Run first.")
     method = view.selection.method
-    arguments = {"result": left_out_request(run, method), "model": run.model}
+    arguments = {"result": jobs.left_out_request(run, method), "model": run.model}
     return ButtonJob(
-        job=Job("leave one out", (method,), prepare_left_out, arguments),
+        job=Job("leave one out", (method,), jobs.prepare_left_out, arguments),
         show=lambda view: {tab.left_out: view} if view.scores else {},
         task=run.form.task,
         cleared={},
@@ -370,12 +363,12 @@ def begin_left_out(tab: Internals, run: Run | None, view: View) -> ButtonJob:
     )
 
 
-def keep_left_out(run: Run | None, view: LeftOutView | None) -> Any:
+def keep_left_out(run: Run | None, view: jobs.LeftOutView | None) -> Any:
     """Return the run with the scores of its answer; unchanged if they are of another run."""
     if run is None or view is None or view.result is None:
         return gr.skip()
     (method,) = view.scores
-    if method not in run.result.answers or view.result != left_out_request(run, method):
+    if method not in run.result.answers or view.result != jobs.left_out_request(run, method):
         return gr.skip()
     return replace(run, left_out={**run.left_out, **view.scores})
 
