@@ -102,16 +102,8 @@ def bind_counting(counting: Counting, *, chosen: gr.State, ready: gr.State, runs
     picked: list[Any] = [page.task, page.instruction, page.methods, page.length, page.chat_template_kwargs]
     picked += [page.num_orders, page.controls, ready, page.origin, sweep.origin]
     inputs = [chosen, page.num_orders, page.controls, page.shown, sweep.origin, *page.inputs]
-    outputs = [
-        page.total,
-        page.editor.cards,
-        page.instruction,
-        page.problem,
-        page.start,
-        page.sample,
-        page.note,
-    ]
-    outputs += [*(bar.estimate for bar in counting.bars), page.stale, sweep.stale, counting.stale]
+    outputs = [page.total, page.editor.cards, page.instruction, page.problem, page.start, page.sample]
+    outputs += [page.note, page.stale, sweep.stale, counting.stale, *(bar.estimate for bar in counting.bars)]
     follow = bind(follow_form, counting)
     changes = [paused.click, page.editor.cards.input, *(widget.change for widget in picked)]
     gr.on(changes, follow, inputs, outputs, **NEWEST_EVENT)
@@ -142,11 +134,6 @@ def follow_form(
         why = explain(error)
     press = "" if why else "start-all"
     note = stale_html(shown.form, shown.changes(inputs), press=press)
-    sweep_note = (
-        ""
-        if swept is None
-        else stale_html(swept[0], changes(swept, inputs), press=sweep.bar.run.elem_id or "", with_order=True)
-    )
     if why:
         updates |= {bar.estimate: "" for bar in counting.bars} | {page.problem: notice(why, kind="error")}
     else:
@@ -156,7 +143,9 @@ def follow_form(
         page.sample: gr.update(visible=not tries_all(num_documents)),
         page.stale: note,
         counting.stale: note,
-        sweep.stale: sweep_note,
+        sweep.stale: stale_html(
+            swept[0] if swept else form, changes(swept, inputs), press="sweep-run", with_order=True
+        ),
     }
     default = form.row.instruction
     # Not that of another task, which the form has until a picked example has filled it.

@@ -87,13 +87,7 @@ def bind_share(
 ) -> Any:
     """Connect the widgets; return the event after which an opened session is complete.
 
-    Args:
-        bar: Widgets.
-        blocks: Page, whose load event opens a linked session or a draft.
-        settings: Limits of the host.
-        disk: Disk for ZIP files.
-        kept: Runs of browsers that come back.
-        run_events: Events that set `page.finished`.
+    `run_events` set `page.finished`; the load event of `blocks` opens a linked session or a draft.
     """
     page, view = bar.page, bar.internals.view
     # After a pause instead of after each change: an event per widget and key would delay typing.
@@ -171,8 +165,8 @@ def link_code(
         return to_code(session), f"{contents}."
     for kept, omitted in (
         (results, ""),
-        (results.without_origins(), ", without the decisive words"),
-        (results.without_positions(), ", without decisive words and positions"),
+        (results.without("origins"), ", without the decisive words"),
+        (results.without("origins", "starts"), ", without decisive words and positions"),
     ):
         code = to_code(session.model_copy(update={"results": kept}))
         if len(code) <= limit:

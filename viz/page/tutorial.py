@@ -13,18 +13,8 @@ import pine_engine as pine
 import viz
 from pine_engine.methods.plan import starts_from_ranking
 from pine_engine.methods.table import TUTORIAL_METHODS
+from viz.cards import tutorial as cards
 from viz.cards.shuffle import answer_letters
-from viz.cards.tutorial import (
-    CONTENT,
-    Step,
-    figure_html,
-    glossary_html,
-    keys_html,
-    quiz,
-    run_html,
-    tutorial,
-    tutorial_page,
-)
 from viz.drawing.identity import Segment, document_letter, order_name
 from viz.drawing.markup import empty_panel, figure_styles, render
 from viz.figures.shuffle import plot_answers
@@ -59,12 +49,10 @@ def build_tutorial(finished: gr.State) -> dict[gr.HTML, Callable[[], str]]:
     with gr.Accordion("Worked example: eight tokens", open=False):
         example = gr.HTML(empty_panel("Loading…"), elem_id="running-example")
     with gr.Accordion("Glossary and keyboard shortcuts", open=False):
-        gr.HTML(glossary_html(), elem_id="words")
-        gr.HTML(f"<h3>Keyboard shortcuts</h3>{keys_html()}", elem_id="keys")
-
-    download.click(bind(write_file, file), finished, file, **PRIVATE_EVENT).success(
-        None, None, None, js=CLICK_SAVE, **PRIVATE_EVENT
-    )
+        gr.HTML(cards.glossary_html(), elem_id="words")
+        gr.HTML(f"<h3>Keyboard shortcuts</h3>{cards.keys_html()}", elem_id="keys")
+    written = download.click(bind(write_file, file), finished, file, **PRIVATE_EVENT)
+    written.success(None, None, None, js=CLICK_SAVE, **PRIVATE_EVENT)
     return {tutorial: tutorial_html, example: running_example_html}
 
 
@@ -78,7 +66,7 @@ def write_file(button: gr.DownloadButton, run: Run | None) -> str:
 @cache
 def tutorial_html() -> str:
     """Return the HTML of the tutorial for the page, of the recorded run."""
-    return tutorial(tutorial_steps(tutorial_recording()), is_live=True)
+    return cards.tutorial(tutorial_steps(tutorial_recording()), is_live=True)
 
 
 def tutorial_document(run: Run | None) -> str:
@@ -87,30 +75,30 @@ def tutorial_document(run: Run | None) -> str:
     run = run if run and run.has_internals else None
     shown = run or recording.run
     answers = {pine.METHODS[method].label: answer.text for method, answer in shown.answer_records.items()}
-    return tutorial_page(
+    return cards.tutorial_page(
         tutorial_steps(recording, run),
-        run=run_html(shown.form.question, document_texts(shown), answers),
-        title=CONTENT["title"],
+        run=cards.run_html(shown.form.question, document_texts(shown), answers),
+        title=cards.CONTENT["title"],
         about=f"{f'Your run: {source_of(run)}' if run else recording.run.recorded}. This page works offline.",
         styles=figure_styles(),
         scripts=[path.read_text(encoding="utf-8") for path in (PLOTLY, *SCRIPTS)],
     )
 
 
-def tutorial_steps(recording: Recording, run: Run | None = None) -> tuple[Step, ...]:
+def tutorial_steps(recording: Recording, run: Run | None = None) -> tuple[cards.Step, ...]:
     """Return the steps. A run replaces the recorded one in each figure for which it has the numbers."""
     run = run or recording.run
     with_vanilla = run if "vanilla" in run.answer_records else recording.run
     with_pine = run if "pine" in run.answer_records and len(run.order) > 1 else recording.run
     with_orders = run if run.other_orders and "vanilla" in run.answer_records else recording.run
-    texts = {step["name"]: step for step in CONTENT["steps"]}
+    texts = {step["name"]: step for step in cards.CONTENT["steps"]}
     pictures = {
         "bias": (_guess(with_orders, recording, texts["bias"], methods=["vanilla"]), with_orders),
-        "mask": (figure_html({"": mask_figure(run, "vanilla", "nia")}), run),
-        "rope": (figure_html({"": position_figure(with_vanilla)}), with_vanilla),
-        "both-ways": (figure_html({"": mask_figure(run, "vanilla", "pine")}), run),
-        "importance": (figure_html({"": importance_figure(with_pine, with_pine)}), with_pine),
-        "places": (figure_html({"": map_figure(with_pine)}), with_pine),
+        "mask": (cards.figure_html({"": mask_figure(run, "vanilla", "nia")}), run),
+        "rope": (cards.figure_html({"": position_figure(with_vanilla)}), with_vanilla),
+        "both-ways": (cards.figure_html({"": mask_figure(run, "vanilla", "pine")}), run),
+        "importance": (cards.figure_html({"": importance_figure(with_pine, with_pine)}), with_pine),
+        "places": (cards.figure_html({"": map_figure(with_pine)}), with_pine),
         "proof": (_proof(recording), recording.run),
         "quiz": (
             _guess(with_orders, recording, texts["quiz"], methods=list(with_orders.answer_records)),
@@ -121,7 +109,7 @@ def tutorial_steps(recording: Recording, run: Run | None = None) -> tuple[Step, 
     for name, text in texts.items():
         picture, shown = pictures.get(name, ("", None))
         fields = {field: text[field] for field in ("heading", "text", "section", "live")}
-        steps.append(Step(name, **fields, picture=picture, source=source_of(shown) if shown else ""))
+        steps.append(cards.Step(name, **fields, picture=picture, source=source_of(shown) if shown else ""))
     return tuple(steps)
 
 
@@ -158,11 +146,13 @@ def _guess(run: Run, recording: Recording, text: dict[str, str], *, methods: Seq
     figure.update_layout(height=90 + 24 * min(len(run.orders), 14), xaxis_tickangle=0)
     before = explanation = ""
     if len(methods) == 1:
-        before = run_html(run.form.question, document_texts(run))
+        before = cards.run_html(run.form.question, document_texts(run))
         letters = answer_letters((one for texts in answers.values() for one in texts), is_right)
         explanation = render("tutorial_answers.html", letters=letters, takeaway=text["takeaway"])
     by_label = {labels[method]: texts for method, texts in answers.items()}
-    guesses = quiz(text["question"], by_label, figure=figure_html({"": figure}), explanation=explanation)
+    guesses = cards.quiz(
+        text["question"], by_label, figure=cards.figure_html({"": figure}), explanation=explanation
+    )
     return before + guesses
 
 
@@ -262,7 +252,7 @@ def _proof(recording: Recording) -> str:
         f"{num_different} cells differ: {num_compared:,} importances and positions compared, "
         f"all {layers} layers and {heads} heads."
     )
-    return figure_html(figures, label="Input order", note=note)
+    return cards.figure_html(figures, label="Input order", note=note)
 
 
 def num_different_cells(one: Run, other: Run) -> tuple[int, int]:
@@ -322,7 +312,7 @@ def running_example_html() -> str:
     masks = viz.plot_masks([pine.build_plan(method, EXAMPLE) for method in TUTORIAL_METHODS])
     return render(
         "running_example.html",
-        text=CONTENT["example"],
-        masks=figure_html({"": masks}),
-        positions=figure_html(figures, label="Query"),
+        text=cards.CONTENT["example"],
+        masks=cards.figure_html({"": masks}),
+        positions=cards.figure_html(figures, label="Query"),
     )

@@ -36,11 +36,7 @@ def prepare_requests(
 ) -> PreparedJob[Shown]:
     """Plan the requests of a form. Raises InputError for an invalid form, and for a method that does not fit.
 
-    Args:
-        endpoint: Endpoint, whose server renders the chat template with the arguments of the form.
-        form: Form.
-        slots: Document orders, relative to that of the form, which is the first.
-        settings: Limits of the host.
+    slots: document orders, relative to that of the form, which is the first.
     """
     layout = form_layout(form, endpoint, settings)
     for method in get_methods(form.methods):

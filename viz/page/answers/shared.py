@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, Field, StringConstraints, model_validator
@@ -97,15 +97,11 @@ class SharedResults(BaseModel, frozen=True, extra="forbid"):
             )
         return found
 
-    def without_origins(self) -> "SharedResults":
-        """Return the answers and positions, which take less room."""
-        answers = tuple(one.model_copy(update={"origins": ()}) for one in self.answers)
-        return self.model_copy(update={"answers": answers})
-
-    def without_positions(self) -> "SharedResults":
-        """Return the answers alone, which take least room."""
-        answers = tuple(one.model_copy(update={"origins": (), "starts": ()}) for one in self.answers)
-        return self.model_copy(update={"answers": answers, "lengths": ()})
+    def without(self, *fields: Literal["origins", "starts"]) -> Self:
+        """Return the results without these parts of the answers, which take less room."""
+        answers = tuple(one.model_copy(update=dict.fromkeys(fields, ())) for one in self.answers)
+        lengths = () if "starts" in fields else self.lengths
+        return self.model_copy(update={"answers": answers, "lengths": lengths})
 
 
 def results_of(shown: Shown, now: Inputs) -> SharedResults | None:
