@@ -356,6 +356,7 @@ def test_late_events_and_quick_clicks_lose_nothing(open_page: OpenPage) -> None:
         page.add_init_script(LATE_END)
         page.reload()
         wait_for_model(page)
+        page.wait_for_timeout(2500)  # the draft of the earlier page is restored
         pick(page, SHORT)
         set_length(page, 8)
         # The second of two events is answered before its name is known; a stream is opened all the same.
