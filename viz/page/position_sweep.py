@@ -77,13 +77,11 @@ class SweepTab:
                     label="Document to move",
                     elem_id="sweep-document",
                     scale=1,
-                    min_width=160,
                 )
                 self.answer = gr.Textbox(
                     "",
                     label="Target answer",
                     info="Default: an answer that is the same for every order, PINE’s where it fits.",
-                    lines=1,
                     max_lines=3,
                     elem_id="sweep-answer",
                     scale=4,

@@ -58,7 +58,6 @@ class Workspace:
             with gr.Row(elem_classes="page-row page-question"):
                 self.question = gr.Textbox(
                     first.question,
-                    lines=1,
                     max_lines=4,
                     visible=TASKS[first.task].needs_question,
                     elem_id="question",
@@ -168,7 +167,6 @@ class Workspace:
                     step=1,
                     label="Number of orders",
                     elem_id="orders",
-                    min_width=160,
                 )
                 self.seed = gr.Number(0, label="Seed", precision=0, elem_id="seed", min_width=120)
 

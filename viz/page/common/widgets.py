@@ -98,9 +98,6 @@ def page_theme() -> gr.themes.Base:
         primary_hue=gr.themes.colors.indigo,
         secondary_hue=gr.themes.colors.indigo,
         neutral_hue=gr.themes.colors.slate,
-        text_size=gr.themes.sizes.text_md,
-        radius_size=gr.themes.sizes.radius_md,
-        spacing_size=gr.themes.sizes.spacing_md,
         font=list(_SANS),
         font_mono=list(_MONO),
     ).set(

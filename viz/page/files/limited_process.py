@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pine_engine.errors import PineError, is_out_of_memory
 
@@ -36,11 +36,7 @@ class Limits:
 
 
 class LimitError(Exception):
-    """The process ended early; `which` is the exceeded limit, or "died"."""
-
-    def __init__(self, which: Literal["time", "memory", "answer", "died"]) -> None:
-        super().__init__(which)
-        self.which = which
+    """The process ended early; the text is the exceeded limit (time, memory or answer), or "died"."""
 
 
 def run_in_subprocess(

@@ -80,7 +80,7 @@ class FileReader:
             "answer": ("rejected", f"Too much text: {named} has more than {text}. Upload a smaller file."),
             "died": ("rejected", f"Parsing {named} failed: it is corrupted. Export it again."),
         }
-        return End(*ends[error.which])
+        return End(*ends[str(error)])
 
 
 def without_progress(words: Generator[Any, None, Result]) -> Result:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import gradio as gr
 
@@ -22,25 +22,20 @@ running = partial(notice, kind="running")
 
 
 class JobBar:
-    """Widgets of every job: start button and Stop, with status and estimated time below them."""
+    """Widgets of every job: start button and Stop, with status and estimated time below them.
 
-    def __init__(
-        self,
-        label: str,
-        *,
-        run_id: str,
-        stop_id: str,
-        min_width: int = 200,
-        visible: bool | Literal["hidden"] = True,  # of the start button
-    ) -> None:
+    `options` are those of the start button.
+    """
+
+    def __init__(self, label: str, *, run_id: str, stop_id: str, **options: Any) -> None:
         self.run = gr.Button(
-            label, variant="primary", elem_id=run_id, scale=3, min_width=min_width, visible=visible
+            label, elem_id=run_id, variant="primary", **{"scale": 3, "min_width": 200} | options
         )
         self.stop = gr.Button(
             "Stop",
-            variant="stop",
             elem_id=stop_id,
             elem_classes="page-job-stop",
+            variant="stop",
             interactive=False,
             min_width=80,
         )
