@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -134,14 +134,6 @@ def own_sources(device: str) -> dict[str, EngineSource]:
     return {name: engine_source(name, "float32", device) for name in sorted(names)}
 
 
-def place_on_zerogpu(sources: Iterable[EngineSource]) -> None:
-    """Load the models before the launch, as ZeroGPU requires. Raises PineError if one fails."""
-    # ZeroGPU replaces CUDA in this thread only, and transformers would load weights in others.
-    os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
-    for source in sources:
-        zerogpu.place(source.load_here())
-
-
 def log_to_stderr() -> None:
     """Send the log to stderr, escaped: one JSON object per run, without user text."""
     server.escape_output(sys.stdout, sys.stderr)
@@ -230,7 +222,10 @@ def serve(settings: HostSettings) -> None:
         source = engine_source(settings.model, settings.dtype, settings.device)
     own = own_sources(settings.device)
     if zerogpu.IS_ZEROGPU:
-        place_on_zerogpu([source, *own.values()])
+        # ZeroGPU replaces CUDA in this thread only, and transformers would load weights in others.
+        os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
+        for each in (source, *own.values()):
+            zerogpu.place(each.load_here())
     # On ZeroGPU a model can only be used if it was there before the page was launched.
     allowed = () if zerogpu.IS_ZEROGPU else settings.selectable_models
     sources = all_sources(source, own, settings, allowed=allowed)

@@ -190,8 +190,9 @@ def after_run(drawings: Drawings, run: Run | None, shown: Shown, view: View, wan
 def open_page_tab(
     drawings: Drawings, event: gr.EventData, run: Any, shown: Any, view: View, click: Any
 ) -> Any:
-    """Note the opened tab of the page, and draw it."""
-    view.open_page_tab(opened_label(event), click_number(click))
+    """Note the opened tab of the page, unless a later click has arrived, and draw the open one."""
+    if (number := click_number(click)) > view.page_click:
+        view.page_tab, view.page_click = opened_label(event), number
     return show_open(drawings, run, shown, view)
 
 

@@ -102,17 +102,6 @@ class View:
     heard: int = 0  # number of the last selection handled
     begun: int = 0  # number of events that have started to draw
 
-    def open_page_tab(self, label: str, click: float) -> None:
-        """Note the open tab of the page, unless a later click has arrived."""
-        if click > self.page_click:
-            self.page_tab, self.page_click = label, click
-
-    def open_tab(self, label: str, click: float) -> None:
-        """Note the open tab of figures, unless a later click has arrived."""
-        if click > self.click:
-            self.tab = next((name for name, known in TABS if known == label), self.tab)
-            self.click = click
-
 
 def new_picks(sent: str, heard: int) -> list[tuple[int, dict[str, Any]]]:
     """Return the selections after number `heard`, numbered. Raises InputError if they are invalid."""
@@ -330,8 +319,10 @@ def take_controls(
 
 
 def open_tab(tab: Internals, event: gr.EventData, run: Any, view: View, attention: Any, click: Any) -> Any:
-    """Note the opened tab of figures, and draw it."""
-    view.open_tab(opened_label(event), click_number(click))
+    """Note the opened tab of figures, unless a later click has arrived, and draw the open one."""
+    label, number = opened_label(event), click_number(click)
+    if number > view.click:
+        view.tab, view.click = next((name for name, known in TABS if known == label), view.tab), number
     return draw(tab, run, view, attention)
 
 

@@ -87,11 +87,10 @@ def is_correct_by(task: Task, accepted: Sequence[str]) -> Callable[[str], bool] 
 
 def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
     """Render the cards with parsed and scored answers, and the source of recorded ones."""
-    task = shown.form.row
-    cards = [replace(card, model=task.model) for card in shown.cards]
-    for place, card in enumerate(cards):
-        if card.state == "finished":
-            cards[place] = replace(card, reading=read_answer(task, card.text, accepted))
+    task, cards = shown.form.row, []
+    for card in shown.cards:
+        reading = read_answer(task, card.text, accepted) if card.state == "finished" else None
+        cards.append(replace(card, model=task.model, reading=reading))
     return answer_grid(cards) + (notice(f"{shown.recorded}.") if shown.recorded else "")
 
 

@@ -138,12 +138,6 @@ def tutorial_recording() -> Recording:
     return read_recording(TUTORIAL_RECORDING)
 
 
-def _stored_dtype(array: NDArray[Any], field: str) -> str:
-    if not np.issubdtype(array.dtype, np.floating):
-        return "int32"
-    return "float32" if field in _KEPT_WHOLE else "float16"
-
-
 def _plain(value: Any, field: str, arrays: dict[str, NDArray[Any]]) -> Any:
     """Convert a value to JSON, and add its arrays to `arrays`; `field` is its name in a record."""
     if is_dataclass(value):
@@ -156,7 +150,8 @@ def _plain(value: Any, field: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return {"record": name, "of": contents}
     if isinstance(value, np.ndarray):
         name = f"array_{len(arrays)}"
-        arrays[name] = value.astype(_stored_dtype(value, field))
+        of_floats = "float32" if field in _KEPT_WHOLE else "float16"
+        arrays[name] = value.astype(of_floats if np.issubdtype(value.dtype, np.floating) else "int32")
         return {"array": name, "dtype": value.dtype.name}
     if isinstance(value, Mapping):
         return {"by_key": [[key, _plain(part, field, arrays)] for key, part in value.items()]}

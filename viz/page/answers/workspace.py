@@ -17,8 +17,8 @@ from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.files.reading_files import FileReader
-from viz.page.form.documents import entries_json, read_entries
-from viz.page.form.editor import Editor, bind_editor, build_cards, documents_heading, question_words, words
+from viz.page.form.documents import capital, entries_json, read_entries
+from viz.page.form.editor import Editor, bind_editor, build_cards, question_words, words
 from viz.page.form.examples import NO_EXAMPLE, FormExample, accepted_for, example_of, load_examples
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form, read_form, shown_instruction
 from viz.page.form.options import (
@@ -90,7 +90,7 @@ class Workspace:
             self.challenges = build_challenges()
             with gr.Accordion("Paste, upload, settings", open=False, elem_id="settings"):
                 with gr.Row(elem_classes="page-row page-documents-head"):
-                    self.heading = gr.HTML(documents_heading(nouns), min_width=80)
+                    self.heading = gr.HTML(f"<h3>{capital(nouns.documents)}</h3>", min_width=80)
                     self.total = gr.HTML("", elem_id="total", min_width=160)
                 self.editor = Editor(cards, first.task)
                 self._build_settings(first)
@@ -285,8 +285,8 @@ def bind_choices(page: Workspace) -> None:
     # The input event also fires when the list is left without a choice.
     inputs, outputs = [page.example, page.task], [page.picked, *filled_widgets(page)]
     picked = [page.picked, *inputs]
-    page.example.change(bind(pick_other, page), picked, outputs, **PRIVATE_EVENT)
-    page.example.select(bind(pick_again, page), picked, outputs, **PRIVATE_EVENT)
+    page.example.change(bind(pick, page, False), picked, outputs, **PRIVATE_EVENT)
+    page.example.select(bind(pick, page, True), picked, outputs, **PRIVATE_EVENT)
     for name, button in page.challenges.items():
         button.click(
             bind(take_challenge, page, name), page.task, [page.example, *outputs], **PRIVATE_EVENT
@@ -308,19 +308,14 @@ def pick_example(page: Workspace, name: str | None, task: str) -> Updates:
     return {page.picked: name} | filled(page, form, accepted=accepted, note=example.note, named=task)
 
 
-def pick_other(page: Workspace, picked: str | None, name: str | None, task: str) -> Any:
-    """Return the updates that fill the form with an example, unless it was filled with that one."""
-    return gr.skip() if name == picked else pick_example(page, name, task)
+def pick(page: Workspace, is_selected: bool, picked: str | None, name: str | None, task: str) -> Any:
+    """Return the updates that fill the form with an example: a change to another one selects it, too."""
+    return pick_example(page, name, task) if (name == picked) is is_selected else gr.skip()
 
 
 def take_challenge(page: Workspace, name: str, task: str) -> Updates:
     """Return the updates that select an example and fill the form with it."""
     return {page.example: name} | pick_example(page, name, task)
-
-
-def pick_again(page: Workspace, picked: str | None, name: str | None, task: str) -> Any:
-    """Return the updates that fill the form with the example that it was filled with before."""
-    return pick_example(page, name, task) if name == picked else gr.skip()
 
 
 def pick_task(page: Workspace, task: str, instruction: str, documents: str) -> Updates:
@@ -370,7 +365,7 @@ def renamed(page: Workspace, task: str, values: dict[Any, Any]) -> Updates:
     called: dict[Any, dict[str, Any]] = {
         page.editor.cards: words(row.nouns),
         page.editor.pasted: {"label": f"Multiple {row.nouns.documents}"},
-        page.heading: {"value": documents_heading(row.nouns)},
+        page.heading: {"value": f"<h3>{capital(row.nouns.documents)}</h3>"},
         page.question: {**question_words(row.nouns), "visible": row.needs_question},
     }
     new_values = {widget: {"value": value} for widget, value in values.items()}

@@ -51,11 +51,6 @@ def words(nouns: Nouns) -> dict[str, Any]:
     }
 
 
-def documents_heading(nouns: Nouns) -> str:
-    """Render the heading above the documents."""
-    return f"<h3>{capital(nouns.documents)}</h3>"
-
-
 def question_words(nouns: Nouns) -> dict[str, Any]:
     """Return the properties of the field for the question."""
     return {
@@ -209,7 +204,9 @@ def upload(editor: Editor, reader: FileReader, files: list[str] | None) -> Gener
     except Exception as error:
         yield {editor.message: notice(explain(error), kind="error"), editor.files: None, editor.uploaded: ()}
     else:
-        yield {editor.uploaded: (documents, added_sentence(len(documents), paths)), editor.files: None}
+        count, source = len(documents), paths[0].name if len(paths) == 1 else f"{len(paths)} files"
+        sentence = f"Added {count} document{'s' if count != 1 else ''} from {source}."
+        yield {editor.uploaded: (documents, sentence), editor.files: None}
 
 
 def put(editor: Editor, added: tuple[Any, ...], documents: str) -> Any:
@@ -239,9 +236,3 @@ def check_room(entries: Entries, documents: Sequence[Document]) -> None:
             "Upload fewer files or remove documents."
         )
     check_size((*entries, *(Entry(0, document.title, document.text) for document in documents)))
-
-
-def added_sentence(count: int, paths: Sequence[Path]) -> str:
-    """Describe the number and the source of the documents added."""
-    source = paths[0].name if len(paths) == 1 else f"{len(paths)} files"
-    return f"Added {count} document{'s' if count != 1 else ''} from {source}."

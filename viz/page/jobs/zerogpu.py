@@ -112,11 +112,9 @@ def _compute_placed(
         yield _Failed(explain(error))
 
 
-def _seconds_of(index: int, views: Any, seconds: int) -> int:
-    """Return the seconds of the request; spaces calls it with the arguments of `_compute_placed`."""
-    return seconds
-
-
-_compute_on_gpu = GPU(duration=_seconds_of)(_compute_placed) if GPU else _compute_placed
+# spaces calls the function with the arguments of `_compute_placed`.
+_compute_on_gpu = (
+    GPU(duration=lambda index, views, seconds: seconds)(_compute_placed) if GPU else _compute_placed
+)
 
 IS_ZEROGPU = _compute_on_gpu is not _compute_placed  # True on ZeroGPU
