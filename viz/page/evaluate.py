@@ -229,21 +229,15 @@ def bind_evaluation(
     """Connect the dataset, the planned work, which is announced after each change, and the job."""
     request, bar = tab.request, tab.bar
     fitted = [request.limit, request.wrapped, request.orders]
-    selected = request.rows.change(  # its input event also fires when the list is left
-        bind(choose_rows, request), [request.rows, request.own], [request.message, *fitted], **PRIVATE_EVENT
-    )
-    uploaded = request.upload.upload(
-        bind(upload_rows, request, reader),
-        request.upload,
-        [request.own, request.rows, request.message, request.upload, *fitted],
-        **STATE_EVENT,
-    )
+    chosen_data, shown = [request.rows, request.own], [request.message, *fitted]
+    # The input event of the list also fires when it is left.
+    selected = request.rows.change(bind(choose_rows, request), chosen_data, shown, **PRIVATE_EVENT)
+    read, read_data = bind(upload_rows, request, reader), [*chosen_data, request.upload, *shown]
+    uploaded = request.upload.upload(read, request.upload, read_data, **STATE_EVENT)
     planned = bind(announce, tab, sources, settings)
     announced = [chosen, *request.inputs], [bar.status, bar.estimate, request.meaning]
-    changing: list[Any] = [*fitted, request.methods, request.what, request.length]
-    changing.append(request.chat_template_kwargs)
-    changes = [page.load, *(widget.change for widget in changing)]
-    gr.on(changes, planned, *announced, **NEWEST_EVENT)
+    changing = [widget for widget in request.inputs if widget not in chosen_data]
+    gr.on([page.load, *(widget.change for widget in changing)], planned, *announced, **NEWEST_EVENT)
     for event in (selected, uploaded):
         event.then(planned, *announced, **PRIVATE_EVENT)
     begin = partial(begin_evaluation, tab, settings, disk)
