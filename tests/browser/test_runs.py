@@ -340,21 +340,26 @@ COPIES = """
 """
 
 
+def reload(page: Page) -> None:
+    """Reload the page once no event is in the queue: gradio reports those that a reload ends."""
+    wait_for_model(page)  # until then, an event follows it
+    page.wait_for_timeout(2000)
+    page.reload()
+
+
 @pytest.mark.slow
 def test_late_events_and_quick_clicks_lose_nothing(open_page: OpenPage) -> None:
     with open_page() as page:
         for label in TABS:
             if label in ("Why", "Attention masks", "Tutorial"):  # the first tabs of a new page
-                page.wait_for_timeout(2000)  # gradio complains about events that a reload ends
-                page.reload()
+                reload(page)
                 expect(page.locator(PANELS["See it"]).first).to_be_visible()
             path = (*PATHS[label], label)
             page.evaluate(QUICK_CLICKS, [*path, "Tutorial", *path, "See it", "Why", *path, *path])
             expect(page.locator(PANELS[label]).first).to_be_visible()
-        page.wait_for_timeout(2000)
         page.add_init_script(LATE_NAMES)
         page.add_init_script(LATE_END)
-        page.reload()
+        reload(page)
         wait_for_model(page)
         page.wait_for_timeout(2500)  # the draft of the earlier page is restored
         pick(page, SHORT)
