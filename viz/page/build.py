@@ -11,7 +11,7 @@ from pine_engine.endpoint import NO_INTERNALS
 from viz.cards.tutorial import anchor, explanations_html
 from viz.page.answers.recordings import tutorial_recording
 from viz.page.answers.run import Run, Shown
-from viz.page.answers.workspace import Workspace, bind_choices, bind_scores, bind_workspace
+from viz.page.answers.workspace import Workspace, bind_choices, bind_workspace
 from viz.page.api.calls import add_api
 from viz.page.common.disk import Disk
 from viz.page.common.failures import notice
@@ -106,7 +106,6 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         triggers = [page.load, ready.change, workspace.task.change]
         bind_misfits(boxes, sources, chosen=chosen, task=workspace.task, triggers=triggers)
         run_event = bind_workspace(workspace, sources, chosen, settings, reader)
-        bind_scores(workspace)
         counting = Counting(workspace, sweep, stale, sources, settings)
         runs = [run_event, shuffle_event, resumed]
         events = [*runs, bind_sweep(sweep, workspace, sources, chosen, settings)]

@@ -33,12 +33,7 @@ from viz.page.evaluate_job import (
 )
 from viz.page.files import data_sets
 from viz.page.files.reading_files import ROW_ENDINGS, FileReader
-from viz.page.form.options import (
-    WRAPPED,
-    build_method_boxes,
-    build_template_kwargs,
-    wrapped_choices,
-)
+from viz.page.form.options import WRAPPED, build_method_boxes, build_template_kwargs, wrapped_choices
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job
 from viz.page.jobs.sources import Choice, Sources
 

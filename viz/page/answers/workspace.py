@@ -186,6 +186,8 @@ def bind_workspace(
     page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings, reader: FileReader
 ) -> Any:
     """Connect the widgets; return the event of a run."""
+    scored, shown = [page.shown, page.accepted], [page.answers, page.order_table]
+    page.accepted.change(bind(show_scores, page), scored, shown, **PRIVATE_EVENT)
     problem = [page.instruction, page.question, page.accepted]
     bind_editor(page.editor, reader, task=page.task, problem=problem)
     inputs = [page.shown, chosen, page.accepted, *page.inputs]
@@ -271,12 +273,6 @@ def begin_run(page: Workspace, settings: HostSettings, *values: Any) -> ButtonJo
     )
 
 
-def bind_scores(page: Workspace) -> None:
-    """Score the answers whenever the accepted ones change."""
-    shown = [page.answers, page.order_table]
-    page.accepted.change(bind(show_scores, page), [page.shown, page.accepted], shown, **PRIVATE_EVENT)
-
-
 # Examples and tasks
 
 
@@ -309,7 +305,7 @@ def pick_example(page: Workspace, name: str | None, task: str) -> Updates:
 
 
 def pick(page: Workspace, is_selected: bool, picked: str | None, name: str | None, task: str) -> Any:
-    """Return the updates that fill the form with an example: a change to another one selects it, too."""
+    """Return the updates that fill the form after a change to another example, or a selection of the same."""
     return pick_example(page, name, task) if (name == picked) is is_selected else gr.skip()
 
 
