@@ -72,6 +72,8 @@ def causal_tail(
     attend = _fused if can_fuse else _weighted
     if num_queries == num_keys and can_fuse and bias is None:
         return _fused_square(query, key, value, scoring)
+    if num_queries == 1:
+        return attend(query, key, value, tail_mask(query, num_keys, bias), scoring)
     if later is None:
         later = tail_mask(query[:, :QUERY_CHUNK], num_keys)
     outputs = []

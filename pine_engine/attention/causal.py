@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pine_engine.attention.arithmetic import causal_tail
-from pine_engine.attention.kv_cache import LayerCache, heads_of, new_layer
+from pine_engine.attention.kv_cache import LayerCache, new_layer
 from pine_engine.attention.recorder import StoredKeys
 from pine_engine.attention.strategy import (
     DecodeStrategy,
@@ -69,9 +69,8 @@ class CausalAttention(Strategy):
         members = members or (self,)
         for index, member in enumerate(members):
             if member and member.recorder:
-                query, own_keys = (heads_of(part, index, len(members)) for part in (inputs.query, keys))
-                of_member = replace(inputs, query=query)
-                member.recorder.record_continuation(of_member, first, own_keys, member.stored)
+                place = index, len(members)
+                member.recorder.record_continuation(inputs, first, keys, member.stored, place)
         bias = None if self.stored.bias is None else self.stored.bias[: cache.length]
         return causal_tail(inputs.query, keys, values, inputs.scoring, bias, kernels=self.kernels)
 

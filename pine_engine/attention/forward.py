@@ -1,7 +1,7 @@
 """Attention of both forward passes: prefill of a prompt, and decode of tokens that follow it."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -75,15 +75,14 @@ class SequenceGroup:
     places: Sequence[int]  # index of each sequence in the batch of the model, in the order of the caches
     slots: Sequence[SequenceState | None]  # of all caches; None: finished, computes zeros into its part
     layers: list[LayerCache]  # of the batch of caches
+    _strategies: dict[torch.device, list[Any]] = field(default_factory=dict)
 
     def extend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams, output: Tensor
     ) -> None:
         """Write the attention of these sequences into `output`; shapes as in Attend."""
         query, key, value = (self._concatenate_heads(vectors) for vectors in (query, key, value))
-        strategies: list[Any] = [
-            sequence and strategy_on(sequence.state, query.device).decode_strategy for sequence in self.slots
-        ]
+        strategies = self._strategies_on(query.device)
         strategy = next(filter(None, strategies))
         cache = self.layers[layer]
         local_caches = [sequence.cache.layers[layer] for sequence in self.slots if sequence]
@@ -93,6 +92,13 @@ class SequenceGroup:
         output[places] = result.unflatten(0, (len(self.slots), -1))[numbers]
         for local_cache in local_caches:
             local_cache.length = cache.length
+
+    def _strategies_on(self, device: torch.device) -> list[Any]:
+        if device not in self._strategies:
+            self._strategies[device] = [
+                sequence and strategy_on(sequence.state, device).decode_strategy for sequence in self.slots
+            ]
+        return self._strategies[device]
 
     def _concatenate_heads(self, vectors: Tensor) -> Tensor:
         """Convert (B, heads, n, head_dim) to (len(slots) * heads, n, head_dim), zeros for finished ones."""

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pine_engine.attention.arithmetic import Ranking, attention_weights, tail_mask
 from pine_engine.attention.blocks import BlockLayout
+from pine_engine.attention.kv_cache import heads_of
 from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, Trace, TraceConfig
 from pine_engine.methods.plan import MASKED, AttentionPlan
 from pine_engine.network.registration import AttentionParams, LayerInput
@@ -38,20 +39,25 @@ class StoredKeys:
         return nn.functional.one_hot(of_key, self.plan.layout.num_documents + 2).float()
 
 
+HeadsOfBatch = tuple[Tensor, int, int]
+"""Arguments of `heads_of`, which is called at the end of the run, so that decode steps take less time."""
+
+
 @dataclass
 class DecodeOutput:
     """Suffix and decoded tokens of one layer; their attention is computed at the end of the run."""
 
     scoring: AttentionParams
     stored: StoredKeys
-    keys: Tensor  # (G, K, head_dim), up to the last query
-    queries: list[Tensor] = field(default_factory=list)  # each (H, Q, head_dim)
+    keys: HeadsOfBatch  # (G, K, head_dim), up to the last query
+    queries: list[HeadsOfBatch] = field(default_factory=list)  # each (H, Q, head_dim)
 
     def shares(self) -> Tensor:
         """Return the attention on each segment, (H, Q, 1 + D + 1), documents in input order."""
-        queries = torch.cat(self.queries, dim=1)
-        mask = tail_mask(queries, self.keys.shape[1], self.stored.bias)
-        return self.stored.shares(attention_weights(queries, self.keys, self.scoring, mask))
+        queries = torch.cat([heads_of(*query) for query in self.queries], dim=1)
+        keys = heads_of(*self.keys)
+        mask = tail_mask(queries, keys.shape[1], self.stored.bias)
+        return self.stored.shares(attention_weights(queries, keys, self.scoring, mask))
 
 
 class TraceRecorder:
@@ -87,14 +93,30 @@ class TraceRecorder:
             index = stored.index[: weights.shape[-1]]
             self._tokens[token_range].append((first + part.start, weights[token_range.head, part], index))
 
-    def record_continuation(self, inputs: LayerInput, first: int, keys: Tensor, stored: StoredKeys) -> None:
-        """Record the attention of tokens from `first` on to the first K stored keys (G, K, head_dim)."""
-        self.record_tokens(inputs, first, keys, stored.index[: keys.shape[1]], stored.bias)
-        continued = self._continued.setdefault(inputs.layer, DecodeOutput(inputs.scoring, stored, keys))
-        continued.scoring, continued.keys = inputs.scoring, keys
+    def record_continuation(
+        self,
+        inputs: LayerInput,
+        first: int,
+        keys: Tensor,
+        stored: StoredKeys,
+        place: tuple[int, int] = (0, 1),
+    ) -> None:
+        """Record the attention of tokens from `first` on to the first K stored keys (G, K, head_dim).
+
+        Heads of inputs and keys are those of a batch of sequences. `place` is the index of the sequence to
+        record, and the batch size.
+        """
+        if self.request.token_ranges:
+            query, own_keys = (heads_of(part, *place) for part in (inputs.query, keys))
+            key_index = stored.index[: keys.shape[1]]
+            self.record_tokens(replace(inputs, query=query), first, own_keys, key_index, stored.bias)
+        of_batch = keys, *place
+        if not (continued := self._continued.get(inputs.layer)):
+            continued = self._continued[inputs.layer] = DecodeOutput(inputs.scoring, stored, of_batch)
+        continued.scoring, continued.keys = inputs.scoring, of_batch
         num_skipped = max(0, stored.plan.layout.documents_end - first)
         query = inputs.query[:, num_skipped:].clone() if num_skipped else inputs.query
-        continued.queries.append(query)
+        continued.queries.append((query, *place))
 
     def record_tokens(
         self,

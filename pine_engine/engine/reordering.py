@@ -115,8 +115,15 @@ class _KeyRecorder(TraceRecorder):
         self.num_queries = num_queries
         self.by_layer: list[Tensor] = []  # of each layer (H, n)
 
-    def record_continuation(self, inputs: LayerInput, first: int, keys: Tensor, stored: StoredKeys) -> None:
-        """See TraceRecorder."""
+    def record_continuation(
+        self,
+        inputs: LayerInput,
+        first: int,
+        keys: Tensor,
+        stored: StoredKeys,
+        place: tuple[int, int] = (0, 1),
+    ) -> None:
+        """See TraceRecorder; the sequence is alone."""
         if first < stored.plan.layout.documents_end:
             return
         query = inputs.query[:, -self.num_queries :]

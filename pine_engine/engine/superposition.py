@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pine_engine.attention.arithmetic import attention_weights, tail_mask
-from pine_engine.attention.recorder import StoredKeys, TraceRecorder
+from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.methods.plan import AttentionPlan
 from pine_engine.network.registration import LayerInput
 
@@ -71,7 +71,7 @@ class QuestionRecorder(TraceRecorder):
         shares = torch.stack([part.sum(-1) for part in weights.split(lengths, dim=-1)], dim=-1)
         self.shares[inputs.layer].append(shares)
 
-    def record_continuation(self, inputs: LayerInput, first: int, keys: Tensor, stored: StoredKeys) -> None:
+    def record_continuation(self, *_: Any, **__: Any) -> None:
         """See TraceRecorder."""
 
     def shares_of(self, path: int) -> list[Tensor]:
