@@ -139,8 +139,10 @@ def test_views_per_second_are_limited(sources: Sources, monkeypatch: pytest.Monk
 
     first, second = (start(sources, work)[1] for _ in range(2))
     next(first)
+    began = time.monotonic()
     views = numbers(second)
-    assert views[-1] == 30 and len(views) < 6
+    max_views = 2 + (time.monotonic() - began) / 0.2  # the first and the last are not limited
+    assert views[-1] == 30 and len(views) <= max_views
     assert numbers(first) == [30]
 
 
