@@ -102,6 +102,7 @@
   const end = () => {
     setStage("over");
     if (!wasAsked()) localStorage.setItem(SEEN, "1");
+    document.querySelector("body:not(.pine-projector) #start-all")?.focus(); // the focused button is hidden
     isOver();
     isOver = () => {};
   };

@@ -439,6 +439,7 @@ def test_first_visit_guesses_before_the_page(browser: Browser, app: ServedApp) -
         page.keyboard.press("Enter")  # the focused button goes on
         expect(page.locator(guess)).to_be_hidden()
         expect(page.locator(header)).to_be_visible()
+        expect(page.locator("#start-all")).to_be_focused()
 
         page.reload()
         expect(page.locator("#question")).to_be_visible()
