@@ -42,7 +42,8 @@
   const open = async (...labels) => {
     for (const label of labels) {
       const tabs = () => [...document.querySelectorAll("#tabs [role=tab]")].filter((tab) => tab.checkVisibility());
-      const tab = await found(() => tabs().find((each) => each.textContent.trim() === label));
+      // The id is the label, which a translator replaces.
+      const tab = await found(() => tabs().find((each) => [each.dataset.tabId, each.textContent.trim()].includes(label)));
       if (tab?.getAttribute("aria-selected") === "false") tab.click();
       await found(() => !tab || tab.getAttribute("aria-selected") === "true");
     }

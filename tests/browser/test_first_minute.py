@@ -325,6 +325,8 @@ def test_translated_page_plays_and_answers_from_the_recording(page: Page) -> Non
     page.locator("#tabs > .tab-wrapper").get_by_role("tab", name="LAB").click()
     page.get_by_role("tab", name="ATTENTION MASKS").click()
     expect(plot(page, "token-masks").locator(".heatmaplayer image")).to_have_count(3)
+    page.locator(".page-header-button[data-projector]").click()  # opens "See it" by its id
+    expect(page.locator(".page-guess")).to_be_visible()
 
 
 def test_presentation_fits_every_projector_and_turns_all_steps(page: Page) -> None:

@@ -78,14 +78,14 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         if settings.read_only:
             gr.HTML(notice(NOTE, kind="note"), elem_id="read-only")
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as tabs:
-            with gr.Tab("See it") as see_it:
+            with gr.Tab("See it", id="See it") as see_it:
                 workspace = Workspace()
                 shuffle_event, resumed, drawn = shuffle_tab(workspace, sources, chosen, settings)
-            with gr.Tab(WHY):
+            with gr.Tab(WHY, id=WHY):
                 build_note(settings)
                 why = build_why()
-            with gr.Tab(LAB), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
-                with gr.Tab("Internals"):
+            with gr.Tab(LAB, id=LAB), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
+                with gr.Tab("Internals", id="Internals"):
                     stale = gr.HTML("", elem_id="internals-stale")
                     inside = Internals(workspace.finished)
                     bind_internals(inside, sources, chosen)
