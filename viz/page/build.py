@@ -31,16 +31,15 @@ from viz.page.internals import (
     Internals,
     View,
     bind_internals,
-    click_number,
     follow,
-    opened_label,
+    opened_tab,
     show_run,
 )
 from viz.page.jobs.sources import Choice, Sources, Status
 from viz.page.model_choice import OPEN, ModelPicker, bind_picker
 from viz.page.position_sweep import SweepTab, bind_sweep
 from viz.page.selection import first_selection
-from viz.page.serving.server import on_unload
+from viz.page.serving.server import release_results
 from viz.page.share import ShareBar, bind_share
 from viz.page.shuffle import shuffle_tab
 from viz.page.tutorial import build_tutorial
@@ -122,8 +121,8 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         for trigger in (page.load, timer.tick, chosen.change):
             trigger(bind(look, sources), chosen, [model, ready, timer], **STATE_EVENT)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
-        computed = [inside.attention, inside.left_out]
-        page.unload(on_unload(page, [workspace.finished, workspace.shown, drawn, *computed]))
+        results = [workspace.finished, workspace.shown, drawn, inside.attention, inside.left_out]
+        page.unload(bind(release_results, page, results))
         # A disconnect is not reported for calls outside of the queue.
         page.queue(api_open=False)
     assert isinstance(page, GuardedBlocks)
@@ -190,8 +189,9 @@ def open_page_tab(
     drawings: Drawings, event: gr.EventData, run: Any, shown: Any, view: View, click: Any
 ) -> Any:
     """Note the opened tab of the page, unless a later click has arrived, and draw the open one."""
-    if (number := click_number(click)) > view.page_click:
-        view.page_tab, view.page_click = opened_label(event), number
+    label, number = opened_tab(event, click)
+    if number > view.page_click:
+        view.page_tab, view.page_click = label, number
     return show_open(drawings, run, shown, view)
 
 

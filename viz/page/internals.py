@@ -136,14 +136,10 @@ def after_control(
     return selection.picked({"method": method, "query": query, **indices}, run)
 
 
-def opened_label(event: gr.EventData) -> str:
-    """Return the label of the tab that an event (untrusted) opens; "" for an invalid one."""
-    return str(event._data.get("value", "")) if isinstance(event._data, dict) else ""
-
-
-def click_number(click: object) -> float:
-    """Return the number of a click (untrusted); 0 for an invalid one."""
-    return click if isinstance(click, int | float) else 0
+def opened_tab(event: gr.EventData, click: object) -> tuple[str, float]:
+    """Return the label of the tab that an event opens, and the number of the click; "" and 0 if invalid."""
+    label = event._data.get("value", "") if isinstance(event._data, dict) else ""
+    return str(label), click if isinstance(click, int | float) else 0
 
 
 def spoken(label: str) -> str:
@@ -320,7 +316,7 @@ def take_controls(
 
 def open_tab(tab: Internals, event: gr.EventData, run: Any, view: View, attention: Any, click: Any) -> Any:
     """Note the opened tab of figures, unless a later click has arrived, and draw the open one."""
-    label, number = opened_label(event), click_number(click)
+    label, number = opened_tab(event, click)
     if number > view.click:
         view.tab, view.click = next((name for name, known in TABS if known == label), view.tab), number
     return draw(tab, run, view, attention)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, Protocol, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import gradio as gr
 from gradio.events import api
@@ -45,19 +45,7 @@ PROGRESS_S = 1.0  # seconds between two messages of progress to a client
 USUAL_ORDERS = ("as-is", "reversed")  # default orders of /measure
 
 
-class CallView(Protocol):
-    """State of the work of a call."""
-
-    @property
-    def sentence(self) -> str:
-        """Return the progress in words."""
-
-    @property
-    def progress(self) -> tuple[int, int]:
-        """Return the completed and the total steps."""
-
-
-View = TypeVar("View", bound=CallView)
+View = TypeVar("View")  # of a job, with its sentence and its progress
 
 
 class TitledDocument(TypedDict, total=False):

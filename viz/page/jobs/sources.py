@@ -55,7 +55,7 @@ class EngineSource:
         self._described = ""
         self._failure = ""
         self._step = ""
-        self._is_cancelled = False
+        self.is_cancelled = False  # True ends loading at its next report
         self._started = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="load-model", daemon=True)
 
@@ -90,13 +90,9 @@ class EngineSource:
 
     def report(self, part: float, words: str) -> None:
         """Store the progress of loading. Raises Cancelled if loading was cancelled; see models.load."""
-        if self._is_cancelled:
+        if self.is_cancelled:
             raise Cancelled("Model loading was cancelled.")
         self._step = words
-
-    def give_up(self) -> None:
-        """Cancel loading at its next report."""
-        self._is_cancelled = True
 
     @property
     def model_name(self) -> str | None:
@@ -243,7 +239,7 @@ class Sources:
             with self._lock:
                 other.users -= 1
                 if not other.users and other.source.status.stage == "loading":
-                    other.source.give_up()
+                    other.source.is_cancelled = True
                     self._discard(choice, other)
 
     def now(self, task: str, chosen: Choice | None = None) -> "pine.Engine | Endpoint | None":

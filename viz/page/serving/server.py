@@ -99,7 +99,9 @@ def shut_down(page: gr.Blocks, runs: Runs, timeout_s: float, *, since: float) ->
     deadline in any case. `since` is the time of the signal.
     """
     deadline = since + timeout_s
-    threading.Thread(target=_exit_at, args=(deadline + EXIT_S,), daemon=True).start()
+    exiting = threading.Timer(_until(deadline + EXIT_S), end_process)
+    exiting.daemon = True
+    exiting.start()
     log.info("Shutting down: waiting for %d active runs, up to %g s", runs.num_open, timeout_s)
     if not runs.close(_until(deadline)) and not runs.wait(_until(deadline + STOP_S)):
         _notify_waiting(page)  # a layer of a large model takes longer
@@ -118,11 +120,6 @@ def end_process() -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
-
-
-def _exit_at(end: float) -> None:
-    time.sleep(_until(end))
-    end_process()
 
 
 def _until(end: float) -> float:
@@ -219,13 +216,8 @@ class Sessions(StateHolder):
         return self._connections.has_page(name) or any(event in queue.event_ids_to_events for event in events)
 
 
-def on_unload(page: gr.Blocks, results: Sequence[gr.State]) -> Callable[[gr.Request], None]:
-    """Return the callback that releases the results of a closed page."""
-
-    def close(request: gr.Request) -> None:
-        session = page.state_holder.session_data.get(request.session_hash or "")
-        if session is not None:
-            for state in results:
-                session.state_data.pop(state._id, None)
-
-    return close
+def release_results(page: gr.Blocks, results: Sequence[gr.State], request: gr.Request) -> None:
+    """Release the results of a page that was closed."""
+    if session := page.state_holder.session_data.get(request.session_hash or ""):
+        for state in results:
+            session.state_data.pop(state._id, None)
