@@ -87,7 +87,14 @@ class Workspace:
             self.order_table = build_order_table(shown, first.answers)
             self.sharing = gr.Row(elem_classes="page-row page-share")
             self.note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
-            self.challenges = build_challenges()
+            with gr.Row(elem_id="challenges", elem_classes="page-row"):
+                note = "<p><b>Try to break it:</b> a stable answer need not be correct.</p>"
+                gr.HTML(note, min_width=260)
+                self.challenges = {  # examples that test the first one, by name
+                    example.name: gr.Button(example.challenge, size="sm", scale=0, min_width=190)
+                    for example in examples
+                    if example.challenge
+                }
             with gr.Accordion("Paste, upload, settings", open=False, elem_id="settings"):
                 with gr.Row(elem_classes="page-row page-documents-head"):
                     self.heading = gr.HTML(f"<h3>{capital(nouns.documents)}</h3>", min_width=80)
@@ -169,17 +176,6 @@ class Workspace:
                     elem_id="orders",
                 )
                 self.seed = gr.Number(0, label="Seed", precision=0, elem_id="seed", min_width=120)
-
-
-def build_challenges() -> dict[str, gr.Button]:
-    """Build the buttons of examples that test the first one; return them by the name of the example."""
-    with gr.Row(elem_id="challenges", elem_classes="page-row"):
-        gr.HTML("<p><b>Try to break it:</b> a stable answer need not be correct.</p>", min_width=260)
-        return {
-            example.name: gr.Button(example.challenge, size="sm", scale=0, min_width=190)
-            for example in load_examples()
-            if example.challenge
-        }
 
 
 def bind_workspace(

@@ -61,8 +61,10 @@ class GuardedBlocks(gr.Blocks):
                 refuse_values(value, allows_files=is_upload)
                 if is_upload:
                     refuse_file_types(value, block.file_types)
+                # gradio accepts a list in place of a choice.
+                if isinstance(block, gr.Dropdown) and not block.multiselect and isinstance(value, list):
+                    raise InputError(f"{block.label}: got several values, expected one.")
             values: list[Any] = await super().preprocess_data(block_fn, inputs, *arguments, **options)
-            refuse_lists(block_fn.inputs, values)
             return values
         except gr.Error as error:  # gradio's own, such as for a number beyond a slider; it quotes the value
             raise gr.Error(str(escape(error.message)), print_exception=False) from error
@@ -135,13 +137,6 @@ class GuardedBlocks(gr.Blocks):
             [["replace", [], value]] if any(path for _, path, _ in edits) else edits
             for value, edits in zip(values, sent, strict=True)
         ]
-
-
-def refuse_lists(blocks: Sequence[Any], values: Sequence[Any]) -> None:
-    """Raise InputError for a list in place of a choice of a dropdown, which gradio accepts."""
-    for block, value in zip(blocks, values, strict=False):
-        if isinstance(block, gr.Dropdown) and not block.multiselect and isinstance(value, list):
-            raise InputError(f"{block.label}: got several values, expected one.")
 
 
 def refuse_file_types(value: Any, types: Sequence[str] | None) -> None:

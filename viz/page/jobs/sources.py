@@ -52,9 +52,7 @@ class EngineSource:
         self._settled = threading.Event()
         self._starting = threading.Lock()
         self._engine: pine.Engine | Endpoint | None = None
-        self._described = ""
-        self._failure = ""
-        self._step = ""
+        self._described = self._failure = self._step = ""
         self.is_cancelled = False  # True ends loading at its next report
         self._started = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="load-model", daemon=True)
