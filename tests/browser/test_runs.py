@@ -340,28 +340,22 @@ COPIES = """
 """
 
 
-def reload(page: Page) -> None:
-    """Reload the page once no event is in the queue: gradio reports those that a reload ends."""
-    wait_for_model(page)  # until then, an event follows it
-    page.wait_for_timeout(2000)
-    page.reload()
+@pytest.mark.slow
+@pytest.mark.parametrize("labels", [TABS[:1], TABS[1:3], TABS[3:-1], TABS[-1:]])
+def test_quick_clicks_on_a_new_page_lose_nothing(page: Page, labels: tuple[str, ...]) -> None:
+    for label in labels:
+        path = (*PATHS[label], label)
+        page.evaluate(QUICK_CLICKS, [*path, "Tutorial", *path, "See it", "Why", *path, *path])
+        expect(page.locator(PANELS[label]).first).to_be_visible()
 
 
 @pytest.mark.slow
-def test_late_events_and_quick_clicks_lose_nothing(open_page: OpenPage) -> None:
-    with open_page() as page:
-        for label in TABS:
-            if label in ("Why", "Attention masks", "Tutorial"):  # the first tabs of a new page
-                reload(page)
-                expect(page.locator(PANELS["See it"]).first).to_be_visible()
-            path = (*PATHS[label], label)
-            page.evaluate(QUICK_CLICKS, [*path, "Tutorial", *path, "See it", "Why", *path, *path])
-            expect(page.locator(PANELS[label]).first).to_be_visible()
+def test_late_events_lose_nothing(app: ServedApp, open_page: OpenPage) -> None:
+    with open_page("data:,") as page:  # a reload would end events, which gradio reports
         page.add_init_script(LATE_NAMES)
         page.add_init_script(LATE_END)
-        reload(page)
+        page.goto(app.url)
         wait_for_model(page)
-        page.wait_for_timeout(2500)  # the draft of the earlier page is restored
         pick(page, SHORT)
         set_length(page, 8)
         # The second of two events is answered before its name is known; a stream is opened all the same.
@@ -371,9 +365,8 @@ def test_late_events_and_quick_clicks_lose_nothing(open_page: OpenPage) -> None:
         expect(page.locator("#shuffle-status")).to_contain_text("Done:", timeout=RUN_MS)
 
         pick(page, LONG)
-        text(page, 2).fill(
-            "The keeper wrote a letter about the storm. " * 150
-        )  # 24 prefills last on any machine
+        # The prefills of 24 long prompts last on any machine.
+        text(page, 2).fill("The keeper wrote a letter about the storm. " * 150)
         expect(page.locator("#start-all")).to_have_text("Run 6 sampled orders")
         page.evaluate("window.lateBy = [300]")
         page.locator("#start-all").click()
