@@ -18,6 +18,7 @@
   const STEP_MS = 1200;
   const MOVE_MS = 450;
   const MAX_ANSWERS = 3; // distinct answers of a method in the picture
+  const MAX_BEFORE = 24; // characters of an answer in the picture before its decisive word
   const TYPES = ["video/webm;codecs=vp9", "video/webm", "video/mp4"];
   const NO_RECORDER = "This browser cannot record a video. Use Chrome, Edge or Firefox, or save the picture.";
 
@@ -109,7 +110,9 @@
     const counts = new Map();
     for (const answer of answers.filter((one) => one?.is_done)) {
       const key = answer.verdict ?? answer.text;
-      counts.set(key, { text: key, mark: markOf(answer), count: (counts.get(key)?.count ?? 0) + 1 });
+      const text = answer.origin ? window.pineRibbons.partsOf(answer, MAX_BEFORE).join("") : answer.text;
+      const count = (counts.get(key)?.count ?? 0) + 1;
+      counts.set(key, { text: answer.verdict ?? text, mark: markOf(answer), count });
     }
     return [...counts.values()].sort((left, right) => right.count - left.count);
   };

@@ -87,6 +87,13 @@
     return { show };
   };
 
+  /* Return the texts before, in and after the decisive word of an answer, without a beginning of more than some
+     characters. */
+  const partsOf = ({ text, origin: { start, stop } }, most = MAX_BEFORE) => {
+    const [before, decisive, after] = [[0, start], [start, stop], [stop]].map((span) => [...text].slice(...span).join(""));
+    return [before.length > most ? before.slice(-most).replace(/^\S*\s/, "… ") : before, decisive, after];
+  };
+
   const joined = new WeakMap(); // ribbons by lane of the table
 
   /* Put the badge of its document on the decisive word of an answer, and join it to the bar in a lane of the table. */
@@ -100,9 +107,7 @@
     const says =
       `${label}: ${Math.round(100 * share)} % of the attention on document ${letter} (layer ${origin.layer}, head ` +
       `${origin.head}). One head, chosen for this answer; not a proof.`;
-    const [before, decisive, after] = [[0, origin.start], [origin.start, origin.stop], [origin.stop]].map((span) =>
-      [...answer.text].slice(...span).join(""),
-    );
+    const [before, decisive, after] = partsOf(answer);
     const word = document.createElement("span");
     Object.assign(word, { className: "page-origin", tabIndex: 0, role: "note", textContent: decisive });
     word.setAttribute("aria-label", `${decisive}. ${says}`);
@@ -110,10 +115,9 @@
     const badge = Object.assign(document.createElement("small"), { textContent: letter });
     word.prepend(badge); // the end of a word may be cut off
     Object.assign(badge.style, { background: color, color: ink });
-    const isLong = before.length > MAX_BEFORE;
-    text.replaceChildren(isLong ? before.slice(-MAX_BEFORE).replace(/^\S*\s/, "… ") : before, word, after);
+    text.replaceChildren(before, word, after);
     explain(`ribbon-${label}`, says, word, ...joined.get(lane).show([{ bar, word, within: text, share, color }]));
   };
 
-  window.pineRibbons = { mount, joinAnswer };
+  window.pineRibbons = { mount, joinAnswer, partsOf };
 })();
