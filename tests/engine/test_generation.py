@@ -14,12 +14,8 @@ from pine_engine import Engine, InputError, ModelError, TokenLayout
 from pine_engine.attention.forward import batch_caches
 from pine_engine.engine import generation, passes
 from pine_engine.engine.generation import check_finite
-from pine_engine.engine.run import prepare_run
 from pine_engine.evaluation.examples import Example
 from pine_engine.evaluation.records import Record
-from pine_engine.network.thread_tuner import torch_num_threads
-from pine_engine.scheduling.scheduler import compute_alone
-from pine_engine.scheduling.worker import NO_CONTROL
 from tests.engine.conftest import LAYOUT, LAYOUTS
 from tests.support.families import TinyLlama
 from tests.support.measured_rows import measure
@@ -146,21 +142,6 @@ def test_seconds_are_of_prefill_and_step(tiny_llama: TinyLlama, monkeypatch: pyt
     rows = engine.shuffle(LAYOUT, count=3, **options).results
     answers = [answer for row in rows for answer in row.result.answers.values()]
     assert {(one.prefill_s, one.decode_s_per_token) for one in answers} == {(1, 1), (1, 0.5)}
-
-
-def test_tokens_are_chosen_with_one_thread(tiny_llama: TinyLlama) -> None:
-    options: dict[str, Any] = {"max_new_tokens": 3, "stop_at_eos": False}
-    run = prepare_run(Engine(tiny_llama()), LAYOUT, methods=["vanilla", "pine"], **options)
-    threads: list[int] = []
-
-    def choose(logits: Tensor) -> tuple[int, float]:
-        threads.append(torch.get_num_threads())
-        return generation.most_likely(logits)
-
-    with torch_num_threads(2):
-        answers = compute_alone(run.prefill(NO_CONTROL, choose))
-        compute_alone(run.decode(answers, NO_CONTROL))
-        assert threads == [1] * 6 and torch.get_num_threads() == 2
 
 
 WITHOUT_52 = TokenLayout((5,), ((61, 62), (63,)), (64,))
