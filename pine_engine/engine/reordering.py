@@ -8,6 +8,7 @@ arrangement `ends`); Hsieh et al. 2024, "Found in the Middle" (calibrated attent
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -116,12 +117,7 @@ class _KeyRecorder(TraceRecorder):
         self.by_layer: list[Tensor] = []  # of each layer (H, n)
 
     def record_continuation(
-        self,
-        inputs: LayerInput,
-        first: int,
-        keys: Tensor,
-        stored: StoredKeys,
-        place: tuple[int, int] = (0, 1),
+        self, inputs: LayerInput, first: int, keys: Tensor, stored: StoredKeys, *_: Any, **__: Any
     ) -> None:
         """See TraceRecorder; the sequence is alone."""
         if first < stored.plan.layout.documents_end:
