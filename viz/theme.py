@@ -18,10 +18,10 @@ CIVIDIS = (
     *("#00224E", "#123570", "#3B496C", "#575D6D", "#707173"),
     *("#8A8678", "#A59C74", "#C3B369", "#E1CC55", "#FEE838"),
 )
-"""Colors of importance, from low to high."""
+"""Colors of weights, from low to high."""
 
-BLUES = ("#F2F6FA", "#C9DCEC", "#8DB6D6", "#4A86B8", "#1F5A91", "#0B3560")
-"""Colors of positions, from low to high."""
+BLUES = ("#F2F6FA", "#C9DCEC", "#8DB6D6", "#4A86B8")
+"""Colors of cells with texts, from low to high; black has a contrast of at least 5 with each."""
 
 LINES = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#6b7280", "#B79F00")
 SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "pentagon", "star")

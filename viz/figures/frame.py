@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import pine_engine as pine
 from viz.drawing.identity import DECODED, PREFIX, SUFFIX, Segment, document_segment
 from viz.drawing.markup import visible_text
-from viz.theme import CHOSEN, MASKED, TEMPLATE
+from viz.theme import BLUES, CHOSEN, MASKED, TEMPLATE
 
 FloatArray = NDArray[np.float32]
 
@@ -90,8 +90,10 @@ def add_cells(
     **options: Any,
 ) -> None:
     """Add a heatmap with its columns named on top, and texts in the cells where there is space."""
-    if texts is not None and len(x) <= MAX_NUMBERED:
-        options |= {"text": texts, "texttemplate": "%{text}"}
+    if texts is not None:
+        figure.update_layout(coloraxis_colorscale=list(BLUES))
+        if len(x) <= MAX_NUMBERED:
+            options |= {"text": texts, "texttemplate": "%{text}", "textfont": {"color": "#000"}}
     style = {"coloraxis": "coloraxis", "xgap": gap, "ygap": gap, "hovertemplate": f"{hover}<extra></extra>"}
     figure.add_heatmap(z=values, x=x, meta=meta, **style, **options)
     x_title, y_title = ({"title": title} if title else {} for title in titles)

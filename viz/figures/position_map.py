@@ -45,14 +45,13 @@ def plot_position_map(
         for row in zip(starts, ends, strict=True)
     ]
     place = "" if trace.suffix_starts.shape[:2] == (1, 1) else f", layer {layer}, head {head}"
-    color_bar = {"title": {"text": "first position (tokens)"}}
     figure = new_figure(
         name="position-map",
         title=f"Document positions by query{place}",
         caption="First and last position of each document. Gray: masked.",
         height=150 + 32 * len(values),
         plot_bgcolor=theme.MASKED,
-        coloraxis={"colorscale": list(theme.BLUES), "colorbar": color_bar},
+        coloraxis={"colorbar": {"title": {"text": "first position (tokens)"}}},
     )
     queries = [f"document {slot}" for slot in range(len(names))] + [f"suffix {token}" for token in tokens]
     # The last token of the question decodes answer token 1.

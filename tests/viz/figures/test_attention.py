@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 import viz
 from pine_engine import METHODS, InputError, ShuffleResult, TokenLayout, Trace, build_plan
 from tests.support.errors import has_field
+from viz.drawing.identity import relative_luminance
 from viz.figures.answer_importance import _answer_importance_info
 from viz.figures.attention import _attention_info
 from viz.figures.attention_shares import _attention_shares_info
@@ -255,6 +256,8 @@ def test_importance_is_the_trace_without_diagonal(trace: Trace) -> None:
     assert heat.text[0][0] == "" and float(heat.text[0][1]) == pytest.approx(heat.z[0, 1], rel=0.05)
     (outline,) = figure.layout.shapes
     assert (outline.x0, outline.x1, outline.y0, outline.y1) == (-0.5, 2.5, 0.5, 1.5)
+    cells = [relative_luminance(color) for _, color in figure.layout.coloraxis.colorscale]
+    assert heat.textfont.color == "#000" and (min(cells) + 0.05) / 0.05 >= 4.5
 
 
 @pytest.mark.parametrize(("normalization", "is_zero"), [("raw", True), ("share", True), ("log", False)])
