@@ -40,6 +40,12 @@
     turn(by);
   });
 
+  // Else Tab moves the focus to the list of a dropdown, which scrolls, and which gradio then removes.
+  document.addEventListener("keydown", ({ key, target }) => {
+    const isOpen = target instanceof Element && target.ariaExpanded === "true";
+    if (key === "Tab" && isOpen) document.getElementById(target.getAttribute("aria-controls"))?.setAttribute("tabindex", -1);
+  });
+
   document.addEventListener("keydown", (event) => {
     if (!(event.ctrlKey || event.metaKey) || event.altKey || event.repeat) return;
     if (event.key === "Enter") {

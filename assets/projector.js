@@ -41,9 +41,9 @@
   /* Open nested tabs one after the other, because the content of a tab is created after it is opened. */
   const open = async (...labels) => {
     for (const label of labels) {
-      const tabs = () => [...document.querySelectorAll("#tabs [role=tab]")].filter((tab) => tab.checkVisibility());
       // The id is the label, which a translator replaces.
-      const tab = await found(() => tabs().find((each) => [each.dataset.tabId, each.textContent.trim()].includes(label)));
+      const tabs = () => [...document.querySelectorAll(`#tabs [role=tab][data-tab-id="${label}"]`)];
+      const tab = await found(() => tabs().find((each) => each.checkVisibility()));
       if (tab?.getAttribute("aria-selected") === "false") tab.click();
       await found(() => !tab || tab.getAttribute("aria-selected") === "true");
     }

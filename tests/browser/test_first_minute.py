@@ -273,6 +273,9 @@ def test_dark_page_plays_once_and_explains_why_by_keyboard(page: Page) -> None:
     expect_first_screen(page, LAPTOP)
     expect_order(page, "Order 1 of 6")  # reduced motion starts no animation
     expect(page.get_by_role("button", name="Play 6 orders")).to_be_visible()
+    page.get_by_label("Example", exact=True).focus()  # its list opens
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("Title, document in slot 1", exact=True)).to_be_focused()
     wait_for_model(page)  # a reload ends events, about which gradio complains
     page.emulate_media(color_scheme="dark", reduced_motion="no-preference")
     page.reload()
@@ -325,7 +328,10 @@ def test_translated_page_plays_and_answers_from_the_recording(page: Page) -> Non
     page.locator("#tabs > .tab-wrapper").get_by_role("tab", name="LAB").click()
     page.get_by_role("tab", name="ATTENTION MASKS").click()
     expect(plot(page, "token-masks").locator(".heatmaplayer image")).to_have_count(3)
-    page.locator(".page-header-button[data-projector]").click()  # opens "See it" by its id
+    page.locator("#tabs > .tab-wrapper").get_by_role("tab", name="TUTORIAL").click()
+    page.locator("#tutorial .pine-current [data-live='Compare answers']").click()
+    expect(page.get_by_role("tab", name="COMPARE ANSWERS")).to_have_attribute("aria-selected", "true")
+    page.locator(".page-header-button[data-projector]").click()
     expect(page.locator(".page-guess")).to_be_visible()
 
 
@@ -375,6 +381,8 @@ def test_presentation_fits_every_projector_and_turns_all_steps(page: Page) -> No
 
 @pytest.mark.slow
 def test_answers_are_explained_before_terms_are_loaded(page: Page) -> None:
+    expect_order(page, "Order 1 of 6: A B C")
+    expect(page.locator("#term-mask")).to_be_attached()
     page.evaluate("document.querySelectorAll('.pine-explanation').forEach((node) => node.remove())")
     page.get_by_role("slider", name="Document order").press("End")
     page.locator("[data-method=pine] .page-origin").focus()

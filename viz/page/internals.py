@@ -185,11 +185,10 @@ class Internals:
                         "layer": gr.Dropdown([], label="Layer", elem_id="layer", min_width=130),
                         "head": gr.Dropdown([], label="Head", elem_id="head", min_width=130),
                     }
-                with gr.Tabs(
-                    elem_id="internals-tabs", selected=FIRST_TAB, overflow_behavior="wrap"
-                ) as self.tabs:
+                first = dict(TABS)[FIRST_TAB]
+                with gr.Tabs(elem_id="internals-tabs", selected=first, overflow_behavior="wrap") as self.tabs:
                     for name, label in TABS:
-                        with gr.Tab(label, id=name), gr.Column(elem_id=name):
+                        with gr.Tab(label, id=label), gr.Column(elem_id=name):
                             self._build_tab(name)
         self.view = gr.State(View())  # mutated in place
         self.clicks = gr.Number(0, visible=False)  # number of clicks on tabs, see COUNT_CLICK

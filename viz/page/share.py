@@ -253,7 +253,7 @@ def fill_page(bar: ShareBar, settings: HostSettings, session: Session, note: str
         page.length: session.max_new_tokens,
         page.chat_template_kwargs: session.chat_template_kwargs,
         bar.internals.wanted: session.selection,
-        bar.internals.tabs: gr.update(selected=view.tab),
+        bar.internals.tabs: gr.update(selected=dict(TABS)[view.tab]),
     }
 
 
