@@ -46,6 +46,23 @@ LINK = "#link input, #link textarea"
 KEPT = "Your draft is saved in this browser"
 NOT_KEPT = "Drafts cannot be saved"
 PAUSE_MS = 3000  # after which a draft is kept
+WATCH_CARD = """
+() => {
+  window.drawn = { texts: [], squares: 0 };
+  const { fillText, fillRect } = CanvasRenderingContext2D.prototype;
+  Object.assign(CanvasRenderingContext2D.prototype, {
+    fillText(...written) {
+      window.drawn.texts.push(written[0]);
+      fillText.apply(this, written);
+    },
+    fillRect(...box) {
+      window.drawn.squares += this.fillStyle === "#000000";
+      fillRect.apply(this, box);
+    },
+  });
+}
+"""
+"""Script that lists the texts drawn on a canvas, and counts the dark squares of the QR code of the link."""
 
 
 def prepare(page: Page) -> None:
@@ -115,7 +132,12 @@ def test_work_is_shared_by_link_and_file(page: Page, open_page: OpenPage, tmp_pa
         expect(other.get_by_label("NIA", exact=True).first).not_to_be_checked()
         assert "session" not in other.url
 
+    page.evaluate(WATCH_CARD)
     picture = save(page, share(page, "Save picture"), tmp_path).read_bytes()
+    drawn = page.evaluate("window.drawn")
+    finding = page.locator(".page-order-foot strong").inner_text()
+    assert finding and all(words in " ".join(drawn["texts"]) for words in (SHORT.question, finding))
+    assert drawn["squares"] > 21**2 / 2  # of the smallest code
     assert [int.from_bytes(picture[start : start + 4]) for start in (16, 20)] == [1200, 630]
     video = save(page, share(page, "Save video"), tmp_path)
     assert video.suffix == ".webm" and video.read_bytes().startswith(b"\x1aE\xdf\xa3")
