@@ -5,12 +5,13 @@
   const NAMESPACE = "http://www.w3.org/2000/svg";
   const FOLLOW_MS = 800; // bars move for less
   const WIDEST = 22; // pixels at the word, for all of the attention
-  const DEPTH = 14; // pixels by which a ribbon hangs below a word beside its bar
+  const DEPTH = 14; // pixels by which a ribbon goes around the text of a word beside its bar
+  const LINE_GAP = 8; // pixels below a word, at least, if another line follows
   const MAX_BEFORE = 48; // characters of an answer before its decisive word: the end of two lines is cut off
 
-  /* Return the outline of a ribbon from the lower edge of a bar to a word: down to it, or around below its text, which
-     ends at `floor`. */
-  const outline = (bar, word, share, floor) => {
+  /* Return the outline of a ribbon from a bar to a word of a text: down to it, or around below the text, or above it if
+     another line is below the word. */
+  const outline = (bar, word, share, text) => {
     const [from, to] = [bar, word].map(({ left, width }) => left + width / 2);
     const half = Math.max(0.75, (share * WIDEST) / 2);
     const [start, gap] = [bar.bottom, word.top - bar.bottom];
@@ -23,10 +24,14 @@
       );
     }
     const thin = Math.max(0.75, half / 3);
-    const [outer, inner] = [thin, -thin].map((more) => Math.max(start, floor) + DEPTH + more);
+    const isAbove = word.bottom + LINE_GAP < text.bottom;
+    const [edge, end] = isAbove ? [bar.top, word.top] : [start, word.bottom];
+    const [outer, inner] = [thin, -thin].map((more) =>
+      isAbove ? Math.min(edge, text.top) - DEPTH - more : Math.max(edge, text.bottom) + DEPTH + more,
+    );
     return (
-      `M${from - thin},${start} C${from - thin},${outer} ${to + thin},${outer} ${to + thin},${word.bottom} ` +
-      `L${to - thin},${word.bottom} C${to - thin},${inner} ${from + thin},${inner} ${from + thin},${start} Z`
+      `M${from - thin},${edge} C${from - thin},${outer} ${to + thin},${outer} ${to + thin},${end} ` +
+      `L${to - thin},${end} C${to - thin},${inner} ${from + thin},${inner} ${from + thin},${edge} Z`
     );
   };
 
@@ -56,9 +61,9 @@
         return { left: left - box.left, top: top - box.top, bottom: bottom - box.top, width };
       };
       for (const { path, bar, word, within, share } of ribbons) {
-        const [end, floor] = [place(word), place(within).bottom];
-        const isSeen = word.checkVisibility() && end.top < floor - 4;
-        path.setAttribute("d", isSeen ? outline(place(bar), end, share, within === element ? end.bottom : floor) : "");
+        const [end, text] = [place(word), place(within)];
+        const isSeen = word.checkVisibility() && end.top < text.bottom - 4;
+        path.setAttribute("d", isSeen ? outline(place(bar), end, share, within === element ? end : text) : "");
       }
     };
 
